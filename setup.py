@@ -175,7 +175,7 @@ fate = {"form": COMPILED, "detail": ""}
 
 
 def extensions() -> Sequence[Extension]:
-    """The hot modules as extensions; none where they stay interpreted, with the reason in `fate`."""
+    """Returns the hot modules as extensions; none if they stay interpreted, with the reason in `fate`."""
     if BUILDS.isdisjoint(sys.argv):
         return []
     if os.environ.get("TREECAST_PURE") == "1":
@@ -208,7 +208,7 @@ def extensions() -> Sequence[Extension]:
 
 
 def compiler_refusal() -> tuple[str, str] | None:
-    """Why C cannot be compiled here, as a form and a detail; None where it can."""
+    """Why C cannot be compiled here, as a form and a detail; None if it can."""
     from distutils import ccompiler, errors, sysconfig  # setuptools' own: it stands in for Python's
 
     compiler = ccompiler.new_compiler()

@@ -27,7 +27,7 @@ _QOS_0, _QOS_1, _AGAIN = 0x30, 0x32, 0x3A
 
 
 def hub(subscriptions: int) -> PubSub:
-    """A hub with as many wildcard subscriptions, ten of which match the topics that are routed."""
+    """Returns a hub with as many wildcard subscriptions, ten of which match the topics that are routed."""
     made = PubSub(PubSubSettings(), PubSubCounters())
     for number in range(subscriptions):
         if number < 10:
@@ -62,7 +62,7 @@ class Pair:
         self.sent()
 
     def sent(self) -> dict[Session, bytes]:
-        """What both are sent in this turn."""
+        """Returns what both are sent in this turn."""
         return {one: b"".join(one.take_output()) for one in self.outputs.take() if isinstance(one, Session)}
 
 

@@ -33,7 +33,7 @@ ETHERNET = bytes.fromhex("0a0b0c0d0e0f0102030405060800")
 
 
 def ipv4(destination: int) -> bytes:
-    """A header with its checksum, and UDP behind it."""
+    """Returns a header with its checksum, and UDP behind it."""
     header = bytes.fromhex("4500006c00000000401100000a000001") + destination.to_bytes(4, "big")
     checksum = bits.csum16_bytes(header).to_bytes(2, "big")
     return header[:10] + checksum + header[12:] + bytes.fromhex("ff98ff9800580000") + bytes(80)

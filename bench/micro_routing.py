@@ -56,7 +56,7 @@ class Networkx:
 
 
 def scene(network: Network, strategy: str) -> tuple[Encoder, list[Request]]:
-    """A rule base of 40 rules per switch, and notifications to 30 % of the clients."""
+    """Returns a rule base of 40 rules per switch, and notifications to 30 % of the clients."""
     rng, clients = Random(SEED), network.clients
     count = round(SHARE * len(clients))
     subscribers = {}

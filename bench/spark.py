@@ -53,7 +53,9 @@ AGAINST = (
 def combinations(
     names: Sequence[str], python: str, fsync: str, folder: Path, jars: Sequence[Path] | None = None
 ) -> list[Combination]:
-    """KeyError for a name that is none of MICRO_NAMES. `jars`: of Spark's Kafka connector, else by Maven."""
+    """Raises KeyError for a name that is none of MICRO_NAMES. `jars`: of Spark's Kafka connector, else by
+    Maven.
+    """
     given = jars or ()
     known = {
         "ours": Combination(OURS, TreecastPeer(python=python, fsync=fsync, parent=folder), "treecast"),
@@ -85,6 +87,6 @@ def micro(
 
 
 def _packages(python: str) -> str:
-    """Its site-packages where they hold a compiled treecast; empty where there is nothing to prefer."""
+    """Its site-packages where they hold a compiled treecast; empty if there is nothing to prefer."""
     found = sorted(Path(python).parent.parent.glob("lib/python3*/site-packages/treecast_hot__mypyc*.so"))
     return str(found[0].parent) if found else ""

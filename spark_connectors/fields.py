@@ -10,7 +10,7 @@ CLIENT_ID = b"treecast-spark"
 
 
 class Fields:
-    """Reads numbers one after the other. LoadError where they end too soon."""
+    """Reads numbers one after the other. Raises LoadError if they end too soon."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -45,7 +45,7 @@ class Fields:
         return self._data[start : self.position]
 
     def string(self) -> str:
-        """A compact string; null is empty."""
+        """Returns a compact string; null is empty."""
         return self.raw(max(self.uvarint() - 1, 0)).decode(errors="replace")
 
     def tags(self) -> None:
@@ -63,7 +63,7 @@ def uvarint(number: int) -> bytes:
 
 
 def compact(text: str | None) -> bytes:
-    """A compact nullable string."""
+    """Returns a compact nullable string."""
     if text is None:
         return b"\0"
     raw = text.encode()
@@ -71,13 +71,13 @@ def compact(text: str | None) -> bytes:
 
 
 def framed(key: int, version: int, body: bytes) -> bytes:
-    """A request with header version 2 and no tags in it, length first."""
+    """Returns a request with header version 2 and no tags in it, length first."""
     header = struct.pack(">hhih", key, version, 0, len(CLIENT_ID)) + CLIENT_ID + b"\0"
     return struct.pack(">i", len(header) + len(body)) + header + body
 
 
 def answered(payload: bytes) -> Fields:
-    """An answer, without its length, behind correlation id, tags and throttle time."""
+    """Returns an answer, without its length, behind correlation id, tags and throttle time."""
     if len(payload) < 9:
         raise LoadError("an answer ends too soon")
     fields = Fields(payload)

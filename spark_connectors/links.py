@@ -23,7 +23,7 @@ MOST: Final = 8  # idle links; more are closed, the longest idle first
 
 
 class Link:
-    """A connection to one address. OSError and LoadError as `Connection` has them."""
+    """A connection to one address. Raises OSError and LoadError as `Connection` has them."""
 
     def __init__(self, address: Address, timeout: float) -> None:
         self.address = address
@@ -34,7 +34,7 @@ class Link:
         self._views: dict[str, ClusterView] = {}
 
     def cluster_id(self) -> str:
-        """What the cluster calls itself."""
+        """Returns what the cluster calls itself."""
         if self._cluster_id is None:
             self._cluster_id = self.metadata([]).cluster_id
         return self._cluster_id
@@ -72,7 +72,7 @@ class Links:
         self._idle: list[Link] = []
 
     def take(self, address: Address, timeout: float) -> Link:
-        """The one that was used last, or a new one. `timeout` in seconds, for each call."""
+        """Returns the one that was used last, or a new one. `timeout` in seconds, for each call."""
         now = time.monotonic()
         for link in [link for link in reversed(self._idle) if link.address == address]:
             self._idle.remove(link)
@@ -112,7 +112,7 @@ LINKS: Final = Links()  # of this process: a Python worker has one task at a tim
 
 
 def cluster_id_of(address: Address, timeout: float = 5) -> str:
-    """What the cluster at an address calls itself; empty where nobody answers."""
+    """Returns what the cluster at an address calls itself; empty if nobody answers."""
     try:
         with LINKS.lent(address, timeout) as link:
             return link.cluster_id()

@@ -28,7 +28,7 @@ def request(topics: list[str] | None) -> bytes:
 
 
 def parse(payload: bytes) -> ClusterView:
-    """LoadError where it is no answer. Topics that a broker gives no id are not in `ids`."""
+    """Raises LoadError if it is no answer. Topics that a broker gives no id are not in `ids`."""
     fields = answered(payload)
     brokers = {}
     for _ in range(fields.uvarint() - 1):

@@ -72,7 +72,7 @@ def acknowledge() -> None:
 
 
 def _connections() -> list[int]:
-    """All over TCP that this process has: at its first task none of them is our own."""
+    """Returns all over TCP that this process has: at its first task none of them is our own."""
     found: dict[int, int] = {}
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):  # the listing's own is gone
@@ -100,7 +100,7 @@ def quick_start() -> None:
 
 
 def light_home(cache: Path) -> Path:
-    """A Spark home in `cache`: links to all of the installed PySpark but its zip."""
+    """Returns a Spark home in `cache`: links to all of the installed PySpark but its zip."""
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
         raise ModuleNotFoundError("pyspark is not installed: pip install 'treecast[spark]'")

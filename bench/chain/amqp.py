@@ -39,7 +39,7 @@ class Client:
         return self._expect(expected)
 
     def release(self) -> tuple[socket.socket, bytes]:
-        """The socket, and what it has said beyond the last answer."""
+        """Returns the socket, and what it has said beyond the last answer."""
         return self.socket, bytes(self._data)
 
     def _expect(self, expected: tuple[int, int]) -> bytes:

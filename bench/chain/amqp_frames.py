@@ -59,7 +59,7 @@ def tune_ok(channels: int, frame_max: int) -> bytes:
 
 
 def publish(exchange: str, body: bytes) -> bytes:
-    """A persistent message with an empty routing key: method, header and one body frame."""
+    """Returns a persistent message with an empty routing key: method, header and one body frame."""
     fields = struct.pack(">H", 0) + short(exchange) + short("") + b"\0"
     header = TWO.pack(60, 0) + struct.pack(">Q", len(body)) + _PERSISTENT
     return method(PUBLISH, fields) + frame(HEADER, 1, header) + frame(BODY, 1, body)
@@ -84,13 +84,15 @@ def ack(tag: int) -> bytes:
 
 
 def read_ack(data: bytes | bytearray, position: int) -> tuple[int, bool]:
-    """The tag and `multiple` of a basic.ack whose payload begins at `position`."""
+    """Returns the tag and `multiple` of a basic.ack whose payload begins at `position`."""
     tag, multiple = _ACK.unpack_from(data, position + TWO.size)
     return tag, bool(multiple & 1)
 
 
 def walk(data: bytes | bytearray, filled: int) -> Iterator[tuple[int, int, int]]:
-    """The whole frames among the first `filled` bytes, as (type, where the payload begins, its end)."""
+    """Yields the whole frames among the first `filled` bytes, as (type, where the payload begins, its
+    end).
+    """
     position, unpack = 0, HEAD.unpack_from
     while position + 8 <= filled:
         kind, _, size = unpack(data, position)
@@ -104,7 +106,7 @@ def walk(data: bytes | bytearray, filled: int) -> Iterator[tuple[int, int, int]]
 
 
 def refusal(data: bytes | bytearray, start: int, end: int) -> str:
-    """What a connection.close or channel.close says."""
+    """Returns what a connection.close or channel.close says."""
     code, length = struct.unpack_from(">HB", data, start + TWO.size)
     text = bytes(data[start + 7 : min(start + 7 + length, end)]).decode(errors="replace")
     return f"{code} {text}"

@@ -52,7 +52,7 @@ class Source(abc.ABC):
         return False
 
     def send_stamped(self, upto: int, due: Callable[[int], int]) -> bool:
-        """The same with stamps; `due` tells when frame i was meant to go (ns)."""
+        """Returns the same with stamps; `due` tells when frame i was meant to go (ns)."""
         assert self._stamper is not None
         while True:
             room = min(upto, self._sent // self._size + self._copies)
@@ -66,7 +66,7 @@ class Source(abc.ABC):
                 return False
 
     def stamped(self, count: int, due: Callable[[int], int]) -> bytearray:
-        """The first `count` frames with their stamps, for who sends them in this source's place."""
+        """Returns the first `count` frames with their stamps, for who sends them in this source's place."""
         assert self._stamper is not None
         frames = bytearray(self._frame * count)
         with memoryview(frames) as view:
@@ -155,7 +155,7 @@ class Sink(abc.ABC):
 
     @abc.abstractmethod
     def reply(self) -> Reply:
-        """What is sent for what comes from now on."""
+        """Returns what is sent for what comes from now on."""
 
     @abc.abstractmethod
     def _took(self, count: int, now: int) -> bool:
@@ -170,7 +170,7 @@ class Sink(abc.ABC):
 
 
 def connect(address: tuple[str, int]) -> socket.socket:
-    """A blocking connection without Nagle's delay."""
+    """Returns a blocking connection without Nagle's delay."""
     connected = socket.create_connection(address, 30)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connected

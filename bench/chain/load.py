@@ -78,7 +78,7 @@ def _prepare_rate(order: Order) -> Callable[[], dict[str, Any]]:
 
 
 def stamped_ends(route: Route, size: int, count: int, quiet: float = kafka.QUIET) -> tuple[Source, Sink]:
-    """A source of stamped records and the sink that accounts for `count` of them."""
+    """Returns a source of stamped records and the sink that accounts for `count` of them."""
     arrivals, copies = Arrivals(count), min(count, BURST)
     if route.protocol == "kafka":
         kafka_sink = kafka.KafkaSink(route, arrivals, quiet)

@@ -31,7 +31,7 @@ _NS = 1e-9
 
 
 def program() -> Path | None:
-    """The native program, built where that has not been done yet; None without a Rust compiler."""
+    """Returns the native program, built where that has not been done yet; None without a Rust compiler."""
     built = _CACHE / f"pace-{hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:16]}"
     if built.exists():
         return built
@@ -51,12 +51,12 @@ def program() -> Path | None:
 
 
 def generator() -> str:
-    """What sends single records at a rate here, for reports."""
+    """Returns what sends single records at a rate here, for reports."""
     return "native" if program() else "Python"
 
 
 def at_rate() -> type[AtRate]:
-    """The better load that there is here."""
+    """Returns the better load that there is here."""
     return PacedRate if program() else FixedRate
 
 

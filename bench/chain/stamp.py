@@ -21,7 +21,7 @@ _LETTERS = b"abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 def payload(size: int) -> bytes:
-    """A payload of `size` bytes with an empty stamp."""
+    """Returns a payload of `size` bytes with an empty stamp."""
     if size < SMALLEST:
         raise ValueError(f"a stamped payload takes at least {SMALLEST} bytes")
     rest = size - SMALLEST

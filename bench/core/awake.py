@@ -46,7 +46,7 @@ while os.getppid() == parent:
 def awake(wanted: bool = True) -> Iterator[str]:
     """Keeps cores from halting, in the better of the two ways that works here; `how` then says which.
 
-    Does nothing where it is not `wanted` or is done already.
+    Does nothing if it is not `wanted` or is done already.
     """
     if not wanted or how():
         yield how()
@@ -63,13 +63,13 @@ def awake(wanted: bool = True) -> Iterator[str]:
 
 
 def how() -> str:
-    """How this process, or one that started it, keeps the cores awake; empty if it doesn't."""
+    """Returns how this process, or one that started it, keeps the cores awake; empty if it doesn't."""
     return os.environ.get(_SET, "")
 
 
 @contextlib.contextmanager
 def polling() -> Iterator[bool]:
-    """Has the kernel poll where nothing runs; False where it can't or this process may not ask for it."""
+    """Has the kernel poll where nothing runs; False if it can't or this process may not ask for it."""
     with contextlib.ExitStack() as stack:
         try:
             if _IDLE_DRIVER.read_text().strip() in ("", "none"):

@@ -49,11 +49,11 @@ class Chain(Peer):
 
     @abc.abstractmethod
     def hosts(self) -> list[list[int]]:
-        """The processes of each host, the near one first."""
+        """Returns the processes of each host, the near one first."""
 
     def pids(self) -> list[int]:
         return [pid for host in self.hosts() for pid in host]
 
     def missing(self) -> str:
-        """What has to be installed before it can run here, or an empty string."""
+        """Returns what has to be installed before it can run here, or an empty string."""
         return ""

@@ -33,7 +33,7 @@ class Peer(abc.ABC):
 
     @abc.abstractmethod
     def pids(self) -> list[int]:
-        """All of its processes."""
+        """Returns all of its processes."""
 
     @abc.abstractmethod
     def settings(self) -> Mapping[str, str]:

@@ -73,7 +73,7 @@ def _legend(figure: object, patches: Sequence[Any], title: str, many: bool) -> N
 
 
 def _places(rows: Sequence[Row]) -> float:
-    """How many bars a panel has room for: a little is left after each workload."""
+    """Returns how many bars a panel has room for: a little is left after each workload."""
     return sum(len(row.peers) + 0.6 for row in rows)
 
 

@@ -111,7 +111,7 @@ def summarise(samples: Sequence[Sample], ours: str, theirs: str, floor: str = "f
 
 
 def _late(peers: Mapping[str, Spread], lags: Mapping[str, Sequence[float]]) -> frozenset[str]:
-    """The peers of whose median most is the generator's own lag."""
+    """Returns the peers of whose median most is the generator's own lag."""
     known = [name for name in peers if name in lags]
     return frozenset(name for name in known if statistics.median(lags[name]) > LATE * peers[name].median)
 
@@ -141,7 +141,7 @@ def _row(
 
 
 def at_floor(share: float | None) -> bool:
-    """Whether a share of the floor is as much as the machine allows."""
+    """Returns whether a share of the floor is as much as the machine allows."""
     return share is not None and FLOOR_SHARE <= share <= NO_FLOOR
 
 
@@ -207,7 +207,9 @@ def _cell(spread: Spread | None) -> str:
 
 
 def as_table(rows: Sequence[Row], names: Sequence[str], ratios: bool = True) -> Table:
-    """A heading per workload and a line per metric; a cell holds the median and, dimmed, the extremes."""
+    """Returns a heading per workload and a line per metric; a cell holds the median and, dimmed, the
+    extremes.
+    """
     table = Table(title="medians over the rounds, with the lowest and the highest")
     table.add_column("metric", no_wrap=True)
     for name in names:
@@ -236,7 +238,7 @@ def _ratio_cells(row: Row, verdict: str) -> list[str]:
 
 
 def asked(metric: Metric, target: float | None) -> str:
-    """The ratio that is asked for, as the tables write it."""
+    """Returns the ratio that is asked for, as the tables write it."""
     if target is None:
         return ""
     return f"{'≥' if metric.higher_is_better else '≤'} {target:g}x"
@@ -248,7 +250,7 @@ def coloured(verdict: str) -> str:
 
 
 def as_markdown(rows: Sequence[Row], names: Sequence[str], ratios: bool = True) -> str:
-    """The same table for docs/benchmarks.md."""
+    """Returns the same table for docs/benchmarks.md."""
     head = ["workload", "metric", *names, *(RATIOS if ratios else ())]
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * 2 + " ---: |" * (len(head) - 2)]
     for row in rows:

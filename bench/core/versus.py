@@ -103,7 +103,7 @@ def builds(rows: Sequence[Row], pairs: Mapping[str, str]) -> list[Ratio]:
 
 
 def _share(row: Row, versus: Versus) -> float | None:
-    """How near ours comes to its floor, where that was measured."""
+    """Returns how near ours comes to its floor, where that was measured."""
     ours, floor = row.peers.get(versus.ours), row.peers.get(versus.floor)
     if not ours or not floor or not ours.median or not floor.median:
         return None
@@ -116,7 +116,7 @@ def as_json(ratios: Sequence[Ratio]) -> list[dict[str, Any]]:
 
 
 def as_table(ratios: Sequence[Ratio]) -> Table:
-    """A heading per workload, a line per metric and pair."""
+    """Returns a heading per workload, a line per metric and pair."""
     table = Table(title="ratios of the medians")
     for column in ("metric", "of", "to"):
         table.add_column(column, no_wrap=True)

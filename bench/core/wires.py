@@ -56,7 +56,8 @@ class Wires:
 
     def check(self, sent: Sequence[bytes], expected: Sequence[bytes]) -> None:
         """Each frame that goes in at the first port comes out at all others as expected, byte for byte.
-        RuntimeError where it does not."""
+        Raises RuntimeError if it does not.
+        """
         self._settle()
         ends = namespaces.inside(self.far, lambda: [open_end(f"far{n}") for n in range(self.count)])
         try:
@@ -87,7 +88,7 @@ class Wires:
         return sum(one["rx_packets"] for one in counts)
 
     def command(self, space: str, core: int, command: Sequence[str]) -> list[str]:
-        """The command in one of the namespaces, with all its threads on one core."""
+        """Returns the command in one of the namespaces, with all its threads on one core."""
         cores = sorted(os.sched_getaffinity(0))
         pinned = ["taskset", "-c", str(cores[core % len(cores)])]
         return ["ip", "netns", "exec", space, *pinned, *command]

@@ -43,7 +43,7 @@ class Lane:
         self._filled = 0
 
     def receive(self) -> memoryview | None:
-        """Whole publishes, good until the next call; empty where none came, None where the client is gone."""
+        """Whole publishes, good until the next call; empty if none came, None if the client is gone."""
         view = memoryview(self._buffer)
         try:
             count = self.socket.recv_into(view[self._filled :])

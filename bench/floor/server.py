@@ -76,7 +76,7 @@ class Floor:
         return self.partitions[key]
 
     def answer(self, frame: bytes) -> bytes:
-        """The calls around a load run, in the old encoding."""
+        """Returns the calls around a load run, in the old encoding."""
         key, _, correlation = struct.unpack_from(">hhi", frame, 4)
         body = 4 + 8 + 2 + int.from_bytes(frame[12:14], "big")
         if key == frames.API_VERSIONS:

@@ -41,14 +41,14 @@ class Jars:
         return stamp.exists() and stamp.stat().st_mtime >= self.pom.stat().st_mtime
 
     def missing_tools(self) -> list[str]:
-        """Which programs are not here: running takes `java`, and `mvn` while jars are missing."""
+        """Returns which programs are not here: running takes `java`, and `mvn` while jars are missing."""
         needed = ["java"] if self.present else ["java", "mvn"]
         return [name for name in needed if shutil.which(name) is None]
 
     def ensure(self) -> list[Path]:
-        """All jars by name; the first call fetches them. Safe to call from several processes at once.
+        """Returns all jars by name; the first call fetches them. Safe to call from several processes at once.
 
-        RuntimeError where they cannot be had.
+        Raises RuntimeError if they cannot be had.
         """
         folder = self.folder
         folder.mkdir(parents=True, exist_ok=True)

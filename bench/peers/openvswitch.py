@@ -87,7 +87,7 @@ class OpenVSwitch(SwitchPeer):
             return probe.connect_ex(str(self._socket)) == 0
 
     def _open_switch(self) -> float:
-        """The daemon in the switch's namespace, on the switch's core."""
+        """Returns the daemon in the switch's namespace, on the switch's core."""
         words = [self._found("ovs-vswitchd"), "--disable-system", "--no-chdir", f"unix:{self._socket}"]
         command = self.wires.command(self.wires.switch, SWITCH_CORE, words)
         process = ServerProcess(command, self.folder / "switch.log", environment=self._environment)

@@ -43,7 +43,9 @@ class TreecastPeer(LocalServer):
         return self.folder / "data"
 
     def ready(self) -> dict[str, str]:
-        """What the daemon says once it serves: `name`, and each listener's HOST:PORT. Empty before that."""
+        """Returns what the daemon says once it serves: `name`, and each listener's HOST:PORT. Empty before
+        that.
+        """
         if self._folder is None:
             return {}
         for line in (self._folder / "server.log").read_text(errors="replace").splitlines():

@@ -26,8 +26,9 @@ _SUMMARY = re.compile(
 
 
 def parse_producer(output: str) -> dict[str, float]:
-    """The last summary line of kafka-producer-perf-test, that of the steady state where there is one:
-    records, rate, and latencies in ms."""
+    """Returns the last summary line of kafka-producer-perf-test, that of the steady state where there is one:
+    records, rate, and latencies in ms.
+    """
     found = _SUMMARY.findall(output)
     if not found:
         raise RuntimeError(f"kafka-producer-perf-test printed no summary:\n{output[-2000:]}")
@@ -42,7 +43,8 @@ def parse_producer(output: str) -> dict[str, float]:
 
 
 def parse_consumer(output: str) -> tuple[int, float]:
-    """The last CSV line of kafka-consumer-perf-test: records, and records a second without the rebalance.
+    """Returns the last CSV line of kafka-consumer-perf-test: records, and records a second without the
+    rebalance.
 
     start, end, MB, MB/s, records, records/s, rebalance ms, fetch ms, fetch MB/s, fetch records/s.
     """

@@ -68,7 +68,7 @@ class MqttThroughput(Workload[Server]):
         return {self.metric: run.result["records"] / run.result["seconds"], cpu: run.cpu_per_record}
 
     def _count(self, before: LoadRun, seconds: float) -> int:
-        """How many messages take so long, at the rate of an earlier run."""
+        """Returns how many messages take so long, at the rate of an earlier run."""
         return max(CHECKED, int(before.result["published"] / before.result["seconds"] * seconds))
 
     def _load(self, peer: Server, messages: int, *, check: bool = False) -> LoadRun:
@@ -118,8 +118,11 @@ class MqttLatency(Workload[Server]):
 
 
 def sustained_rate(peer: Server, seconds: float, begin: int = 20_000) -> int:
-    """The highest rate of a ladder, each step a quarter above the last, that the server keeps up with: 99 of
-    100 messages arrive within 100 ms of when they were due."""
+    """Returns the highest rate of a ladder, each step a quarter above the last, that the server keeps up
+    with.
+
+    It keeps up if 99 of 100 messages arrive within 100 ms of their due time.
+    """
     rate = begin
     while _sustains(peer, rate * 5 // 4, seconds):
         rate = rate * 5 // 4
@@ -157,7 +160,7 @@ class MqttConnections(Workload[Server]):
 
 
 def workloads(seconds: float, connections: int) -> list[Workload[Any]]:
-    """All but the latencies, whose rates are looked for at Mosquitto first."""
+    """Returns all but the latencies, whose rates are looked for at Mosquitto first."""
     return [
         MqttConnections(connections),  # first: memory that loads leave would hide it
         MqttThroughput(seconds, 10.0),

@@ -41,7 +41,7 @@ def publish(size: int, qos: int, packet_id: int = 0) -> bytes:
 
 
 def connect(host: str, port: int, name: str) -> socket.socket:
-    """A connected client of version 3.1.1 with a clean session."""
+    """Returns a connected client of version 3.1.1 with a clean session."""
     found = socket.create_connection((host, port), SILENCE)
     found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     client_id = name.encode()
@@ -160,7 +160,7 @@ class Publisher:
         return self._sent // self.packet
 
     def send(self, allowed: int) -> bool:
-        """Sends up to message `allowed`; True where the socket is full."""
+        """Sends up to message `allowed`; True if the socket is full."""
         end = allowed * self.packet
         while self._sent < end:
             start = self._sent % len(self._ring)
@@ -228,7 +228,7 @@ class Load:
         return {"records": total * len(self.subscribers), "published": total, "seconds": seconds}
 
     def _send(self, each: int, allowed: int) -> float:
-        """How long what comes may be waited for, until more is tried: seconds."""
+        """Returns how long what comes may be waited for, until more is tried: seconds."""
         until = min(each, allowed)
         if not self.order["single"]:
             full = [publisher.send(until) for publisher in self.publishers]

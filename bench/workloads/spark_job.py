@@ -54,7 +54,7 @@ class Job:
         return self.spark.range(rows, numPartitions=2).selectExpr(text)
 
     def latency(self, sink: str) -> float:
-        """The median ms of a micro-batch, into nothing or into `out`."""
+        """Returns the median ms of a micro-batch, into nothing or into `out`."""
         connector, batches = self.asked["connector"], self.asked["batches"]
         found = micro_batches(self.spark, connector, self.options, sink, batches, self.asked["reading"])
         return float(statistics.median(one["triggerExecution"] for one in warm(found)))
@@ -81,7 +81,8 @@ def micro_batches(
     batches: int,
     reading: Mapping[str, str],
 ) -> list[Durations]:
-    """A query over `rows`, into nothing (`noop`) or by the same connector into `out`, of so many batches.
+    """Returns a query over `rows`, into nothing (`noop`) or by the same connector into `out`, of so many
+    batches.
 
     `options` are of reads and writes, `reading` of reads alone.
     """
@@ -103,7 +104,7 @@ def warm(batches: Sequence[Durations]) -> Sequence[Durations]:
 
 
 def _batches_of(frame: DataFrame, sink: str, options: Mapping[str, str], batches: int) -> list[Durations]:
-    """What a query of `frame` into `sink` says of its batches. RuntimeError where it fails."""
+    """Returns what a query of `frame` into `sink` says of its batches. Raises RuntimeError if it fails."""
     with tempfile.TemporaryDirectory() as checkpoint:
         writer = frame.writeStream.format(sink).options(**options)
         query = writer.option("checkpointLocation", checkpoint).start()

@@ -27,7 +27,7 @@ _WHOLE = "triggerExecution"
 
 
 def metric_of(sink: str, phase: str) -> Metric:
-    """What a phase of a batch into that sink is counted as."""
+    """Returns what a phase of a batch into that sink is counted as."""
     whole = _SINKS[sink]
     return whole if phase == _WHOLE else Metric(f"{whole.name}: {phase}", "ms", False)
 

@@ -26,7 +26,7 @@ class Amiss(Exception):
 
 
 def text_lines() -> Iterator[bytes]:
-    """The lines of the repository's files, over and over."""
+    """Yields the lines of the repository's files, over and over."""
     files = sorted(
         path for folder in SOURCES for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES
     )

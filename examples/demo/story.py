@@ -165,7 +165,7 @@ def topics(daemon: DaemonProcess) -> list[str]:
 
 
 def treecast(daemon: DaemonProcess, *words: str) -> Any:
-    """What the `treecast` command says of this daemon."""
+    """Returns what the `treecast` command says of this daemon."""
     command = [sys.executable, "-m", "treecast.middleware.cli", *words, "--json", "--control", daemon.control]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

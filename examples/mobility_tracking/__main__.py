@@ -35,7 +35,7 @@ _ENDING = 120.0
 
 
 def run_lab(options: argparse.Namespace, console: Console) -> tuple[list[Found], dict[str, object]]:
-    """What each VNF found, and what the switch counted."""
+    """Returns what each VNF found, and what the switch counted."""
     from treecast.middleware.dataplane.lab.lab import Lab  # needs the extra `lab`
 
     from .network import description

@@ -92,5 +92,5 @@ class City:
         return found
 
     def report(self, name: str, number: int) -> list[Sighting]:
-        """What the scanner at `name` says after period `number`."""
+        """Returns what the scanner at `name` says after period `number`."""
         return self._made[name][number]

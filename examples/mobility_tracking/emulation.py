@@ -35,7 +35,7 @@ class Emulated:
         self.vnf.shared(update.value)
 
     def state(self, name: str) -> int:
-        """The same id for all, as the coordinator gives them."""
+        """Returns the same id for all, as the coordinator gives them."""
         return self._ids.setdefault(name, FIRST_STATE + len(self._ids))
 
     def subscribe(self, state: int) -> None:
@@ -46,7 +46,7 @@ class Emulated:
 
 
 def run(design: str, city: City, seed: int) -> tuple[list[Found], dict[str, Any]]:
-    """What each VNF found, and what the switch counted. Periods are the city's own 20 s."""
+    """Returns what each VNF found, and what the switch counted. Periods are the city's own 20 s."""
     hosts = list(VNFS)
     star = build(["s", *hosts], [(0, n + 1) for n in range(len(hosts))], hosts=range(1, len(hosts) + 1))
     net = StareNetwork(star, design, seed, link=_LINK)

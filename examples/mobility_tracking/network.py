@@ -35,7 +35,7 @@ def description(design: str) -> Description:
 
 
 def line_of(process: subprocess.Popen[bytes], seconds: float = _SECONDS) -> str:
-    """The next line of standard output. AmissError where none comes."""
+    """Returns the next line of standard output. Raises AmissError if none comes."""
     assert process.stdout is not None
     if not select.select([process.stdout], [], [], seconds)[0]:
         raise AmissError(f"{str(process.args)[-200:]} says nothing")

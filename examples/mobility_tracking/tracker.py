@@ -61,7 +61,7 @@ class Tracker:
 
 
 def read_report(line: bytes | str) -> list[Sighting]:
-    """A scanner's line."""
+    """Returns a scanner's line."""
     return msgspec.json.decode(line, type=list[Sighting])
 
 

@@ -70,7 +70,7 @@ def feed(address: str, topic: str, rows: Iterable[tuple[str, dict[str, Any]]]) -
 
 
 def source(spark: Any, address: str, topic: str, schema: str, **options: str) -> Any:
-    """A stream of a topic's JSON objects from its beginning."""
+    """Returns a stream of a topic's JSON objects from its beginning."""
     reader = spark.readStream.format("treecast").option("kafka.bootstrap.servers", address)
     reader = reader.option("subscribe", topic).option("startingOffsets", "earliest").option("format", "json")
     return reader.option("schema", schema).options(**options).load()
@@ -101,7 +101,7 @@ def run(frame: Any, address: str, topic: str, checkpoint: Path) -> list[Any]:
 
 
 def read_back(spark: Any, address: str, topic: str, schema: str) -> list[Any]:
-    """What readers of committed records find, as rows."""
+    """Returns what readers of committed records find, as rows."""
     reader = spark.read.format("treecast").option("kafka.bootstrap.servers", address)
     reader = reader.option("subscribe", topic).option("kafka.isolation.level", "read_committed")
     return list(reader.option("format", "json").option("schema", schema).load().collect())

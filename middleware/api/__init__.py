@@ -1,1 +1,1 @@
-"""How to find and talk to a daemon: generated code, thin clients, discovery."""
+"""Access to a daemon: generated code, thin clients, discovery."""

@@ -1,4 +1,6 @@
-"""Who may call: protocol, cluster, key, and no call twice. The scheme is in `call_auth`."""
+"""Admission of calls: protocol, cluster and key must match, and no call is accepted twice. See
+`call_auth`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ MAX_NONCES = 200_000
 
 
 class Refused(TreecastError):
-    """A call that is not let in. `reason` is for the counter, `metadata` for the caller."""
+    """A refused call. `reason` is for the counter, `metadata` for the caller."""
 
     def __init__(
         self, fault: Fault, detail: str, reason: str, metadata: tuple[tuple[str, str], ...] = ()
@@ -35,22 +37,22 @@ class Refused(TreecastError):
 
 
 class SeenCalls:
-    """Nonces of the window, bounded: where there are too many, the window becomes shorter."""
+    """The nonces of the time window, bounded: too many of them shorten the window."""
 
     def __init__(self, window: int, limit: int) -> None:
-        """`window` in ms; `limit`: how many nonces."""
+        """`window` in ms; `limit`: the maximum number of nonces."""
         self._window = window
         self._limit = limit
         self._nonces: set[bytes] = set()
         self._by_time: list[tuple[int, bytes]] = []
-        self._floor = -1  # calls of this time or before are too old, ms
+        self._floor = -1  # calls of this time (ms) or earlier are too old
 
     def timely(self, time: int, now: int) -> bool:
-        """Whether a call of `time` can be told from its repeat."""
+        """Returns whether a call of `time` can be distinguished from its repeat."""
         return time > self._floor and now - self._window <= time <= now + self._window
 
     def is_new(self, nonce: bytes, time: int, now: int) -> bool:
-        """Remembers a timely call; False where it came before."""
+        """Records a timely call. Returns False if it was recorded before."""
         if nonce in self._nonces:
             return False
         self._nonces.add(nonce)
@@ -65,7 +67,7 @@ class SeenCalls:
 
 
 class Admission:
-    """Looks at a call's metadata before its request is read. `run` is drawn anew at each start."""
+    """Checks of a call's metadata, before its request is read. `run` is random per start."""
 
     def __init__(
         self,
@@ -76,14 +78,14 @@ class Admission:
         window: float = WINDOW_SECONDS,
         max_nonces: int = MAX_NONCES,
     ) -> None:
-        """`token` None: calls are not authenticated."""
+        """If `token` is None, calls are not authenticated."""
         self._cluster_id = cluster_id
         self._key = None if token is None else CallKey(token)
         self._run = run
         self._seen = SeenCalls(round(window * 1000), max_nonces)
 
     def seal(self, metadata: Mapping[str, str], method: str, number: int, body: bytes) -> bytes:
-        """An answer as it is sent to a call that was admitted; `number` of the message in a stream."""
+        """Returns the sealed answer to an admitted call; `number` counts the messages of a stream."""
         proof = Proof.parse(metadata.get(AUTH_KEY, ""))
         return (
             body if self._key is None or proof is None else self._key.seal(method, proof.nonce, number, body)
@@ -92,7 +94,7 @@ class Admission:
     def proof_of(
         self, metadata: Mapping[str, str], method: str, fault: str, detail: str
     ) -> tuple[tuple[str, str], ...]:
-        """Metadata that shows that a refusal is the coordinator's, to whoever knows the key."""
+        """Returns metadata that proves to holders of the key that a refusal is the coordinator's."""
         proof = Proof.parse(metadata.get(AUTH_KEY, ""))
         if self._key is None or proof is None:
             return ()
@@ -101,7 +103,7 @@ class Admission:
     def admit(
         self, metadata: Mapping[str, str], method: str, body: bytes, now: float, peer: str = ""
     ) -> None:
-        """Raises Refused. `now`: seconds of a steady clock, from 0 up. `peer`: it counts for nothing here."""
+        """Raises Refused. `now`: seconds of a steady clock, at least 0. `peer` is ignored here."""
         self._check_protocol(metadata.get(PROTOCOL_KEY, ""))
         self._check_cluster(metadata.get(CLUSTER_KEY, ""))
         if self._key is not None:
@@ -111,7 +113,7 @@ class Admission:
         if protocol != PROTOCOL:
             raise Refused(
                 Fault.UNSUPPORTED_VERSION,
-                f"the caller speaks version {protocol[:20]!r} of the coordinator's protocol, this coordinator"
+                f"the caller uses version {protocol[:20]!r} of the coordinator's protocol, this coordinator"
                 f" {PROTOCOL!r}: run the same version of Treecast on both",
                 "protocol",
             )
@@ -121,7 +123,7 @@ class Admission:
             raise Refused(
                 Fault.POLICY_VIOLATION,
                 f"the caller belongs to cluster {cluster_id[:100]!r}, this coordinator to"
-                f" {self._cluster_id!r}: join its own cluster, or begin with an empty data directory",
+                f" {self._cluster_id!r}: join its own cluster, or start with an empty data directory",
                 "cluster",
             )
 
@@ -148,4 +150,4 @@ class Admission:
                 ((CHALLENGE_KEY, challenge),),
             )
         if not self._seen.is_new(proof.nonce, proof.time, now):
-            raise Refused(Fault.POLICY_VIOLATION, "the call came before: sign it anew", "replayed")
+            raise Refused(Fault.POLICY_VIOLATION, "the call was received before: sign it again", "replayed")

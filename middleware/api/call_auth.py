@@ -1,28 +1,28 @@
-"""How calls to the coordinator are authenticated: an HMAC over each call and answer, by a key of the token.
+"""Authentication of calls to the coordinator: an HMAC over each call and answer, with a key from the token.
 
-    treecast-auth       <key id>.<run>.<time>.<nonce>.<mac>
-    treecast-challenge  <run>.<time>.<mac>                     in the trailing metadata of a refusal
-    treecast-proof      <mac>                                  in that of any refusal
+  treecast-auth       <key id>.<run>.<time>.<nonce>.<mac>
+  treecast-challenge  <run>.<time>.<mac>                     in the trailing metadata of a refusal
+  treecast-proof      <mac>                                  in that of any refusal
 
-`run` (16 bytes, hex) is drawn by the coordinator when it starts, `time` is its own steady clock in
-milliseconds, `nonce` (16 bytes, hex) is drawn for each call. `mac` (32 bytes, hex) is HMAC-SHA-256 over
+The coordinator draws `run` (16 bytes, hex) at start; `time` is its own steady clock in milliseconds; `nonce`
+(16 bytes, hex) is drawn for each call. `mac` (32 bytes, hex) is HMAC-SHA-256 over
 
-    "call"      | method | cluster id | run | time | nonce | SHA-256 of the request's bytes
-    "challenge" | run | time | nonce of the call that it refuses
-    "answer"    | method | nonce of the call | number of the message, from 0 | SHA-256 of its bytes
-    "refusal"   | method | nonce of the call | fault | SHA-256 of the detail
+  "call"      | method | cluster id | run | time | nonce | SHA-256 of the request's bytes
+  "challenge" | run | time | nonce of the call that it refuses
+  "answer"    | method | nonce of the call | number of the message, from 0 | SHA-256 of its bytes
+  "refusal"   | method | nonce of the call | fault | SHA-256 of the detail
 
-The MAC of an answer stands behind its bytes as field 15 of the message, which no message of ours has:
+with each field after its length (4 bytes, big endian). The MAC of an answer follows its bytes as field 15 of
+the message, a number that no message of ours uses:
 
-    0x7a 0x20 | mac (32 bytes)
+  0x7a 0x20 | mac (32 bytes)
 
-each field after its length (4 bytes, big endian). A caller that does not know the run, or whose time has
-drifted out of the window, is refused with a challenge, learns both from it, and calls again. No wall
-clock takes part, so a clock that is wrong or jumps on either side shuts nobody out; and a call recorded
-in an earlier run of the coordinator is worth nothing in the next.
+A caller that does not know the run, or whose time has drifted out of the window, is refused with a challenge,
+learns both from it, and calls again. No wall clock takes part, so a wrong or jumping clock on either side
+locks nobody out. A call recorded in an earlier run of the coordinator is worthless in the next.
 
-A bearer token would be simpler, but whoever sees one call could then make any other. The request's bytes
-are in the MAC because there is no TLS below. What is not protected: calls and answers can be read.
+A bearer token would be simpler, but an observer of one call could then make any other. The MAC covers the
+request's bytes because there is no TLS below. Calls and answers are not confidential.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _CHALLENGE = re.compile(r"([0-9a-f]{32})\.([0-9]{1,16})\.([0-9a-f]{64})\Z")
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What `treecast-auth` says. `time` in ms of the coordinator's clock."""
+    """The content of `treecast-auth`. `time` in ms of the coordinator's clock."""
 
     key_id: int
     run: bytes
@@ -75,7 +75,7 @@ class Proof:
 
 
 class CallKey:
-    """The key for calls, derived from a join token's."""
+    """The key for calls, derived from a join token."""
 
     def __init__(self, token: JoinToken) -> None:
         self.key_id = token.key_id
@@ -87,7 +87,7 @@ class CallKey:
         return Proof(self.key_id, run, time, nonce, self._call_mac(method, body, run, time, nonce))
 
     def verify(self, proof: Proof, method: str, body: bytes) -> bool:
-        """In constant time, whether the proof was made by this key for this call."""
+        """Returns, in constant time, whether this key made the proof for this call."""
         wanted = self._call_mac(method, body, proof.run, proof.time, proof.nonce)
         return hmac.compare_digest(wanted, proof.mac) and proof.key_id == self.key_id
 
@@ -95,7 +95,7 @@ class CallKey:
         return f"{run.hex()}.{time}.{self._challenge_mac(run, time, nonce).hex()}"
 
     def read_challenge(self, text: str, nonce: bytes) -> tuple[bytes, int] | None:
-        """(run, time) of a challenge to the call with `nonce`; None where this key did not make it."""
+        """Returns (run, time) of a challenge to the call with `nonce`; None if this key did not make it."""
         found = _CHALLENGE.match(text)
         if found is None:
             return None
@@ -104,17 +104,19 @@ class CallKey:
         return (run, time) if hmac.compare_digest(wanted, bytes.fromhex(found[3])) else None
 
     def seal(self, method: str, nonce: bytes, number: int, body: bytes) -> bytes:
-        """The answer's bytes with the MAC behind them. `number`: of the message within a stream's answer."""
+        """Returns the answer's bytes followed by the MAC. `number` counts the messages of a stream's
+        answer.
+        """
         return b"".join((body, _SEAL, self._answer_mac(method, nonce, number, body)))
 
     def open(self, method: str, nonce: bytes, number: int, sealed: bytes) -> bytes | None:
-        """The bytes of a sealed answer; None where this key did not seal it for this call."""
+        """Returns the bytes of a sealed answer; None if this key did not seal it for this call."""
         body, seal = sealed[:-SEAL_BYTES], sealed[-SEAL_BYTES:]
         wanted = _SEAL + self._answer_mac(method, nonce, number, body)
         return body if hmac.compare_digest(wanted, seal) else None
 
     def refusal(self, method: str, nonce: bytes, fault: str, detail: str) -> str:
-        """The MAC of a refusal, as it stands in the metadata."""
+        """Returns the MAC of a refusal, in the form of the metadata."""
         digest = hashlib.sha256(detail.encode(errors="replace")).digest()
         return self._mac(b"refusal", method.encode(), nonce, fault.encode(), digest).hex()
 
@@ -135,24 +137,26 @@ class CallKey:
 
 
 class Signer:
-    """A caller's side: what it knows of the coordinator's run and clock. `now` is the caller's own, in s."""
+    """A caller's side: its knowledge of the coordinator's run and clock. `now` is the caller's clock,
+    in s.
+    """
 
     def __init__(self, token: JoinToken) -> None:
         self.key = CallKey(token)
         self._run = NO_RUN
-        self._ahead = 0.0  # the coordinator's clock minus ours, s
+        self._ahead = 0.0  # the coordinator's clock minus the caller's, s
 
     def sign(self, method: str, body: bytes, nonce: bytes, now: float) -> str:
         time = max(round((now + self._ahead) * 1000), 0)
         return self.key.sign(method, body, self._run, time, nonce).format()
 
     def learn(self, challenge: str, nonce: bytes, now: float) -> None:
-        """Takes over what a challenge says. POLICY_VIOLATION where another key made it."""
+        """Adopts the values of a challenge. Raises POLICY_VIOLATION if another key made it."""
         found = self.key.read_challenge(challenge, nonce)
         if found is None:
             raise TreecastError(
                 Fault.POLICY_VIOLATION,
-                "the other end does not know this cluster's key: look at its address and at the token",
+                "the other end does not know this cluster's key: check its address and the token",
             )
         self._run, time = found
         self._ahead = time / 1000 - now

@@ -1,7 +1,7 @@
-"""gRPC around a service: admission on the request's bytes, then the call, refusals as statuses.
+"""gRPC around a service: admission on the request's bytes, then the call; refusals become statuses.
 
-Requests come in as bytes, since what is signed are the bytes, and so that what is no message of ours is
-refused as the caller's fault. Streams are written with a bound on time: who does not read is dropped.
+Requests arrive as bytes because the signature covers the bytes, and so that an invalid message is refused as
+the caller's fault. Writes to streams have a time limit: a client that does not read is dropped.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from .admission import Refused
 from .rpc import FAULT_KEY, Method, methods, status_code
 
-_LONGEST_DETAIL = 1000  # characters: a status travels in headers
+_LONGEST_DETAIL = 1000  # characters: a status is sent in headers
 _NOT_ADMITTED = {"unsigned", "malformed", "key", "stale", "replayed"}
 
 _log = logging.getLogger(__name__)
 
 
 class CallCounters(Struct):
-    """Plain numbers, for metrics and `treecast status`. `refused` is by reason or fault name."""
+    """Counters for metrics and `treecast status`. `refused` is by reason or fault name."""
 
     calls: dict[str, int] = {}
     refused: dict[str, int] = {}
@@ -38,10 +38,10 @@ class CallCounters(Struct):
 
 
 class Admits(Protocol):
-    """Who may call: `admission.Admission`, or a daemon's own."""
+    """The admission of calls: `admission.Admission`, or a daemon's own."""
 
     def admit(self, metadata: Mapping[str, str], method: str, body: bytes, now: float, peer: str) -> None:
-        """Raises Refused. `peer`: who calls, as gRPC names it."""
+        """Raises Refused. `peer`: the caller, as gRPC names it."""
 
     def seal(self, metadata: Mapping[str, str], method: str, number: int, body: bytes) -> bytes: ...
 
@@ -56,7 +56,7 @@ def _count(counts: dict[str, int], name: str) -> int:
 
 
 class Calls:
-    """Handlers of one service. `implementation` has a coroutine, or for streams a generator, per call."""
+    """The handlers of one service. `implementation` has a coroutine, or for streams a generator, per call."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class Calls:
         count = _count(self.counters.refused, reason)
         if isinstance(error, Refused) and reason != "stale" and count & (count - 1) == 0:
             _log.warning(
-                "%s is refused, %d by now as %s: %s", name, count, reason, error
+                "%s was refused (%d so far as %s): %s", name, count, reason, error
             )  # 1st, 2nd, 4th, ...
         return error
 
@@ -167,5 +167,5 @@ class Calls:
 
 
 def _texts(metadata: Any) -> Mapping[str, str]:
-    """The text entries; of a key that is there twice, the last."""
+    """Returns the text entries; the last value of a repeated key counts."""
     return {key: value for key, value in metadata or () if isinstance(value, str)}

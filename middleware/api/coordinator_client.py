@@ -1,8 +1,8 @@
 """A thin, asynchronous client of the coordinator (`proto/treecast/v1/coordinator.proto`).
 
-`CoordinatorClient` signs and makes calls. `Attachment` keeps a host attached, and `watch` goes on after
-every interruption from where it was. Every call raises TreecastError: COORDINATOR_UNAVAILABLE where
-nobody answers, INTERNAL where the answer makes no sense, and else the coordinator's own refusal.
+`CoordinatorClient` signs and makes calls. `Attachment` keeps a host attached. `watch` resumes after every
+interruption. Every call raises TreecastError: COORDINATOR_UNAVAILABLE if nobody answers, INTERNAL for an
+invalid answer, otherwise the coordinator's own refusal.
 """
 
 from __future__ import annotations
@@ -46,46 +46,47 @@ MAX_SNAPSHOT_ENTRIES = 5_000_000
 _LONGEST_LEASE = 3600.0
 _OPTIONS = (
     *OPTIONS,
-    ("grpc.enable_retries", 0),  # a repeat has the same nonce and would be refused; we repeat ourselves
+    # a repeat with the same nonce would be refused; this client repeats calls itself
+    ("grpc.enable_retries", 0),
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 2_000),  # an attempt may take so long: a lost SYN is repeated at 1 s
+    ("grpc.min_reconnect_backoff_ms", 2_000),  # time for one attempt: a lost SYN is repeated after 1 s
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 _SILENT = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
-# What a watcher does not wait out: the same call would be refused again.
+# Faults that end a watch: the same call would be refused again.
 _FINAL = {Fault.POLICY_VIOLATION, Fault.UNSUPPORTED_VERSION, Fault.INVALID_REQUEST, Fault.NOT_SUPPORTED}
 
 R = TypeVar("R", bound=Message)
 
 
 class CoordinatorCalls(ABC):
-    """What can be asked of a coordinator, whichever way it is reached. `target` says where, for messages."""
+    """The calls of a coordinator, whatever the transport. `target` names it in messages."""
 
     def __init__(self, target: str, cluster_id: str, rng: random.Random) -> None:
-        """`cluster_id`: where it is known; else the first attach learns it. `rng` spreads repeats."""
+        """`cluster_id` may be empty; the first attach then learns it. `rng` spreads repeats."""
         self.target = target
         self.cluster_id = cluster_id
         self.rng = rng
 
     @abstractmethod
     async def _call(self, name: str, request: Message, response: type[R]) -> R:
-        """One call. Raises TreecastError as the module says."""
+        """Makes one call. Raises TreecastError as described in the module."""
 
     @abstractmethod
     def _stream(self, name: str, request: Message) -> AsyncGenerator[bytes, None]:
-        """One call that is answered by many messages."""
+        """Makes one call whose answer is a stream of messages."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Lets go of whatever the way there needs."""
+        """Releases the transport."""
 
     # --- hosts
 
     async def attach(self, request: pb.AttachRequest) -> pb.AttachResponse:
-        """Also takes over the cluster id, where none was known; POLICY_VIOLATION where it is another."""
+        """Attaches, and adopts the cluster id if none was known. Raises POLICY_VIOLATION if it differs."""
         answer = await self._call("Attach", request, pb.AttachResponse)
         if self.cluster_id and answer.cluster_id != self.cluster_id:
             raise TreecastError(
@@ -141,7 +142,7 @@ class CoordinatorCalls(ABC):
     async def put_home_state(
         self, session: pb.HostSession, writes: Sequence[pb.HomeWrite]
     ) -> dict[int, TreecastError]:
-        """The writes that were refused, by their place; all others are on the coordinator's disk."""
+        """Returns the refused writes by their index; all others are on the coordinator's disk."""
         request = pb.PutHomeStateRequest(session=session, writes=writes)
         answer = await self._call("PutHomeState", request, pb.PutHomeStateResponse)
         return {
@@ -149,7 +150,7 @@ class CoordinatorCalls(ABC):
         }
 
     async def get_home_state(self, session: pb.HostSession, home: pb.HomeEntry) -> dict[bytes, bytes]:
-        """All items of a home that the caller is, page by page."""
+        """Returns all items of a home that is on the caller's host, read page by page."""
         found: dict[bytes, bytes] = {}
         after = b""
         while True:
@@ -161,34 +162,36 @@ class CoordinatorCalls(ABC):
             if not page.more:
                 return found
             if not page.items or page.items[-1].key <= after:
-                raise _nonsense("a page of a home's state does not go on from the one before")
+                raise _nonsense("a page of a home's state does not continue the previous one")
             after = page.items[-1].key
 
     # --- who leads
 
     async def take_lead(self, request: pb.TakeLeadRequest) -> pb.TopicEntryResponse:
-        """The caller leads a partition from now on, with `request.leader_epoch`."""
+        """Makes the caller the leader of a partition, with `request.leader_epoch`."""
         return await self._call("TakeLead", request, pb.TopicEntryResponse)
 
     async def give_up(
         self, session: pb.HostSession, topic_id: bytes, partitions: Sequence[int]
     ) -> pb.TopicEntryResponse:
-        """The caller leads these partitions and has lost records of them: they wait for it."""
+        """Reports that records of partitions that the caller leads are lost; the partitions then wait
+        for it.
+        """
         request = pb.GiveUpRequest(session=session, topic_id=topic_id, partitions=partitions)
         return await self._call("GiveUp", request, pb.TopicEntryResponse)
 
     async def put_ends(self, session: pb.HostSession, ends: Sequence[pb.PartitionEnd]) -> None:
-        """For the record: where logs end that the caller leads."""
+        """Records the end offsets of logs that the caller leads."""
         await self._call("PutEnds", pb.PutEndsRequest(session=session, ends=ends), pb.PutEndsResponse)
 
     async def get_ends(self, topic_id: bytes) -> Sequence[pb.PartitionEnd]:
-        """The record of one topic: partitions of which nothing was told are left out."""
+        """Returns the recorded ends of one topic's partitions; partitions without a record are left out."""
         return (await self._call("GetEnds", pb.GetEndsRequest(topic_id=topic_id), pb.GetEndsResponse)).ends
 
     # --- ids and interest
 
     async def producer_ids(self, session: pb.HostSession, count: int = 0, at_least: int = 0) -> range:
-        """A block; none of its ids is below `at_least`, nor will any other be from now on."""
+        """Returns a block of ids from `at_least` on; no later block has lower ids either."""
         request = pb.ProducerIdsRequest(session=session, count=count, at_least=at_least)
         answer = await self._call("ProducerIds", request, pb.ProducerIdsResponse)
         if not answer.count or answer.first + answer.count > 2**63:
@@ -204,22 +207,22 @@ class CoordinatorCalls(ABC):
         await self._call("ReleaseState", request, pb.ReleaseStateResponse)
 
     async def put_interest(self, session: pb.HostSession, version: int, patterns: Sequence[str]) -> int:
-        """The version that is recorded now."""
+        """Returns the version that is now recorded."""
         request = pb.PutInterestRequest(session=session, version=version, patterns=patterns)
         return (await self._call("PutInterest", request, pb.PutInterestResponse)).version
 
     # --- itself
 
     async def status(self) -> pb.CoordinatorStatusResponse:
-        """The coordinator's own; one of an earlier version has none: then INTERNAL."""
+        """Returns the coordinator's status. Raises INTERNAL for an earlier version, which has none."""
         return await self._call("Status", pb.CoordinatorStatusRequest(), pb.CoordinatorStatusResponse)
 
     # --- watching
 
     async def watch(self, position: Position = START) -> AsyncGenerator[Update, None]:
-        """Everything that changes, from `position` on, over interruptions and restarts of the coordinator.
+        """Yields all changes from `position` on, across interruptions and restarts of the coordinator.
 
-        Ends only with a refusal that would come again: another cluster, key or version.
+        Ends only with a refusal that would repeat: another cluster, key or version.
         """
         back_off = BackOff(self.rng)
         while True:
@@ -238,7 +241,7 @@ class CoordinatorCalls(ABC):
 
     async def _watch_once(self, position: Position) -> AsyncGenerator[Update, None]:
         parts: list[Change] = []
-        unfinished: Position | None = None  # of a snapshot that has more parts to come
+        unfinished: Position | None = None  # of a snapshot with more parts to come
         request = pb.WatchRequest(history=position.history, revision=position.revision)
         async with aclosing(self._stream("Watch", request)) as messages:
             async for body in messages:
@@ -246,10 +249,10 @@ class CoordinatorCalls(ABC):
                 reached = Position(message.history, message.revision)
                 changes = tuple(map(heard_change, message.changes))
                 if unfinished is not None and not (message.snapshot and reached == unfinished):
-                    raise _nonsense("a snapshot that breaks off")
+                    raise _nonsense("an incomplete snapshot")
                 if not message.snapshot:
                     if reached.history != position.history or reached.revision <= position.revision:
-                        raise _nonsense("changes that do not follow what it sent before")
+                        raise _nonsense("changes that do not follow the previous ones")
                     position = reached
                     yield Update(False, position, changes)
                     continue
@@ -263,7 +266,9 @@ class CoordinatorCalls(ABC):
 
 
 class CoordinatorClient(CoordinatorCalls):
-    """By gRPC, over one channel. `token` None: calls are not signed. `rng`: for tests a seeded one."""
+    """Calls by gRPC, over one channel. If `token` is None, calls are not signed. Tests pass a seeded
+    `rng`.
+    """
 
     def __init__(
         self,
@@ -281,7 +286,7 @@ class CoordinatorClient(CoordinatorCalls):
         self._signer = Signer(token) if token else None
         self._channel = grpc.aio.insecure_channel(target, options=_OPTIONS)
         self._paths = {method.name: method.path for method in methods(SERVICE)}
-        self._proven = False  # whether an answer has shown that the coordinator knows the key
+        self._proven = False  # whether an answer has proven that the coordinator knows the key
 
     async def close(self) -> None:
         await self._channel.close()
@@ -326,7 +331,7 @@ class CoordinatorClient(CoordinatorCalls):
         return tuple(metadata)
 
     def _learn(self, error: grpc.aio.AioRpcError, nonce: bytes) -> bool:
-        """Takes over a challenge; whether there was one and the call is worth repeating."""
+        """Adopts a challenge. Returns whether there was one and the call is worth repeating."""
         challenge = _trailing(error, CHALLENGE_KEY)
         if self._signer is None or not challenge:
             return False
@@ -334,7 +339,7 @@ class CoordinatorClient(CoordinatorCalls):
         return True
 
     def _open(self, name: str, nonce: bytes, number: int, answer: bytes) -> bytes:
-        """An answer's bytes, if it is the coordinator's and to this call."""
+        """Returns an answer's bytes if it is the coordinator's answer to this call."""
         if self._signer is None:
             return answer
         body = self._signer.key.open(self._paths[name], nonce, number, answer)
@@ -344,7 +349,9 @@ class CoordinatorClient(CoordinatorCalls):
         return body
 
     def _is_its_own(self, error: grpc.aio.AioRpcError, fault: str, name: str, nonce: bytes) -> bool:
-        """Whether a refusal is to be believed. Until an answer was proven it is: the token may be wrong."""
+        """Returns whether to trust a refusal. It is trusted until an answer was proven: the token may be
+        wrong.
+        """
         if self._signer is None or not self._proven:
             return True
         wanted = self._signer.key.refusal(self._paths[name], nonce, fault, error.details() or "")
@@ -364,7 +371,7 @@ class CoordinatorClient(CoordinatorCalls):
 
 
 class Attachment:
-    """Keeps one host attached: renews its lease, and attaches again whenever it has lost it."""
+    """Keeps one host attached: renews its lease, and attaches again whenever the lease is lost."""
 
     def __init__(
         self,
@@ -372,9 +379,8 @@ class Attachment:
         request: pb.AttachRequest,
         on_attached: Callable[[pb.AttachResponse], None] = lambda answer: None,
     ) -> None:
-        """`on_attached` is called on the loop after every attach; the session is a new one each time.
-
-        `on_change` is called after each attempt to attach or renew, with what refused it.
+        """`on_attached` is called on the loop after every attach; each has a new session. `on_change` is
+        called after each attempt to attach or renew, with the refusal or None.
         """
         self._client = client
         self.request = request  # of the next attach
@@ -384,7 +390,7 @@ class Attachment:
         self._session: pb.HostSession | None = None
         self._lease = 0.0
         self._task: asyncio.Task[None] | None = None
-        self.last_error: TreecastError | None = None  # None while all is well
+        self.last_error: TreecastError | None = None  # None while attached without errors
 
     @property
     def attached(self) -> bool:
@@ -392,7 +398,7 @@ class Attachment:
 
     @property
     def session(self) -> pb.HostSession:
-        """COORDINATOR_UNAVAILABLE while it is not attached."""
+        """The present session. Raises COORDINATOR_UNAVAILABLE while not attached."""
         if self._session is None:
             raise TreecastError(
                 Fault.COORDINATOR_UNAVAILABLE,
@@ -401,20 +407,20 @@ class Attachment:
         return self._session
 
     async def attach(self) -> pb.AttachResponse:
-        """Attaches once, now. Raises what refuses it."""
+        """Attaches once, now. Raises the refusal."""
         self.answer = answer = await self._client.attach(self.request)
         self._session, self._lease = answer.session, answer.lease_seconds
         self._on_attached(answer)
         return answer
 
     def start(self) -> None:
-        """From now on, in the background: attach where that is not done yet, renew, attach again."""
+        """Keeps the host attached in the background: attaches if necessary, renews, attaches again."""
         if self._task is None:
             work = lasting("the attachment to the coordinator", self._run, BackOff(self._client.rng))
             self._task = asyncio.create_task(work)
 
     async def close(self, *, detach: bool) -> None:
-        """Stops renewing. With `detach` it also says so; where that fails, the lease runs out."""
+        """Stops renewing. With `detach`, also tells the coordinator; if that fails, the lease expires."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -433,7 +439,7 @@ class Attachment:
             await asyncio.sleep(pause)
 
     async def _keep(self, back_off: BackOff) -> float:
-        """Attaches or renews; seconds until it should be done again."""
+        """Attaches or renews. Returns the seconds until the next attempt."""
         try:
             if self._session is None:
                 await self.attach()
@@ -466,7 +472,7 @@ def _check_lease(seconds: float) -> None:
 
 
 def _nonsense(what: str) -> TreecastError:
-    return TreecastError(Fault.INTERNAL, f"the coordinator's answer makes no sense: {what}")
+    return TreecastError(Fault.INTERNAL, f"the coordinator's answer is invalid: {what}")
 
 
 def _fault(name: str) -> Fault:

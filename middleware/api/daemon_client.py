@@ -15,7 +15,7 @@ CALL_SECONDS = 30.0
 
 
 class DaemonClient:
-    """One connection. Every method raises `TreecastError` for a refusal and `rpc.Unreachable`."""
+    """One connection. Every method raises `TreecastError` for a refusal, or `rpc.Unreachable`."""
 
     def __init__(
         self,
@@ -24,8 +24,9 @@ class DaemonClient:
         timeout: float = CALL_SECONDS,
         token: JoinToken | None = None,
     ) -> None:
-        """`endpoint`: HOST:PORT, or what discovery found; None looks for this host's daemon. `token`: what
-        changes from another host are signed with."""
+        """`endpoint`: HOST:PORT, or a discovered one; None looks for this host's daemon. `token` signs
+        changes from another host.
+        """
         self.endpoint = find_control() if endpoint is None else endpoint
         self._caller = Caller(SERVICE, _target(self.endpoint), timeout, token)
 
@@ -39,7 +40,7 @@ class DaemonClient:
         return cast(pb.ListStreamsResponse, self._caller.call("ListStreams", pb.ListStreamsRequest())).streams
 
     def streams(self) -> pb.ListStreamsResponse:
-        """Streams and troubled partitions together."""
+        """Returns streams and troubled partitions together."""
         return cast(pb.ListStreamsResponse, self._caller.call("ListStreams", pb.ListStreamsRequest()))
 
     def list_partitions(self, topic: str = "") -> Sequence[pb.PartitionStanding]:
@@ -47,13 +48,13 @@ class DaemonClient:
         return cast(pb.ListPartitionsResponse, answer).partitions
 
     def export_view(self) -> pb.ExportViewResponse:
-        """All that the coordinator has told the daemon, in one piece."""
+        """Returns the daemon's whole view of the coordinator, in one piece."""
         whole = pb.ExportViewResponse(more=True)
         while whole.more:
             request = pb.ExportViewRequest(first=len(whole.changes))
             page = cast(pb.ExportViewResponse, self._caller.call("ExportView", request))
             if whole.changes and page.revision != whole.revision:
-                whole = pb.ExportViewResponse(more=True)  # something has changed: from the beginning
+                whole = pb.ExportViewResponse(more=True)  # changed meanwhile: restart from the beginning
                 continue
             changes = [*whole.changes, *page.changes]
             whole = pb.ExportViewResponse(
@@ -68,11 +69,11 @@ class DaemonClient:
         return cast(pb.RebuildPartitionResponse, self._caller.call("RebuildPartition", request))
 
     def set_trees(self, request: pb.SetTreesRequest) -> int:
-        """The version that the daemon uses from now on."""
+        """Sets the trees of publishers. Returns the version that the daemon now uses."""
         return cast(pb.SetTreesResponse, self._caller.call("SetTrees", request)).version
 
     def list_receiver_sets(self) -> Sequence[pb.ReceiverSet]:
-        """To whom the daemon has sent by labels."""
+        """Returns the sets of hosts that the daemon has sent to by labels."""
         answer = self._caller.call("ListReceiverSets", pb.ListReceiverSetsRequest())
         return cast(pb.ListReceiverSetsResponse, answer).sets
 
@@ -92,7 +93,9 @@ class DaemonClient:
         config: Mapping[str, str] | None = None,
         leaders: Sequence[str] = (),
     ) -> pb.Topic:
-        """`partitions` 0 takes the daemon's default. `leaders`: names of hosts, one or one per partition."""
+        """Creates a topic. `partitions` 0 means the daemon's default. `leaders`: host names, one for all
+        partitions or one each.
+        """
         request = pb.CreateTopicRequest(
             name=name, partitions=partitions, config=dict(config or {}), leaders=leaders
         )

@@ -1,13 +1,13 @@
-"""Where the daemon of this host is: what a client on the host looks at, in this order.
+"""Discovery of this host's daemon. A client on the host looks, in this order, at:
 
-1. the variable `TREECAST_<FACE>`, HOST:PORT, unless it is `off`, empty or names port 0;
-2. the face's Unix socket in the runtime directory, `<face>.sock`, where somebody listens on it. The
-   file `<face>.address` beside it holds the TCP address, for clients that know no Unix sockets;
+1. the variable `TREECAST_<FACE>`, HOST:PORT, unless it is `off`, empty or names port 0; 2. the face's Unix
+socket in the runtime directory, `<face>.sock`, if somebody listens on it. The file
+   `<face>.address` beside it holds the TCP address, for clients without support for Unix sockets;
 3. localhost and the face's default port.
 
 The runtime directory is `$TREECAST_RUNTIME_DIR`. Without that variable, a client looks at the user's own,
-`$XDG_RUNTIME_DIR/treecast`, and then at the host's, `/run/treecast`; a daemon takes the host's where it may,
-and the user's otherwise.
+`$XDG_RUNTIME_DIR/treecast`, and then at the host's, `/run/treecast`; a daemon uses the host's if it may, and
+the user's otherwise.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class Address(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Reads `127.0.0.1:9092`, `name:9092` or `[::1]:9092`; ValueError says what is wrong."""
+        """Parses `127.0.0.1:9092`, `name:9092` or `[::1]:9092`. Raises ValueError with the reason."""
         host, colon, port = text.strip().rpartition(":")
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
         elif ":" in host:
-            raise ValueError(f"an IPv6 address stands in brackets, as in [{host}]:{port}")
+            raise ValueError(f"an IPv6 address needs brackets, as in [{host}]:{port}")
         if not colon or not host:
             raise ValueError("expected HOST:PORT, as in 127.0.0.1:9092")
         if not (port.isascii() and port.isdigit() and int(port) <= 65535):
@@ -60,12 +60,12 @@ class Address(Struct, frozen=True):
 
     @property
     def reachable(self) -> Address:
-        """An address to connect to: a wildcard is reached on loopback."""
+        """The address to connect to: loopback for a wildcard."""
         return Address({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host), self.port)
 
 
 class Endpoint(Struct, frozen=True):
-    """A face that was found. `socket` is its Unix socket where there is a live one; `source` says how."""
+    """A discovered face. `socket` is its live Unix socket, if any; `source` states how it was found."""
 
     address: Address
     socket: Path | None
@@ -76,7 +76,7 @@ class Endpoint(Struct, frozen=True):
 
 
 def runtime_dirs(environment: Mapping[str, str] = os.environ) -> list[Path]:
-    """Where a daemon may have its sockets; the first that is usable counts."""
+    """Returns the possible directories of a daemon's sockets; the first usable one counts."""
     if chosen := environment.get("TREECAST_RUNTIME_DIR"):
         return [Path(chosen)]
     found = [Path(_SYSTEM_RUNTIME_DIR)]
@@ -86,7 +86,7 @@ def runtime_dirs(environment: Mapping[str, str] = os.environ) -> list[Path]:
 
 
 def is_live(path: Path) -> bool:
-    """Whether somebody listens on a Unix socket."""
+    """Returns whether somebody listens on a Unix socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_CONNECT_SECONDS)
         try:
@@ -97,9 +97,10 @@ def is_live(path: Path) -> bool:
 
 
 def find_face(face: str, environment: Mapping[str, str] = os.environ) -> Endpoint:
-    """Where `face` ("kafka", "admin", ...) of this host's daemon is; never asks whether it answers.
+    """Returns the place of `face` ("kafka", "admin", ...) of this host's daemon, without checking that it
+    answers.
 
-    Raises ValueError where the variable is not an address.
+    Raises ValueError if the variable is not an address.
     """
     variable = f"TREECAST_{face.upper()}"
     text = environment.get(variable, "")
@@ -117,7 +118,7 @@ def find_face(face: str, environment: Mapping[str, str] = os.environ) -> Endpoin
 
 
 def find_control(environment: Mapping[str, str] = os.environ) -> Endpoint:
-    """Where the daemon's control service (gRPC) is."""
+    """Returns the place of the daemon's control service (gRPC)."""
     return find_face("control", environment)
 
 

@@ -1,7 +1,7 @@
-"""What the coordinator keeps and tells of a cluster: its entries, and how they lie in its messages.
+"""The coordinator's entries about a cluster, and their form in messages.
 
-Each is an immutable value under a kind and a text key, and a message of
-`proto/treecast/v1/coordinator.proto`, on the wire and on the disk alike.
+Each entry is an immutable value with a kind and a text key, and a message of
+`proto/treecast/v1/coordinator.proto`, the same on the wire and on disk.
 
 | kind     | key                                                                         | entry           |
 | -------- | --------------------------------------------------------------------------- | --------------- |
@@ -30,7 +30,7 @@ from .v1 import coordinator_pb2 as pb
 
 
 class Kind(enum.IntEnum):
-    """The numbers are those of the proto file and of the disk."""
+    """The kind of an entry, with the numbers of the proto file and the disk."""
 
     HOST = 1
     TOPIC = 2
@@ -41,12 +41,12 @@ class Kind(enum.IntEnum):
 
 
 class Presence(enum.IntEnum):
-    """Whether a host is there. ABSENT is a name that was never seen, and is not stored."""
+    """The presence of a host. ABSENT is a name that was never seen, and is not stored."""
 
     ABSENT = 0
     ATTACHED = 1
-    AWAY = 2  # its lease ran out
-    DETACHED = 3  # it left in order
+    AWAY = 2  # its lease expired
+    DETACHED = 3  # it left in an orderly way
 
 
 class HomeKind(enum.IntEnum):
@@ -65,20 +65,21 @@ _PREFIXES: Final = {
 
 
 class Counter(enum.Enum):
-    """Numbers that only rise, but for STATE_ID, which begins again after the last id."""
+    """Numbers that only increase, except STATE_ID, which wraps after the last id."""
 
-    HOST_ID = "host-id"  # the last that was given
-    PRODUCER_ID = "producer-id"  # the next to give
-    STATE_ID = "state-id"  # the next to try
-    HOME_EPOCH = "home-epoch"  # the highest epoch of all homes that were forgotten
+    HOST_ID = "host-id"  # the last one given
+    PRODUCER_ID = "producer-id"  # the next one to give
+    STATE_ID = "state-id"  # the next one to try
+    HOME_EPOCH = "home-epoch"  # the highest epoch of all forgotten homes
 
 
 class HostEntry(Struct, frozen=True):
-    """`instance` is of its data directory; `incarnation` rises with every attach and fences older ones.
+    """A host. `instance` identifies its data directory; `incarnation` rises with every attach and fences
+    older ones.
 
-    `run`: the highest number of a run of this name that was heard of, over all its directories.
-    `leads_nothing`: it has no broker, and is given no partitions to lead. `zone`: a label of
-    hosts near each other, outer ones before inner ones with / between them.
+    `run` is the highest known run number under this name, over all its directories. `leads_nothing`: it has
+    no broker, and gets no partitions to lead. `zone`: a label of hosts near each other, with outer labels
+    before inner ones, separated by "/".
     """
 
     host_id: int
@@ -94,10 +95,10 @@ class HostEntry(Struct, frozen=True):
 
 
 class LostRange(Struct, frozen=True):
-    """What is gone of a partition: all from `first` on that `host`, which led it, alone had.
+    """Lost records of a partition: all from `first` on that only its leader `host` had.
 
-    `heard`: records before it were heard of. The log goes on at `first` with `leader_epoch`. `time_ms`: of
-    the host that leads since.
+    `heard`: records before this offset were heard of. The log continues at `first` with `leader_epoch`.
+    `time_ms` is of the host that leads since then.
     """
 
     first: int
@@ -108,7 +109,7 @@ class LostRange(Struct, frozen=True):
 
 
 class PartitionEntry(Struct, frozen=True):
-    """`waits`: the leader came back with another data directory, and does not lead it yet."""
+    """A partition. `waits`: its leader came back with another data directory, and does not lead it yet."""
 
     leader: int  # host id
     leader_epoch: int
@@ -186,7 +187,7 @@ class Update(Struct, frozen=True):
 
 
 class PartitionEnd(Struct, frozen=True):
-    """Where a log ends that its host leads, and the leader epoch of its last record."""
+    """The end of a log that its host leads, and the leader epoch of its last record."""
 
     topic_id: TopicId
     partition: int
@@ -199,7 +200,7 @@ def home_key(kind: HomeKind, id: str) -> str:
 
 
 def put(entry: Entry) -> Change:
-    """The change that sets `entry` under its own kind and key."""
+    """Returns the change that sets `entry` under its kind and key."""
     match entry:
         case HostEntry():
             return Change(Kind.HOST, entry.name, entry)
@@ -246,7 +247,7 @@ def change_message(change: Change) -> pb.EntryChange:
 
 
 def read_change(message: pb.EntryChange) -> Change:
-    """ValueError where a number or a name in it means nothing."""
+    """Returns the change. Raises ValueError for an unknown number or name."""
     return Change(Kind(message.kind), message.key, _read_entry(message))
 
 
@@ -270,12 +271,12 @@ def _read_entry(message: pb.EntryChange) -> Entry | None:
 
 
 def encode_change(change: Change) -> bytes:
-    """As it lies in the coordinator's store."""
+    """Returns the change in the form of the coordinator's store."""
     return change_message(change).SerializeToString(deterministic=True)
 
 
 def decode_change(data: bytes) -> Change:
-    """Raises STORAGE for bytes that are no change."""
+    """Returns the change. Raises STORAGE for invalid bytes."""
     try:
         return read_change(pb.EntryChange.FromString(data))
     except (DecodeError, ValueError) as error:
@@ -285,10 +286,10 @@ def decode_change(data: bytes) -> Change:
 
 
 def heard_change(message: pb.EntryChange) -> Change:
-    """A change as a host is told of it: INTERNAL where it makes no sense."""
+    """Returns a change that a host received. Raises INTERNAL if it is invalid."""
     try:
         return read_change(message)
     except ValueError as error:
         raise TreecastError(
-            Fault.INTERNAL, f"the coordinator tells of {message.key[:100]!r} what makes no sense: {error}"
+            Fault.INTERNAL, f"the coordinator sent an invalid entry {message.key[:100]!r}: {error}"
         ) from error

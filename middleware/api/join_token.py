@@ -1,11 +1,10 @@
-"""The join token: what a host must know to join a cluster, as one line of text.
+"""The join token: the secret that a host needs to join a cluster, as one line of text.
 
-    treecast1.<URL-safe base64, no padding, of the bytes below>
+  treecast1.<URL-safe base64, no padding, of the bytes below>
+  version (1 byte, 1) | key id (2, big endian) | cluster key (32) | cluster id (UTF-8) | check (4)
 
-    version (1 byte, 1) | key id (2, big endian) | cluster key (32) | cluster id (UTF-8) | check (4)
-
-`check` is the beginning of SHA-256 over all before it: it tells a mistyped token from a wrong one. The
-cluster key is a secret; keys for each use are derived from it (`derive`), and it is never sent.
+`check` is the beginning of SHA-256 over all bytes before it; it distinguishes a mistyped token from a wrong
+one. The cluster key is a secret: keys for each use are derived from it (`derive`), and it is never sent.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from treecast.middleware.model.errors import Fault, TreecastError
 PREFIX = "treecast1."
 KEY_BYTES = 32
 _HEAD, _CHECK = 3, 4
-_LONGEST = 1024  # characters; a longer text is no token
+_LONGEST = 1024  # characters; a longer text is not a token
 
 
 @dataclass(frozen=True, slots=True)
 class JoinToken:
-    """`key_id` names the key where a cluster changes from one to the next. The key is never shown."""
+    """A token. `key_id` identifies the key when a cluster changes its key. The key is never shown."""
 
     cluster_id: str
     key_id: int
@@ -39,7 +38,7 @@ class JoinToken:
 
     @classmethod
     def parse(cls, text: str) -> JoinToken:
-        """Raises INVALID_REQUEST with what is wrong; the text of the token is in no message."""
+        """Parses a token. Raises INVALID_REQUEST with the reason; no message contains the token's text."""
         text = text.strip()
         if not text.startswith(PREFIX) or len(text) > _LONGEST:
             raise _bad(f"a join token begins with {PREFIX!r} and is one line: copy it whole")
@@ -57,19 +56,19 @@ class JoinToken:
         return cls(cluster_id, int.from_bytes(data[1:_HEAD], "big"), data[_HEAD : _HEAD + KEY_BYTES])
 
     def format(self) -> str:
-        """The text. It is a secret: who has it can join."""
+        """Returns the text. It is a secret: anybody who has it can join."""
         content = b"\x01" + self.key_id.to_bytes(2, "big") + self.key + self.cluster_id.encode()
         check = hashlib.sha256(content).digest()[:_CHECK]
         return PREFIX + base64.urlsafe_b64encode(content + check).rstrip(b"=").decode()
 
     def derive(self, purpose: str) -> bytes:
-        """A key of 32 bytes for one purpose; HKDF-Expand (RFC 5869) with one block."""
+        """Returns a key of 32 bytes for one purpose: HKDF-Expand (RFC 5869) with one block."""
         info = f"treecast {purpose}".encode() + b"\0" + self.cluster_id.encode()
         return hmac.digest(self.key, info + b"\x01", "sha256")
 
 
 def new_token(cluster_id: str, key_id: int = 1) -> JoinToken:
-    """A token with a fresh key."""
+    """Returns a token with a fresh key."""
     return JoinToken(cluster_id, key_id, secrets.token_bytes(KEY_BYTES))
 
 

@@ -1,4 +1,4 @@
-"""Work in the background that has to go on whatever happens to it."""
+"""Background work that is restarted when it fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from treecast.middleware.model.errors import TreecastError
 
-CALM_SECONDS = 60.0  # work that went on for so long was well
+CALM_SECONDS = 60.0  # seconds of work without failure that reset the log and the pauses
 
 _log = logging.getLogger(__name__)
 
@@ -32,10 +32,10 @@ class BackOff:
 
 
 async def lasting(what: str, work: Callable[[], Awaitable[None]], back_off: BackOff) -> None:
-    """Does `work`, which goes on for long, and begins it again where it fails; ends when it returns.
+    """Runs the long-lived `work` and restarts it when it fails; ends when it returns.
 
-    The same failure is logged once, with its traceback where it is not a refusal; again when the work went on
-    for a while in between. `what` names the work in the log.
+    Logs the same failure once, with a traceback unless it is a refusal, and again after a calm period. `what`
+    names the work in the log.
     """
     clock = asyncio.get_running_loop().time
     said = ""
@@ -51,6 +51,6 @@ async def lasting(what: str, work: Callable[[], Awaitable[None]], back_off: Back
             text = f"{type(error).__name__}: {error}"
             if text != said:
                 trace = None if isinstance(error, TreecastError) else error
-                _log.error("%s failed, and is begun again: %s", what, text, exc_info=trace)
+                _log.error("%s failed and is restarted: %s", what, text, exc_info=trace)
             said = text
         await asyncio.sleep(back_off.pause())

@@ -1,7 +1,7 @@
-"""Values as messages, and messages as plain dictionaries.
+"""Conversion of values to messages, and of messages to plain dictionaries.
 
-`Form` is the one codec between a Struct and its message: fields of the same names hold the same. What is
-written of a value is thus its Struct and its message in `proto/`, and nothing in between:
+`Form` is the one codec between a Struct and its message: fields of the same name hold the same value. So a
+value is defined by its Struct and its message in `proto/` alone:
 
 | in the Struct                   | in the message                |
 | ------------------------------- | ----------------------------- |
@@ -37,7 +37,7 @@ _forms: dict[tuple[type, type], Form[Any, Any]] = {}
 
 
 class Form(Generic[S, M]):
-    """How values of one type lie in messages of one type."""
+    """The codec between values of one type and messages of one type."""
 
     def __init__(self, of: type[S], message: type[M]) -> None:
         hints, names = typing.get_type_hints(of), of.__struct_fields__
@@ -45,7 +45,7 @@ class Form(Generic[S, M]):
         self._message = message
         self._names = names
         self._all = operator.attrgetter(*names)
-        self._puts: list[tuple[str, Way]] = []  # of what is not the same on both sides
+        self._puts: list[tuple[str, Way]] = []  # for fields that differ between both sides
         self._takes: list[tuple[int, Way]] = []
         self._optional: list[tuple[int, str]] = []
         for place, name in enumerate(names):
@@ -59,7 +59,7 @@ class Form(Generic[S, M]):
                 self._optional.append((place, name))
 
     def write(self, value: S) -> M:
-        """The message. What is None is left out."""
+        """Returns the message. Fields that are None are left out."""
         fields = dict(zip(self._names, self._all(value), strict=True))
         for _, name in self._optional:
             if fields[name] is None:
@@ -70,7 +70,7 @@ class Form(Generic[S, M]):
         return self._message(**fields)
 
     def read(self, message: M) -> S:
-        """ValueError where a number, a name or an id in it means nothing."""
+        """Returns the value. Raises ValueError for an unknown number, name or id."""
         values = list(self._all(message))
         for place, name in self._optional:
             if not message.HasField(name):
@@ -82,7 +82,7 @@ class Form(Generic[S, M]):
 
 
 def form(of: type[S], message: type[M]) -> Form[S, M]:
-    """The form of these two, made once."""
+    """Returns the form of the two types, created once."""
     found = _forms.get((of, message))
     if found is None:
         found = _forms[of, message] = Form(of, message)
@@ -94,7 +94,7 @@ def _same(value: Any) -> Any:
 
 
 def _ways(hint: Any, field: FieldDescriptor) -> tuple[Way, Way]:
-    """What writes a field of this type, and what reads it."""
+    """Returns the writer and the reader of a field of this type."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         (hint,) = (one for one in arguments if one is not type(None))
@@ -117,9 +117,9 @@ def _ways(hint: Any, field: FieldDescriptor) -> tuple[Way, Way]:
 
 
 def as_dict(message: Message) -> dict[str, Any]:
-    """All fields by their proto names, a message that is not there as None. Numbers stay numbers.
+    """Returns all fields by their proto names, absent messages as None, with numbers as numbers.
 
-    Unlike protobuf's JSON mapping, 64-bit integers are no strings.
+    Unlike in protobuf's JSON mapping, 64-bit integers are not strings.
     """
     return {field.name: _field(message, field) for field in message.DESCRIPTOR.fields}
 

@@ -1,7 +1,7 @@
 """gRPC from descriptors: methods and blocking clients of `proto/treecast/v1` without generated stubs.
 
-A refusal crosses as a status: the code below for its fault, the detail as message, and the fault's name
-in the trailing metadata, from which a client makes the same `TreecastError` again.
+A refusal is sent as a status: the code below for its fault, the detail as message, and the fault's name in
+the trailing metadata, from which a client rebuilds the same `TreecastError`.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from .call_auth import (
 from .join_token import JoinToken
 
 FAULT_KEY = "treecast-fault"
-# No other process may share the port, and no proxy stands between a host and its own daemon.
+# No other process may share the port, and no proxy may be between a host and its own daemon.
 OPTIONS = (("grpc.so_reuseport", 0), ("grpc.enable_http_proxy", 0))
-# Of servers that other hosts call: finds those that went without a word.
+# Options of servers that other hosts call: they detect peers that vanished silently.
 KEEPALIVE = (
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
 )
-_LARGEST = ("grpc.max_receive_message_length", 256 << 20)  # bytes: 100,000 topics come in one answer
-MAX_CALLS = 20_000  # at once; what is beyond is refused by gRPC
+_LARGEST = ("grpc.max_receive_message_length", 256 << 20)  # bytes: an answer may list 100,000 topics
+MAX_CALLS = 20_000  # concurrent ones; gRPC refuses more
 
 _Code = grpc.StatusCode
 
@@ -75,7 +75,7 @@ _OTHERS = {
 
 
 def status_code(fault: Fault) -> grpc.StatusCode:
-    """Total: what is in no set above is something wrong with the request."""
+    """Returns the status code of a fault. Total: a fault in no set above is an error in the request."""
     if fault in _NOT_FOUND:
         return _Code.NOT_FOUND
     if fault in _UNAVAILABLE:
@@ -95,7 +95,7 @@ class Method(Struct, frozen=True):
 
     @property
     def attribute(self) -> str:
-        """`ListTopics` is implemented and called as `list_topics`."""
+        """The name of the implementation: `list_topics` for `ListTopics`."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
 
 
@@ -127,7 +127,9 @@ class Caller:
         self._calls = {name: self._channel.unary_unary(one.path) for name, one in self._methods.items()}
 
     def call(self, name: str, request: Message) -> Any:
-        """A signed call is made again once, as the first tells the other end's run and clock."""
+        """Makes a call. A signed call is repeated once, because the first may have to learn the server's run
+        and clock.
+        """
         method, body = self._methods[name], request.SerializeToString()
         for last in (False, True):
             nonce = secrets.token_bytes(NONCE_BYTES)
@@ -149,7 +151,7 @@ class Caller:
         return (PROTOCOL_KEY, PROTOCOL), (CLUSTER_KEY, cluster_id), (AUTH_KEY, proof)
 
     def _learn(self, error: Any, nonce: bytes) -> bool:
-        """Takes over a challenge; whether there was one."""
+        """Adopts a challenge. Returns whether there was one."""
         for key, value in error.trailing_metadata() or ():
             if key == CHALLENGE_KEY and self._signer is not None:
                 self._signer.learn(value, nonce, time.monotonic())
@@ -157,15 +159,15 @@ class Caller:
         return False
 
     def _open(self, method: Method, nonce: bytes, answer: bytes) -> bytes:
-        """The answer's bytes, if who made them knows the key."""
+        """Returns the answer's bytes if its sender knows the key."""
         if self._signer is None:
             return answer
         body = self._signer.key.open(method.path, nonce, 0, answer)
         if body is None:
             raise TreecastError(
                 Fault.POLICY_VIOLATION,
-                f"the daemon at {self._target} does not know the key of this token: look at the address and"
-                " at the token",
+                f"the daemon at {self._target} does not know the key of this token: check the address and"
+                " the token",
             )
         return body
 

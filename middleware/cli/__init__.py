@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; answers the exit code: 0, 1 for a failure, 2 for a wrong use."""
+    """Runs one command. Returns the exit code: 0, 1 for a failure, 2 for wrong usage."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] in (
         ["up"],
         ["coordinator"],
-    ):  # beside the others, so that a daemon never loads what they need
-        gc.disable()  # until it serves: looking for garbage in what start-up makes takes 10 ms
+    ):  # separate from the others, so that a daemon never loads their modules
+        gc.disable()  # until it serves: collections during start-up take 10 ms
         try:
             return _serve(given[0], given[1:])
         finally:

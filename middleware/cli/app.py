@@ -1,4 +1,4 @@
-"""All commands but `up`, which has a parser of its own; here it is listed for the help."""
+"""All commands but `up`, which has its own parser and is listed here for the help only."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def up(arguments: Annotated[list[str] | None, typer.Argument()] = None) -> None:
 
 @app.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
 def coordinator(arguments: Annotated[list[str] | None, typer.Argument()] = None) -> None:
-    """Runs a cluster's coordinator as a process of its own."""
+    """Runs a cluster's coordinator as a separate process."""
     from .up import coordinator as run_coordinator
 
     raise typer.Exit(run_coordinator(arguments or []))
@@ -84,7 +84,7 @@ app.command("eval")(evaluate)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs a command; answers the exit code. What commands refuse is one line on standard error."""
+    """Runs a command and returns the exit code. Refusals are printed as one line on standard error."""
     try:
         app(list(arguments), prog_name="treecast")
     except SystemExit as end:
@@ -112,13 +112,13 @@ _ADVICE = {
 
 
 def _advice(error: Exception) -> str:
-    """What to do next, where the refusal itself does not say."""
+    """Returns the next step for the user, if the refusal itself does not state one."""
     advice = _ADVICE.get(error.fault) if isinstance(error, TreecastError) else None
     return f"; {advice}" if advice else ""
 
 
 def _forget_stdout() -> None:
-    """Whoever read our output has gone; nothing more shall be written at exit."""
+    """Redirects output that nobody reads any more, so that nothing is written at exit."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

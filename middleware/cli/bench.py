@@ -1,4 +1,4 @@
-"""`treecast bench`: one load of `middleware.load` against a Kafka face, or by way of it to other hosts."""
+"""`treecast bench`: one load of `middleware.load` against a Kafka face, or through it to other hosts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def bench(
     kafka: Kafka = None,
     control: Control = None,
 ) -> None:
-    """Sends pre-encoded batches, reads a topic, measures latency at a rate, or how a topic reaches others."""
+    """Sends pre-encoded batches, reads a topic, measures latency at a rate, or the delivery of a topic to
+    other hosts.
+    """
     from treecast.middleware import load
 
     if kind not in KINDS:
@@ -70,7 +72,7 @@ def bench(
 
 @contextmanager
 def _reachable(address: Address) -> Iterator[None]:
-    """What the load cannot do is a CommandError that says what to do next."""
+    """Turns a load's failure into a CommandError that states the next step."""
     from treecast.middleware import load
 
     try:

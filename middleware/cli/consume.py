@@ -1,4 +1,4 @@
-"""`treecast consume`: records of a topic, a line each."""
+"""`treecast consume`: prints the records of a topic, one per line."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def consume(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
     kafka: Kafka = None,
 ) -> None:
-    """Prints records as they come; from the end on unless told otherwise."""
+    """Prints records as they arrive, by default from the topic's present end."""
     if (beginning, offset is not None, time is not None).count(True) > 1:
         raise CommandError("give one of --beginning, --offset, --time")
     if group is not None and (offset is not None or time is not None or partition is not None):
@@ -80,7 +80,7 @@ def _assign(consumer: Any, topic: str, partition: int | None) -> None:
 
     found = consumer.partitions_for_topic(topic)
     if not found:
-        raise CommandError(f"there is no topic {topic!r}; `treecast topics list` shows those there are")
+        raise CommandError(f"there is no topic {topic!r}; `treecast topics list` lists all")
     if partition is not None and partition not in found:
         raise CommandError(f"topic {topic!r} has no partition {partition}, but 0 to {max(found)}")
     chosen = sorted(found) if partition is None else [partition]
@@ -105,7 +105,7 @@ def _seek(consumer: Any, *, beginning: bool, offset: int | None, at_ms: int | No
 
 
 def _print_all(consumer: Any, group: str | None, count: int, idle: float, line: Any) -> None:
-    """Prints until `count` or `idle` says enough; what a group's member printed, it commits."""
+    """Prints until `count` or `idle` is reached. A group member commits what it printed."""
     out = sys.stdout.buffer
     printed = 0
     for records in _polls(consumer, idle):
@@ -133,7 +133,7 @@ def _polls(consumer: Any, idle: float) -> Iterator[list[Any]]:
 
 
 def _positions(records: list[Any]) -> dict[Any, Any]:
-    """The offsets after the last printed record of each partition."""
+    """Returns the offsets after the last printed record of each partition."""
     from kafka.structs import OffsetAndMetadata, TopicPartition
 
     return {
@@ -151,7 +151,7 @@ def _as_pair(record: Any) -> bytes:
 
 
 def _as_json(record: Any) -> bytes:
-    """Bytes that are no UTF-8 stand under `key_base64` and `value_base64`."""
+    """Returns a record as JSON. Bytes that are not UTF-8 are in `key_base64` and `value_base64`."""
     shown: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,

@@ -1,4 +1,4 @@
-"""`treecast doctor`: how the daemon here is, or whether this machine can run one, check by check."""
+"""`treecast doctor`: checks the local daemon, or whether this machine can run one."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from treecast.middleware.api.v1 import daemon_pb2 as pb
 
 ENOUGH_FILES = 4096
-ENOUGH_BUFFER = 2 << 20  # bytes; as the kernel counts, twice what a socket asked for
+ENOUGH_BUFFER = 2 << 20  # bytes, as the kernel counts: twice what a socket requested
 LITTLE_SPACE = 1 << 30
 PROBE_SECONDS = 1.0
 DAEMON_SECONDS = 5.0
 JOIN_SECONDS = 3.0
-DAEMON = "treecast.middleware.daemon.daemon"  # loads all modules that are compiled where a compiler was found
+DAEMON = "treecast.middleware.daemon.daemon"  # loads all modules that are compiled if a compiler was found
 
 _FACES = ("kafka", "amqp", "amqp_tls", "mqtt", "mqtt_tls", "stare", "admin", "control", "fabric")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`level`: ok, slow (works, with a loss) or bad (a daemon would not start)."""
+    """The result of one check. `level`: ok, slow (works, with a loss) or bad (a daemon would not start)."""
 
     check: str
     level: str
@@ -52,7 +52,7 @@ def doctor(
 ) -> None:
     """Checks Python, compiled modules, data directory, ports and limits.
 
-    Where a daemon runs already, that daemon is asked; settings count for one that is to be started.
+    If a daemon runs already, that daemon is asked; settings apply to one that is to be started.
     """
     from treecast.middleware.daemon.config import ConfigError, load
 
@@ -157,7 +157,7 @@ def _open_files() -> Finding:
 
 
 def _coordinator_of(join: str) -> Iterator[Finding]:
-    """Whether somebody listens where `join` says."""
+    """Yields whether somebody listens at `join`."""
     if not join:
         return
     address = Address.parse(join)
@@ -178,7 +178,7 @@ def _coordinator_of(join: str) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What a daemon says of itself. `fabric`: None of a host alone."""
+    """A running daemon's answers. `fabric`: None for a host alone."""
 
     endpoint: Endpoint
     status: pb.StatusResponse
@@ -187,7 +187,9 @@ class Running:
 
 
 def _running(endpoint: Endpoint) -> Running | Finding | None:
-    """None where nobody listens; a finding where somebody does and does not answer as a daemon."""
+    """Returns the daemon's answers; None if nobody listens; a finding if the listener does not answer as a
+    daemon.
+    """
     try:
         socket.create_connection((endpoint.address.host, endpoint.address.port), PROBE_SECONDS).close()
     except OSError:
@@ -207,7 +209,7 @@ def _running(endpoint: Endpoint) -> Running | Finding | None:
 
 
 def _daemon(running: Running) -> Iterator[Finding]:
-    """Its process, directory, faces and limits."""
+    """Yields findings on its process, directory, faces and limits."""
     status = running.status
     yield Finding(
         "daemon",
@@ -242,7 +244,7 @@ def _daemon(running: Running) -> Iterator[Finding]:
 
 
 def _copies(running: Running) -> Iterator[Finding]:
-    """Topics that were asked to have more copies than a leader's."""
+    """Yields a finding on topics whose creators requested more copies than the leader's."""
     wishing = [topic.name for topic in running.topics if int(topic.overrides.get(WISHED_COPIES, "1")) > 1]
     if not wishing:
         return
@@ -257,7 +259,7 @@ def _copies(running: Running) -> Iterator[Finding]:
 
 
 def _cluster(running: Running) -> Iterator[Finding]:
-    """Join, coordinator and fabric."""
+    """Yields findings on join, coordinator and fabric."""
     status, fabric = running.status, running.fabric
     if fabric is None:
         yield Finding("cluster", "ok", f"{status.name} is a host alone")

@@ -73,7 +73,7 @@ def evaluate(
 
 
 def _result(name: str, options: Options, out: Path | None, resume: bool) -> Result:
-    """CommandError where what is asked for is not there, or not to be had of these options."""
+    """Returns the result. Raises CommandError if it does not exist or is not available with these options."""
     from treecast.middleware.evaluation.journal import JournalError
     from treecast.middleware.evaluation.registry import figures
     from treecast.middleware.evaluation.runner import run
@@ -82,11 +82,11 @@ def _result(name: str, options: Options, out: Path | None, resume: bool) -> Resu
 
     known = figures()
     if name not in known:
-        raise CommandError(f"{name}: there is no such result; `treecast eval` lists those there are")
+        raise CommandError(f"{name}: there is no such result; `treecast eval` lists all")
     if options.encoder not in ENCODERS:
         raise CommandError(f"--encoder {options.encoder}: expected {', '.join(ENCODERS)}")
     if resume and out is None:
-        raise CommandError("--resume needs the folder of the run that is gone on with: --out DIR")
+        raise CommandError("--resume needs the folder of the run to continue: --out DIR")
     rows_file = out / f"{name}.rows.jsonl" if out is not None else None
     try:
         return run(known[name], options, rows_file=rows_file, resume=resume)
@@ -103,7 +103,7 @@ def _result(name: str, options: Options, out: Path | None, resume: bool) -> Resu
 
 
 def _show(result: Result, out: Path | None, json: bool) -> None:
-    """On the screen, and in a folder where one is given."""
+    """Prints the result, and writes it to a folder if given."""
     from treecast.middleware.evaluation.report import as_json, print_result, write
 
     if json:

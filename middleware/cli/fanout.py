@@ -1,4 +1,4 @@
-"""`treecast bench fanout`: one load, and how the other hosts that read its topic get it."""
+"""`treecast bench fanout`: one load, and its delivery to the other hosts that read its topic."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from treecast.middleware.load import BenchOptions, Result
 
 _LOOK_EVERY: Final = 0.05  # seconds
-_PATIENCE: Final = 30.0  # seconds in which no host settles anything
+_PATIENCE: Final = 30.0  # seconds without progress at any host
 
 
 class Receiver(Struct, frozen=True):
-    """What one host got. `seconds`: from the first record's sending until it had all."""
+    """One host's deliveries. `seconds`: from the sending of the first record until the host had all."""
 
     host: str
     live: int
@@ -32,11 +32,13 @@ class Receiver(Struct, frozen=True):
     lost: int
     seconds: float
     megabytes_per_second: float
-    left: int  # how often it left the group for being slow
+    left: int  # times that it left the group because it was slow
 
 
 class Fanout(Struct, frozen=True):
-    """`sent`: bytes of segments by purpose, each copy counted. `copies`: all of them over the payload."""
+    """`sent`: bytes of segments by purpose, each copy counted. `copies`: all these bytes divided by the
+    payload.
+    """
 
     topic: str
     records: int
@@ -48,7 +50,7 @@ class Fanout(Struct, frozen=True):
 
 
 class _Counts(Struct, frozen=True):
-    """Of a topic's streams together, by host where it is a receiver's."""
+    """Counts of a topic's streams together, by host where a receiver is concerned."""
 
     payload: int
     sent: dict[str, int]
@@ -59,7 +61,7 @@ class _Counts(Struct, frozen=True):
 def fanout(options: BenchOptions, control: str | None, json: bool) -> None:
     """Sends the load and waits until all hosts that read the topic have it.
 
-    CommandError where no other host reads it, or one gets nothing for too long.
+    Raises CommandError if no other host reads it, or one receives nothing for too long.
     """
     from treecast.middleware import load
 
@@ -68,7 +70,7 @@ def fanout(options: BenchOptions, control: str | None, json: bool) -> None:
         if not before.settled:
             raise CommandError(
                 f"no other host reads {options.topic}: run `treecast consume {options.topic} >/dev/null` on"
-                " those that are to receive it, and leave it running"
+                " the receiving hosts, and leave it running"
             )
         with ThreadPoolExecutor(1, "load") as executor:
             sending = executor.submit(load.run_bench, "produce", options)
@@ -81,7 +83,7 @@ def fanout(options: BenchOptions, control: str | None, json: bool) -> None:
 
 
 def _look(client: DaemonClient, topic: str) -> _Counts:
-    """What has become of the topic's records so far."""
+    """Returns the present counts of the topic's records."""
     counts = _Counts(0, {}, {}, {})
     payload = 0
     for stream in client.streams().streams:
@@ -107,7 +109,7 @@ def _add(counts: _Counts, stream: pb.StreamStatus) -> None:
 
 
 def _new(before: _Counts, after: _Counts, host: str) -> Sequence[int]:
-    """What has been settled there since `before`."""
+    """Returns the host's settled records since `before`."""
     known = before.settled.get(host, (0, 0, 0, 0, 0))
     return [b - a for a, b in zip(known, after.settled[host], strict=True)]
 
@@ -115,7 +117,7 @@ def _new(before: _Counts, after: _Counts, host: str) -> Sequence[int]:
 def _follow(
     client: DaemonClient, options: BenchOptions, before: _Counts, sending: Future[Result]
 ) -> tuple[dict[str, float], _Counts]:
-    """(seconds by host until the last record was settled there, the counts then)."""
+    """Returns (seconds by host until the last record was settled there, final counts)."""
     started = moved = time.monotonic()
     settled: dict[str, int] = {}
     done: dict[str, float] = {}
@@ -139,7 +141,7 @@ def _follow(
 
 
 def _tell(text: str) -> None:
-    """How far it is, where somebody looks."""
+    """Shows the progress on a terminal."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 

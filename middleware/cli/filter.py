@@ -1,4 +1,4 @@
-"""`treecast filter`: packet subscriptions, before anything is asked to carry them."""
+"""`treecast filter`: checks packet subscriptions before they are used."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import typer
 from .options import Json
 from .output import CommandError, print_json, print_pairs
 
-app = typer.Typer(no_args_is_help=True, help="Look at packet subscriptions.")
+app = typer.Typer(no_args_is_help=True, help="Check packet subscriptions.")
 
 
 @app.callback()
 def _group() -> None:
-    """A group, so that `check` stays a word of its own."""
+    """A group, so that `check` remains a subcommand."""
 
 
 @app.command()
@@ -22,7 +22,7 @@ def check(
     text: Annotated[str, typer.Argument(metavar="FILTER", help="As in 'stock == GOOGL and price > 50'.")],
     json: Json = False,
 ) -> None:
-    """Says how a filter is read, and what it needs to know of a message."""
+    """Shows how a filter is parsed, and which fields of a message it needs."""
     from treecast.middleware.filters.errors import FilterError
     from treecast.middleware.filters.parse import parse
     from treecast.middleware.filters.text import to_text

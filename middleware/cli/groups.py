@@ -1,4 +1,4 @@
-"""`treecast groups`: look at consumer groups and change them."""
+"""`treecast groups`: shows and changes consumer groups."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .times import milliseconds
 if TYPE_CHECKING:
     from treecast.middleware.api.v1 import daemon_pb2 as pb
 
-app = typer.Typer(no_args_is_help=True, help="Look at consumer groups and change them.")
+app = typer.Typer(no_args_is_help=True, help="Show and change consumer groups.")
 
-_AWAY = -2  # the epoch of a static member that has left and will be back
+_AWAY = -2  # the epoch of a static member that has left temporarily
 
 Id = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
 
@@ -144,7 +144,7 @@ def _set_target(
     shift: int | None,
 ) -> None:
     if (earliest, latest, offset is not None, time is not None, shift is not None).count(True) != 1:
-        raise CommandError("say where to: one of --earliest, --latest, --offset, --time, --shift")
+        raise CommandError("name a target: one of --earliest, --latest, --offset, --time, --shift")
     if earliest or latest:
         setattr(request, "earliest" if earliest else "latest", True)
     elif offset is not None:

@@ -1,4 +1,4 @@
-"""What `produce` and `consume` share: the Kafka client's errors in one line, and its log kept quiet."""
+"""Shared by `produce` and `consume`: one-line errors of the Kafka client, and silencing of its log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BOOTSTRAP_MS = 10_000
 
 @contextmanager
 def quiet(name: str) -> Iterator[None]:
-    """The client repeats in its log what it raises."""
+    """Silences the client's log, which repeats the errors that it raises."""
     logger = logging.getLogger(name)
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -31,13 +31,13 @@ def quiet(name: str) -> Iterator[None]:
 
 @contextmanager
 def explained(endpoint: Endpoint) -> Iterator[None]:
-    """Turns the Kafka client's errors into a CommandError; says at once where nobody listens."""
+    """Turns the Kafka client's errors into a CommandError; fails at once if nobody listens."""
     from kafka.errors import KafkaError
 
     address = endpoint.address
     advice = "start one with `treecast up`, or name another with --kafka HOST:PORT"
     try:
-        # The client itself would try for half a minute.
+        # The client itself would retry for half a minute.
         socket.create_connection((address.host, address.port), CONNECT_SECONDS).close()
     except OSError as error:
         raise CommandError(f"no Kafka broker listens at {address}; {advice}") from error

@@ -69,7 +69,7 @@ def _text(file: Path) -> str:
 
 
 def _rows(lab: Lab) -> list[dict[str, Any]]:
-    """One row for each interface with an address, one for each bridge."""
+    """Returns one row for each interface with an address, and one for each bridge."""
     lab_of = lab.plan.description
     kinds = {**dict.fromkeys(lab_of.hosts, "host"), **dict.fromkeys(lab_of.routers, "router")}
     kinds |= dict.fromkeys(lab_of.switches, "switch")
@@ -92,17 +92,17 @@ def _rows(lab: Lab) -> list[dict[str, Any]]:
 
 
 def _links(lab: Lab) -> list[tuple[str, str]]:
-    """In the file's order, from which ports of switches follow."""
+    """Returns the links in the file's order, which determines the ports of switches."""
     return [link.between for link in lab.plan.description.links]
 
 
 def _switches(lab: Lab) -> list[dict[str, Any]]:
-    """Where controllers reach each P4 switch, and which port leads where."""
+    """Returns, for each P4 switch, the controllers' address and the destination of each port."""
     rows: dict[str, dict[str, Any]] = {
         name: {"node": name, "p4runtime": lab.p4runtime(name), "ports": []}
         for name in lab.plan.description.switches
     }
-    for ends in lab.plan.ends:  # ports count in the order of links
+    for ends in lab.plan.ends:  # ports are numbered in the order of links
         for end, peer in (ends, ends[::-1]):
             if end.node in rows:
                 ports = rows[end.node]["ports"]
@@ -116,7 +116,7 @@ def run(
     host: Annotated[str, typer.Argument(metavar="HOST", help="A host, router or bridge of the lab.")],
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run there.")],
 ) -> None:
-    """Runs a command in a host of a lab that is up; its exit code is the command's."""
+    """Runs a command in a host of a running lab and exits with the command's exit code."""
     from treecast.middleware.dataplane.lab import namespaces, state
     from treecast.middleware.dataplane.lab.lab import LabError, replace_by_command, require_root
 
@@ -155,7 +155,7 @@ def link(
     ] = "both",
     json: Json = False,
 ) -> None:
-    """Changes how bad a relayed link of a lab that is up is, and shows what it has done to frames."""
+    """Changes the impairments of a relayed link in a running lab, and shows its effects on frames."""
     from treecast.middleware.dataplane.lab import units
     from treecast.middleware.dataplane.lab.messages import RelayError, as_direction, ask_for_change
 
@@ -175,7 +175,7 @@ def link(
 
 
 def _relay(file: Path, one: str, other: str) -> Path:
-    """The control socket of a link of a lab that is up."""
+    """Returns the control socket of a link in a running lab."""
     from treecast.middleware.dataplane.lab import state
 
     known = state.read(state.kept_id(file))
@@ -198,7 +198,7 @@ def down(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Ends all that runs in a lab and removes it, and what labs of dead processes have left behind."""
+    """Ends a lab's processes and removes it, together with leftovers of labs of dead processes."""
     from treecast.middleware.dataplane.lab import state
     from treecast.middleware.dataplane.lab.lab import LabError, require_root
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the way to the daemon."""
+"""Options shared by several commands, and access to the daemon."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NAMED = "the command line"
 
-# What messages to the daemon and Kafka's requests have room for.
+# The limits of integer fields in messages to the daemon and in Kafka's requests.
 INT31 = 2**31 - 1
 INT63 = 2**63 - 1
 
@@ -53,9 +53,9 @@ Kafka = Annotated[
 
 @contextmanager
 def daemon_at(control: str | None, token: str | None = None) -> Iterator[DaemonClient]:
-    """A client of the daemon; one that cannot be reached is a CommandError that says how to start it.
+    """Yields a client of the daemon. If it is unreachable, raises a CommandError that states how to start it.
 
-    `token`: as `--token` has it.
+    `token`: as in `--token`.
     """
     from treecast.middleware.api.daemon_client import DaemonClient
     from treecast.middleware.api.rpc import Unreachable
@@ -75,7 +75,7 @@ def daemon_at(control: str | None, token: str | None = None) -> Iterator[DaemonC
 
 
 def read_token(text: str) -> JoinToken:
-    """Of `--token TOKEN|@FILE`."""
+    """Returns the token of `--token TOKEN|@FILE`."""
     from treecast.middleware.api.join_token import JoinToken
 
     name = f"--token {text}" if text.startswith("@") else "--token"
@@ -89,12 +89,12 @@ def read_token(text: str) -> JoinToken:
 
 
 def control_at(control: str | None) -> Endpoint:
-    """Where the daemon's control service is."""
+    """Returns the place of the daemon's control service."""
     return _at("control", control)
 
 
 def kafka_at(kafka: str | None) -> Endpoint:
-    """Where the Kafka face is."""
+    """Returns the place of the Kafka face."""
     return _at("kafka", kafka)
 
 
@@ -106,13 +106,13 @@ def _at(face: str, chosen: str | None) -> Endpoint:
 
 
 def tell_which(endpoint: Endpoint) -> None:
-    """Says which daemon has answered, where that is neither the one at the default address nor was named."""
+    """Prints which daemon has answered, unless it is the one at the default address or was named."""
     if endpoint.source not in (NAMED, DEFAULT_SOURCE):
         print(f"treecast: answered by the daemon at {endpoint}, found by {endpoint.source}", file=sys.stderr)
 
 
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    """`["retention.ms=1000"]` as a dictionary."""
+    """Returns `["retention.ms=1000"]` as a dictionary."""
     found = {}
     for text in texts:
         name, equals, value = text.partition("=")

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs, errors that say what to do next."""
+"""Output of commands: tables for people, JSON for programs, errors with the next step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SIZE = re.compile(r"[0-9.]+ [KMGT]?i?B")
 
 
 class CommandError(Exception):
-    """A command cannot do what was asked. The text says why and what to do."""
+    """A command cannot do what was requested. The text states the reason and the next step."""
 
 
 def print_json(value: Any) -> None:
@@ -22,7 +22,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, empty: str) -> None:
-    """A table with numbers to the right; `empty` is said where there are no rows."""
+    """Prints a table with right-aligned numbers; prints `empty` if there are no rows."""
     from rich.console import Console
     from rich.table import Table
 
@@ -39,7 +39,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, empty
     if sys.stdout.isatty():
         Console(highlight=False, markup=False).print(table)
         return
-    console = Console(highlight=False, markup=False, width=_WIDE)  # what a program reads is not folded
+    console = Console(highlight=False, markup=False, width=_WIDE)  # output for a program is not wrapped
     with console.capture() as capture:
         console.print(table)
     print("\n".join(line.rstrip() for line in capture.get().splitlines()))
@@ -50,7 +50,7 @@ def _is_number(cell: Cell) -> bool:
 
 
 def print_pairs(pairs: Iterable[tuple[str, Cell]]) -> None:
-    """Names and values, one pair a line."""
+    """Prints names and values, one pair per line."""
     listed = list(pairs)
     width = max(len(name) for name, _ in listed)
     for name, value in listed:
@@ -58,7 +58,7 @@ def print_pairs(pairs: Iterable[tuple[str, Cell]]) -> None:
 
 
 def size_text(size: float) -> str:
-    """Bytes for reading: `1.5 MiB`."""
+    """Returns a size for reading: `1.5 MiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(size) < 1024:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
@@ -67,7 +67,7 @@ def size_text(size: float) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """A duration for reading: `2 d 3 h`, `4 min 5 s`."""
+    """Returns a duration for reading: `2 d 3 h`, `4 min 5 s`."""
     left = int(seconds)
     parts: list[str] = []
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):

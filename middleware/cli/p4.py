@@ -1,4 +1,4 @@
-"""`treecast p4`: P4 programs checked, run on vectors, and run as a switch."""
+"""`treecast p4`: checks P4 programs, runs them on vectors, and runs them as a switch."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def check(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Loads a program, and shows what control planes see of it. Exit code 1 where it is refused."""
+    """Loads a program, and shows its objects as control planes see them. Exit code 1 if it is refused."""
     loaded = _load(program, include, define)
     info = _p4info(loaded)
     if p4info is not None:
@@ -66,7 +66,7 @@ def check(
 
 
 def _load(program: Path, folders: list[Path] | None, define: list[str] | None) -> Program:
-    """The program, or its errors on standard error as a compiler prints them."""
+    """Returns the program, or prints its errors on standard error as a compiler does."""
     from treecast.middleware.dataplane.p4 import P4Error
     from treecast.middleware.dataplane.p4files import load_file
 
@@ -82,14 +82,14 @@ def _load(program: Path, folders: list[Path] | None, define: list[str] | None) -
 
 
 def _config(program: Path, loaded: Program, folders: list[Path] | None, define: list[str] | None) -> bytes:
-    """The program with all that it includes, as a switch takes it."""
+    """Returns the program with all its includes, in the form for a switch."""
     from treecast.middleware.dataplane.p4files import bundle_file
 
     return bundle_file(program, loaded, folders=folders or (), defines=_defined(define)).encode()
 
 
 def _defined(define: list[str] | None) -> dict[str, str]:
-    """`-D NAME` is 1, as for a C compiler."""
+    """Parses defines; `-D NAME` defines 1, as for a C compiler."""
     pairs = (one.partition("=") for one in define or ())
     return {name: value if given else "1" for name, given, value in pairs}
 
@@ -115,7 +115,7 @@ Row = tuple[str, str, int, str]
 
 
 def _rows(info: p4i.P4Info) -> list[Row]:
-    """Everything that has an identifier: kind, name, identifier, what it is."""
+    """Returns everything with an identifier: kind, name, identifier, description."""
     actions = {action.preamble.id: action.preamble.alias for action in info.actions}
     rows: list[Row] = []
 
@@ -199,7 +199,7 @@ def run(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Runs vectors: writes their entries, sends their packets, compares. Exit code 1 where one differs."""
+    """Runs vectors: writes their entries, sends their packets, compares. Exit code 1 if one differs."""
     from treecast.middleware.dataplane.p4 import PORTS, Runner, Switch, VectorError, parse_vectors
 
     path = vectors or program.with_suffix(".stf")
@@ -270,7 +270,7 @@ def _show(path: Path, text: str, report: Report, switch: Any) -> None:
 
 
 def _problem(path: Path, lines: list[str], problem: Problem) -> str:
-    """The message, the line, a caret under the word that it is about, and what was expected and came."""
+    """Returns the message, the line, a caret under the word concerned, and expected and actual packets."""
     line = lines[problem.line - 1].replace("\t", " ")
     found = line.find(problem.word) if problem.word else -1
     column = found if found >= 0 else len(line) - len(line.lstrip())
@@ -356,5 +356,5 @@ def _ports(given: list[str]) -> dict[int, str]:
 
 def _number(text: str, flag: str) -> int:
     if not text.isdigit() or int(text) > 0xFFFF:
-        raise CommandError(f"{flag}: {text!r} is no port number")
+        raise CommandError(f"{flag}: {text!r} is not a port number")
     return int(text)

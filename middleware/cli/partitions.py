@@ -1,4 +1,4 @@
-"""`treecast partitions`: who leads what, and what the operator decides where a host's disk is gone."""
+"""`treecast partitions`: shows leaders, and makes the operator's decisions after a host's disk is lost."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from treecast.middleware.api.v1 import daemon_pb2 as pb
 
 app = typer.Typer(
-    no_args_is_help=True, help="Look at who leads partitions, and decide where a host's disk is gone."
+    no_args_is_help=True, help="Show the leaders of partitions, and decide after the loss of a host's disk."
 )
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name, as Kafka clients spell it.")]
 Number = Annotated[int, typer.Argument(metavar="PARTITION", min=0, help="The partition's number.")]
 AcceptLoss = Annotated[
     bool,
-    typer.Option("--accept-loss", help="Give up the records that no copy has which can be reached."),
+    typer.Option("--accept-loss", help="Give up the records that no reachable copy has."),
 ]
 
 
@@ -35,7 +35,7 @@ def list_partitions(
     json: Json = False,
     control: Control = None,
 ) -> None:
-    """Lists partitions: who leads them, whether they wait, and what this host has of them."""
+    """Lists partitions: their leaders, whether they wait, and this host's copies."""
     with daemon_at(control) as client:
         found = client.list_partitions(topic)
     if json:
@@ -86,7 +86,7 @@ def promote(
     control: Control = None,
     token: Token = None,
 ) -> None:
-    """Lets a host with a copy lead a partition whose leader is gone."""
+    """Makes a host with a copy the leader of a partition whose leader is gone."""
     from treecast.middleware.api.v1 import daemon_pb2 as pb
 
     request = pb.PromotePartitionRequest(topic=topic, partition=partition, host=host, accept_loss=accept_loss)
@@ -112,9 +112,9 @@ def rebuild(
     control: Control = None,
     token: Token = None,
 ) -> None:
-    """Lets a partition that waits go on with the furthest copy, or begins a copy anew that was refused.
+    """Lets a waiting partition continue with the most complete copy, or restarts a refused copy.
 
-    What makes room is put aside in the data directory, and not removed.
+    Data that must make room is moved aside within the data directory, not deleted.
     """
     from treecast.middleware.api.v1 import daemon_pb2 as pb
 

@@ -1,4 +1,4 @@
-"""`treecast produce`: lines of a file or of standard input as records."""
+"""`treecast produce`: sends lines of a file or of standard input as records."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def produce(
 
 
 def _problems(kafka: Address) -> list[str]:
-    """What keeps the daemon there from its work, where it is the one of this host that says so of itself."""
+    """Returns the daemon's problems, if the daemon of this host serves the address."""
     from treecast.middleware.api.daemon_client import DaemonClient
     from treecast.middleware.api.rpc import Unreachable
     from treecast.middleware.model.errors import TreecastError
@@ -91,14 +91,14 @@ def _problems(kafka: Address) -> list[str]:
 
 
 def _serves(status: pb.StatusResponse, kafka: Address) -> bool:
-    """Whether the daemon has its Kafka face there, or listens on all addresses of this host."""
+    """Returns whether the daemon has its Kafka face there, or listens on all addresses of this host."""
     faces = [Address.parse(face.address) for face in status.faces if face.name == "kafka"]
     return any(kafka in (face, Address(kafka.host, face.port)) for face in faces)
 
 
 @dataclass
 class _Sending:
-    """One producer's records and what became of them."""
+    """One producer's records and their outcomes."""
 
     producer: Any
     topic: str
@@ -110,7 +110,7 @@ class _Sending:
     refused: list[Exception] = field(default_factory=list)
 
     def counts(self) -> tuple[int, int]:
-        """How many are acknowledged, and how many are not."""
+        """Returns the numbers of acknowledged and of other records."""
         return self.answered, self.records - self.answered
 
     def _acknowledged(self, _: object) -> None:
@@ -137,7 +137,7 @@ class _Sending:
         self.size += len(line)
 
     def finish(self) -> None:
-        """Waits for all acknowledgements; raises what was refused first."""
+        """Waits for all acknowledgements. Raises the first refusal."""
         self.producer.flush()
         if self.refused:
             raise self.refused[0]
@@ -145,7 +145,7 @@ class _Sending:
 
 @contextmanager
 def _lines(path: Path | None) -> Iterator[tuple[IO[bytes], int | None]]:
-    """The input and its size, where that is known."""
+    """Yields the input and its size, if known."""
     if path is None:
         yield sys.stdin.buffer, None
         return
@@ -159,7 +159,7 @@ def _lines(path: Path | None) -> Iterator[tuple[IO[bytes], int | None]]:
 
 
 def _progress(source: IO[bytes], total: int | None) -> Iterator[bytes]:
-    """The lines without their ends; a bar on a terminal where the size is known."""
+    """Yields the lines without their ends; shows a bar on a terminal if the size is known."""
     if total is None or not sys.stderr.isatty():
         for line in source:
             yield line.rstrip(b"\r\n")

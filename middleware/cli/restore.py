@@ -1,4 +1,6 @@
-"""`treecast restore-coordinator`: the store of a coordinator whose disk is gone, from what a host knows."""
+"""`treecast restore-coordinator`: rebuilds the store of a coordinator with a lost disk, from a host's
+view.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,10 @@ def restore_coordinator(
     ],
     json: Json = False,
 ) -> None:
-    """Makes a coordinator's store from what a host was told, where the coordinator's disk is gone.
+    """Rebuilds a coordinator's store from a host's view, after the coordinator's disk is lost.
 
-    Give it to an empty directory, then start there what ran there before. What homes wrote, as committed
-    offsets, comes from the homes.
+    Write it to an empty directory, then start there the process that ran before. Data of homes, such as
+    committed offsets, comes from the homes.
     """
     from treecast.middleware.control.restore import restored, write_store
     from treecast.middleware.daemon.private import DIRECTORY_MODE, keep_private

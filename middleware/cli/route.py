@@ -1,4 +1,4 @@
-"""`treecast route`: the header stack of a notification, what each label does, and a picture of it."""
+"""`treecast route`: the header stack of a notification, the effect of each label, and a picture of it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Seed = Annotated[int, typer.Option("--seed", help="For strategies and networks t
 
 
 class _Asked(msgspec.Struct, frozen=True):
-    """The options that all commands have."""
+    """The options shared by all commands."""
 
     topology: Topology
     publisher: Publisher
@@ -57,7 +57,9 @@ class _Asked(msgspec.Struct, frozen=True):
 
 
 def _asking(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that takes an `_Asked` first, as typer sees it: with that one's fields as options."""
+    """Returns a command for typer: the command's first parameter, an `_Asked`, becomes one option per
+    field.
+    """
     hints = get_type_hints(_Asked, include_extras=True)
     optional = _Asked.__struct_fields__[-len(_Asked.__struct_defaults__) :]
     defaults = dict(zip(optional, _Asked.__struct_defaults__, strict=True))
@@ -75,7 +77,7 @@ def _asking(command: Callable[..., None]) -> Callable[..., None]:
         asked = _Asked(**{name: given.pop(name) for name in hints})
         command(asked, **given)
 
-    shown: Any = called  # mypy knows no __signature__, which is what typer looks at
+    shown: Any = called  # mypy does not know __signature__, which typer reads
     shown.__signature__ = Signature([*shared, *own])
     shown.__annotations__ = {parameter.name: parameter.annotation for parameter in (*shared, *own)}
     return called
@@ -106,7 +108,7 @@ class _Scene:
         check_encoding(self.found)
 
 
-# Networks that are made and not read: how each is written, and how many numbers it takes.
+# Generated networks: the notation of each, and its number of parameters.
 _FORMS = {
     "fabric": "fabric or fabric:PODS:RACKS:PLANES:SPINES:MACHINES, of which the last may be left out",
     "fat-tree": "fat-tree:PORTS",
@@ -152,7 +154,9 @@ def _network(topology: str, folder: Path | None, seed: int) -> Network:
 
 
 def _rules(network: Network, asked: _Asked, source: int, receivers: list[int]) -> RuleBase:
-    """A rule base that knows the publisher's receivers as subscribers, of half of its notifications each."""
+    """Returns a rule base that treats the publisher's receivers as subscribers of half of its notifications
+    each.
+    """
     from random import Random
 
     from treecast.middleware.routing.clusters import dense_regions, k_medoids
@@ -169,7 +173,7 @@ def _rules(network: Network, asked: _Asked, source: int, receivers: list[int]) -
 @app.command()
 @_asking
 def encode(asked: _Asked, json: Json = False) -> None:
-    """The stack of a notification: its labels, and its bytes in hexadecimal."""
+    """Prints the stack of a notification: its labels, and its bytes in hexadecimal."""
     from treecast.middleware.wire.label_stack import encode_labels
 
     scene = _Scene(asked)
@@ -195,7 +199,7 @@ def encode(asked: _Asked, json: Json = False) -> None:
 @app.command()
 @_asking
 def explain(asked: _Asked, json: Json = False) -> None:
-    """Which labels, where each is used, and what each link carries."""
+    """Prints the labels, the place where each is used, and the load of each link."""
     from treecast.middleware.routing.forwarding import faults
     from treecast.middleware.routing.virtual.explain import explain as explained
 
@@ -230,7 +234,7 @@ def _some(names: tuple[str, ...]) -> str:
 def draw(
     asked: _Asked, out: Annotated[Path, typer.Option("--out", help="A file that ends in .svg or .png.")]
 ) -> None:
-    """The network with tree, hop and stop edges, as SVG or PNG."""
+    """Draws the network with tree, hop and stop edges, as SVG or PNG."""
     from treecast.middleware.evaluation.drawing import draw as draw_picture
     from treecast.middleware.routing.network import RoutingError
 

@@ -88,7 +88,7 @@ def _of_coordinator(found: coordinator_pb2.CoordinatorStatusResponse) -> list[tu
         ("hosts", f"{found.hosts} attached, {found.watchers} watch"),
         ("refused writes", found.refused_writes),
     ]
-    if found.pid:  # else it is in a daemon, whose status has the rest
+    if found.pid:  # otherwise it is part of a daemon, whose status has the rest
         space = _space(found.disk_free_bytes, found.disk_bytes)
         rows += [
             ("up for", duration_text(found.uptime_seconds)),

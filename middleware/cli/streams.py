@@ -1,4 +1,4 @@
-"""`treecast streams`: what this host sends to others and gets from them, accounted for to the record."""
+"""`treecast streams`: the streams that this host sends and receives, accounted for to the record."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from .times import time_text
 if TYPE_CHECKING:
     from treecast.middleware.api.v1 import daemon_pb2 as pb
 
-UNBALANCED = (
-    1  # the exit code where an equation does not hold, or with --check something is not as it should be
-)
+UNBALANCED = 1  # the exit code if an equation does not hold or, with --check, something is wrong
 
 
 def streams(
@@ -57,7 +55,7 @@ def streams(
 
 
 def _topic(stream: pb.StreamStatus) -> str:
-    """Of a partition's stream, `topic-partition`."""
+    """Returns the topic of a partition's stream `topic-partition`."""
     return stream.name.rpartition("-")[0]
 
 
@@ -102,7 +100,7 @@ def _show(sent: Sequence[pb.StreamStatus], received: Sequence[pb.StreamStatus]) 
 
 
 def _by_name(stream: pb.StreamStatus) -> list[pb.StreamAccount]:
-    """Its receivers, whoever came first."""
+    """Returns the stream's receivers, sorted by name."""
     return sorted(stream.accounts, key=lambda account: account.host)
 
 
@@ -127,7 +125,7 @@ def _sent(stream: pb.StreamStatus, account: pb.StreamAccount) -> list[Cell]:
 
 
 def copies(stream: pb.StreamStatus) -> float:
-    """Bytes on the wire for all purposes, for each payload byte that was sent to all; 0 before the first."""
+    """Returns bytes on the wire for all purposes per payload byte; 0 before the first payload."""
     sent = sum(one.bytes for one in stream.sent)
     return sent / stream.pace.payload_bytes if stream.pace.payload_bytes else 0.0
 
@@ -169,7 +167,7 @@ def _cost(stream: pb.StreamStatus, sent: pb.StreamSent) -> list[Cell]:
 
 
 def _as_stream(standing: pb.PartitionStanding) -> dict[str, object]:
-    """A partition that is in trouble, or has lost records, among the streams: it has no account."""
+    """Returns a partition that is in trouble or has lost records as a stream, without an account."""
     from treecast.middleware.api.v1 import daemon_pb2 as pb
 
     name = f"{standing.topic}-{standing.partition}"
@@ -177,7 +175,7 @@ def _as_stream(standing: pb.PartitionStanding) -> dict[str, object]:
 
 
 def _show_partitions(partitions: Sequence[pb.PartitionStanding]) -> None:
-    """Nothing where all is well."""
+    """Prints partitions in trouble; nothing if there are none."""
     troubled = [standing for standing in partitions if standing.state != LED]
     if troubled:
         print()
@@ -189,7 +187,7 @@ def _show_partitions(partitions: Sequence[pb.PartitionStanding]) -> None:
 
 
 def _reasons(counts: Mapping[str, int]) -> str:
-    """`12 (size 10, age 2)`."""
+    """Returns counts in the form `12 (size 10, age 2)`."""
     total = sum(counts.values())
     if not total:
         return "0"
@@ -216,7 +214,7 @@ def _troubled(standing: pb.PartitionStanding) -> list[Cell]:
 
 
 def lost_rows(standing: pb.PartitionStanding) -> list[list[Cell]]:
-    """One for each disk that was lost; `records` are those that were heard of."""
+    """Returns one row per lost disk; `records` counts the known lost ones."""
     name = f"{standing.topic}-{standing.partition}"
     return [
         [

@@ -1,4 +1,4 @@
-"""Times as people write them."""
+"""Times in notations for people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ _MOST_DIGITS = 18  # fit into 63 bits
 
 
 def milliseconds(text: str, option: str) -> int:
-    """`1700000000000`, `2026-11-21T07:00:00Z` or `2026-11-21 07:00` (local) as ms since the Unix epoch."""
+    """Parses `1700000000000`, `2026-11-21T07:00:00Z` or `2026-11-21 07:00` (local) into ms since the Unix
+    epoch.
+    """
     if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS:
         return int(text)
     try:
@@ -22,6 +24,6 @@ def milliseconds(text: str, option: str) -> int:
 
 
 def time_text(timestamp_ms: int) -> str:
-    """ISO 8601 in UTC, with milliseconds."""
+    """Returns ISO 8601 in UTC, with milliseconds."""
     moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""`treecast topics`: look at topics and change them."""
+"""`treecast topics`: shows and changes topics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .output import CommandError, print_json, print_pairs, print_table, size_tex
 if TYPE_CHECKING:
     from treecast.middleware.api.v1 import daemon_pb2 as pb
 
-app = typer.Typer(no_args_is_help=True, help="Look at topics and change them.")
+app = typer.Typer(no_args_is_help=True, help="Show and change topics.")
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name, as Kafka clients spell it.")]
 Config = Annotated[
@@ -84,7 +84,7 @@ def describe(topic: Name, json: Json = False, control: Control = None) -> None:
 
 
 def _copies(found: pb.DescribeTopicResponse) -> list[tuple[str, str]]:
-    """Of a topic that asks for more copies than one: how many there are."""
+    """Returns the number of copies, for a topic whose creator requested more than one."""
     wished = next((entry.value for entry in found.config if entry.name == WISHED_COPIES), "1")
     if wished == "1":
         return []

@@ -1,5 +1,6 @@
-"""`treecast up` and `treecast coordinator`, which has some of its flags. They come from the table of
-settings, and are read here (typer costs 30 ms).
+"""`treecast up`, and `treecast coordinator` with a part of its flags.
+
+The flags come from the table of settings and are parsed here, because typer costs 30 ms.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ _EPILOG = (
 
 
 class Foreground:
-    """A command that runs one process in the foreground: what it takes of the settings, and its help."""
+    """A command that runs one process in the foreground: its settings and its help."""
 
     def __init__(self, name: str, description: str, settings: Sequence[str]) -> None:
-        """`settings`: the names of those that it takes."""
+        """`settings`: the names of the settings that it accepts."""
         self._name = name
         self._description = description
         self._keys = [keys()[name] for name in settings]
 
     def help_text(self) -> str:
-        """What `--help` prints."""
-        import argparse  # here, since it costs 7 ms of start-up, and nothing else needs it
+        """Returns the output of `--help`."""
+        import argparse  # imported here because it costs 7 ms of start-up and nothing else needs it
 
         made = argparse.ArgumentParser(
             f"treecast {self._name}", description=self._description, epilog=_EPILOG
@@ -49,7 +50,7 @@ class Foreground:
         return made.format_help()
 
     def read(self, arguments: Sequence[str]) -> Loaded:
-        """The settings of a command line and this process's environment; raises ConfigError.
+        """Returns the settings from a command line and this process's environment. Raises ConfigError.
 
         Values stay text; `daemon.config` converts those of all sources alike.
         """
@@ -63,7 +64,7 @@ class Foreground:
         return load(flags, os.environ, Path(config[-1]) if config else None)
 
     def _values(self, arguments: Sequence[str]) -> dict[str, list[str]]:
-        """What stands behind each flag, as `--flag value` or `--flag=value`, in the order given."""
+        """Returns the values of each flag, given as `--flag value` or `--flag=value`, in order."""
         flags = {_CONFIG, *(key.flag for key in self._keys)}
         given: dict[str, list[str]] = {}
         rest = iter(arguments)
@@ -81,7 +82,7 @@ class Foreground:
         return given
 
     def run(self, arguments: Sequence[str], process: Callable[[Loaded], int]) -> int:
-        """Runs `process` with the settings; answers the exit code."""
+        """Runs `process` with the settings. Returns the exit code."""
         if not _HELP.isdisjoint(arguments):
             print(self.help_text(), end="")
             return 0
@@ -98,12 +99,13 @@ def command() -> Foreground:
 
 
 def up(arguments: Sequence[str]) -> int:
-    """Runs the daemon; answers the exit code."""
+    """Runs the daemon. Returns the exit code."""
     return command().run(arguments, _run)
 
 
 def _run(loaded: Loaded) -> int:
-    from treecast.middleware.daemon.run import run  # here: a wrong flag is told without it
+    # imported here because a wrong flag is reported without it
+    from treecast.middleware.daemon.run import run
 
     return run(loaded)
 
@@ -116,7 +118,7 @@ _DESCRIPTION = (
 
 
 def coordinator(arguments: Sequence[str]) -> int:
-    """Runs the coordinator; answers the exit code."""
+    """Runs the coordinator. Returns the exit code."""
     from treecast.middleware.daemon.coordinate import SETTINGS, run
 
     return Foreground("coordinator", _DESCRIPTION, SETTINGS).run(arguments, run)

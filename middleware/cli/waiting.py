@@ -1,4 +1,4 @@
-"""Says on standard error what a command waits for, once it has waited for a while."""
+"""Reports on standard error what a command waits for, after it has waited for a while."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from types import TracebackType
 from typing import Final
 
 LOOK_SECONDS: Final = 1.0
-PATIENCE: Final = 5  # looks without progress until it is said
-AGAIN: Final = 30  # and until it is said again
+PATIENCE: Final = 5  # looks without progress until the first report
+AGAIN: Final = 30  # looks until the next report
 
 
 class Patience:
-    """Pure: how many looks in a row have found the same, and when that is said."""
+    """Counts consecutive looks without progress, and decides when to report. Pure."""
 
     def __init__(self) -> None:
         self._done = -1
         self._looks = 0
 
     def look(self, done: int, left: int) -> bool:
-        """`done` so many, and `left` are waited for. Whether that is to be said now."""
+        """Records that `done` are done and `left` are waited for. Returns whether to report now."""
         if done != self._done or not left:
             self._done, self._looks = done, 0
             return False
@@ -35,9 +35,9 @@ def waiting_text(left: int, address: str, problems: Sequence[str]) -> str:
 
 
 class Waiting:
-    """While it is entered, a thread looks at `counts`: records that are acknowledged, and those that are not.
+    """A context manager whose thread watches `counts`: acknowledged records, and others.
 
-    `problems` asks a daemon what is wrong.
+    `problems` asks a daemon for its problems.
     """
 
     def __init__(

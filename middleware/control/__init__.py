@@ -1,1 +1,1 @@
-"""The coordinator: who is in the cluster, and who owns what. See docs/coordinator.md."""
+"""The coordinator: members of the cluster, and ownership. See docs/coordinator.md."""

@@ -1,4 +1,4 @@
-"""Numbers that are given out, and interest for the record."""
+"""Allotment of numbers, and the record of interest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .values import FIRST_STATE_ID, LAST_STATE_ID, PRODUCER_ID_MAX
 
 
 def take_producer_ids(state: ClusterState, command: TakeProducerIds) -> Decision[ProducerBlock]:
-    """A block that nobody had and nobody will have, whether it is used up or not."""
+    """Returns a block of ids that is never given again, used or not."""
     caller(state, command.session)
     limit = state.settings.limits.producer_block
     count = command.count or state.settings.producer_block
@@ -35,7 +35,7 @@ def take_producer_ids(state: ClusterState, command: TakeProducerIds) -> Decision
 
 
 def allot_state(state: ClusterState, command: AllotState) -> Decision[StateEntry]:
-    """The topic's state id, with the caller among its holders. The same topic, the same id."""
+    """Returns the topic's state id, with the caller added to its holders. A topic always has the same id."""
     host = caller(state, command.session)
     _check_levels(command.levels, state.settings.limits.levels_bytes)
     held = state.state_of(command.levels)
@@ -52,7 +52,7 @@ def allot_state(state: ClusterState, command: AllotState) -> Decision[StateEntry
 
 
 def _free_state_id(state: ClusterState) -> int:
-    """The next free one in turn, so that a released id comes back as late as can be."""
+    """Returns the next free id in turn, so that a released one is reused as late as possible."""
     candidate = max(state.counter(Counter.STATE_ID), FIRST_STATE_ID)
     while state.state(candidate) is not None:
         candidate = _after(candidate)
@@ -64,11 +64,11 @@ def _after(state_id: int) -> int:
 
 
 def release_state(state: ClusterState, command: ReleaseState) -> Decision[Done]:
-    """The caller holds it no longer; without holders, or by force, the id is free."""
+    """Removes the caller from the holders. Without holders, or by force, the id becomes free."""
     host = caller(state, command.session)
     held = state.state(command.state_id)
     if held is None:
-        return Decision(Done())  # a repeat of a call whose answer was lost
+        return Decision(Done())  # repeat of a call whose answer was lost
     holders = tuple(holder for holder in held.holders if holder != host.host_id)
     if command.force or not holders:
         return Decision(Done(), (Change(Kind.STATE, str(held.state_id), None),))
@@ -78,7 +78,7 @@ def release_state(state: ClusterState, command: ReleaseState) -> Decision[Done]:
 
 
 def put_interest(state: ClusterState, command: PutInterest) -> Decision[InterestEntry]:
-    """The host's interest as it stands. An older version than the one recorded changes nothing."""
+    """Records the host's interest. A version older than the recorded one changes nothing."""
     host = caller(state, command.session)
     limits = state.settings.limits
     if len(command.patterns) > limits.patterns:

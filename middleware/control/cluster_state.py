@@ -1,8 +1,8 @@
 """The cluster's state as a value: entries, indexes over them, and leases in the coordinator's own time.
 
-Entries change by `apply` alone, so a state that is loaded from the disk, one that a watcher replays and
-the coordinator's own are made by the same code. Leases are not stored: after a restart every host that
-was attached has a whole one, and every home that was away begins to be away.
+Only `apply` changes entries, so the same code builds a state that is loaded from disk, one that a watcher
+replays, and the coordinator's own. Leases are not stored: after a restart every attached host has a full
+lease, and the absence of every home that was away starts again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ E = TypeVar("E", HostEntry, TopicEntry, HomeEntry, StateEntry, InterestEntry, Co
 
 
 class ClusterState:
-    """What is known. Reading is free; `apply` and `pass_time` change it."""
+    """The known state. `apply` and `pass_time` change it."""
 
     def __init__(self, settings: StateSettings) -> None:
         self.settings = settings
@@ -42,16 +42,16 @@ class ClusterState:
         self._names: dict[int, str] = {}  # host id -> name
         self._states: dict[tuple[str, ...], str] = {}  # topic -> key of its state id
         self._topic_names: dict[TopicId, str] = {}
-        self._led: dict[int, int] = {}  # host id -> partitions that it leads
-        self._elapsed = 0.0  # seconds that have passed, as far as they count
-        self._seen: float | None = None  # the clock at the last look
-        self._leases: dict[str, float] = {}  # host name -> until when, in elapsed time
-        self._away: dict[str, float] = {}  # host name -> since when
+        self._led: dict[int, int] = {}  # host id -> number of partitions that it leads
+        self._elapsed = 0.0  # seconds that have counted so far
+        self._seen: float | None = None  # the clock at the last call
+        self._leases: dict[str, float] = {}  # host name -> end of its lease, in elapsed time
+        self._away: dict[str, float] = {}  # host name -> time when it became away
 
     # --- reading
 
     def entries(self) -> Iterator[Change]:
-        """Everything, as the changes that make it."""
+        """Yields the whole state as changes that build it."""
         for found in self._entries.values():
             yield from (put(entry) for entry in found.values())
 
@@ -96,7 +96,7 @@ class ClusterState:
         return 0 if found is None else found.value
 
     def led(self, host_id: int) -> int:
-        """How many partitions the host leads."""
+        """Returns the number of partitions that the host leads."""
         return self._led.get(host_id, 0)
 
     @property
@@ -111,23 +111,23 @@ class ClusterState:
     # --- time
 
     def pass_time(self, now: float) -> None:
-        """Looks at the clock (seconds, any that is meant to be steady). Steps back count as nothing."""
+        """Advances time to `now` (seconds of any clock that should be steady). Steps back count as 0."""
         if self._seen is not None:
             self._elapsed += min(max(now - self._seen, 0.0), self.settings.longest_step)
         self._seen = now
 
     def overdue(self) -> list[str]:
-        """Names of hosts whose leases have run out and are still entered as attached."""
+        """Returns the names of hosts that are entered as attached but whose leases have expired."""
         return [name for name, until in self._leases.items() if until <= self._elapsed]
 
     def away_for(self, host: HostEntry) -> float:
-        """Seconds since its lease ran out; infinite for one that left in order."""
+        """Returns the seconds since the host's lease expired; infinite if it detached."""
         if host.presence is Presence.DETACHED:
             return float("inf")
         return self._elapsed - self._away.get(host.name, self._elapsed)
 
     def prolong(self, name: str) -> None:
-        """Gives an attached host a whole lease."""
+        """Gives an attached host a full lease."""
         self._leases[name] = self._elapsed + self.settings.lease
 
     # --- changing
@@ -170,7 +170,7 @@ class ClusterState:
             self._away.setdefault(host.name, self._elapsed)
 
     def check_invariants(self) -> None:
-        """For tests: the indexes are those of the entries, and no number is held twice."""
+        """For tests: checks that the indexes match the entries and that no number is held twice."""
         hosts = self.hosts()
         assert self._names == {host.host_id: host.name for host in hosts}
         assert len(self._names) == len(hosts)

@@ -1,4 +1,4 @@
-"""What can be asked of the coordinator. Each command is answered with the type beside it in `state`."""
+"""The coordinator's commands. `state` defines the type of each answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from treecast.middleware.model.identity import TopicId
 
 
 class Session(Struct, frozen=True):
-    """A host as it calls: the incarnation says which of its lives it is in."""
+    """A calling host. The incarnation identifies its current attach."""
 
     host_id: int
     incarnation: int
@@ -23,8 +23,8 @@ class Attach(Struct, frozen=True):
     instance: str
     address: str
     version: str
-    run: int = 0  # of this directory; 0 where it is not told
-    clock_run: int = 0  # a number by the host's clock
+    run: int = 0  # of this directory; 0 if unknown
+    clock_run: int = 0  # a number from the host's clock
     leads_nothing: bool = False  # it has no broker
     zone: str = ""
 
@@ -38,16 +38,17 @@ class Detach(Struct, frozen=True):
 
 
 class Expire(Struct, frozen=True):
-    """The coordinator's own: this host's lease has run out."""
+    """Sent by the coordinator itself: this host's lease has expired."""
 
     name: str
 
 
 class CreateTopic(Struct, frozen=True):
-    """`topic_id` is drawn by the caller. `pinned`: host names; none, one for all, or one per partition.
+    """Creates a topic. The caller draws `topic_id`. `pinned`: host names; none, one for all, or one per
+    partition.
 
-    `brought`: the topic is one that a host had while it was alone. Where it is here already, with the same
-    id, that is the answer.
+    `brought`: a host had the topic while it was alone. If it exists here with the same id, that is the
+    answer.
     """
 
     name: str
@@ -69,7 +70,7 @@ class AlterTopic(Struct, frozen=True):
 
 
 class CreatePartitions(Struct, frozen=True):
-    """`total`: how many there are then. `pinned`: of the new ones, as in CreateTopic."""
+    """`total` is the new number of partitions. `pinned` is for the new ones, as in CreateTopic."""
 
     name: str
     total: int
@@ -77,9 +78,9 @@ class CreatePartitions(Struct, frozen=True):
 
 
 class TakeLead(Struct, frozen=True):
-    """The caller leads a partition from now on, which waited for it, or which an operator moves to it.
+    """Makes the caller the leader of a partition that waited for it, or that an operator moves to it.
 
-    `known_epoch`: the coordinator's, as the caller knows it. `lost`: what is given up by it.
+    `known_epoch`: the coordinator's epoch as the caller knows it. `lost`: the records given up by the move.
     """
 
     session: Session
@@ -92,7 +93,7 @@ class TakeLead(Struct, frozen=True):
 
 
 class GiveUp(Struct, frozen=True):
-    """The caller leads these partitions, and has lost records of them."""
+    """Reports that the caller has lost records of partitions that it leads."""
 
     session: Session
     topic_id: TopicId
@@ -100,7 +101,7 @@ class GiveUp(Struct, frozen=True):
 
 
 class PutEnds(Struct, frozen=True):
-    """For the record: what a lost disk had."""
+    """Records the end offsets, in case the disk is lost."""
 
     session: Session
     ends: tuple[PartitionEnd, ...]
@@ -113,7 +114,7 @@ class AskHome(Struct, frozen=True):
 
 
 class CheckHome(Struct, frozen=True):
-    """Whether the caller is this home at this epoch; NOT_COORDINATOR where it isn't."""
+    """Checks that the caller is this home at this epoch. Raises NOT_COORDINATOR if it is not."""
 
     session: Session
     kind: HomeKind
@@ -122,7 +123,7 @@ class CheckHome(Struct, frozen=True):
 
 
 class HomeWrite(Struct, frozen=True):
-    """Items of one home, None removes; `forget` removes the home and all that it wrote."""
+    """Items of one home; None removes an item. `forget` removes the home and all its items."""
 
     kind: HomeKind
     id: str
@@ -137,7 +138,7 @@ class PutHomeState(Struct, frozen=True):
 
 
 class TakeProducerIds(Struct, frozen=True):
-    """`count` 0: as many as the settings say. `at_least`: no id below is given, now or later."""
+    """`count` 0: as configured. `at_least`: no lower id is given, now or later."""
 
     session: Session
     count: int = 0
@@ -187,17 +188,17 @@ Command = (
 
 
 class HomeRefusals(Struct, frozen=True):
-    """The writes that were refused, by their place in the command."""
+    """The refused writes, by their index in the command."""
 
     refused: Mapping[int, TreecastError]
 
 
 class ProducerBlock(Struct, frozen=True):
-    """Producer ids from `first` on, `count` of them, never given to anybody else."""
+    """The producer ids `first` to `first + count - 1`, never given to anybody else."""
 
     first: int
     count: int
 
 
 class Done(Struct, frozen=True):
-    """Nothing more to say."""
+    """An answer without content."""

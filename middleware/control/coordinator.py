@@ -1,8 +1,8 @@
-"""The coordinator: commands in, one at a time; durable before they are answered; watched afterwards.
+"""The coordinator: executes commands one at a time, answers them once durable, and then notifies watchers.
 
-Commands that wait together are decided in order and written in one transaction beside the loop, so a
-disk that is slow makes larger groups. If the disk refuses, all of that group are refused, and the state
-is read from the store again: what is in memory is never ahead of the disk for longer than one write.
+Commands that wait together are decided in order and written in one transaction beside the loop, so a slow
+disk makes larger groups. If the disk refuses, the whole group is refused and the state is read from the store
+again: memory is never ahead of the disk for longer than one write.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ _log = logging.getLogger(__name__)
 
 
 class CoordinatorSettings(Struct, frozen=True):
-    """`history_*`: how far back watchers can resume. `queue`: commands that may wait for the disk."""
+    """`history_*`: how far back watchers can resume. `queue`: maximum number of commands that wait for the
+    disk.
+    """
 
     state: StateSettings = field(default_factory=StateSettings)
     history_revisions: int = 10_000
@@ -44,7 +46,7 @@ class _Waiting(Struct):
 
 
 class Snapshot(Struct, frozen=True):
-    """Everything as of `revision`, encoded."""
+    """The whole state as of `revision`, encoded."""
 
     revision: int
     changes: Sequence[bytes]
@@ -55,7 +57,9 @@ async def _encode(revision: int, entries: Sequence[Change]) -> Snapshot:
 
 
 class Coordinator:
-    """One event loop's. `clock`: seconds, meant to be steady; see `StateSettings.longest_step`."""
+    """The coordinator of one event loop. `clock`: seconds, should be steady; see
+    `StateSettings.longest_step`.
+    """
 
     def __init__(self, store: Store, settings: CoordinatorSettings, clock: Callable[[], float]) -> None:
         self._store = store
@@ -66,9 +70,9 @@ class Coordinator:
         self._draining: asyncio.Task[None] | None = None
         self._moved = asyncio.Event()
         self._snapshots: list[asyncio.Future[asyncio.Task[Snapshot]]] = []
-        self._last_snapshot: asyncio.Task[Snapshot] | None = None  # of `revision`, for all who ask
+        self._last_snapshot: asyncio.Task[Snapshot] | None = None  # of `revision`, shared by all requests
         self._closed = False
-        self.refused_writes = 0  # groups of commands that the disk has not taken
+        self.refused_writes = 0  # groups of commands that the disk refused
         self._read_store()
 
     def _read_store(self) -> None:
@@ -85,18 +89,18 @@ class Coordinator:
 
     @property
     def revision(self) -> int:
-        """The last one that is on disk."""
+        """The last revision that is on disk."""
         return self._history.last
 
     @property
     def state(self) -> ClusterState:
-        """For looking only. While a group is being written it may be ahead of `revision`."""
+        """The state, read-only. While a group is being written it may be ahead of `revision`."""
         return self._state
 
     # --- commands
 
     async def do(self, command: Command) -> Any:
-        """The answer to `command`, when its changes are on disk. Raises TreecastError."""
+        """Executes `command` and returns its answer once its changes are on disk. Raises TreecastError."""
         self._check_open()
         if len(self._waiting) >= self._settings.queue:
             raise TreecastError(
@@ -112,21 +116,21 @@ class Coordinator:
             raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, "the coordinator is closing: try again later")
 
     def validate(self, command: Command) -> Any:
-        """The answer that `command` would get now; nothing changes."""
+        """Returns the answer that `command` would get now, without changing anything."""
         return decide(self._state, command).answer
 
     async def expire_leases(self) -> None:
-        """Looks at the clock, and enters hosts whose leases ran out as away."""
+        """Advances the clock, and enters hosts whose leases expired as away."""
         self._state.pass_time(self._clock())
         names = self._state.overdue()
         answers = await asyncio.gather(*(self.do(Expire(name)) for name in names), return_exceptions=True)
         for name, answer in zip(names, answers, strict=True):
             if isinstance(answer, BaseException):
-                # It may have renewed or left meanwhile; a broken disk is tried again next time.
-                _log.debug("host %s does not expire: %s", name, answer)
+                # The host may have renewed or left meanwhile; a disk error is retried at the next call.
+                _log.debug("lease of host %s not expired: %s", name, answer)
 
     async def home_items(self, home: str, after: bytes, limit: int) -> tuple[list[tuple[bytes, bytes]], bool]:
-        """What a home wrote; see `Store.items`."""
+        """Returns items that a home wrote; see `Store.items`."""
         self._check_open()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._disk, self._store.items, home, after, limit)
@@ -136,7 +140,7 @@ class Coordinator:
             self._draining = asyncio.create_task(self._drain())
 
     async def _drain(self) -> None:
-        """Decides and writes what waits, a group at a time, until nothing does."""
+        """Decides and writes waiting commands, a group at a time, until none are left."""
         try:
             while self._waiting or self._snapshots:
                 self._take_snapshot()
@@ -169,7 +173,9 @@ class Coordinator:
             _settle(waiting, answer)
 
     def _decide(self, command: Command) -> Decision[Any]:
-        """An error of our own refuses this command alone; `step` changes nothing before it has decided."""
+        """Decides. An internal error refuses only this command: `step` changes nothing before it has
+        decided.
+        """
         if isinstance(command, Expire) and command.name not in self._state.overdue():
             raise TreecastError(Fault.INVALID_REQUEST, f"host {command.name} renewed meanwhile")
         try:
@@ -205,32 +211,32 @@ class Coordinator:
     def _recover(self, error: TreecastError) -> None:
         self.refused_writes += 1
         if self.refused_writes & (self.refused_writes - 1) == 0:  # the 1st, 2nd, 4th, ...
-            _log.error("the coordinator's store refused, %d times by now: %s", self.refused_writes, error)
+            _log.error("the coordinator's store refused a write (%d so far): %s", self.refused_writes, error)
         self._last_snapshot = None
         try:
             self._read_store()
         except TreecastError as worse:
-            self._closed = True  # what is in memory is not what is on disk: better no answers than wrong ones
+            self._closed = True  # memory differs from the disk: better no answers than wrong ones
             _log.critical("the coordinator stops answering: its store cannot be read: %s", worse)
         self.wake()
 
     # --- watching
 
     def after(self, history: str, revision: int, max_bytes: int) -> list[Revision] | None:
-        """What follows `revision`; None where a snapshot is needed."""
+        """Returns the revisions after `revision`; None if a snapshot is needed."""
         if history != self.history_id:
             return None
         return self._history.after(revision, max_bytes)
 
     async def snapshot(self) -> Snapshot:
-        """Everything as of a revision that is on disk."""
+        """Returns the whole state as of a revision that is on disk."""
         asked: asyncio.Future[asyncio.Task[Snapshot]] = asyncio.get_running_loop().create_future()
         self._snapshots.append(asked)
         self._start_draining()
         return await asyncio.shield(await asked)
 
     def _take_snapshot(self) -> None:
-        """Between two groups memory is what is on disk."""
+        """Takes a snapshot for all waiting requests. Between two groups, memory equals the disk."""
         asked, self._snapshots = [each for each in self._snapshots if not each.done()], []
         if not asked:
             return
@@ -241,11 +247,11 @@ class Coordinator:
             each.set_result(self._last_snapshot)
 
     def forget_snapshot(self) -> None:
-        """Lets go of the last one, where nobody is likely to ask for it again soon."""
+        """Releases the last snapshot, when a further request for it is unlikely."""
         self._last_snapshot = None
 
     async def moved(self, revision: int) -> None:
-        """Returns when `revision` is not the last any more, the coordinator closes, or it is woken."""
+        """Returns when `revision` is no longer the last, the coordinator closes, or `wake` is called."""
         if self._history.last == revision and not self._closed:
             await self._moved.wait()
 
@@ -254,12 +260,12 @@ class Coordinator:
         return self._closed
 
     def wake(self) -> None:
-        """Whoever waits in `moved` looks again."""
+        """Makes all callers of `moved` check again."""
         self._moved.set()
         self._moved = asyncio.Event()
 
     async def close(self) -> None:
-        """Finishes what waits, then closes the store."""
+        """Finishes waiting commands, then closes the store."""
         self._closed = True
         self.wake()
         while self._draining is not None:

@@ -1,4 +1,4 @@
-"""What deciding a command gives, and the checks that several commands share."""
+"""The result of deciding a command, and checks that several commands share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ A = TypeVar("A")
 
 
 class Decision(Struct, Generic[A], frozen=True):
-    """`prolonged`: the host whose lease begins anew. `items`: what homes wrote, which nobody watches."""
+    """A decision. `prolonged`: the host that gets a full lease. `items`: writes of homes, which are not
+    watched.
+    """
 
     answer: A
     changes: tuple[Change, ...] = ()
@@ -24,7 +26,9 @@ class Decision(Struct, Generic[A], frozen=True):
 
 
 def check_size(what: str, text: str, limit: int) -> None:
-    """INVALID_REQUEST unless `text` has 1 to `limit` bytes. What clients name may hold any character."""
+    """Raises INVALID_REQUEST unless `text` has 1 to `limit` bytes. Names from clients may contain any
+    character.
+    """
     if not text:
         raise TreecastError(Fault.INVALID_REQUEST, f"{what} is empty")
     size = len(text.encode())
@@ -33,17 +37,17 @@ def check_size(what: str, text: str, limit: int) -> None:
 
 
 def check_text(what: str, text: str, limit: int) -> None:
-    """As `check_size`, and no control characters: it will be shown to operators."""
+    """Applies `check_size` and refuses control characters, because operators will see the text."""
     check_size(what, text, limit)
     if any(ord(letter) < 32 or ord(letter) == 127 for letter in text):
         raise TreecastError(Fault.INVALID_REQUEST, f"{what} holds control characters; leave them out")
 
 
 def check_room(what: str, there: int, more: int, limit: int) -> None:
-    """POLICY_VIOLATION where `more` would pass a bound of the coordinator."""
+    """Raises POLICY_VIOLATION if `more` would exceed a limit of the coordinator."""
     if there + more > limit:
         raise TreecastError(
             Fault.POLICY_VIOLATION,
-            f"{more} more {what} than the {there} there are would pass the coordinator's bound of {limit};"
-            " remove some, or raise the bound",
+            f"{more} more {what} beside the existing {there} would exceed the coordinator's limit of {limit};"
+            " remove some, or raise the limit",
         )

@@ -1,4 +1,4 @@
-"""The last revisions, for watchers: bounded by number and by bytes. Who needs older ones takes a snapshot."""
+"""The last revisions, for watchers: bounded by number and bytes. Watchers further behind take a snapshot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Revision(Struct, frozen=True):
 
 
 class History:
-    """Revisions `first` to `last` without a gap; empty where `first` is `last + 1`."""
+    """Revisions `first` to `last` without a gap; empty if `first` is `last + 1`."""
 
     def __init__(self, last: int, kept: Iterable[Revision], max_revisions: int, max_bytes: int) -> None:
         self._max_revisions = max_revisions
@@ -47,7 +47,9 @@ class History:
             self._bytes -= self._revisions.popleft().size
 
     def after(self, revision: int, max_bytes: int) -> list[Revision] | None:
-        """What follows `revision`, up to `max_bytes` but one at least; None where it isn't all there."""
+        """Returns the revisions after `revision`, up to `max_bytes` but at least one; None if some are
+        missing.
+        """
         if not self.first - 1 <= revision <= self.last:
             return None
         found: list[Revision] = []

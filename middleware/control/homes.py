@@ -1,4 +1,4 @@
-"""Homes of groups and transactional ids: allotted at first ask, taken over when away, fenced by epoch."""
+"""Homes of groups and transactional ids: allotted on first request, taken over when away, fenced by epoch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WHAT = {
 
 
 def ask(state: ClusterState, command: AskHome) -> Decision[HomeEntry]:
-    """Where the home is. A new id, and one whose home is away for long, go to the host that asks."""
+    """Returns the home. A new id, or one whose home has been away for long, goes to the calling host."""
     host = caller(state, command.session)
     check_size(f"the {_WHAT[command.kind]}", command.id, state.settings.limits.text)
     home = state.home(command.kind, command.id)
@@ -59,7 +59,9 @@ def check(state: ClusterState, command: CheckHome) -> Decision[Done]:
 
 
 def put_state(state: ClusterState, command: PutHomeState) -> Decision[HomeRefusals]:
-    """Each home's write is taken or refused as a whole; what is taken is written together."""
+    """Writes items of homes. Each home's write is accepted or refused as a whole; accepted ones are written
+    together.
+    """
     host = caller(state, command.session)
     limits = state.settings.limits
     if len(command.writes) > limits.writes:
@@ -103,7 +105,7 @@ def _fence(state: ClusterState, host: HostEntry, kind: HomeKind, id: str, epoch:
 def _items(state: ClusterState, home: HomeEntry, write: HomeWrite) -> list[ItemWrite]:
     if write.forget:
         if write.items:
-            raise TreecastError(Fault.INVALID_REQUEST, "items of a home that is to be forgotten: send none")
+            raise TreecastError(Fault.INVALID_REQUEST, "a forgotten home must have no items: send none")
         return [ItemWrite(home.key, None, None)]
     limits = state.settings.limits
     for key, value in write.items:
@@ -111,13 +113,16 @@ def _items(state: ClusterState, home: HomeEntry, write: HomeWrite) -> list[ItemW
             raise TreecastError(Fault.INVALID_REQUEST, f"an item's key has 1 to {limits.item_key} bytes")
         if value is not None and len(value) > limits.item_value:
             raise TreecastError(
-                Fault.INVALID_REQUEST, f"an item's value has {len(value)} bytes; {limits.item_value} may be"
+                Fault.INVALID_REQUEST,
+                f"an item's value has {len(value)} bytes; {limits.item_value} are allowed",
             )
     return [ItemWrite(home.key, key, value) for key, value in write.items]
 
 
 def _forget(state: ClusterState, homes: list[HomeEntry]) -> tuple[Change, ...]:
-    """An id that was forgotten begins above every forgotten epoch: its epochs never fall."""
+    """Returns the changes that forget the homes. New ids start above every forgotten epoch: epochs never
+    decrease.
+    """
     if not homes:
         return ()
     highest = max(home.epoch for home in homes)

@@ -22,18 +22,18 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z")
 
 
 class Event(enum.Enum):
-    """What happens to a host. The value says it for an operator."""
+    """An event in a host's life. The value describes it for an operator."""
 
-    ATTACH = "it attaches, anew or again"
-    RENEW = "it says that it is there"
-    WORK = "it asks for something"
-    DETACH = "it leaves in order"
-    EXPIRE = "its lease runs out"
+    ATTACH = "it attaches, for the first time or again"
+    RENEW = "it renews its lease"
+    WORK = "it makes a request"
+    DETACH = "it detaches"
+    EXPIRE = "its lease expires"
 
 
 ABSENT, ATTACHED, AWAY, DETACHED = Presence
-_AGAIN = Fault.UNKNOWN_MEMBER  # attach again, then repeat
-_NEVER = Fault.INTERNAL  # cannot happen: there is no lease
+_AGAIN = Fault.UNKNOWN_MEMBER  # the host must attach again, then repeat the call
+_NEVER = Fault.INTERNAL  # impossible: there is no lease
 
 # event: (as ABSENT, ATTACHED, AWAY, DETACHED)
 _ROWS: dict[Event, tuple[Presence | Fault, Presence | Fault, Presence | Fault, Presence | Fault]] = {
@@ -48,7 +48,7 @@ TABLE: Mapping[Presence, Mapping[Event, Presence | Fault]] = transitions(Presenc
 
 
 def follow(presence: Presence, event: Event) -> Presence:
-    """What a host is after `event`; raises the fault that refuses it."""
+    """Returns a host's presence after `event`. Raises the fault that refuses it."""
     following = TABLE[presence][event]
     if isinstance(following, Fault):
         raise TreecastError(following, f"the host is {presence.name.lower()}: attach again, then repeat this")
@@ -56,7 +56,7 @@ def follow(presence: Presence, event: Event) -> Presence:
 
 
 def caller(state: ClusterState, session: Session, event: Event = Event.WORK) -> HostEntry:
-    """The host that calls. UNKNOWN_MEMBER where it has no lease, or a later life of it attached."""
+    """Returns the calling host. Raises UNKNOWN_MEMBER if it has no lease or has attached again since."""
     host = state.host_by_id(session.host_id)
     if host is None:
         raise TreecastError(Fault.UNKNOWN_MEMBER, f"no host has the id {session.host_id}: attach first")
@@ -99,7 +99,9 @@ def attach(state: ClusterState, command: Attach) -> Decision[HostEntry]:
 
 
 def _waiting(state: ClusterState, host_id: int) -> tuple[Change, ...]:
-    """What changes when a host comes back with another directory: all that it leads waits."""
+    """Returns the changes for a host that returned with another directory: all partitions that it
+    leads wait.
+    """
     changes = []
     for topic in state.topics():
         partitions = tuple(
@@ -111,13 +113,14 @@ def _waiting(state: ClusterState, host_id: int) -> tuple[Change, ...]:
 
 
 def _is_new_directory(before: HostEntry, command: Attach) -> bool:
-    """Whether it may have less than the one that attached last under this name: it is another one, or it was
-    put back to what it was before a run that is known."""
+    """Returns whether the directory may hold less than that of the last attach under this name: it is another
+    one, or was reset to a state before a known run.
+    """
     return before.instance != command.instance or 0 < command.run < before.run
 
 
 def _run(before: HostEntry | None, command: Attach) -> int:
-    """The number of the caller's run: no other run of this name has it, in whatever directory it was."""
+    """Returns the number of the caller's run, unique under this name across all directories."""
     if before is None or not command.run:
         return command.run or (before.run if before is not None else 0)
     if not _is_new_directory(before, command):
@@ -144,7 +147,7 @@ def _check(state: ClusterState, command: Attach) -> None:
 
 
 def _check_same_instance(before: HostEntry, command: Attach) -> None:
-    """Two living daemons of one name would take the lease from each other for ever."""
+    """Refuses a second living daemon of the same name: both would take the lease from each other for ever."""
     if before.presence is ATTACHED and before.instance != command.instance:
         raise TreecastError(
             Fault.POLICY_VIOLATION,
@@ -159,7 +162,9 @@ def renew(state: ClusterState, command: Renew) -> Decision[HostEntry]:
 
 
 def detach(state: ClusterState, command: Detach) -> Decision[HostEntry]:
-    """The host's interest goes with it; ids, leaderships and homes stay until somebody asks for them."""
+    """Detaches a host. Its interest is removed; ids, leaderships and homes stay until somebody asks
+    for them.
+    """
     host = caller(state, command.session, Event.DETACH)
     gone = replace(host, presence=follow(host.presence, Event.DETACH))
     changes = [put(gone)]

@@ -1,7 +1,7 @@
-"""Partitions whose leader's disk is gone, and who leads them then; where logs end, for the record.
+"""Partitions whose leader lost its disk, and their next leaders; recorded end offsets.
 
-A partition *waits* from the attach of its leader with another data directory on, until that host claims it
-(`take_lead`), or an operator gives it to another one. See docs/decisions/2026-11-23-a-lost-disk.md.
+A partition *waits* from the moment its leader attaches with another data directory until that host claims it
+(`take_lead`) or an operator gives it to another one. See docs/decisions/2026-11-23-a-lost-disk.md.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def take_lead(state: ClusterState, command: TakeLead) -> Decision[TopicEntry]:
     if entry.leader_epoch != command.known_epoch:
         raise TreecastError(
             Fault.FENCED_LEADER_EPOCH,
-            f"{name} has leader epoch {entry.leader_epoch} by now, not {command.known_epoch}: look again",
+            f"{name} has leader epoch {entry.leader_epoch} now, not {command.known_epoch}: read it again",
         )
     if not entry.leader_epoch < command.leader_epoch <= _HIGHEST_EPOCH:
         raise TreecastError(
@@ -68,7 +68,7 @@ def take_lead(state: ClusterState, command: TakeLead) -> Decision[TopicEntry]:
 def _check_free(
     state: ClusterState, host: HostEntry, entry: PartitionEntry, name: str, *, promoted: bool
 ) -> None:
-    """Whether the caller may lead it: NOT_LEADER, POLICY_VIOLATION."""
+    """Checks whether the caller may lead the partition. Raises NOT_LEADER or POLICY_VIOLATION."""
     leader = state.host_by_id(entry.leader)
     if not promoted and not (entry.waits and entry.leader == host.host_id):
         raise TreecastError(Fault.NOT_LEADER, f"{name} does not wait for host {host.name}")
@@ -80,7 +80,7 @@ def _check_free(
 
 
 def _bounded(lost: tuple[LostRange, ...], limit: int) -> tuple[LostRange, ...]:
-    """The oldest two become one where there are too many: then it names more than was lost, never less."""
+    """Merges the oldest two ranges while there are too many; the result covers at least what was lost."""
     while len(lost) > limit:
         one, other, *rest = lost
         both = replace(other, first=min(one.first, other.first), heard=max(one.heard, other.heard))
@@ -89,7 +89,7 @@ def _bounded(lost: tuple[LostRange, ...], limit: int) -> tuple[LostRange, ...]:
 
 
 def give_up(state: ClusterState, command: GiveUp) -> Decision[TopicEntry]:
-    """Those that the caller does not lead are passed over."""
+    """Marks partitions as waiting. Ignores partitions that the caller does not lead."""
     host = caller(state, command.session)
     topic = state.topic_by_id(command.topic_id)
     if topic is None:
@@ -104,7 +104,7 @@ def give_up(state: ClusterState, command: GiveUp) -> Decision[TopicEntry]:
 
 
 def put_ends(state: ClusterState, command: PutEnds) -> Decision[Done]:
-    """Those that the caller does not lead, or not yet, are passed over."""
+    """Records end offsets. Ignores partitions that the caller does not lead (yet)."""
     host = caller(state, command.session)
     limit = state.settings.limits.ends
     if len(command.ends) > limit:
@@ -129,7 +129,7 @@ def _item(end: PartitionEnd) -> ItemWrite:
 
 
 def read_ends(topic_id: TopicId, items: Iterable[tuple[bytes, bytes]]) -> list[PartitionEnd]:
-    """What `put_ends` has kept of a topic."""
+    """Returns the recorded ends of a topic."""
     found = []
     for key, value in items:
         (index,), (epoch, end) = _INDEX.unpack(key), _END.unpack(value)

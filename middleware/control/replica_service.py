@@ -1,4 +1,4 @@
-"""The replica controller with a clock, a way to hosts and a store for VNF ids: what a daemon runs of it."""
+"""The replica controller with a clock, transport and a store for VNF ids, as a daemon runs it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STORE_AGAIN: Final = 1.0  # seconds
 
 
 class ReplicaService:
-    """From `start` to `close`, in the event loop's thread."""
+    """Runs from `start` to `close`, in the event loop's thread."""
 
     def __init__(
         self,
@@ -38,7 +38,9 @@ class ReplicaService:
         unwant: Callable[[int], None],
         store: Store,
     ) -> None:
-        """`send` a signal to a host; `want` and `unwant` a state's packets; `store` items, TreecastError."""
+        """`send` sends a signal to a host; `want` and `unwant` subscribe to a state's packets; `store` writes
+        items and may raise TreecastError.
+        """
         self.controller = ReplicaController(settings, random, counters, ids)
         self._send = send
         self._want = want
@@ -56,7 +58,7 @@ class ReplicaService:
         self._wakeups.start(self._loop)
 
     def close(self) -> None:
-        """The home is elsewhere, or the daemon ends."""
+        """Stops, because the home moved or the daemon ends."""
         self._closed = True
         self._wakeups.close()
         if self._storing is not None:
@@ -68,14 +70,14 @@ class ReplicaService:
     # --- what comes
 
     def copy(self, data: bytes, carried: bool) -> None:
-        """A packet of a state."""
+        """Handles a packet of a state."""
         if self._closed:
             return
         self.controller.datagram(data, self._loop.time(), carried=carried)
         self._wakeups.soon()
 
     def signal(self, host: int, run: int, data: bytes | memoryview) -> None:
-        """From a host in one of its runs: those before it are over, with their VNFs."""
+        """Handles a signal of a host's run. A new run ends earlier ones, with their VNFs."""
         if self._closed:
             return
         known = self._runs.get(host)
@@ -89,7 +91,7 @@ class ReplicaService:
         self._wakeups.soon()
 
     def host_gone(self, host: int) -> None:
-        """It is not in the cluster any more."""
+        """Handles a host that left the cluster."""
         if not self._closed:
             self._runs.pop(host, None)
             self.controller.host_gone(host, self._loop.time())
@@ -116,7 +118,9 @@ class ReplicaService:
         self._wakeups.at(self.controller.next_deadline(), self._loop.time())
 
     def _answer_or_store(self) -> None:
-        """A VNF hears its id when no other run of the controller could give it again."""
+        """Sends answers to VNFs, but only once their ids are stored, so that no other run of the controller
+        gives them.
+        """
         if self.controller.ids.changes:
             self._storing = self._loop.create_task(self._store_ids(), name="VNF ids")
             return
@@ -130,7 +134,7 @@ class ReplicaService:
         try:
             await self._store(changes)
         except TreecastError as error:
-            _log.warning("VNF ids cannot be stored, so nobody is told of them yet: %s", error)
+            _log.warning("cannot store VNF ids; answers are delayed: %s", error)
             ids.changes = {**changes, **ids.changes}
             await asyncio.sleep(_STORE_AGAIN)
         finally:

@@ -1,7 +1,7 @@
-"""A coordinator's store made anew, from what a host was told of the lost one.
+"""Restores a coordinator's store from the view of a host.
 
-A host keeps all that is watched, not what homes wrote. What it was told last may be a little older than what
-the lost store had, so numbers that only rise go on well above.
+A host keeps everything that is watched, but not the items of homes. Its view may be a little older than the
+lost store, so numbers that only increase continue well above.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 
 from .store import Commit, SqliteStore, StoredChange
 
-# How much of a number may have been given out, unheard of by the host that tells.
+# How many of each number may have been given out without the host's knowledge.
 _AHEAD: Final = {
     Counter.HOST_ID: 0,  # a host that joined last joins again
     Counter.PRODUCER_ID: 1_000_000,
@@ -37,7 +37,9 @@ _AHEAD: Final = {
 
 
 def restored(changes: Iterable[bytes]) -> list[Change]:
-    """The entries of the new store. All hosts are away in it, until they attach. STORAGE for nonsense."""
+    """Returns the entries of the new store, with all hosts away until they attach. Raises STORAGE for invalid
+    bytes.
+    """
     found: list[Change] = []
     for change in map(decode_change, changes):
         match change.entry:
@@ -54,7 +56,7 @@ def restored(changes: Iterable[bytes]) -> list[Change]:
 
 
 def _check_host_ids(changes: list[Change]) -> None:
-    """No id that a host has may be given to another."""
+    """Raises the host id counter above every id in use."""
     hosts = [change.entry for change in changes if isinstance(change.entry, HostEntry)]
     highest = max((host.host_id for host in hosts), default=0)
     for number, change in enumerate(changes):
@@ -65,9 +67,9 @@ def _check_host_ids(changes: list[Change]) -> None:
 
 
 def write_store(path: Path, cluster_id: str, changes: list[Change]) -> None:
-    """Makes the store `path`, which must not be there. STORAGE."""
+    """Creates the store `path`, which must not exist. Raises STORAGE."""
     if path.exists():
-        raise TreecastError(Fault.STORAGE, f"{path} is there: a store is made where there is none")
+        raise TreecastError(Fault.STORAGE, f"{path} exists already: the new store needs a free path")
     store = SqliteStore(path, lambda: uuid.uuid4().hex, cluster_id=cluster_id)
     try:
         stored = tuple(

@@ -1,5 +1,6 @@
 """`OpenCoordinator`: a coordinator with its store and calls. `CoordinatorServer`: one with an address.
-`LocalCoordinator`: the calls of one, made by the daemon that it is embedded in.
+
+`LocalCoordinator`: the calls of the coordinator that is embedded in the calling daemon.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """`path`: the store's file. `token` None: calls are not authenticated. Times in seconds.
+    """`path`: the store's file. If `token` is None, calls are not authenticated. Times in seconds.
 
-    `cluster_id`: empty takes the token's, else what the store says, else a new one.
+    `cluster_id`: if empty, the token's, else the store's, else a new one.
     """
 
     address: Address
@@ -51,14 +52,14 @@ class ServerSettings:
     coordinator: CoordinatorSettings = field(default_factory=CoordinatorSettings)
     fsync: FsyncPolicy = FsyncPolicy.BATCH
     max_watchers: int = 10_000
-    stall: float = 30.0  # a watcher that reads nothing for this long is dropped
+    stall: float = 30.0  # time after which a watcher that reads nothing is dropped
 
 
 class OpenCoordinator:
-    """A coordinator over its store, with its calls, and no address: of a server, or of a daemon's."""
+    """A coordinator with its store and calls but without an address; part of a server or a daemon."""
 
     def __init__(self, settings: ServerSettings, clock: Callable[[], float] = time.monotonic) -> None:
-        """Opens the store. Raises TreecastError with what to do; then nothing is left open."""
+        """Opens the store. Raises TreecastError with what to do, and then leaves nothing open."""
         self._settings = settings
         store = _open_store(settings)
         try:
@@ -72,11 +73,11 @@ class OpenCoordinator:
         self._expiry: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Looks at leases from now on."""
+        """Starts the check of leases."""
         self._expiry = asyncio.create_task(self._expire())
 
     async def _expire(self) -> None:
-        """Looks at leases often enough for no look to be longer than `StateSettings.longest_step`."""
+        """Checks leases so often that no step is longer than `StateSettings.longest_step`."""
         state = self._settings.coordinator.state
         pause = min(1.0, state.lease / 4, state.longest_step / 2)
         while True:
@@ -84,10 +85,10 @@ class OpenCoordinator:
             try:
                 await self.coordinator.expire_leases()
             except Exception:
-                _log.exception("leases could not be looked at")
+                _log.exception("the check of leases failed")
 
     async def close(self) -> None:
-        """Ends watchers, finishes what waits, and closes the store."""
+        """Ends watchers, finishes waiting commands, and closes the store."""
         if self._expiry is not None:
             self._expiry.cancel()
             await asyncio.gather(self._expiry, return_exceptions=True)
@@ -100,13 +101,13 @@ def _open_store(settings: ServerSettings) -> Store:
     if token is not None and token.cluster_id != wanted:
         raise TreecastError(
             Fault.INVALID_REQUEST,
-            f"the join token is of cluster {token.cluster_id}, and this is to be {wanted}: take its own",
+            f"the join token is of cluster {token.cluster_id}, but this is to be {wanted}: use its own token",
         )
     return SqliteStore(settings.path, new_id, cluster_id=wanted, fsync=settings.fsync)
 
 
 class CoordinatorServer:
-    """`address` has the port that was picked, once it is started."""
+    """A coordinator with an address. After start, `address` has the chosen port."""
 
     def __init__(self, settings: ServerSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
@@ -116,7 +117,7 @@ class CoordinatorServer:
         self.address = settings.address
 
     async def start(self) -> None:
-        """Opens the store and listens. Raises TreecastError with what to do; then nothing is left open."""
+        """Opens the store and listens. Raises TreecastError with what to do, and then leaves nothing open."""
         opened = OpenCoordinator(self._settings, self._clock)
         try:
             await self._listen(opened)
@@ -153,7 +154,7 @@ class CoordinatorServer:
 
     @property
     def calls(self) -> Calls:
-        """For its counters."""
+        """The handlers of calls, for their counters."""
         assert self._open is not None, "not started"
         return self._open.calls
 
@@ -166,12 +167,12 @@ class CoordinatorServer:
 
 
 def new_id() -> str:
-    """A random cluster id."""
+    """Returns a random cluster id."""
     return new_cluster_id(secrets.randbits(128))
 
 
 class LocalCoordinator(CoordinatorCalls):
-    """The same calls as a client's, made on the service itself. Whoever can make them needs no token."""
+    """The same calls as a client's, made on the service itself. The caller needs no token."""
 
     def __init__(self, opened: OpenCoordinator, rng: random.Random | None = None) -> None:
         super().__init__("this daemon", opened.coordinator.cluster_id, rng or random.Random())
@@ -188,4 +189,4 @@ class LocalCoordinator(CoordinatorCalls):
         return messages
 
     async def close(self) -> None:
-        """Nothing was opened."""
+        """Does nothing: nothing was opened."""

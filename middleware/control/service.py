@@ -1,4 +1,4 @@
-"""The calls of `Coordinator` in coordinator.proto, as commands of the coordinator."""
+"""The calls of `Coordinator` in coordinator.proto, translated to commands of the coordinator."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _CHANGES_TAG = b"\x2a"  # field 5 of WatchResponse, length-delimited
 
 
 class CoordinatorService:
-    """Answers. Refusals are raised as TreecastError; `calls` turns them into statuses."""
+    """The service. Refusals are raised as TreecastError; `calls` turns them into statuses."""
 
     def __init__(
         self, coordinator: Coordinator, new_topic_id: Callable[[], uuid.UUID], max_watchers: int
     ) -> None:
-        """`about`, which may be set later, fills in what only the process knows of itself."""
+        """`about`, which may be set later, fills in what only the process knows about itself."""
         self._coordinator = coordinator
         self._new_topic_id = new_topic_id
         self._max_watchers = max_watchers
@@ -50,7 +50,7 @@ class CoordinatorService:
         self.about: Callable[[pb.CoordinatorStatusResponse], None] = lambda status: None
 
     def end_watches(self) -> None:
-        """Before the address closes: watchers are told no more, and go away to ask again."""
+        """Ends all watches before the address closes; watchers then reconnect."""
         self._watched = False
         self._coordinator.wake()
 
@@ -91,11 +91,11 @@ class CoordinatorService:
     # --- watching
 
     async def watch(self, request: pb.WatchRequest) -> AsyncGenerator[bytes, None]:
-        """Messages as bytes: a snapshot where it is needed, then changes as they come, until closed."""
+        """Yields encoded messages: a snapshot if needed, then changes as they occur, until closed."""
         if self._watchers >= self._max_watchers:
             raise TreecastError(
                 Fault.COORDINATOR_UNAVAILABLE,
-                f"the coordinator has {self._watchers} watchers, as many as it may: try later",
+                f"the coordinator has {self._watchers} watchers, which is the limit: try later",
             )
         self._watchers += 1
         try:
@@ -296,7 +296,7 @@ def _check_address(text: str) -> None:
 
 
 def _snapshot_messages(history: str, revision: int, changes: Sequence[bytes]) -> Iterator[bytes]:
-    """At least one message; all but the last have `more`."""
+    """Yields at least one message; all but the last have `more`."""
     start = 0
     while True:
         end, size = start, 0
@@ -312,7 +312,7 @@ def _snapshot_messages(history: str, revision: int, changes: Sequence[bytes]) ->
 
 
 def _with_changes(header: pb.WatchResponse, changes: Sequence[bytes]) -> bytes:
-    """The message with `changes`, which are encoded already: a field after the header's own bytes."""
+    """Returns the message with the encoded `changes` appended as a field after the header's own bytes."""
     parts = [header.SerializeToString()]
     for change in changes:
         parts += (_CHANGES_TAG, _varint(len(change)), change)
@@ -320,7 +320,7 @@ def _with_changes(header: pb.WatchResponse, changes: Sequence[bytes]) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """Protobuf's base-128: 7 bits a byte, lowest first, the top bit set on all but the last."""
+    """Returns Protobuf's base-128: 7 bits a byte, lowest first, the top bit set on all but the last."""
     out = bytearray()
     while number > 127:
         out.append(number & 127 | 128)

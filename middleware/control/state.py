@@ -1,9 +1,8 @@
-"""The coordinator as a state machine: `decide(state, command)` answers and says what changes.
+"""The coordinator as a state machine: `decide(state, command)` returns the answer and the changes.
 
-Pure: nothing is changed by deciding. The caller makes the decision durable, applies its changes, and only
-then gives the answer away. A refusal is a raised TreecastError, and changes nothing. What a host's life
-looks like is the table below; the other decisions are in `hosts`,
-`topics`, `leads`, `homes` and `allotments`.
+Pure: deciding changes nothing. The caller makes the decision durable, applies its changes, and only then
+answers. A refusal is a raised TreecastError and changes nothing. The decisions are in `hosts` (with the table
+of a host's life), `topics`, `leads`, `homes` and `allotments`.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ assert set(_DECIDERS) == set(get_args(Command))
 
 
 def decide(state: ClusterState, command: Command) -> Decision[Any]:
-    """The answer to `command` and what it changes. Raises TreecastError; `state` stays as it is."""
+    """Returns the answer to `command` and its changes, without changing `state`. Raises TreecastError."""
     return _DECIDERS[type(command)](state, command)
 
 
 def step(state: ClusterState, command: Command) -> Decision[Any]:
-    """Decides, and applies what changes to `state`."""
+    """Decides, and applies the changes to `state`."""
     decision = decide(state, command)
     state.apply(decision.changes)
     if decision.prolonged is not None:

@@ -1,14 +1,14 @@
-"""The coordinator's store: entries, their change log by revision, and what homes wrote. In SQLite.
+"""The coordinator's store in SQLite: entries, their change log by revision, and the items of homes.
 
-    meta     name -> text: format, cluster, history, revision
-    entries  (kind, key) -> the entry, as an `EntryChange` message
-    changes  (revision, position) -> an `EntryChange` message; only the last revisions
-    items    (home, key) -> opaque bytes of that home
+  meta     name -> text: format, cluster, history, revision
+  entries  (kind, key) -> the entry, as an `EntryChange` message
+  changes  (revision, position) -> an `EntryChange` message; only the last revisions
+  items    (home, key) -> opaque bytes of that home
 
-A revision is one command's changes. The history's name changes whenever revisions may have been counted
-twice (a new store; a start after power loss could have taken the last ones), so that no watcher resumes
-from a revision that meant something else. Whether power was lost is told by the mark of an orderly close and
-by the name of the machine's boot.
+A revision is one command's changes. The history's name changes whenever revisions may have been counted twice
+(a new store; a start after a power loss that could have taken the last ones), so that no watcher resumes from
+a revision with another meaning. The mark of an orderly close and the name of the machine's boot show whether
+power was lost.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CREATE TABLE IF NOT EXISTS items
 
 
 class StoredChange(Struct, frozen=True):
-    """`message`: the encoded change. `removed`: the entry is gone."""
+    """`message`: the encoded change. `removed`: the entry no longer exists."""
 
     kind: int
     key: str
@@ -52,7 +52,7 @@ class StoredChange(Struct, frozen=True):
 
 
 class Commit(Struct, frozen=True):
-    """What one command changes. Without changes that are watched it has no revision of its own."""
+    """The changes of one command. Without watched changes it has no revision of its own."""
 
     revision: int
     changes: tuple[StoredChange, ...]
@@ -60,7 +60,7 @@ class Commit(Struct, frozen=True):
 
 
 class Loaded(Struct, frozen=True):
-    """All but the items. `log`: the kept revisions, ascending, each with its encoded changes."""
+    """Everything but the items. `log`: the kept revisions, ascending, each with its encoded changes."""
 
     cluster_id: str
     history: str
@@ -70,21 +70,23 @@ class Loaded(Struct, frozen=True):
 
 
 class Store(Protocol):
-    """Durable and atomic. Every method raises STORAGE where the disk refuses, and then changed nothing."""
+    """Durable and atomic. Every method raises STORAGE if the disk refuses, and has then changed nothing."""
 
     def load(self) -> Loaded: ...
 
     def commit(self, commits: Sequence[Commit], trim: int) -> None:
-        """Writes all of `commits` or none, and forgets revisions below `trim` of the change log."""
+        """Writes all of `commits` or none, and deletes revisions below `trim` from the change log."""
 
     def items(self, home: str, after: bytes, limit: int) -> tuple[list[tuple[bytes, bytes]], bool]:
-        """Items above the key `after`, ascending, up to `limit` bytes but one at least; whether more are."""
+        """Returns items above the key `after`, ascending, up to `limit` bytes but at least one; and whether
+        more follow.
+        """
 
     def close(self) -> None: ...
 
 
 class SqliteStore:
-    """A `Store` in one SQLite file, which it alone has open. Methods may be called from any one thread."""
+    """A `Store` in one SQLite file, which it opens exclusively. Methods may be called from any one thread."""
 
     def __init__(
         self,
@@ -94,9 +96,9 @@ class SqliteStore:
         cluster_id: str = "",
         fsync: FsyncPolicy = FsyncPolicy.BATCH,
     ) -> None:
-        """Opens `path` or makes it. `new_id` names a new cluster (where `cluster_id` is empty) and histories.
+        """Opens or creates `path`. `new_id` names a new cluster (if `cluster_id` is empty) and histories.
 
-        Raises STORAGE where it is another cluster's, of another format, broken, or open elsewhere.
+        Raises STORAGE if it belongs to another cluster, has another format, is broken, or is open elsewhere.
         """
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -118,7 +120,8 @@ class SqliteStore:
     def _open(self) -> None:
         self._database.execute("PRAGMA locking_mode = EXCLUSIVE")  # held until close or death
         self._database.execute("PRAGMA journal_mode = WAL")
-        self._database.execute("PRAGMA synchronous = FULL")  # the mark of an open store is on disk at once
+        # the mark of an open store must be on disk at once
+        self._database.execute("PRAGMA synchronous = FULL")
         self._database.execute("BEGIN IMMEDIATE")
         for statement in _SCHEMA.split(";"):
             self._database.execute(statement)
@@ -190,12 +193,12 @@ class SqliteStore:
         return found, False
 
     def close(self) -> None:
-        """Says that all of it is on disk."""
+        """Closes the store and marks it as completely on disk."""
         try:
             self._database.execute("PRAGMA synchronous = FULL")
             self._transact(lambda: self._put_meta({"closed": "1"}))
         except (sqlite3.Error, TreecastError) as error:
-            _log.warning("%s is not closed in order: %s", self._path, error)
+            _log.warning("%s was not closed properly: %s", self._path, error)
         self._database.close()
 
     # --- inside a transaction
@@ -246,7 +249,7 @@ class SqliteStore:
 
 
 def _boot() -> str:
-    """The name of the machine's boot; never the same again where nobody says."""
+    """Returns the name of the machine's boot; a unique one if the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

@@ -1,4 +1,6 @@
-"""Topics and who leads their partitions. Leadership is given once and never moves by itself (see `leads`)."""
+"""Topics and the leaders of their partitions. Leadership is given once and never moves by itself (see
+`leads`).
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ def _existing(state: ClusterState, name: str) -> TopicEntry:
 
 
 def _check_config(config: Mapping[str, str]) -> None:
-    """INVALID_CONFIG. The bound is on what is stored: a number may be padded without end."""
+    """Raises INVALID_CONFIG for a value that is too long (a number may be padded without limit) or
+    invalid.
+    """
     for name, value in config.items():
         if len(value) > _LONGEST_VALUE:
             raise TreecastError(Fault.INVALID_CONFIG, f"the value of {name[:100]!r} is too long")
@@ -117,7 +121,7 @@ def _pinned(state: ClusterState, count: int, names: tuple[str, ...]) -> list[int
 
 
 def _spread(state: ClusterState, count: int) -> list[int]:
-    """Each partition goes to the attached host that leads the fewest; the lowest id where equal."""
+    """Returns a leader per partition: the attached host that leads the fewest; among equals the lowest id."""
     heap = [
         (state.led(host.host_id), host.host_id)
         for host in state.hosts()

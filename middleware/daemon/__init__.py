@@ -1,1 +1,1 @@
-"""One host's daemon: its configuration, its composition, its admin interfaces and its metrics."""
+"""One host's daemon: configuration, composition, admin interfaces and metrics."""

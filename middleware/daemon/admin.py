@@ -1,7 +1,7 @@
-"""The admin address: its sockets listen from the start, its server is loaded by the first connection.
+"""The admin address: its sockets listen from the start; the first connection loads its server.
 
-aiohttp and prometheus-client cost about 15 MB and 130 ms. A host that nobody scrapes never pays them, and
-start-up never waits for them: connections queue in the kernel meanwhile.
+aiohttp and prometheus-client cost about 15 MB and 130 ms. A host that nobody scrapes never pays for them, and
+start-up never waits for them: meanwhile connections queue in the kernel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class AdminServer:
-    """Takes over listening sockets, and serves from `start` to `close`."""
+    """The admin server. It takes over listening sockets and serves from `start` to `close`."""
 
     def __init__(self) -> None:
         self._subject: Subject | None = None
@@ -30,11 +30,11 @@ class AdminServer:
         self._runner: web.AppRunner | None = None
 
     def take(self, listener: socket.socket) -> None:
-        """A listening socket to serve, and to close in the end."""
+        """Adds a listening socket to serve and, in the end, to close."""
         self._sockets.append(listener)
 
     def start(self, subject: Subject) -> None:
-        """Waits for the first connection."""
+        """Starts to wait for the first connection."""
         self._subject = subject
         loop = asyncio.get_running_loop()
         self._waiting = True

@@ -1,8 +1,8 @@
-"""From a cluster of one host back to a host alone: what `--fabric off` does, and `--join` for a first daemon.
+"""Turns a cluster of one host back into a host alone: by `--fabric off`, or `--join` on a first daemon.
 
-A daemon that embeds the coordinator and was never joined by another has all that the cluster is. Its topics
-go from the coordinator's store back into its own tables, its ids of producers begin above what was given,
-and the store goes. Where another host ever attached this is refused.
+A daemon that embeds the coordinator and that no other host ever joined holds the whole cluster. Its topics
+move from the coordinator's store back into its own tables, its producer ids start above those given out, and
+the store is removed. If another host ever attached, the change is refused.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ from treecast.middleware.storage.tables import Change, Tables
 from .listeners import StartError
 from .settings import STORE
 
-# Of the coordinator that is given up: what it told, which homes it gave, blocks of ids.
+# Tables of the coordinator that is given up: its view, its homes, blocks of ids.
 _OF_THE_CLUSTER = (VIEW, HOMES, ALONE, PRODUCER_BLOCKS)
 
 _log = logging.getLogger(__name__)
 
 
 def become_alone(directory: DataDirectory, fsync: FsyncPolicy) -> None:
-    """Raises StartError where other hosts belong to the cluster; may be repeated after a crash."""
+    """Turns the directory into a host alone. Raises StartError if other hosts belong to the cluster. It may
+    be repeated after a crash.
+    """
     store = directory.path / STORE
     entries = _entries(store)
     others = sorted(entry.name for entry in entries if isinstance(entry, HostEntry))
@@ -55,7 +57,7 @@ def become_alone(directory: DataDirectory, fsync: FsyncPolicy) -> None:
 
 
 def take_alone(data: Path, fsync: FsyncPolicy) -> DataDirectory:
-    """The directory of a host that is to be alone, from now on or since a change that was broken off."""
+    """Returns the directory of a host that becomes alone now, or whose interrupted change is completed."""
     directory = DataDirectory.open(data, None, new_id())
     try:
         if directory.meta.membership is None:
@@ -74,7 +76,7 @@ def take_alone(data: Path, fsync: FsyncPolicy) -> DataDirectory:
 
 
 def own_topics(path: Path) -> dict[str, TopicId]:
-    """The ids of the topics that a host has of its own, by name, in its tables at `path`."""
+    """Returns the ids of the host's own topics, by name, from its tables at `path`."""
     tables = Tables(path, FsyncPolicy.NEVER)
     try:
         rows = tables.load(TOPICS)
@@ -90,7 +92,7 @@ def _remove_store(directory: DataDirectory) -> None:
 
 def _entries(store: Path) -> list[Entry]:
     if not store.exists():
-        raise StartError(f"{store} is missing: restore it, it says what belongs to the cluster")
+        raise StartError(f"{store} is missing: restore it, because it lists the members of the cluster")
     try:
         opened = SqliteStore(store, new_id)
         try:

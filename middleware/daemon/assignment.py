@@ -1,10 +1,10 @@
-"""What a member of protocol type "consumer" was assigned, for showing it.
+"""The assignment of a member of protocol type "consumer", for display.
 
 The fields that all versions of Kafka's ConsumerProtocolAssignment share:
 
-    version  int16
-    topics   int32 count; per topic an int16 length and that many bytes of UTF-8, an int32 count and
-             that many int32 partition numbers
+  version  int16
+  topics   int32 count; per topic an int16 length and that many bytes of UTF-8, an int32 count and
+           that many int32 partition numbers
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 
 def assigned_partitions(assignment: bytes) -> Sequence[tuple[str, Sequence[int]]]:
-    """Topics and partitions; nothing where `assignment` is no consumer assignment."""
+    """Returns topics and partitions; empty if `assignment` is not a consumer assignment."""
     try:
         _version, topics = struct.unpack_from(">hi", assignment)
         position, found = 6, []

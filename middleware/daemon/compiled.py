@@ -1,7 +1,7 @@
-"""Which of Treecast's modules this process runs compiled, and why not where none is.
+"""Lists Treecast's modules that this process runs compiled, or the reason why none is.
 
-`setup.py` writes `treecast/built.json` into what it builds: `{"form": WORD, "detail": TEXT}`. WORD is
-`compiled` or a key of `ADVICE`. An editable install has no such file, since its package is the source folder.
+`setup.py` writes `treecast/built.json` into its build: `{"form": WORD, "detail": TEXT}`. WORD is `compiled`
+or a key of `ADVICE`. An editable install has no such file, since its package is the source folder.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COMPILED = "compiled"
 EDITABLE = "editable"
 AGAIN = "`pip install --force-reinstall --no-deps` of the same source compiles them"
 
-# What to do where the hot modules are interpreted, by why they are.
+# Advice by the reason why the hot modules are interpreted.
 ADVICE = {
     EDITABLE: "`pip install .` without --editable compiles them",
     "pure": f"without TREECAST_PURE, {AGAIN}",
@@ -33,14 +33,14 @@ ADVICE = {
 
 
 class Built(msgspec.Struct, frozen=True):
-    """How the package was built: a word of `ADVICE` or `compiled`, and what the build had to say."""
+    """How the package was built: `compiled` or a key of `ADVICE`, and details from the build."""
 
     form: str
     detail: str = ""
 
 
 def read_note(folder: Path) -> Built:
-    """What the build left in the package's folder."""
+    """Returns the build's note in the package's folder."""
     try:
         found = msgspec.convert(json.loads((folder / NOTE).read_text()), Built)
     except FileNotFoundError:
@@ -51,7 +51,7 @@ def read_note(folder: Path) -> Built:
 
 
 def compiled_modules() -> list[str]:
-    """The names of our loaded modules that came from a compiled file, in order."""
+    """Returns the names of loaded modules of Treecast that came from a compiled file, sorted."""
     suffixes = tuple(EXTENSION_SUFFIXES)
     return sorted(
         name
@@ -61,7 +61,9 @@ def compiled_modules() -> list[str]:
 
 
 def why_interpreted(built: Built | None = None) -> str:
-    """Why the hot modules run interpreted, and what to do, in one line. Asked where none runs compiled."""
+    """Returns, in one line, why the hot modules are interpreted and what to do. For use when none is
+    compiled.
+    """
     built = read_note(Path(treecast.__path__[0])) if built is None else built
     if built.form == COMPILED:
         return f"they were compiled, and this Python does not load them; with it, {AGAIN}"

@@ -1,7 +1,7 @@
-"""From flags, variables and a TOML file to `Settings`, and every mistake named with what would be right.
+"""Builds `Settings` from flags, variables and a TOML file; reports each mistake with its correction.
 
-Precedence: flag, then variable, then file, then default. An unknown key is refused. A variable that
-begins with TREECAST_ but resembles no setting is some other program's, and only named in the log.
+Precedence: flag, then variable, then file, then default. An unknown key is refused. A variable that begins
+with TREECAST_ but resembles no setting belongs to some other program, and is only logged.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from treecast.middleware.model.topic_config import TOPIC_CONFIG_KEYS, TopicConfi
 from .settings import AUTO, FACES, PREFIX, UNICAST, Key, Settings, given_carriers, keys
 
 CONFIG_VARIABLE = "TREECAST_CONFIG"
-# Variables of ours that are not settings of a daemon.
+# Variables of Treecast that are not settings of a daemon.
 _OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "TREECAST_CI", "TREECAST_PURE", "TREECAST_TOKEN"})
 _WILDCARDS = frozenset({"0.0.0.0", "::"})
-_MISSPELT = 0.8  # how alike, from 0 to 1, makes a variable a misspelt setting
+_MISSPELT = 0.8  # similarity, from 0 to 1, from which a variable counts as a misspelt setting
 
 
 class ConfigError(Exception):
-    """A setting is wrong. The text names where it stands and what to write instead."""
+    """A setting is wrong. The text names its place and the correction."""
 
 
 class Loaded(Struct, frozen=True):
-    """The settings, where each that is not a default came from, and what the log should mention."""
+    """The settings, the source of each that is not a default, and remarks for the log."""
 
     settings: Settings
     sources: Mapping[str, str] = {}
@@ -42,14 +42,14 @@ class Loaded(Struct, frozen=True):
 
 
 class _Given(Struct, frozen=True):
-    """A value as it was written, and where."""
+    """A value as written, and its place."""
 
     value: object
     where: str
 
 
 def load(flags: Mapping[str, str], environment: Mapping[str, str], config: Path | None = None) -> Loaded:
-    """Reads all sources; raises ConfigError. `flags` maps names of settings to text."""
+    """Reads all sources. `flags` maps names of settings to text. Raises ConfigError."""
     chosen = config or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
     given: dict[str, _Given] = _from_file(chosen) if chosen else {}
     variables, remarks = _from_environment(environment)
@@ -66,7 +66,7 @@ def load(flags: Mapping[str, str], environment: Mapping[str, str], config: Path 
 
 
 def _from_file(path: Path) -> dict[str, _Given]:
-    import tomllib  # here, since most daemons have no file and start-up counts
+    import tomllib  # imported here because most daemons have no file and start-up time counts
 
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -92,13 +92,13 @@ def _from_environment(environment: Mapping[str, str]) -> tuple[dict[str, _Given]
         elif similar := _similar(variable, by_variable, _MISSPELT):
             raise ConfigError(f"unknown variable {variable}; did you mean {similar}?")
         else:
-            remarks.append(f"{variable} is no setting of the daemon, and is ignored")
+            remarks.append(f"{variable} is not a setting of the daemon and is ignored")
     return given, tuple(remarks)
 
 
 def _similar(name: str, valid: Iterable[str], least: float = 0.0) -> str | None:
-    """The valid name that is most like `name`, if any is at least as alike as asked for, from 0 to 1."""
-    import difflib  # here, since it is needed for mistakes only
+    """Returns the valid name most similar to `name`, if the similarity (0 to 1) is at least `least`."""
+    import difflib  # imported here because only mistakes need it
 
     return next(iter(difflib.get_close_matches(name, list(valid), 1, least)), None)
 
@@ -108,7 +108,7 @@ def _nearest(name: str, valid: Iterable[str]) -> str:
 
 
 def unknown_flag(text: str, flags: Iterable[str]) -> str:
-    """What to say of a flag that is none of `flags`."""
+    """Returns the message about an unknown flag."""
     flag = text.split("=", 1)[0]
     valid = [*flags, "--help"]
     return f"unknown flag {flag}; did you mean {_similar(flag, valid)}?"
@@ -129,14 +129,14 @@ def _convert(key: Key, given: _Given) -> object:
         raise ConfigError(f"{given.where}: {value!r} does not fit: {what} ({key.placeholder})") from error
 
 
-# msgspec names types of Python, which mean nothing to an operator.
+# msgspec names Python types, which an operator need not know.
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text in quotes"}
 _BOUND = re.compile(r"Expected `(?:int|float)` (>=|<=|>|<) (\S+)")
 _WORDS = {">=": "at least", "<=": "at most", ">": "above", "<": "below"}
 
 
 def _expected(key: Key, said: str) -> str:
-    """What a setting's value has to be."""
+    """Returns the description of a setting's valid values."""
     if issubclass(key.base, Enum):
         return f"expected one of {', '.join(choice.value for choice in key.base)}"
     if found := _BOUND.fullmatch(said):
@@ -165,7 +165,7 @@ def _topic_defaults(value: object, where: str) -> dict[str, str]:
 
 
 def _topic_text(item: object) -> str:
-    """TOML's types as Kafka writes them."""
+    """Returns TOML's types in Kafka's spelling."""
     if isinstance(item, bool):
         return str(item).lower()
     return ",".join(map(str, item)) if isinstance(item, list) else str(item).strip()
@@ -175,7 +175,7 @@ def _topic_text(item: object) -> str:
 
 
 def _complete(settings: Settings, environment: Mapping[str, str]) -> Settings:
-    """Fills in what depends on the machine."""
+    """Fills in values that depend on the machine."""
     return msgspec.structs.replace(
         settings,
         name=settings.name or socket.gethostname(),
@@ -184,7 +184,7 @@ def _complete(settings: Settings, environment: Mapping[str, str]) -> Settings:
 
 
 def default_data(environment: Mapping[str, str]) -> str:
-    """systemd's state directory, else the system's for root, else the user's."""
+    """Returns systemd's state directory, else the system's for root, else the user's."""
     if given := environment.get("STATE_DIRECTORY"):
         return given.split(":")[0]
     if os.geteuid() == 0:
@@ -222,7 +222,7 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
 
 
 def _check_fabric(settings: Settings, where: Callable[[str], str]) -> None:
-    """A host that others shall reach needs an address that means something to them."""
+    """Checks the addresses of a host that others must reach."""
     if settings.fabric == OFF:
         for name in ("join", "fabric_advertised"):
             if getattr(settings, name):
@@ -232,20 +232,21 @@ def _check_fabric(settings: Settings, where: Callable[[str], str]) -> None:
                 )
         return
     if settings.join and not _parse(settings.join, where("join")).port:
-        raise ConfigError(f"{where('join')}: port 0 is nobody's; give the port of the other's --control")
+        raise ConfigError(f"{where('join')}: port 0 is not valid; give the port of the other's --control")
     if settings.fabric_advertised:
         _parse(settings.fabric_advertised, where("fabric_advertised"))
     elif _parse(settings.fabric, where("fabric")).host in _WILDCARDS:
         raise ConfigError(
-            f"{where('fabric')}: {settings.fabric} listens everywhere, and others have to be told one"
-            " address: give it with --fabric-advertised HOST:PORT"
+            f"{where('fabric')}: {settings.fabric} listens everywhere, but other hosts need one"
+            " address: set it with --fabric-advertised HOST:PORT"
         )
 
 
 def _check_carriers(settings: Settings, where: Callable[[str], str]) -> None:
     if settings.carrier in (AUTO, UNICAST):
         return
-    from treecast.middleware.fabric.carriers.registry import Carriers  # here, since start-up counts
+    # imported here because start-up time counts
+    from treecast.middleware.fabric.carriers.registry import Carriers
     from treecast.middleware.fabric.settings import FabricSettings
 
     found = given_carriers(settings)
@@ -273,4 +274,4 @@ def _parse(text: str, where: str) -> Address:
     try:
         return Address.parse(text)
     except ValueError as error:
-        raise ConfigError(f"{where}: {text!r} is no address: {error}") from error
+        raise ConfigError(f"{where}: {text!r} is not an address: {error}") from error

@@ -46,14 +46,14 @@ _HOME_AWAY = {
     Fault.NOT_COORDINATOR,
     Fault.TIMED_OUT,
 }
-_GONE = ("", "over")  # accounts of hosts that receive a stream no more
+_GONE = ("", "over")  # accounts of hosts that no longer receive a stream
 
-_STALL_SECONDS = 30.0  # no call of this service is a stream
-DEAD = "Dead"  # how the home describes a group that there is none of
+_STALL_SECONDS = 30.0  # this service has no streams
+DEAD = "Dead"  # the home's description of a group that does not exist
 
 
 class ControlServer:
-    """Listens on TCP and, where there is one, on a Unix socket; from `start` to `close`."""
+    """The gRPC server. Listens on TCP and optionally on a Unix socket, from `start` to `close`."""
 
     def __init__(
         self,
@@ -63,8 +63,9 @@ class ControlServer:
         coordinator: grpc.GenericRpcHandler | None = None,
         token: JoinToken | None = None,
     ) -> None:
-        """`coordinator`: its calls, where it is embedded in this daemon. `token`: its key signs changes that
-        come from other hosts; None: none may come."""
+        """`coordinator`: the calls of a coordinator embedded in this daemon. `token`: its key signs changes
+        from other hosts; with None, no other host may make changes.
+        """
         options = OPTIONS if coordinator is None else (*OPTIONS, *KEEPALIVE)
         self._server = grpc.aio.server(options=options, maximum_concurrent_rpcs=MAX_CALLS)
         admission = ControlAdmission(subject.cluster.cluster_id, token, lambda: self.address.port)
@@ -77,8 +78,8 @@ class ControlServer:
         self.address = address
 
     async def start(self) -> None:
-        """Raises StartError where the address cannot be had."""
-        wanted = check_free("control", self._wanted)  # gRPC itself does not say why it cannot bind
+        """Starts to listen. Raises StartError if the address is not available."""
+        wanted = check_free("control", self._wanted)  # gRPC does not report why it cannot bind
         try:
             port = self._server.add_insecure_port(str(wanted))
             if self._unix_path is not None:
@@ -93,7 +94,7 @@ class ControlServer:
 
 
 class DaemonService:
-    """The calls. Refusals are raised as TreecastError; `Calls` turns them into statuses."""
+    """The calls of the service. Refusals are raised as TreecastError; `Calls` turns them into statuses."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
@@ -199,7 +200,7 @@ class DaemonService:
         return pb.ListGroupsResponse(groups=await asyncio.gather(*map(self._listed_group, listed)))
 
     async def _listed_group(self, listed: GroupListing) -> pb.Group:
-        """One whose home is away is listed all the same, and in the state Unknown."""
+        """Returns a listed group; one whose home is away gets the state Unknown."""
         unknown = pb.Group(
             group_id=listed.group_id,
             protocol_type=listed.protocol_type,
@@ -229,7 +230,8 @@ class DaemonService:
         return pb.DeleteGroupResponse()
 
     async def reset_group(self, request: pb.ResetGroupRequest) -> pb.ResetGroupResponse:
-        group = await view_group(self._cluster, request.group_id)  # one that is new comes to be by this
+        # the call creates a group that does not exist
+        group = await view_group(self._cluster, request.group_id)
         before, after = await reset_offsets(self._cluster, group, request)
         return pb.ResetGroupResponse(
             before=[offset_message(offset) for offset in before],
@@ -256,7 +258,7 @@ class DaemonService:
         return self._subject.joined.leader(topic, index) if self._subject.joined is not None else ""
 
     def _receivers(self) -> Mapping[str, int]:
-        """How many hosts receive each stream of this host, by the stream's name."""
+        """Returns the number of hosts that receive each stream of this host, by the stream's name."""
         joined = self._subject.joined
         return {
             stream.name: sum(1 for account in stream.accounts if account.state not in _GONE)
@@ -265,7 +267,7 @@ class DaemonService:
         }
 
     def _copies(self, topic: str, index: int, receivers: Mapping[str, int]) -> int:
-        """How many hosts have the partition's log; 0 where another host, which leads it, knows."""
+        """Returns the number of hosts with the partition's log; 0 if another host leads it, which knows."""
         if self._leader(topic, index) not in ("", self._subject.settings.name):
             return 0
         return 1 + receivers.get(f"{topic}-{index}", 0)
@@ -331,7 +333,7 @@ def _group_message(description: GroupDescription) -> pb.Group:
 
 
 def _member_messages(description: GroupDescription) -> Sequence[pb.GroupMember]:
-    """In the same order at every call: by client, then by member."""
+    """Returns the members in a stable order: by client, then by member."""
     consumers = description.protocol_type == "consumer"
     return [
         pb.GroupMember(
@@ -353,7 +355,7 @@ def _member_messages(description: GroupDescription) -> Sequence[pb.GroupMember]:
 
 
 def _protocol(member: GroupMember) -> GroupType:
-    """By which group protocol it speaks."""
+    """Returns the group protocol that the member uses."""
     classic = member.consumer is None or member.consumer.classic
     return GroupType.CLASSIC if classic else GroupType.CONSUMER
 

@@ -1,9 +1,9 @@
-"""Who may do what at the control address.
+"""Permissions at the control address.
 
-Everybody who reaches it may look. What changes something is for processes of this host that belong to the
-daemon's user, to its group or to root, by a Unix socket or by TCP; and for calls that are signed by a key:
-that of the cluster (`join-token`), or of a host alone its own (`control-token`). A call that is signed is
-checked in any case, and so is its answer by the caller (`api.call_auth`).
+Everybody who reaches it may read. Changes are for processes of this host that belong to the daemon's user, to
+its group or to root, by a Unix socket or by TCP; and for calls signed by a key: the cluster's (`join-token`),
+or, for a host alone, its own (`control-token`). A signed call is always checked, and so is its answer by the
+caller (`api.call_auth`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PATHS_OF_READS = frozenset(method.path for method in methods(SERVICE) if method
 
 
 class ControlAdmission:
-    """As `api.admission.Admission`, for the daemon's own service."""
+    """Implements `api.admission.Admission` for the daemon's own service."""
 
     def __init__(
         self,
@@ -48,18 +48,19 @@ class ControlAdmission:
         port: Callable[[], int],
         own: Callable[[str, int], bool] = is_own,
     ) -> None:
-        """`port`: on which the daemon listens. `own`: whether a peer of it is one of this host's own. `token`
-        None: nobody else may change anything."""
+        """`port`: the daemon's listening port. `own`: whether a peer of that port is a process of this host.
+        If `token` is None, nobody else may make changes.
+        """
         self._signed = Admission(cluster_id, token, secrets.token_bytes(16))
         self._token = token
         self._port = port
         self._own = own
 
     def admit(self, metadata: Mapping[str, str], method: str, body: bytes, now: float, peer: str) -> None:
-        """Raises Refused. `now`: seconds of a steady clock; `peer` as gRPC names it."""
+        """Raises Refused. `now`: seconds of a steady clock; `peer`: the caller, as gRPC names it."""
         if AUTH_KEY in metadata:
             if self._token is None:
-                raise Refused(Fault.POLICY_VIOLATION, "this daemon has no key: leave the token away", "key")
+                raise Refused(Fault.POLICY_VIOLATION, "this daemon has no key: omit the token", "key")
             self._signed.admit(metadata, method, body, now)
         elif method not in _PATHS_OF_READS and not self._own(peer, self._port()):
             raise Refused(
@@ -80,7 +81,9 @@ class ControlAdmission:
 
 
 def control_token(data: Path, cluster_id: str) -> JoinToken:
-    """The key of a host alone, in its data directory; made where there is none. Raises StartError."""
+    """Returns the key of a host alone from its data directory, creating it if necessary. Raises
+    StartError.
+    """
     kept = kept_token(data, CONTROL_FILE)
     if kept is not None and kept.cluster_id == cluster_id:
         return kept

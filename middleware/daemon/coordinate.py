@@ -1,9 +1,9 @@
-"""Runs a coordinator in the foreground, as a process of its own, until a signal ends it.
+"""Runs a coordinator in the foreground, as a separate process, until a signal ends it.
 
-<data>/coordinator.db   its store
-<data>/join-token       the token that hosts join with (mode 0600); made at the first start
+<data>/coordinator.db   its store <data>/join-token       the token that hosts join with (mode 0600), created
+at the first start
 
-It looks for room on its disk and for descriptors as a daemon does; log and status say what is wrong.
+It watches disk space and descriptors as a daemon does; log and status report problems.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from .tokens import given_token, keep_token, kept_token
 from .troubles import COORDINATOR
 from .view import view_process
 
-# What of a daemon's settings means something to a coordinator.
+# The daemon's settings that apply to a coordinator.
 SETTINGS = ("data", "control", "join_token", "fsync", "log_level", "log_format")
 
 _log = logging.getLogger(__name__)
 
 
 def run(loaded: Loaded) -> int:
-    """Serves until SIGTERM, SIGINT or SIGHUP; answers the exit code. One ready line goes to stdout."""
+    """Serves until SIGTERM, SIGINT or SIGHUP and returns the exit code. Prints one ready line to stdout."""
     keep_private()
     tuning.raise_open_files()
     logs.configure(loaded.settings)
@@ -51,7 +51,7 @@ def run(loaded: Loaded) -> int:
 
 
 def own_data(loaded: Loaded) -> Path:
-    """Its data directory: by default one beside the daemon's, which would not share."""
+    """Returns its data directory: by default one beside the daemon's, which must not be shared."""
     named = "data" in loaded.sources or os.environ.get("STATE_DIRECTORY")
     return Path(loaded.settings.data if named else loaded.settings.data + "-coordinator")
 
@@ -83,7 +83,7 @@ async def _serve(loaded: Loaded) -> int:
 
 
 def _watched(settings: Settings, data: Path, server: CoordinatorServer) -> RoomWatch:
-    """Looks for trouble from now on; the coordinator's status has what it finds, and what the process is."""
+    """Starts to watch for problems; the coordinator's status contains them and data about the process."""
     coordinator, started = server.coordinator, time.monotonic()
     room = RoomWatch(str(data), lambda: coordinator.refused_writes, COORDINATOR, admits=False)
 
@@ -103,7 +103,7 @@ def _watched(settings: Settings, data: Path, server: CoordinatorServer) -> RoomW
 
 
 async def _feed(notifier: Notifier) -> None:
-    """The service manager's watchdog, where it has one."""
+    """Feeds the service manager's watchdog, if there is one."""
     while notifier.watchdog_seconds is not None:
         notifier.send("WATCHDOG=1")
         await asyncio.sleep(notifier.watchdog_seconds)
@@ -113,7 +113,7 @@ def _opened(data: Path) -> Path:
     if (data / "meta.json").exists():
         raise StartError(
             f"{data} is a daemon's data directory: give the coordinator one of its own with --data;"
-            " a daemon that joins nobody has a coordinator in it already"
+            " a daemon without --join already contains a coordinator"
         )
     data.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
     tighten(data, STORE)
@@ -122,7 +122,7 @@ def _opened(data: Path) -> Path:
 
 def _settings(settings: Settings, data: Path) -> ServerSettings:
     if settings.control == OFF:
-        raise StartError("--control off: a coordinator is there to be called; give HOST:PORT")
+        raise StartError("--control off: a coordinator needs an address; give HOST:PORT")
     address = check_free("control", Address.parse(settings.control))
     return ServerSettings(address, data / STORE, _token(settings, data), fsync=settings.fsync)
 

@@ -1,4 +1,4 @@
-"""`Daemon`: puts the rooms of one host together, opens them in order, and closes them in reverse."""
+"""`Daemon`: composes the parts of one host, opens them in order, and closes them in reverse order."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from .stare_alone import Stare
 
 _log = logging.getLogger(__name__)
-_AFTER_FAILURE = 1.0  # seconds until housekeeping is tried again
+_AFTER_FAILURE = 1.0  # seconds until housekeeping is retried
 
 
 class Daemon:
-    """One host's daemon: `start`, then `close`. Raises StartError where it cannot serve."""
+    """One host's daemon: `start`, then `close`. Raises StartError if it cannot serve."""
 
     def __init__(self, settings: Settings, environment: Mapping[str, str] = os.environ) -> None:
         self.settings = settings
@@ -66,7 +66,7 @@ class Daemon:
     # --- opening
 
     async def start(self) -> None:
-        """Opens all; what was opened before a failure is closed again."""
+        """Opens everything. After a failure, closes what was opened."""
         try:
             await self._start()
         except (TreecastError, OSError) as error:
@@ -115,7 +115,7 @@ class Daemon:
             self._tasks.append(asyncio.create_task(self._feed_watchdog(self._notifier.watchdog_seconds)))
 
     def _refused_writes(self) -> int:
-        """How often the disk of the data directory has refused a write."""
+        """Returns how often the disk of the data directory has refused a write."""
         counters, coordinator = (
             self.counters,
             self._joining.coordinator if self._joining is not None else None,
@@ -152,7 +152,7 @@ class Daemon:
         if fabric is None:
             self._broker = alone(settings, self.settings.name, self.counters)
         else:
-            from .joining import Joining  # here, since a host alone needs none of it
+            from .joining import Joining  # imported here because a host alone does not need it
 
             self._joining = Joining(self.settings, self.counters, fabric)
             await self._joining.open()
@@ -193,11 +193,11 @@ class Daemon:
             self._stare.load_later(lambda: _stare_alone(self.counters))
 
     def _take_up_mqtt(self, broker: Broker, admits: Callable[[], bool]) -> None:
-        """Its sessions that last want what they want, before other hosts are told."""
+        """Restores sessions and their subscriptions before other hosts learn this host's interest."""
         address = self._wanted("mqtt")
         if address is None and self._wanted("mqtt_tls") is None:
             return
-        from .mqtt import MqttPart  # here, since a host without the face needs none of it
+        from .mqtt import MqttPart  # imported here because a host without the face does not need it
 
         unix_path = self._claim("mqtt") if address is not None else None
         self._mqtt = MqttPart(self.settings, self.counters, address, unix_path, broker.pubsub)
@@ -249,7 +249,7 @@ class Daemon:
         self._opened("control", self._control.address, unix_path)
 
     def _control_token(self) -> JoinToken:
-        """Whose key signs what comes to the control address from other hosts."""
+        """Returns the token whose key signs calls from other hosts to the control address."""
         if self._joining is not None:
             return self._joining.token
         from .control_access import control_token
@@ -260,7 +260,7 @@ class Daemon:
     # --- serving
 
     def now_serving(self) -> str:
-        """Tells the service manager, and answers the ready line."""
+        """Notifies the service manager and returns the ready line."""
         assert self.subject is not None
         self.subject.ready = True
         self._notifier.send("READY=1", f"STATUS=serving as {self.settings.name}")
@@ -271,7 +271,7 @@ class Daemon:
         return " ".join(("ready", f"name={self.settings.name}", *faces))
 
     async def _keep_house(self, broker: Broker) -> None:
-        """Calls the broker's housekeeping when it wants to be called."""
+        """Calls the broker's housekeeping at the times that it asks for."""
         while True:
             now = time.time()
             try:
@@ -289,9 +289,9 @@ class Daemon:
     # --- closing
 
     async def close(self, grace: float) -> None:
-        """Stops accepting, answers what is in flight within `grace` seconds, flushes, removes its sockets.
+        """Stops accepting, answers pending requests within `grace` seconds, flushes, removes its sockets.
 
-        Safe to call twice: a second call closes at once what the first was still waiting for.
+        Safe to call twice: a second call ends at once what the first was still waiting for.
         """
         if self.subject is not None:
             self.subject.ready = False
@@ -324,7 +324,9 @@ class Daemon:
 
 
 def alone(settings: BrokerSettings, name: str, counters: Counters) -> Broker:
-    """The broker of a host alone. A cluster of this host only, if it was one, is given up for it."""
+    """Returns the broker of a host alone. If it was a cluster of this host only, dissolves the
+    cluster first.
+    """
     host = Host(ALONE, name)
     if not (settings.data / STORE).exists():
         return Broker(settings, host, counters)
@@ -340,7 +342,7 @@ def _stare_alone(counters: Counters) -> Stare:
 
 
 def broker_settings(settings: Settings) -> BrokerSettings:
-    """The broker's part of the settings. A group's own settings may be what the daemon's are."""
+    """Returns the broker's part of the settings. A group's own settings may range up to the daemon's."""
     defaults = BrokerSettings(Path(settings.data))
     session_ms = settings.group_consumer_session_timeout_ms
     beat_ms = settings.group_consumer_heartbeat_interval_ms
@@ -379,7 +381,7 @@ def broker_settings(settings: Settings) -> BrokerSettings:
 
 
 def kafka_settings(settings: Settings, address: Address, unix_path: Path | None) -> KafkaSettings:
-    """The Kafka face's part of the settings."""
+    """Returns the Kafka face's part of the settings."""
     advertised = Address.parse(settings.kafka_advertised) if settings.kafka_advertised else None
     return KafkaSettings(
         host=address.host,

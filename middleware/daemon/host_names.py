@@ -1,7 +1,7 @@
-"""By which names the admin address may be called: the `Host` header of HTTP (RFC 9110, 7.2).
+"""The valid names of the admin address: the `Host` header of HTTP (RFC 9110, 7.2).
 
-A page of a foreign site can give its own name this host's address (DNS rebinding), and a browser then sends
-the page's requests here. They carry the foreign name, by which they are refused with 421.
+A foreign web page can give its own name this host's address (DNS rebinding), and a browser then sends the
+page's requests here. They carry the foreign name and are therefore refused with 421.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _LOCAL = "localhost"
 
 
 def host_of(header: str) -> str:
-    """`name:port`, `1.2.3.4:port` or `[::1]:port` without the port, in lower case."""
+    """Returns `name:port`, `1.2.3.4:port` or `[::1]:port` without the port, in lower case."""
     text = header.strip().lower()
     if text.startswith("["):
         return text[1:].partition("]")[0]
@@ -22,8 +22,9 @@ def host_of(header: str) -> str:
 
 
 def is_own_name(header: str, reached: str, names: Collection[str]) -> bool:
-    """Whether `header` names this host: as loopback, by the address that was `reached`, or by one of `names`,
-    which are in lower case."""
+    """Returns whether `header` names this host: as loopback, by the address that was `reached`, or by one of
+    `names` (in lower case).
+    """
     host = host_of(header)
     if host == _LOCAL or host.endswith("." + _LOCAL) or host in names:
         return True
@@ -32,7 +33,7 @@ def is_own_name(header: str, reached: str, names: Collection[str]) -> bool:
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """An IPv4 address that is written as an IPv6 one is that IPv4 address."""
+    """Returns the address; an IPv4-mapped IPv6 address as IPv4. None if the text is not an address."""
     try:
         found = ip_address(text.partition("%")[0])
     except ValueError:

@@ -1,12 +1,11 @@
 """The pages of the admin address. Imported on its first connection; see `admin`.
 
-/metrics   Prometheus' text format, or OpenMetrics where asked for
-/status    the control service's Status, as JSON
-/healthz   200 while the event loop turns
-/readyz    200 while the daemon serves; 503 while it shuts down, no other host accepts it, the disk refuses
-           writes, or clients are turned away. With ?for=reads it is 200 although the disk refuses writes
+/metrics   Prometheus' text format, or OpenMetrics on request /status    the control service's Status, as JSON
+/healthz   200 while the event loop runs /readyz    200 while the daemon serves; 503 while it shuts down, no
+other host accepts it, the disk refuses
+           writes, or clients are turned away. With ?for=reads it is 200 even if the disk refuses writes
 
-Each answers 421 to a request for another host than this one (`host_names`).
+Each answers 421 to a request for another host (`host_names`).
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from .status import Subject, take_status
 from .view import list_groups, list_partitions, view_process
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-_LONGEST_NAME = 200  # characters of a foreign name that are told
+_LONGEST_NAME = 200  # characters of a foreign name that are quoted
 
 
 def _own_names(settings: Settings) -> frozenset[str]:
-    """By which the host is known, beside its addresses, in lower case."""
+    """Returns the host's names beside its addresses, in lower case."""
     bound = settings.admin.rpartition(":")[0].strip("[]")
     names = (settings.name, socket.gethostname(), bound, *settings.admin_names.split())
     return frozenset(name.lower().rstrip(".") for name in names if name)
@@ -42,7 +41,7 @@ def _always(group_id: str) -> bool:
 
 
 class Pages:
-    """The handlers, over one daemon."""
+    """The handlers of one daemon's pages."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
@@ -50,7 +49,9 @@ class Pages:
 
     @web.middleware
     async def check_host(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """421 for a name that is not this host's. A Unix socket has no names, and no browser reaches it."""
+        """Answers 421 for a name that is not this host's. A Unix socket has no names, and no browser reaches
+        it.
+        """
         asked = request.headers.get("Host")
         reached = request.transport.get_extra_info("sockname") if request.transport is not None else None
         if asked is None or not isinstance(reached, tuple) or is_own_name(asked, reached[0], self._names):
@@ -132,7 +133,7 @@ def application(subject: Subject) -> web.Application:
 
 
 def runner(subject: Subject) -> web.AppRunner:
-    """What serves the pages, once it is given sockets."""
+    """Returns the runner that serves the pages on given sockets."""
     return web.AppRunner(
         application(subject),
         access_log=None,

@@ -1,4 +1,4 @@
-"""What there is to see of the cluster that this host is in, in the form of the control service's messages."""
+"""The view of the cluster that this host belongs to, in the control service's messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ E = TypeVar("E", bound=Enum)
 
 _PAGE_BYTES = 1 << 20
 _ASK_SECONDS = 1.0  # that a status waits for the coordinator
-_MOST_TOLD = 20  # partitions in trouble, in a status
+_MOST_TOLD = 20  # partitions in trouble that a status lists
 
 
 class JoinedHost:
@@ -115,7 +115,7 @@ class JoinedHost:
         )
 
     def set_trees(self, request: pb.SetTreesRequest) -> int:
-        """The version that stacks are made for from now on. INVALID_REQUEST, POLICY_VIOLATION."""
+        """Sets the trees for stacks and returns their version. Raises INVALID_REQUEST or POLICY_VIOLATION."""
         try:
             network, rules = read_trees(request)
         except ValueError as error:
@@ -127,7 +127,9 @@ class JoinedHost:
         return request.version
 
     def receiver_sets(self) -> Sequence[pb.ReceiverSet]:
-        """To whom this host has sent by labels. POLICY_VIOLATION where it does not use them."""
+        """Returns the sets of hosts that this host has sent to by labels. Raises POLICY_VIOLATION if it does
+        not use them.
+        """
         try:
             observed = self._neighbours.fabric.carriers.named(LABELS).observed()
         except ValueError as error:
@@ -135,7 +137,7 @@ class JoinedHost:
         return [pb.ReceiverSet(hosts=hosts, packets=count) for hosts, count in sorted(observed.items())]
 
     def streams(self) -> Sequence[pb.StreamStatus]:
-        """Those of this host first, by name."""
+        """Returns the streams, those of this host first, by name."""
         fabric = self._neighbours.fabric
         outgoing = sorted([*map(self._outgoing, fabric.origins()), *self._resting()], key=_order)
         received = sorted((self._received(joined) for joined in fabric.joined()), key=_order)
@@ -251,7 +253,9 @@ class JoinedHost:
         )
 
     def _resting(self) -> Iterator[pb.StreamStatus]:
-        """Sets of hosts that event streams went to: their accounts go on, though there is no stream now."""
+        """Yields accounts of event streams that no longer exist; the accounts of their sets of hosts
+        continue.
+        """
         events = self._joining.relay.sharing.events
         own = self._joining.host.host_id
         for name, rows in events.sending.accounts.resting() if events is not None else ():

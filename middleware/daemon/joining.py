@@ -1,11 +1,11 @@
-"""How a daemon becomes a host of a cluster: what is opened before its broker, in this order.
+"""Makes a daemon a host of a cluster. It opens, in this order and before the broker:
 
-    data directory    whose it is, and that no other daemon runs on it
-    coordinator       embedded, where the host joins nobody; in the same directory
-    port              of the fabric: the others are told the number that was picked
-    attachment        the host's id, by its name; then the directory is the host's in this cluster
+  data directory    checks that it belongs to this host, and that no other daemon uses it
+  coordinator       embedded if the host joins no other; in the same directory
+  port              of the fabric; other hosts are told the chosen number
+  attachment        gets the host's id, by its name; then the directory is the host's in this cluster
 
-A host that was attached before starts without the coordinator, from what it knew; a new one waits for it.
+A host that was attached before starts without the coordinator, from its stored view; a new one waits for it.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from .tokens import FILE, given_token, keep_token, kept_token
 if TYPE_CHECKING:
     from .stare import JoinedStare
 
-_KNOWN_SECONDS = 2.0  # how long a host that can do without waits for the coordinator
+_KNOWN_SECONDS = 2.0  # time for which a host with a stored view waits for the coordinator
 
 _log = logging.getLogger(__name__)
 
 
 class Joining:
-    """From `open` to `close`; the broker and its cluster take over what they are given."""
+    """The joining of one daemon, from `open` to `close`. The broker and its cluster use its parts."""
 
     def __init__(self, settings: Settings, counters: Counters, fabric: Address) -> None:
         self._settings = settings
@@ -65,16 +65,16 @@ class Joining:
         self._data = Path(settings.data)
         self._attachment: Attachment | None = None
         self._client: CoordinatorCalls | None = None
-        self.coordinator: OpenCoordinator | None = None  # where it is embedded
+        self.coordinator: OpenCoordinator | None = None  # if it is embedded
         self._port: Port | None = None
         self.directory: DataDirectory
         self.token: JoinToken
         self.host: Host
         self.link: Link
-        self.relay: RelayCluster  # once there is a broker
+        self.relay: RelayCluster  # set once the broker exists
 
     async def open(self) -> None:
-        """Raises TreecastError or StartError; then `close` closes what was opened."""
+        """Opens the parts. Raises TreecastError or StartError; `close` then closes what was opened."""
         fresh = new_cluster_id(secrets.randbits(128))
         self.directory = DataDirectory.open(self._data, None, fresh)
         self._check_name()
@@ -96,11 +96,11 @@ class Joining:
         self._attachment.start()  # before the logs are opened, which may take longer than a lease
 
     def cluster(self, parts: LocalParts) -> JoinedCluster:
-        """A `broker.JoinCluster`."""
+        """Returns a `broker.JoinCluster`."""
         assert self._port is not None
         endpoint = Endpoint(self._port, self.token, ChannelSettings(), self._fabric_settings())
         self.relay = join(parts, self.link, endpoint)
-        self.relay.sharing.interest.hold()  # until faces have taken up their sessions
+        self.relay.sharing.interest.hold()  # until faces have restored their sessions
         return self.relay
 
     def _fabric_settings(self) -> FabricSettings:
@@ -108,7 +108,7 @@ class Joining:
         return FabricSettings(carriers=tuple(found), options=found)
 
     def stare(self) -> JoinedStare:
-        """Once the relay has started."""
+        """Returns STARE's part. Requires a started relay."""
         from .stare import JoinedStare
 
         run = self.directory.run
@@ -128,7 +128,7 @@ class Joining:
             )
 
     def _target(self) -> str:
-        """The coordinator's address; empty where it is to be embedded."""
+        """Returns the coordinator's address; empty if the coordinator is to be embedded."""
         return self._settings.join or (self._known.coordinator if self._known is not None else "")
 
     def _membership(self, target: str) -> Membership:
@@ -145,14 +145,14 @@ class Joining:
 
     @property
     def address(self) -> Address:
-        """Where the fabric listens."""
+        """The fabric's listening address."""
         assert self._port is not None
         return self._port.address
 
     # --- the coordinator
 
     def _reach(self, target: str) -> None:
-        """Another's coordinator. A cluster of this host alone is given up for it."""
+        """Prepares to use another daemon's coordinator. Dissolves a cluster of this host alone."""
         known = self._known
         self.token = self._joining_token()
         if known is not None and not known.coordinator:
@@ -177,11 +177,9 @@ class Joining:
         return kept
 
     def _embed(self) -> None:
-        """The cluster's own coordinator, in this daemon."""
+        """Opens the cluster's own coordinator in this daemon."""
         if self._known is not None and not (self._data / STORE).exists():
-            raise StartError(
-                f"{self._data / STORE} is missing: restore it, it says which topics and hosts the cluster has"
-            )
+            raise StartError(f"{self._data / STORE} is missing: restore it, it lists the topics and hosts")
         self.token = self._own_token()
         settings = ServerSettings(
             self._wanted, self._data / STORE, self.token, self.token.cluster_id, fsync=self._settings.fsync
@@ -200,7 +198,7 @@ class Joining:
         if self._known is not None and given.cluster_id != cluster_id:
             raise StartError(
                 f"{self._data} belongs to cluster {cluster_id}, and the join token to another: to join that"
-                " one give --join HOST:PORT and an empty data directory, else leave --join-token away"
+                " one give --join HOST:PORT and an empty data directory, else omit --join-token"
             )
         return given
 
@@ -208,14 +206,14 @@ class Joining:
 
     @property
     def announced(self) -> Address:
-        """Where others reach the fabric."""
+        """The fabric's address for other hosts."""
         if not self._settings.fabric_advertised:
             return self.address
         given = Address.parse(self._settings.fabric_advertised)
         return Address(given.host, given.port or self.address.port)
 
     async def _attach(self, attachment: Attachment, target: str) -> None:
-        """Once. A host that was attached before does without, where nobody answers; a new one waits."""
+        """Attaches. If nobody answers, a host that was attached before continues without, a new one waits."""
         back_off, waiting = BackOff(random.Random()), False
         while True:
             try:
@@ -229,17 +227,17 @@ class Joining:
                     raise StartError(_advised(error, target)) from error
                 reason = str(error)
             if self._known is not None:
-                _log.warning("starting from what is known, since %s", reason)
+                _log.warning("starting from the stored view, because %s", reason)
                 return
             if not waiting:
                 waiting = True
-                _log.warning(
-                    "waiting for the coordinator: %s; look at --join and at the daemon there", reason
-                )
+                _log.warning("waiting for the coordinator: %s; check --join and the daemon there", reason)
             await asyncio.sleep(back_off.pause())
 
     def _check_host(self, answer: pb.AttachResponse) -> None:
-        """The id belongs to the name for ever, unless the coordinator's store is another."""
+        """Checks the host's id, which belongs to its name for ever unless the coordinator's store was
+        replaced.
+        """
         known = self.directory.meta.host_id
         if self._known is not None and answer.session.host_id != known:
             raise TreecastError(
@@ -249,7 +247,9 @@ class Joining:
             )
 
     async def _check_topics(self) -> None:
-        """Before anything is handed over: what the host brings must not be something else there."""
+        """Checks, before topics are handed over, that the cluster has no different topics of the same
+        names.
+        """
         assert self._client is not None
         if self._known is not None or not self.directory.tables.exists():
             return
@@ -275,7 +275,7 @@ class Joining:
         self.host = Host(host_id, membership.name)
 
     def tell(self, control: str) -> None:
-        """Logs who this host is in its cluster, and how others come to it."""
+        """Logs the host's identity in its cluster, and how others join it."""
         where = "in this daemon" if self.coordinator is not None else f"at {self.link.client.target}"
         _log.info("host %d of cluster %s, coordinator %s", self.host.host_id, self.token.cluster_id, where)
         if self.coordinator is None:
@@ -292,12 +292,12 @@ class Joining:
     # --- closing
 
     def end_watches(self) -> None:
-        """Other hosts stop watching the coordinator in this daemon, whose address closes next."""
+        """Ends other hosts' watches of the coordinator in this daemon, whose address closes next."""
         if self.coordinator is not None:
             self.coordinator.service.end_watches()
 
     async def close(self) -> None:
-        """After the broker. Safe to call twice, and after an `open` that failed."""
+        """Closes the parts, after the broker. Safe to call twice, and after an `open` that failed."""
         if self._attachment is not None:
             await self._attachment.close(detach=True)
         if self._client is not None:

@@ -1,4 +1,4 @@
-"""Listening sockets, and what to tell an operator whose address cannot be had."""
+"""Listening sockets, and the messages for an operator whose address is not available."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ BACKLOG = 128
 
 
 class StartError(Exception):
-    """The daemon cannot start. The text names the setting and what to do."""
+    """The daemon cannot start. The text names the setting and the correction."""
 
 
 def listen(face: str, address: Address, *, queue: bool = True) -> socket.socket:
-    """A listening TCP socket of the first address that the host resolves to. Raises StartError."""
+    """Returns a listening TCP socket of the first address that the host resolves to. Raises StartError."""
     try:
         found = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -38,7 +38,7 @@ def listen(face: str, address: Address, *, queue: bool = True) -> socket.socket:
 
 
 def listen_unix(path: Path) -> socket.socket:
-    """A listening Unix socket."""
+    """Returns a listening Unix socket."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(str(path))
@@ -51,22 +51,22 @@ def listen_unix(path: Path) -> socket.socket:
 
 
 def bound_address(listener: socket.socket) -> Address:
-    """Where it listens, with the port that was picked."""
+    """Returns the listening address with the chosen port."""
     host, port = listener.getsockname()[:2]
     return Address(host, port)
 
 
 def check_free(face: str, address: Address) -> Address:
-    """Raises StartError where nobody could listen there; for servers that bind without saying why not.
+    """Raises StartError if nobody could listen there; for servers that bind without reporting the reason.
 
-    Answers the numeric address that the host resolves to, with the port as it was.
+    Returns the numeric address that the host resolves to, with the given port.
     """
     with listen(face, address, queue=False) as listener:
         return Address(bound_address(listener).host, address.port)
 
 
 def cannot_listen(face: str, address: Address, error: OSError) -> StartError:
-    """What to say of a refused address."""
+    """Returns the error for a refused address."""
     return StartError(f"--{face} {address}: {_reason(address, error)}")
 
 

@@ -1,4 +1,4 @@
-"""Structured logs on stderr: structlog in front of the standard library, which other packages log to."""
+"""Structured logs on stderr: structlog on top of the standard library's logging, which other packages use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def _import_structlog() -> Any:
-    """structlog without rich: it would load it for traceback rendering, which costs 60 ms and 5 MB."""
+    """Imports structlog without rich, which it would load to render tracebacks, at a cost of 60 ms
+    and 5 MB.
+    """
     hidden = "rich" not in sys.modules
     if hidden:
         sys.modules["rich"] = None  # type: ignore[assignment]
@@ -27,7 +29,7 @@ def _import_structlog() -> Any:
 
 
 def configure(settings: Settings) -> None:
-    """Sends every record of `logging` to stderr in the chosen format and from the chosen level on."""
+    """Sends all records of `logging`, from the chosen level on, to stderr in the chosen format."""
     structlog = _import_structlog()
     console = settings.log_format is LogFormat.CONSOLE or (
         settings.log_format is LogFormat.AUTO and sys.stderr.isatty()

@@ -1,8 +1,8 @@
-"""The part of docs/operating.md that derives from code: the table of settings.
+"""The part of docs/operating.md that is generated from code: the table of settings.
 
-    .venv/bin/python -m treecast.middleware.daemon.manual docs/operating.md    writes it into the page
+  .venv/bin/python -m treecast.middleware.daemon.manual docs/operating.md    writes it into the page
 
-A test holds the page equal to what this would write.
+A test checks that the page equals the generated one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ END = "<!-- /settings -->\n"
 
 
 def settings_table() -> str:
-    """All settings in Markdown: flag (and so key and variable), default, meaning."""
+    """Returns a Markdown table of all settings: flag (and so key and variable), default, meaning."""
     lines = ["| flag | default | what it is |", "| --- | --- | --- |"]
     lines += [_row(key) for key in keys().values()]
     return "\n".join(lines) + "\n"
@@ -30,7 +30,7 @@ def _row(key: Key) -> str:
 
 
 def updated(page: str) -> str:
-    """The page with its table as it should be. ValueError where the page has no place for one."""
+    """Returns the page with the present table. Raises ValueError if the page has no place for it."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

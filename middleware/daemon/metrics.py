@@ -1,6 +1,6 @@
-"""Prometheus metrics: the plain counters of `model.counters`, and what `view` sees, as of one moment.
+"""Prometheus metrics: the plain counters of `model.counters`, and the contents of `view`, at one moment.
 
-Names begin with `treecast_`; the process's own are Prometheus' standard ones. Counters count since the
+Names begin with `treecast_`; those of the process are Prometheus' standard ones. Counters count from the
 daemon's start. Imported with the admin server, on its first connection.
 """
 
@@ -24,14 +24,14 @@ from .view import GroupView, Listing, ProcessView
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """All that metrics are made of."""
+    """The input of the metrics."""
 
     info: Mapping[str, str]
     started_at: float  # seconds since the Unix epoch
     counters: Counters
     partitions: Listing
     groups: Sequence[GroupView]
-    left_out: Mapping[str, int]  # by kind: what is there and not listed
+    left_out: Mapping[str, int]  # by kind: existing but not listed
     process: ProcessView
     hosts: Sequence[pb.HostStatus] = ()
     streams: Sequence[pb.StreamStatus] = ()
@@ -41,7 +41,7 @@ class Observed:
 
 
 class Observation:
-    """One scrape, in the form that prometheus-client's encoders take a registry in."""
+    """One scrape, in the form of a registry for prometheus-client's encoders."""
 
     def __init__(self, observed: Observed) -> None:
         self._observed = observed
@@ -76,7 +76,7 @@ class Observation:
 
 
 def encode(observed: Observed, accept: str) -> tuple[bytes, str]:
-    """The metrics and their content type, in the format that the scraper's Accept header asks for."""
+    """Returns the metrics and their content type, in the format that the scraper's Accept header asks for."""
     encoder, content_type = choose_encoder(accept)
     return encoder(Observation(observed)), content_type
 
@@ -96,7 +96,7 @@ def _process(process: ProcessView, started_at: float) -> Iterator[Metric]:
 
 
 def _room(troubles: Troubles) -> Iterator[Metric]:
-    """How much space there is, and which kinds of trouble there are now."""
+    """Yields the free space and the present kinds of trouble."""
     if troubles.space is not None:
         where = "of the data directory's file system"
         yield _gauge("treecast_disk_free_bytes", f"space that is left {where}", troubles.space.free)
@@ -107,7 +107,7 @@ def _room(troubles: Troubles) -> Iterator[Metric]:
 
 
 def _numbers(prefix: str, counters: Struct, room: str) -> Iterator[Metric]:
-    """Each integer field of a struct of counters as a counter, each dictionary as one with a label."""
+    """Yields each integer field of a struct of counters as a counter, each dictionary as one with a label."""
     for field in fields(counters):
         value = getattr(counters, field.name)
         doc = f"{field.name.replace('_', ' ')}, counted by {room}"
@@ -156,7 +156,7 @@ def _faces(faces: Mapping[str, FaceCounters]) -> Iterator[Metric]:
 
 
 def _calls(counted: CoordinatorCounts) -> Iterator[Metric]:
-    """Of the coordinator in this daemon, by other hosts."""
+    """Yields calls from other hosts to the coordinator in this daemon."""
     calls = CounterMetricFamily("treecast_coordinator_calls", "calls of other hosts", labels=["call"])
     refused = CounterMetricFamily("treecast_coordinator_refused", "refused calls", labels=["reason"])
     for family, counts in ((calls, counted.calls), (refused, counted.refused)):
@@ -182,7 +182,7 @@ def _hosts(hosts: Sequence[pb.HostStatus]) -> Iterator[Metric]:
 
 
 def _streams(streams: Sequence[pb.StreamStatus]) -> Iterator[Metric]:
-    """Gauges: an account begins anew with its stream's epoch."""
+    """Yields stream accounts, as gauges because an account restarts with its stream's epoch."""
     labels = ["stream", "epoch", "host", "fate", "reason"]
     records = GaugeMetricFamily(
         "treecast_stream_records",
@@ -256,7 +256,7 @@ def _topics(partitions: Listing) -> Iterator[Metric]:
         for partition in topic.partitions:
             for attribute, family in families.items():
                 value = getattr(partition, attribute)
-                if value >= 0:  # else its leader is out of reach
+                if value >= 0:  # otherwise its leader is unreachable
                     family.add_metric([topic.topic.name, str(partition.index)], value)
     yield from families.values()
 

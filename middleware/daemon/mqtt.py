@@ -1,4 +1,4 @@
-"""The MQTT face of a daemon, as its settings want it. Loaded where it is on."""
+"""The MQTT face of a daemon, as configured. Loaded only if it is on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .settings import Settings
 
 
 class MqttPart:
-    """The MQTT face of the host, from its making, which takes up the sessions that last, to `close`."""
+    """The host's MQTT face, from its creation, which restores lasting sessions, to `close`."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class MqttPart:
         unix_path: Path | None,
         pubsub: HostPubSub,
     ) -> None:
-        """`address`: None where it serves over TLS only. Raises StartError."""
+        """`address` is None if it serves over TLS only. Raises StartError."""
         self.unix_path = unix_path
         self._wanted = address
         self._settings = settings
@@ -41,7 +41,7 @@ class MqttPart:
 
     @property
     def address(self) -> Address | None:
-        """Where it listens without TLS; None where it does not."""
+        """The address without TLS; None if there is none."""
         return Address(*self.face.address) if self._wanted is not None else None
 
     @property
@@ -62,7 +62,9 @@ class MqttPart:
 
 
 def mqtt_settings(settings: Settings, address: Address | None, unix_path: Path | None) -> MqttSettings:
-    """The face's part of the settings; `address` None: without TLS it listens nowhere. Raises StartError."""
+    """Returns the face's part of the settings. If `address` is None, it does not listen without TLS. Raises
+    StartError.
+    """
     tls, tls_address = None, Address("127.0.0.1", 0)
     if settings.mqtt_tls != OFF:
         tls_address = Address.parse(settings.mqtt_tls)

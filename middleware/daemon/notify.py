@@ -1,9 +1,9 @@
-"""The service manager's notifications: `sd_notify(3)` over a datagram to $NOTIFY_SOCKET.
+"""Notifications of the service manager: `sd_notify(3)` over a datagram to $NOTIFY_SOCKET.
 
-    READY=1  STOPPING=1  WATCHDOG=1  STATUS=<one line>
+  READY=1  STOPPING=1  WATCHDOG=1  STATUS=<one line>
 
-The watchdog's ping comes from the event loop itself, at half of $WATCHDOG_USEC: a loop that is stuck
-sends none, and systemd restarts the daemon.
+The event loop itself sends the watchdog's ping, every half of $WATCHDOG_USEC: a stuck loop sends none, and
+systemd restarts the daemon.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Mapping
 
 
 class Notifier:
-    """Sends to the service manager where there is one; otherwise does nothing."""
+    """Sends to the service manager, if there is one; otherwise does nothing."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._address = environment.get("NOTIFY_SOCKET", "")
-        self._channel: socket.socket | None = None  # kept: there may be no descriptor left for another
+        self._channel: socket.socket | None = None  # kept open: later there may be no free descriptor
         self.watchdog_seconds = _watchdog_seconds(environment)
 
     @property
@@ -26,7 +26,7 @@ class Notifier:
         return bool(self._address)
 
     def send(self, *assignments: str) -> bool:
-        """Sends e.g. `READY=1`; answers whether it was sent. A missing manager is no error."""
+        """Sends e.g. `READY=1`. Returns whether it was sent. A missing manager is not an error."""
         if not self._address:
             return False
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
@@ -40,14 +40,14 @@ class Notifier:
         return True
 
     def close(self) -> None:
-        """Lets go of its socket; the next `send` has another."""
+        """Closes its socket; the next `send` opens another."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None
 
 
 def _watchdog_seconds(environment: Mapping[str, str]) -> float | None:
-    """How often to ping: half of the time-out; None where no watchdog is meant for this process."""
+    """Returns the interval of pings, half of the time-out; None if this process has no watchdog."""
     microseconds = environment.get("WATCHDOG_USEC", "")
     if not microseconds.isdigit() or int(microseconds) == 0:
         return None

@@ -1,8 +1,8 @@
-"""Who is at the other end of a connection to this host: a process of its user or group, or somebody else.
+"""Identifies the other end of a connection: a process of this host's user or group, or somebody else.
 
-The kernel says whose a local socket is: `/proc/net/tcp` has both ends of a connection that stays on the host,
-each with its owner, and of one that comes from another host only this end. Where there is no such file
-(systems other than Linux), what comes from loopback is taken for local.
+The kernel knows the owners of local sockets: `/proc/net/tcp` lists both ends of a connection within the host,
+each with its owner, and only this end of a connection from another host. On systems without that file (other
+than Linux), connections from loopback count as local.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _ROOT = 0
 
 
 def is_own(peer: str, port: int) -> bool:
-    """Whether `peer`, as gRPC names it, is a process of this host's user, of its group, or of root.
+    """Returns whether `peer`, as gRPC names it, is a process of this host's user, of its group, or of root.
 
-    `port`: the one of this daemon that it has connected to. A Unix socket is guarded by its own mode.
+    `port`: the daemon's port that it connected to. The mode of a Unix socket protects it already.
     """
     if peer.startswith("unix"):
         return True
@@ -37,7 +37,7 @@ def is_own(peer: str, port: int) -> bool:
 
 
 def parse_peer(peer: str) -> Place | None:
-    """`ipv4:127.0.0.1:4242` or `ipv6:%5B::1%5D:4242`; None where it is neither."""
+    """Parses `ipv4:127.0.0.1:4242` or `ipv6:%5B::1%5D:4242`; returns None for anything else."""
     kind, _, text = unquote(peer).partition(":")
     host, _, port = text.rpartition(":")
     if kind not in ("ipv4", "ipv6") or not port.isdigit():
@@ -49,7 +49,7 @@ def parse_peer(peer: str) -> Place | None:
 
 
 def socket_user(place: Place, port: int) -> int | None:
-    """The user whose socket at `place` of this host is connected to `port`; None where there is none."""
+    """Returns the user whose socket at `place` on this host is connected to `port`; None if there is none."""
     for table in _TABLES:
         try:
             lines = table.read_text().splitlines()[1:]
@@ -63,7 +63,9 @@ def socket_user(place: Place, port: int) -> int | None:
 
 
 def _place(text: str) -> Place:
-    """`0100007F:1F90`: an address as 32-bit words in the processor's order, and a port in hexadecimal."""
+    """Parses `0100007F:1F90`: an address as 32-bit words in the processor's order, and a port, in
+    hexadecimal.
+    """
     address, _, port = text.partition(":")
     words = [int(address[at : at + 8], 16) for at in range(0, len(address), 8)]
     packed = struct.pack(f"={len(words)}I", *words)
@@ -72,14 +74,14 @@ def _place(text: str) -> Place:
 
 
 def _plain(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """An IPv4 address that is written as an IPv6 one, as IPv4."""
+    """Returns an IPv4-mapped IPv6 address as IPv4."""
     return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
 
 
 def _is_ours(user: int) -> bool:
     if user in (_ROOT, os.geteuid()):
         return True
-    import grp  # here, since few daemons ever need them
+    import grp  # imported here because few daemons need it
     import pwd
 
     try:

@@ -1,4 +1,6 @@
-"""What a daemon keeps is for its user and its group, also what earlier versions left open to others."""
+"""Restricts a daemon's files to its user and group, including files that earlier versions left open to
+others.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +13,20 @@ _log = logging.getLogger(__name__)
 
 DIRECTORY_MODE = 0o750
 OTHERS = stat.S_IRWXO
-_NEW = 0o027  # what new files are not: written by the group, or anything by others
+_NEW = 0o027  # permissions that new files lack: write for the group, everything for others
 
 
 def keep_private() -> None:
-    """What this process makes from now on is for its user, and for its group to read."""
+    """Makes files that this process creates from now on accessible to its user, and readable by its group."""
     before = os.umask(_NEW)
     os.umask(before | _NEW)
 
 
 def tighten(folder: Path, last: str = "logs") -> None:
-    """Takes from others what they may do in a data directory. One line in the log where that was anything.
+    """Removes the permissions of others in a data directory. Logs one line if there were any.
 
-    `last`: what in it is done last, so that an attempt that was broken off is told by it. A directory that is
-    everybody's to make files in (the sticky bit) is no daemon's own, and stays as it is.
+    `last`: the entry that is changed last, so that it shows whether an attempt was interrupted. A directory
+    in which everybody may create files (the sticky bit) is not a daemon's own and stays unchanged.
     """
     if not any(_open_to_others(path) for path in (folder, folder / last)):
         return
@@ -33,9 +35,9 @@ def tighten(folder: Path, last: str = "logs") -> None:
         return
     changed, refused = _tighten_all([folder, *_below(folder, last), folder / last])
     if changed:
-        _log.info("others could look into %s: %d files and directories are private now", folder, changed)
+        _log.info("other users had access to %s: %d files and directories are now private", folder, changed)
     if refused:
-        _log.warning("others may look into %s, and that cannot be changed: %s", folder, refused)
+        _log.warning("other users have access to %s, and it cannot be removed: %s", folder, refused)
 
 
 def _below(folder: Path, last: str) -> list[Path]:
@@ -46,7 +48,7 @@ def _below(folder: Path, last: str) -> list[Path]:
 
 
 def _tighten_all(paths: list[Path]) -> tuple[int, str]:
-    """(how many were changed, why the first could not be)."""
+    """Returns (number of changed files, reason of the first failure)."""
     changed, refused = 0, ""
     for path in paths:
         try:

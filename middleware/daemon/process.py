@@ -1,6 +1,6 @@
-"""A daemon as a child process: started, awaited by its ready line, stopped, killed, started again.
+"""A daemon as a child process: start, wait for the ready line, stop, kill, restart.
 
-For tests, demonstrations and benchmarks. Blocking; it holds no threads and no event loop.
+For tests, demonstrations and benchmarks. Blocking; uses no threads and no event loop.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pathlib import Path
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 30.0
-REGAIN_SECONDS = 20.0  # for ports that it had, and somebody else was given while it was away
+REGAIN_SECONDS = 20.0  # wait for its earlier ports that another process was given meanwhile
 _IN_USE = "the port is in use"
 NOT_SETTINGS = frozenset({"TREECAST_CI", "TREECAST_PURE"})
 
 
 class DaemonFailed(Exception):
-    """The daemon ended, or said nothing, before it was ready. The text holds its log."""
+    """The daemon ended or stayed silent before it was ready. The text contains its log."""
 
 
 def parse_ready(line: str) -> dict[str, str]:
-    """`ready name=h kafka=127.0.0.1:9092` as a dictionary; ValueError where it is no ready line."""
+    """Parses `ready name=h kafka=127.0.0.1:9092` into a dictionary. Raises ValueError for any other line."""
     word, *pairs = line.split()
     if word != "ready":
         raise ValueError(f"not a ready line: {line!r}")
@@ -36,16 +36,16 @@ def parse_ready(line: str) -> dict[str, str]:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """`127.0.0.1:9092` or `[::1]:9092` as host and port."""
+    """Splits `127.0.0.1:9092` or `[::1]:9092` into host and port."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
 
 class DaemonProcess:
-    """One `treecast up`. Faces listen on port 0 of loopback unless `flags` or a restart say otherwise.
+    """One `treecast up`. Faces listen on port 0 of loopback unless `flags` or a restart set others.
 
-    `scratch` holds the runtime directory (short, since a Unix socket's path has at most 107 bytes)
-    and the log of all runs; `data` is left in place for whoever made it.
+    `scratch` holds the runtime directory (short, since a Unix socket's path has at most 107 bytes) and the
+    log of all runs. `data` belongs to the caller and is not removed.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class DaemonProcess:
         environment: Mapping[str, str] | None = None,
         python: str = sys.executable,
     ) -> None:
-        self.data = data.absolute()  # the child runs in a directory of its own
+        self.data = data.absolute()  # absolute because the child runs in another directory
         self.flags = list(flags)
         self.python = os.path.abspath(python) if os.path.dirname(python) else python
         self.scratch = Path(tempfile.mkdtemp(prefix="treecast-"))
@@ -68,7 +68,7 @@ class DaemonProcess:
         self._pinned = False
 
     def _clean_environment(self, extra: Mapping[str, str]) -> dict[str, str]:
-        """The caller's environment without settings of some other daemon."""
+        """Returns the caller's environment without settings of other daemons."""
         inherited = {
             name: value
             for name, value in os.environ.items()
@@ -110,11 +110,11 @@ class DaemonProcess:
         return split_address(self.ready[face])
 
     def log(self) -> str:
-        """All that the daemon has logged, over all its runs."""
+        """Returns the log of all runs."""
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def command(self) -> list[str]:
-        """The command line, each face on port 0 unless the flags name it."""
+        """Returns the command line, with each face on port 0 unless the flags name it."""
         faces = (
             f
             for name in ("kafka", "amqp", "mqtt", "stare", "admin", "control")
@@ -130,10 +130,10 @@ class DaemonProcess:
     # --- what can be done with it
 
     def start(self, *, wait: bool = True) -> DaemonProcess:
-        """Starts it; with `wait` returns when it is ready. Raises DaemonFailed with its log.
+        """Starts it. With `wait`, returns when it is ready. Raises DaemonFailed with its log.
 
-        Where another process has just been given one of its pinned ports, it is tried again until that is
-        free: whoever asks for port 0 may get a port of a daemon that is down.
+        If another process was given one of its pinned ports, retries until the port is free: a process that
+        asks for port 0 may get a port of a daemon that is down.
         """
         deadline = time.monotonic() + REGAIN_SECONDS
         while True:
@@ -162,7 +162,7 @@ class DaemonProcess:
             )
 
     def wait_ready(self, timeout: float = READY_SECONDS) -> dict[str, str]:
-        """Waits for the ready line; raises DaemonFailed where it ends or stays silent instead."""
+        """Waits for the ready line. Raises DaemonFailed if the daemon ends or stays silent."""
         line = self._read_line(time.monotonic() + timeout)
         if not line.startswith("ready "):
             code = self.stop(timeout=0)
@@ -173,7 +173,7 @@ class DaemonProcess:
     def _read_line(self, deadline: float) -> str:
         out = self.process.stdout
         assert out is not None
-        poll = select.poll()  # unlike select(), it takes descriptors beyond 1023
+        poll = select.poll()  # unlike select(), it supports descriptors beyond 1023
         poll.register(out, select.POLLIN)
         line = b""
         while not line.endswith(b"\n"):
@@ -187,7 +187,7 @@ class DaemonProcess:
         return line.decode(errors="replace")
 
     def stop(self, *, timeout: float = STOP_SECONDS) -> int:
-        """SIGTERM, then SIGKILL after `timeout` seconds. Answers the exit code, -9 where it was killed."""
+        """Sends SIGTERM, then SIGKILL after `timeout` seconds. Returns the exit code, -9 if it was killed."""
         if self.running:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -199,13 +199,13 @@ class DaemonProcess:
         return code
 
     def kill(self) -> None:
-        """SIGKILL, as a crash would."""
+        """Sends SIGKILL, to simulate a crash."""
         self.process.kill()
         self.process.wait()
         self._close_pipe()
 
     def restart(self, *, same_ports: bool = True) -> DaemonProcess:
-        """Starts it again on the same data, and by default on the ports that it had."""
+        """Restarts it on the same data and, by default, the same ports."""
         if self.running:
             self.stop()
         if same_ports:
@@ -213,7 +213,7 @@ class DaemonProcess:
         return self.start()
 
     def pin_ports(self) -> None:
-        """From the next start on, listens on the ports it has now, so that clients find it again."""
+        """Makes later starts listen on the present ports, so that clients find it again."""
         self._pinned = True
         for face in ("kafka", "amqp", "mqtt", "stare", "admin", "control", "fabric"):
             if face not in self.ready:
@@ -230,7 +230,7 @@ class DaemonProcess:
             self._process.stdout.close()
 
     def clean_up(self) -> str:
-        """Kills what still runs, removes the scratch directory, and answers the log."""
+        """Kills a running child, removes the scratch directory, and returns the log."""
         if self.running:
             self.kill()
         self._close_pipe()

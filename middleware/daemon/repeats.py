@@ -1,7 +1,8 @@
-"""What a disk that refuses makes fail is said rarely: it is many things, and each fails again and again.
+"""Limits repeated log lines about a disk that refuses: many operations fail, each again and again.
 
-`room.RoomWatch` says the whole in one line. Of the parts each kind, which is one log statement, is said once
-in a while, with how many were left out since, and without a trace: nothing is wrong with the daemon.
+`room.RoomWatch` reports the cause in one line. Of each log statement about a consequence, one line is logged
+in a while, with the number left out since then and without a traceback, because the daemon itself is not at
+fault.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from treecast.middleware.model.rarely import Rarely
 
 
 class DiskRepeats(logging.Filter):
-    """For a handler. `clock` in seconds. As many kinds are remembered as there are log statements."""
+    """A filter for a handler. `clock` in seconds. It remembers one entry per log statement."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -23,7 +24,7 @@ class DiskRepeats(logging.Filter):
         self._kinds: dict[tuple[str, str], Rarely] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is said; what is said has the refusal in its text."""
+        """Returns whether the record is logged; a logged one has the refusal in its text."""
         error = _refusal(record)
         if error is None:
             return True
@@ -38,7 +39,7 @@ class DiskRepeats(logging.Filter):
 
 
 def _refusal(record: logging.LogRecord) -> TreecastError | None:
-    """The disk's, where the record is about one."""
+    """Returns the disk's refusal that the record is about, if any."""
     raised = record.exc_info[1] if record.exc_info else None
     given = record.args if isinstance(record.args, tuple) else ()
     for one in (raised, *given):

@@ -1,4 +1,6 @@
-"""Setting a group's committed offsets: to the logs' starts or ends, an offset, a time, or some records on."""
+"""Sets a group's committed offsets: to the logs' starts or ends, an offset, a time, or by a number of
+records.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from .view import GroupView, OffsetView, settled, view_offsets
 async def reset_offsets(
     cluster: Cluster, group: GroupView, request: pb.ResetGroupRequest
 ) -> tuple[Sequence[OffsetView], Sequence[OffsetView]]:
-    """The offsets before and after, for the partitions that were asked for. Raises GROUP_NOT_EMPTY."""
+    """Returns the requested partitions' offsets before and after. Raises GROUP_NOT_EMPTY."""
     group_id = group.description.group_id
     if group.description.members:
         raise TreecastError(
@@ -47,7 +49,7 @@ async def reset_offsets(
 def _partitions(
     cluster: Cluster, committed: Mapping[TopicPartition, OffsetView], topic: str
 ) -> Sequence[TopicPartition]:
-    """All of `topic`'s; without a topic, those that the group has committed offsets of."""
+    """Returns all partitions of `topic`; without a topic, those with committed offsets of the group."""
     topics = cluster.definitions.topics()
     if not topic:
         found = sorted(partition for partition in committed if partition.topic in topics)
@@ -62,7 +64,7 @@ def _partitions(
 async def _target(
     cluster: Cluster, partition: TopicPartition, now: OffsetView | None, request: pb.ResetGroupRequest
 ) -> int:
-    """The offset asked for, kept within the partition's log."""
+    """Returns the requested offset, limited to the partition's log."""
     leader = cluster.partition(partition.topic, partition.partition)
     isolation = Isolation.READ_UNCOMMITTED
     start = (await settled(leader.offset_for_time(EARLIEST_TIMESTAMP, isolation))).offset
@@ -80,7 +82,7 @@ async def _target(
             found = (await settled(leader.offset_for_time(request.timestamp, isolation))).offset
             wanted = found if found >= 0 else end
         case _:
-            raise TreecastError(Fault.INVALID_REQUEST, "say where to: earliest, latest, an offset or a time")
+            raise TreecastError(Fault.INVALID_REQUEST, "name a target: earliest, latest, an offset or a time")
     return min(max(wanted, start), end)
 
 

@@ -1,8 +1,8 @@
-"""Whether there is room for more: on the disk of the data directory, and for open files.
+"""Watches for room: on the disk of the data directory, and for open files.
 
-A daemon whose descriptors are used up could not even say so: its status page needs one. So some are kept, and
-faces turn clients away before these are touched. A coordinator that is a process of its own turns nobody
-away, as gRPC takes its connections; it says so when no more are left than a daemon keeps.
+A daemon without free descriptors could not even report it: its status page needs one. So some are reserved,
+and faces turn clients away before these are used. A separate coordinator process turns nobody away, as gRPC
+accepts its connections; it reports when no more are left than a daemon reserves.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from .troubles import DAEMON, Consequences, Look, Space, Troubles
 _log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
-PROBE_BYTES: Final = 1 << 20  # what is written to see whether the disk takes it; less than that is no space
+PROBE_BYTES: Final = 1 << 20  # size of the test write; less free space counts as none
 MOST_KEPT: Final = 64
-AHEAD: Final = 64  # connections that are taken before descriptors are counted again
+AHEAD: Final = 64  # connections accepted before descriptors are counted again
 _NO_FILES: Final = (errno.EMFILE, errno.ENFILE)
 
 
 def kept_of(limit: int) -> int:
-    """How many descriptors are kept for the daemon itself."""
+    """Returns the number of descriptors reserved for the daemon itself."""
     return min(MOST_KEPT, limit // 4)
 
 
 class Descriptors:
-    """Says of each new connection whether there is a descriptor for it.
+    """Decides for each new connection whether there is a descriptor for it.
 
-    `free`: how many there are, counted up to a number. It is asked once for `AHEAD` connections, and for each
-    one where few are left.
+    `free` counts free descriptors up to a limit. It is called once for `AHEAD` connections, and for each one
+    if few are left.
     """
 
     def __init__(self, kept: int, free: Callable[[int], int]) -> None:
@@ -47,7 +47,7 @@ class Descriptors:
         self._left = 0
 
     def admits(self) -> bool:
-        """For a connection that has been accepted."""
+        """Returns whether an accepted connection may stay."""
         if self._left <= 0 and not self.count():
             self.turned_away += 1
             return False
@@ -55,17 +55,19 @@ class Descriptors:
         return True
 
     def count(self) -> bool:
-        """Counts anew; whether there are more than those that are kept."""
+        """Counts again. Returns whether more than the reserved ones are free."""
         self._left = self._free(self.kept + AHEAD) - self.kept
         return self._left > 0
 
     def plenty(self) -> bool:
-        """Whether there are so many that it is over, and not only for the next client or two."""
+        """Returns whether enough are free to call the shortage over, rather than for the next client or two
+        only.
+        """
         return self.count() and self._left >= self.kept // 2
 
 
 def free_descriptors(most: int) -> int:
-    """How many more may be opened, at most `most`."""
+    """Returns how many more descriptors may be opened, at most `most`."""
     taken: list[int] = []
     try:
         first = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -88,7 +90,7 @@ def space_of(directory: str) -> Space | None:
 
 
 def refusal_of(directory: str) -> OSError | None:
-    """Tries to write as much as a chunk of a log; what the disk says against it."""
+    """Tries to write a chunk of log size. Returns the disk's error, if any."""
     try:
         with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
             data = memoryview(bytes(PROBE_BYTES))
@@ -100,13 +102,14 @@ def refusal_of(directory: str) -> OSError | None:
 
 
 class RoomWatch:
-    """Looks every second, from `start` to `close`; what it finds is in `troubles`."""
+    """Checks every second, from `start` to `close`; `troubles` holds the findings."""
 
     def __init__(
         self, data: str, refusals: Callable[[], int], means: Consequences = DAEMON, *, admits: bool = True
     ) -> None:
-        """`refusals`: how often the disk has refused a write so far. `admits`: whether who takes connections
-        asks `descriptors` first; else they are counted in each look."""
+        """`refusals`: how often the disk has refused a write so far. `admits`: whether the acceptor of
+        connections asks `descriptors` first; otherwise each look counts them.
+        """
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self.descriptors = Descriptors(kept_of(limit), free_descriptors)
         self.troubles = Troubles(data, limit, self.descriptors.kept, means)
@@ -132,10 +135,10 @@ class RoomWatch:
             try:
                 await self.look()
             except Exception:
-                _log.exception("nobody could look for room")
+                _log.exception("the check for room failed")
 
     async def look(self) -> None:
-        """One look, and what is to be said of it."""
+        """Checks once, and logs the lines that are due."""
         space = space_of(self._data)
         new = self._has_refused()
         doubtful = new or bool(self.troubles.disk.text) or space is None or space.free < PROBE_BYTES
@@ -155,7 +158,7 @@ class RoomWatch:
             _log.warning("%s", line)
 
     def _has_refused(self) -> bool:
-        """Whether the disk has refused anything since the last look."""
+        """Returns whether the disk has refused anything since the last look."""
         errors = self._refusals()
         new, self._errors = errors > self._errors, errors
         return new

@@ -19,7 +19,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def run(loaded: Loaded) -> int:
-    """Serves until SIGTERM, SIGINT or SIGHUP; answers the exit code. One ready line goes to stdout."""
+    """Serves until SIGTERM, SIGINT or SIGHUP and returns the exit code. Prints one ready line to stdout."""
     keep_private()
     tuning.tune_malloc()
     tuning.raise_open_files()
@@ -42,7 +42,7 @@ async def _serve(loaded: Loaded) -> int:
     say(daemon.now_serving())
     tuning.freeze_heap()
     await signals.first.wait()
-    _log.info("stopping; another signal hurries")
+    _log.info("stopping; another signal stops at once")
     closing = asyncio.create_task(daemon.close(loaded.settings.shutdown_grace_ms / 1000))
     hurry = asyncio.create_task(signals.second.wait())
     await asyncio.wait((closing, hurry), return_when=asyncio.FIRST_COMPLETED)
@@ -58,7 +58,7 @@ async def _serve(loaded: Loaded) -> int:
 
 
 async def _started(daemon: Daemon, signals: Signals) -> bool:
-    """False where a signal came first; then all is closed again."""
+    """Starts the daemon. Returns False if a signal came first; everything is then closed again."""
     starting = asyncio.create_task(daemon.start())
     asked = asyncio.create_task(signals.first.wait())
     await asyncio.wait((starting, asked), return_when=asyncio.FIRST_COMPLETED)
@@ -66,14 +66,14 @@ async def _started(daemon: Daemon, signals: Signals) -> bool:
     if not starting.done():
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
-        _log.info("stopped before it served")
+        _log.info("stopped before serving")
         return False
     starting.result()
     return True
 
 
 class Signals:
-    """SIGTERM, SIGINT and SIGHUP. The first asks for an orderly end, the second for a quick one."""
+    """SIGTERM, SIGINT and SIGHUP. The first requests an orderly end, the second a quick one."""
 
     def __init__(self) -> None:
         self.first = asyncio.Event()
@@ -87,7 +87,7 @@ class Signals:
 
 
 def say(line: str) -> None:
-    """To whoever started the daemon, if it still listens."""
+    """Prints a line to the process that started the daemon, if it still reads."""
     try:
         print(line, flush=True)
     except OSError:

@@ -1,13 +1,13 @@
 """The runtime directory: one Unix socket per face, and beside it a file with the face's TCP address.
 
-    <face>.sock       the socket, mode 0660
-    <face>.address    HOST:PORT, for clients that know no Unix sockets, mode 0640
+<face>.sock       the socket, mode 0660 <face>.address    HOST:PORT, for clients without Unix sockets, mode
+0640
 
-The directory has mode 0750: all of it is for the daemon's user and group. Other users of the host reach faces
-by TCP. A directory that the operator has named and made keeps its mode.
+The directory has mode 0750: it is for the daemon's user and group. Other users of the host reach faces by
+TCP. A directory that the operator has named and created keeps its mode.
 
-What a dead daemon left is replaced. What another living daemon listens on is left alone: then this
-daemon has no socket for that face, and clients find it by address only.
+Files of a dead daemon are replaced. A socket that another living daemon listens on is left alone: this daemon
+then has no socket for that face, and clients find it by address only.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from .private import DIRECTORY_MODE, OTHERS
 
 _log = logging.getLogger(__name__)
 _SOCKET_MODE, _FILE_MODE = 0o660, 0o640
-_LONGEST_PATH = 107  # bytes of sun_path, less the final NUL; unix(7)
+_LONGEST_PATH = 107  # bytes of sun_path without the final NUL; unix(7)
 
 
 class RuntimeDir:
-    """A usable runtime directory, and what this daemon made in it."""
+    """A usable runtime directory, and the files that this daemon created in it."""
 
     def __init__(self, path: Path, *, made: bool) -> None:
         self.path = path
@@ -37,7 +37,7 @@ class RuntimeDir:
 
     @classmethod
     def open(cls, chosen: str, environment: Mapping[str, str]) -> RuntimeDir | None:
-        """The chosen directory, else the first usable of discovery's; None where there is none."""
+        """Returns the chosen directory, else the first usable one of discovery's; None if there is none."""
         reasons = []
         for path, named in candidates(chosen, environment):
             if reason := refusal(path, named=named):
@@ -49,11 +49,11 @@ class RuntimeDir:
                 reasons.append(f"{path}: {error.strerror}")
                 continue
             return cls(path, made=made)
-        _log.info("no Unix sockets, since no runtime directory can be used (%s)", "; ".join(reasons))
+        _log.info("no Unix sockets: no usable runtime directory (%s)", "; ".join(reasons))
         return None
 
     def claim(self, face: str) -> Path | None:
-        """Where the face's socket may be bound; None where another daemon has it."""
+        """Returns the path for the face's socket; None if another daemon has it."""
         path = self.path / f"{face}.sock"
         if len(os.fsencode(path)) > _LONGEST_PATH:
             _log.warning("no Unix socket for %s: the path %s is too long for one", face, path)
@@ -66,7 +66,7 @@ class RuntimeDir:
         return path
 
     def publish(self, face: str, address: Address) -> None:
-        """Says where the face is by TCP, and lets the group use its socket."""
+        """Writes the face's TCP address, and opens its socket to the group."""
         path = self.path / f"{face}.sock"
         if path not in self._ours:
             return
@@ -80,7 +80,7 @@ class RuntimeDir:
         self._ours.append(beside)
 
     def remove(self) -> None:
-        """Takes away what this daemon made."""
+        """Removes the files that this daemon created."""
         for path in self._ours:
             path.unlink(missing_ok=True)
         self._ours.clear()
@@ -88,11 +88,11 @@ class RuntimeDir:
             try:
                 self.path.rmdir()
             except OSError:
-                pass  # another daemon's sockets are in it
+                pass  # it contains another daemon's sockets
 
 
 def candidates(chosen: str, environment: Mapping[str, str]) -> list[tuple[Path, bool]]:
-    """Directories to try in this order, each with whether the operator has named it."""
+    """Returns the directories to try in order, each with whether the operator named it."""
     if chosen:
         return [(Path(chosen), True)]
     named = "TREECAST_RUNTIME_DIR" in environment
@@ -100,10 +100,10 @@ def candidates(chosen: str, environment: Mapping[str, str]) -> list[tuple[Path, 
 
 
 def refusal(path: Path, *, named: bool) -> str:
-    """Why a daemon of this user does not take the directory; empty where it does.
+    """Returns why a daemon of this user does not use the directory; empty if it does.
 
-    One that belongs to another user is for that user's daemon, also where this user may write as root may:
-    sockets of two daemons in one directory would look like one daemon's. An operator may say otherwise.
+    A directory of another user is for that user's daemon, even if this user may write to it as root may:
+    sockets of two daemons in one directory would look like one daemon's. An operator may override this.
     """
     try:
         owner = path.stat().st_uid
@@ -121,14 +121,14 @@ def _writable(folder: Path) -> bool:
 
 
 def _make(path: Path, *, named: bool) -> bool:
-    """Whether the directory had to be made; OSError where it cannot be."""
+    """Returns whether the directory had to be created. Raises OSError if it cannot be created."""
     try:
         path.mkdir(mode=DIRECTORY_MODE)
     except FileExistsError:
         mode = stat.S_IMODE(path.stat().st_mode)
-        if mode & OTHERS and not named:  # of an earlier version, and ours: see `refusal`
+        if mode & OTHERS and not named:  # an own one of an earlier version: see `refusal`
             path.chmod(mode & ~OTHERS)
-            _log.info("others could look into %s: it is private now", path)
+            _log.info("other users had access to %s: it is now private", path)
         return False
     path.chmod(DIRECTORY_MODE)  # whatever the umask
     return True

@@ -1,6 +1,6 @@
-"""The settings of a daemon: one table, from which flags, variables, the TOML file and the manual derive.
+"""The settings of a daemon: one table, the source of flags, variables, the TOML file and the manual.
 
-A field of `Settings` is a key of the file; its flag is `--` and the name with hyphens, its variable
+A field of `Settings` is a key of the file. Its flag is `--` and the name with hyphens, its variable
 `TREECAST_` and the name in capitals.
 """
 
@@ -19,8 +19,8 @@ from treecast.middleware.storage.settings import FsyncPolicy
 
 PREFIX = "TREECAST_"
 INT31 = 2**31 - 1
-AUTO, UNICAST = "auto", "unicast"  # of carriers; the others are named by the fabric
-STORE = "coordinator.db"  # in the data directory, where the coordinator is embedded
+AUTO, UNICAST = "auto", "unicast"  # values of `carrier`; the fabric names the others
+STORE = "coordinator.db"  # in the data directory, if the coordinator is embedded
 
 
 class LogLevel(enum.Enum):
@@ -31,7 +31,7 @@ class LogLevel(enum.Enum):
 
 
 class LogFormat(enum.Enum):
-    """AUTO is CONSOLE on a terminal and JSON elsewhere."""
+    """The format of the log. AUTO is CONSOLE on a terminal and JSON elsewhere."""
 
     AUTO = "auto"
     CONSOLE = "console"
@@ -47,7 +47,7 @@ def _milliseconds(what: str, low: int = 0) -> Meta:
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that an operator may choose. Times are in ms, sizes in bytes."""
+    """All settings for operators. Times are in ms, sizes in bytes."""
 
     name: Annotated[str, Meta(description="this host's name in the cluster; default: the machine's")] = ""
     data: Annotated[
@@ -396,7 +396,7 @@ SHOWN = (
 
 
 class Key(Struct, frozen=True):
-    """One setting. `hint` is its type with its bounds, `base` without; `placeholder` is what help shows."""
+    """One setting. `hint` is its type with its bounds, `base` without; help shows `placeholder`."""
 
     name: str
     hint: object
@@ -415,12 +415,14 @@ class Key(Struct, frozen=True):
 
     @property
     def default_text(self) -> str:
-        """The default as an operator would write it; empty where it depends on the machine."""
+        """The default in an operator's notation; empty if it depends on the machine."""
         return value_text(self.default)
 
 
 def given_carriers(settings: Settings) -> dict[str, str]:
-    """The fabric's carriers beside unicast, the preferred first, and their options: NAME or NAME=OPTION."""
+    """Returns the fabric's carriers beside unicast, the preferred first, and their options: NAME or
+    NAME=OPTION.
+    """
     found: dict[str, str] = {}
     for text in settings.carrier.split(","):
         name, _, option = text.strip().partition("=")
@@ -432,7 +434,7 @@ def given_carriers(settings: Settings) -> dict[str, str]:
 
 
 def value_text(value: object) -> str:
-    """A setting's value as it stands in a flag or variable."""
+    """Returns a setting's value in the notation of a flag or variable."""
     if isinstance(value, enum.Enum):
         return str(value.value)
     if isinstance(value, bool):
@@ -444,7 +446,7 @@ def value_text(value: object) -> str:
 
 @cache
 def keys() -> dict[str, Key]:
-    """All settings by name, in the order of `Settings`."""
+    """Returns all settings by name, in the order of `Settings`."""
     hints = get_type_hints(Settings, include_extras=True)
     return {field.name: _key(field, hints[field.name]) for field in fields(Settings)}
 

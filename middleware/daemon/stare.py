@@ -1,7 +1,7 @@
-"""STARE on a host of a cluster: its middleware, and the replica controller where it is at home here.
+"""STARE on a host of a cluster: its middleware, and the replica controller if this host is its home.
 
-The controller has one home, as groups have: the host that asked the coordinator first, or the next that asks
-when that one has been away for long. All others find it by the view.
+The controller has one home, as groups have: the host that asked the coordinator first, or the next one that
+asks after that host has been away for long. All others learn it from the view.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ from treecast.middleware.relay.link import Link
 _log = logging.getLogger(__name__)
 
 HOME: Final = "stare"  # the id of the replica controller's home
-PREFIX: Final = "$stare"  # states of STARE's are no topics of the other faces, and need ids of their own
+PREFIX: Final = "$stare"  # STARE's states are not topics of other faces and need separate ids
 _ASK_AGAIN: Final = 5.0  # seconds
 
 
 class StareSignal(Struct, frozen=True, array_like=True):
-    """A notice whose body is a signal (`wire.stare_signals`). `epoch`: of the replica controller's home, as
-    the sender knows it; `run`: of the sending host."""
+    """A notice with a signal as body (`wire.stare_signals`). `epoch`: of the replica controller's home, as
+    known to the sender; `run`: of the sending host.
+    """
 
     epoch: Natural
     run: Natural
@@ -50,7 +51,7 @@ FROM_CONTROLLER: Final = Method(101, StareSignal, Nothing)
 
 
 class JoinedStare:
-    """A host of a cluster. Made after the relay has started; its calls go over the relay's channels."""
+    """STARE on a host of a cluster. Requires a started relay, whose channels carry its calls."""
 
     def __init__(
         self, cluster: RelayCluster, link: Link, counters: Counters, run: int, fabric: FabricSettings
@@ -67,7 +68,7 @@ class JoinedStare:
         self._coming: asyncio.Task[None] | None = None
         self._asking: asyncio.Task[None] | None = None
         self._closed = False
-        self._states: dict[tuple[str, ...], int] = {}  # that this host holds
+        self._states: dict[tuple[str, ...], int] = {}  # held by this host
         self.edge = StareEdge(StareSettings(), random.Random(), counters.stare, self._state_of)
         methods = self._neighbours.methods
         methods.register(TO_CONTROLLER, self._to_controller)
@@ -82,7 +83,7 @@ class JoinedStare:
                 raise OSError("multicast is switched off")
             self.edge.open_network(fabric.address, self._fabric, self._counters.fabric)
         except OSError as error:
-            _log.warning("stare: states do not leave this host, nor come to it: %s", error)
+            _log.warning("stare: no states are exchanged with other hosts: %s", error)
         self.edge.start()
         self.edge.send = self._send
         self._view.homes.subscribe(self._home_moved)
@@ -122,7 +123,9 @@ class JoinedStare:
     # --- where the controller is
 
     async def _ask(self) -> None:
-        """Whoever asks first is its home; later ones when that one has been away for long."""
+        """Asks for the controller's home: the first host that asks becomes it, or a later one when it has
+        been away for long.
+        """
         while True:
             home = self._home
             host = self._view.host(home.host_id) if home is not None else None
@@ -131,7 +134,7 @@ class JoinedStare:
                     found = await self._link.client.replicas_home(self._link.session, HOME)
                     self._use(HomeEntry(HomeKind.REPLICAS, HOME, found.host_id, found.epoch))
                 except TreecastError as error:
-                    _log.info("stare: the replica controller's home is not known: %s", error)
+                    _log.info("stare: cannot find the replica controller's home: %s", error)
             await asyncio.sleep(_ASK_AGAIN)
 
     def _home_moved(self, before: HomeEntry | None, after: HomeEntry | None) -> None:
@@ -150,7 +153,7 @@ class JoinedStare:
             self.edge.controller_changed()
 
     async def _become_home(self, epoch: int) -> None:
-        """With the VNF ids that are given, as the coordinator's store has them."""
+        """Becomes the home, with the VNF ids of the coordinator's store."""
         entry = coordinator_pb.HomeEntry(
             kind=coordinator_pb.HOME_KIND_REPLICAS, id=HOME, host_id=self._host_id, epoch=epoch
         )
@@ -161,7 +164,7 @@ class JoinedStare:
             except TreecastError as error:
                 if error.fault is Fault.NOT_COORDINATOR:
                     return
-                _log.info("stare: the VNF ids cannot be read: %s", error)
+                _log.info("stare: cannot read the VNF ids: %s", error)
                 await asyncio.sleep(_ASK_AGAIN)
         self._service = service = ReplicaService(
             ReplicaSettings(),
@@ -199,7 +202,7 @@ class JoinedStare:
     # --- hosts
 
     def _host_up(self, host: int) -> None:
-        """What was on its way to the controller when the channel broke is lost."""
+        """Repeats signals to the controller that were lost when the channel broke."""
         if self._home is not None and host == self._home.host_id:
             self.edge.controller_changed()
 
@@ -212,7 +215,7 @@ class JoinedStare:
     # --- signals
 
     def _send(self, data: bytes) -> None:
-        """To the controller; what cannot be sent is said again."""
+        """Sends a signal to the controller. One that cannot be sent is repeated later."""
         if self._home is None:
             return
         if self._home.host_id != self._host_id:

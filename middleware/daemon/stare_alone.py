@@ -1,4 +1,4 @@
-"""STARE on a host alone: nothing leaves it, and the replica controller is beside the middleware."""
+"""STARE on a host alone: no network, and the replica controller beside the middleware."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ALONE: Final = 0
 
 
 class Stare(Protocol):
-    """What the daemon opens and closes. `edge` is for the face."""
+    """STARE's part of a daemon. The face uses `edge`."""
 
     edge: StareEdge
 
@@ -29,7 +29,7 @@ class Stare(Protocol):
 
 
 class AloneStare:
-    """A host alone: nothing leaves it, and ids are as old as the process."""
+    """STARE on a host alone: nothing leaves the host, and ids last as long as the process."""
 
     def __init__(self, counters: Counters) -> None:
         self._states: dict[tuple[str, ...], int] = {}
@@ -63,4 +63,4 @@ class AloneStare:
 
 
 async def _forget(items: Mapping[bytes, bytes | None]) -> None:
-    """A host alone has nobody to take over from it."""
+    """Stores nothing: no other host takes over from a host alone."""

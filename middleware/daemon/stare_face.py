@@ -1,7 +1,7 @@
-"""The STARE face's sockets listen from the start; on a host alone the first connection loads what is behind.
+"""The STARE face: its sockets listen from the start; on a host alone the first connection loads the rest.
 
-A host alone whose applications use no STARE does without its modules, a sixth of a start. A host of a cluster
-loads them at once: it may be the replica controller's home.
+A host alone without STARE applications never loads the modules, which saves a sixth of the start. A host of a
+cluster loads them at once: it may be the replica controller's home.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class StareFaceServer:
-    """From `listen` and `load` or `load_later` to `close`."""
+    """The STARE face's server, from `listen` and `load` or `load_later` to `close`."""
 
     def __init__(self, counters: Counters, admits: Callable[[], bool]) -> None:
         """`admits`: whether there is room for one more connection."""
@@ -41,14 +41,14 @@ class StareFaceServer:
         self._face: StareFace | None = None
 
     def listen(self, address: Address, unix_path: Path | None) -> Address:
-        """Where it listens then. StartError."""
+        """Listens, and returns the actual address. Raises StartError."""
         self._sockets.append(listen("stare", address))
         if unix_path is not None:
             self._sockets.append(listen_unix(unix_path))
         return bound_address(self._sockets[0])
 
     async def load(self, make: Callable[[], Stare]) -> None:
-        """Serves from now on, with the middleware that `make` makes."""
+        """Serves from now on, with the middleware that `make` creates."""
         from treecast.shims.stare.server import StareFace
         from treecast.shims.stare.settings import FaceSettings
 
@@ -60,7 +60,7 @@ class StareFaceServer:
         await self._face.start(self._sockets)
 
     def load_later(self, make: Callable[[], Stare]) -> None:
-        """As `load`, at the first connection."""
+        """Does the same as `load`, but at the first connection."""
         self._make = make
         self._waiting = True
         loop = asyncio.get_running_loop()
@@ -90,7 +90,7 @@ class StareFaceServer:
             listener.close()
 
     async def close(self) -> None:
-        """Safe to call twice."""
+        """Closes the face. Safe to call twice."""
         self._stop_waiting()
         if self._loading is not None:
             await asyncio.gather(self._loading, return_exceptions=True)

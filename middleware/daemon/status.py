@@ -1,4 +1,4 @@
-"""A daemon's status, in the form in which the control service sends it and `/status` shows it."""
+"""A daemon's status, as the control service sends it and `/status` shows it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .view import TopicView, view_process, view_topics
 
 
 class OpenFace(Struct, frozen=True):
-    """A face that listens. `socket` is its Unix socket."""
+    """A listening face. `socket` is its Unix socket."""
 
     name: str
     address: str
@@ -30,7 +30,7 @@ class OpenFace(Struct, frozen=True):
 
 
 class CoordinatorCounts(Protocol):
-    """Of a coordinator: calls by name, refused ones by reason, who watches now and who was dropped."""
+    """Counts of a coordinator: calls by name, refused ones by reason, present and dropped watchers."""
 
     calls: dict[str, int]
     refused: dict[str, int]
@@ -39,60 +39,64 @@ class CoordinatorCounts(Protocol):
 
 
 class JoinedView(Protocol):
-    """What there is to see of a cluster; `joined_view.JoinedHost` where the host is joined."""
+    """The view of a cluster, implemented by `joined_view.JoinedHost`."""
 
     def coordinator(self) -> pb.CoordinatorStatus: ...
 
     async def ask_coordinator(self) -> pb.CoordinatorStatus:
-        """The same, with what a coordinator elsewhere says is wrong with itself, if it answers soon."""
+        """Returns the same as `coordinator`, with the problems that a remote coordinator reports, if it
+        answers in time.
+        """
 
     def calls(self) -> CoordinatorCounts | None:
-        """What the coordinator in this daemon counted; None where it is elsewhere."""
+        """Returns the counts of the coordinator in this daemon; None if it is elsewhere."""
 
     def hosts(self) -> Sequence[pb.HostStatus]: ...
 
     def leader(self, topic: str, index: int) -> str:
-        """The name of a partition's leader."""
+        """Returns the name of a partition's leader."""
 
     def is_home(self, group_id: str) -> bool:
-        """Whether this host is the group's home; each host's metrics have its own groups."""
+        """Returns whether this host is the group's home; each host's metrics cover its own groups."""
 
     def fabric(self) -> pb.FabricResponse: ...
 
     def streams(self) -> Sequence[pb.StreamStatus]: ...
 
     def standings(self, topic: str = "") -> Sequence[pb.PartitionStanding]:
-        """How partitions stand; of one topic where it is named."""
+        """Returns the state of partitions, optionally of one topic."""
 
     def troubled(self) -> Sequence[pb.PartitionStanding]:
-        """Those that are not as they should be, or have lost records."""
+        """Returns partitions that are in trouble or have lost records."""
 
     async def promote(self, request: pb.PromotePartitionRequest, topic: Topic) -> str:
-        """Another host leads the partition; what was done, in a sentence."""
+        """Moves the partition's leadership to another host. Returns a sentence about what was done."""
 
     async def rebuild(self, request: pb.RebuildPartitionRequest, topic: Topic) -> str:
-        """A partition that waits goes on, or a copy that was refused is begun anew."""
+        """Lets a waiting partition continue, or restarts a refused copy. Returns a sentence about what was
+        done.
+        """
 
     def export(self, first: int) -> pb.ExportViewResponse:
-        """What the coordinator has told, a page from the entry numbered `first` on."""
+        """Returns a page of the coordinator's view, from the entry numbered `first`."""
 
     def isolation(self) -> str:
-        """Why no other host accepts this one; empty where any does, or none is there."""
+        """Returns why no other host accepts this one; empty if any does or there is no other."""
 
     def problems(self) -> Sequence[str]:
-        """What is wrong with this host, as sentences."""
+        """Returns the problems of this host, as sentences."""
 
     def set_trees(self, request: pb.SetTreesRequest) -> int:
-        """Label switches around hold these trees; the version that is used from now on."""
+        """Sets the trees that label switches hold. Returns the version that is now used."""
 
     def receiver_sets(self) -> Sequence[pb.ReceiverSet]:
-        """To whom this host has sent by labels."""
+        """Returns the sets of hosts that this host has sent to by labels."""
 
 
 class Subject(Struct):
-    """What the admin interfaces show and change. `ready`: serving, and not shutting down.
+    """The subject of the admin interfaces. `ready`: serving, and not shutting down.
 
-    `joined`: None of a host alone. `troubles`: None where nobody looks for any.
+    `joined`: None for a host alone. `troubles`: None if nothing watches for them.
     """
 
     settings: Settings
@@ -106,13 +110,13 @@ class Subject(Struct):
 
 
 def _problems(subject: Subject) -> list[str]:
-    """Each a sentence."""
+    """Returns the problems, each as a sentence."""
     found = list(subject.troubles.texts()) if subject.troubles is not None else []
     return [*found, *(subject.joined.problems() if subject.joined is not None else ())]
 
 
 async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
-    """`now` in seconds since the Unix epoch."""
+    """Returns the status. `now` in seconds since the Unix epoch."""
     topics = await view_topics(subject.cluster)
     groups = await subject.cluster.list_groups()
     process = view_process()

@@ -1,6 +1,6 @@
-"""The join token as operators hand it around, and as it lies in a data directory (mode 0600).
+"""The join token in operators' hands and in a data directory (mode 0600).
 
-The key of a host alone is kept in the same form, in a file of its own: nobody can join with it.
+The key of a host alone has the same form, in a file of its own; it is not valid for joining.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CONTROL_FILE = "control-token"
 
 
 def given_token(text: str) -> JoinToken:
-    """Of `--join-token TOKEN|@FILE`. Raises StartError."""
+    """Returns the token of `--join-token TOKEN|@FILE`. Raises StartError."""
     if not text.startswith("@"):
         return _parsed(text, "--join-token")
     path = Path(text[1:])
@@ -30,7 +30,7 @@ def given_token(text: str) -> JoinToken:
 
 
 def kept_token(data: Path, file: str = FILE) -> JoinToken | None:
-    """The one in a data directory; None where there is none. Raises StartError."""
+    """Returns the token in a data directory; None if there is none. Raises StartError."""
     path = data / file
     try:
         return _parsed(path.read_text(encoding="utf-8"), str(path))
@@ -42,7 +42,7 @@ def kept_token(data: Path, file: str = FILE) -> JoinToken | None:
 
 
 def keep_token(data: Path, token: JoinToken, file: str = FILE) -> None:
-    """Writes it durably, for its owner's eyes only. Raises StartError."""
+    """Writes the token durably, readable by its owner only. Raises StartError."""
     path = data / file
     new = data / (file + ".new")
     try:

@@ -1,8 +1,7 @@
-"""What keeps a daemon from doing its work: said at once, then rarely, and shown while it lasts. Pure.
+"""Problems that keep a daemon from its work: logged at once, then rarely, and shown while they last. Pure.
 
-Fine ──BAD──> Troubled      said, unless the same was said less than `RARELY` seconds ago
-Troubled ──BAD──> Troubled  said again after `RARELY` seconds
-Troubled ──GOOD──> Fine     said, where the trouble was
+Fine ──BAD──> Troubled      logged, unless the same was logged less than `RARELY` seconds ago Troubled
+──BAD──> Troubled  logged again after `RARELY` seconds Troubled ──GOOD──> Fine     logged, if the problem was
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-RARELY: Final = 600.0  # seconds between two lines about the same
+RARELY: Final = 600.0  # seconds between two lines about the same problem
 
 
 class State(enum.Enum):
@@ -44,7 +43,7 @@ TRANSITIONS: Mapping[tuple[State, Seen], tuple[State, Say]] = MappingProxyType(
 
 
 class Trouble:
-    """One kind of it. `over`: the line that says that it has ended."""
+    """One kind of problem. `over`: the log line about its end."""
 
     def __init__(self, over: str) -> None:
         self.state = State.FINE
@@ -54,7 +53,9 @@ class Trouble:
         self._said = False  # since it began
 
     def look(self, text: str, now: float) -> str:
-        """What is there now, empty: nothing; `now` in seconds. Answers the line that is to be logged."""
+        """Records the present problem (`text`; empty: none) at `now` seconds. Returns the line to be
+        logged.
+        """
         self.state, say = TRANSITIONS[self.state, Seen.BAD if text else Seen.GOOD]
         self.text = text
         if say is Say.BAD and now - self._said_at >= RARELY:
@@ -67,17 +68,17 @@ class Trouble:
 
 
 class Space(Struct, frozen=True):
-    """Of the file system that the data directory is on, in bytes."""
+    """The file system of the data directory, in bytes."""
 
     free: int
     size: int
 
 
 class Look(Struct, frozen=True):
-    """What was seen in one look.
+    """The result of one look.
 
-    `space`: None where the directory cannot be asked. `refused`: why the disk takes no more, from an attempt
-    to write; empty: it does, or nobody has tried.
+    `space`: None if the directory cannot be asked. `refused`: why the disk refused a test write; empty: it
+    accepted, or nobody tried.
     """
 
     space: Space | None
@@ -86,8 +87,9 @@ class Look(Struct, frozen=True):
 
 
 class Consequences(Struct, frozen=True):
-    """What trouble means for one kind of process, and what to do, as sentences. `kept`: of descriptors; its
-    `{}` is their number."""
+    """The consequences of problems for one kind of process, and what to do, as sentences. `kept` is about
+    descriptors; its `{}` is their number.
+    """
 
     process: str
     disk: str
@@ -112,10 +114,12 @@ COORDINATOR: Final = Consequences(
 
 
 class Troubles:
-    """All kinds that are looked for."""
+    """All kinds of problems that are watched."""
 
     def __init__(self, data: str, files: int, kept: int, means: Consequences = DAEMON) -> None:
-        """`data`: the directory. `files`: may be open at once, of which `kept` are for the process itself."""
+        """`data`: the directory. `files`: limit of open files, of which `kept` are reserved for the process
+        itself.
+        """
         self._data = data
         self._files = files
         self._kept = kept
@@ -125,7 +129,7 @@ class Troubles:
         self.space: Space | None = None
 
     def look(self, seen: Look, now: float) -> list[str]:
-        """The lines that are to be logged."""
+        """Returns the lines to be logged."""
         self.space = seen.space
         lines = (
             self.disk.look(self._disk_text(seen), now),
@@ -134,7 +138,7 @@ class Troubles:
         return [line for line in lines if line]
 
     def texts(self) -> list[str]:
-        """What is wrong now."""
+        """Returns the present problems."""
         return [trouble.text for trouble in (self.disk, self.descriptors) if trouble.text]
 
     def _disk_text(self, seen: Look) -> str:

@@ -1,9 +1,9 @@
-"""What is set for the whole process at start: glibc's malloc, open files, the event loop, the collector.
+"""Process-wide settings at start: glibc's malloc, open files, the event loop, the collector.
 
-mallopt: received and read chunks are a few MiB at most. By default glibc takes such buffers with mmap
-and hands them back with munmap at each free, and trims the heap's top: page faults for every chunk,
-measured as a factor 2.3 in throughput. With the thresholds raised they stay in the heap. The price is
-memory that stays with the process after a peak, at most `TRIM` beside what is in use.
+mallopt: received and read chunks are a few MiB at most. By default glibc allocates such buffers with mmap and
+returns them with munmap at each free, and trims the heap's top: that causes page faults for every chunk,
+measured as a factor 2.3 in throughput. With raised thresholds they stay in the heap. The price is memory that
+the process keeps after a peak, at most `TRIM` beyond what is in use.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ M_TRIM_THRESHOLD = -1
 M_TOP_PAD = -2
 M_MMAP_THRESHOLD = -3
 
-MMAP = 32 * 1024 * 1024  # glibc's upper bound on 64 bits; larger buffers are mapped one by one
+MMAP = 32 * 1024 * 1024  # glibc's upper bound on 64 bits; larger buffers are mapped individually
 TRIM = 64 * 1024 * 1024
 PAD = 1 * 1024 * 1024
 
 OLDEST = 2  # generation
-SLOW_COLLECTION = 0.05  # seconds of the processor: 50,000 objects and more
+SLOW_COLLECTION = 0.05  # seconds of processor time: 50,000 objects and more
 
 
 def tune_malloc() -> bool:
-    """Sets the three; answers whether the C library took them. Other libraries than glibc lack mallopt.
+    """Sets the three thresholds; returns whether the C library accepted them. Only glibc has mallopt.
 
-    Importing ctypes makes a callback, which hardened systems may refuse to allocate (MemoryError).
+    Importing ctypes allocates a callback, which hardened systems may refuse (MemoryError).
     """
     try:
         import ctypes
@@ -42,7 +42,7 @@ def tune_malloc() -> bool:
 
 
 def raise_open_files() -> int:
-    """Raises the number of open files to the hard limit; answers the limit that holds."""
+    """Raises the number of open files to the hard limit. Returns the effective limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
@@ -53,7 +53,7 @@ def raise_open_files() -> int:
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's where it is installed, else asyncio's own."""
+    """Returns uvloop's event loop if installed, else asyncio's own."""
     try:
         import uvloop
     except ImportError:
@@ -63,20 +63,22 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def freeze_heap() -> None:
-    """Takes what start-up made out of the garbage collector's sight, and lets it look at the rest.
+    """Excludes objects created at start-up from garbage collection, then enables it.
 
-    No collection before: it finds a few hundred of 50,000 objects, and the first clients wait 15 ms for it.
-    What is made later and stays (a partition that was written is some 20 objects) would make collections
-    longer and longer; so one that took `SLOW_COLLECTION` is the last to look at what it left.
+    There is no collection first: it finds a few hundred of 50,000 objects, and the first clients would wait
+    15 ms for it. Later objects that stay (a written partition has some 20) would make collections longer and
+    longer; so after one that took `SLOW_COLLECTION`, its survivors are excluded as well.
     """
     gc.freeze()
-    gc.callbacks.append(SlowCollections(time.thread_time))  # not what others take the processor for
+    # thread time excludes other processes' use of the processor
+    gc.callbacks.append(SlowCollections(time.thread_time))
     gc.enable()
 
 
 class SlowCollections:
-    """Called by the collector. After a slow whole collection, what it found in use is out of its sight: it is
-    freed when nothing refers to it, and only a cycle of it that is given up later stays."""
+    """A callback of the collector. After a slow full collection it excludes the survivors. These are still
+    freed when their reference count drops to 0; only later cycles among them leak.
+    """
 
     def __init__(self, clock: Callable[[], float], most: float = SLOW_COLLECTION) -> None:
         self._clock, self._most = clock, most

@@ -1,4 +1,4 @@
-"""What there is to see of a daemon's topics, groups and process, read for status, metrics and admin calls."""
+"""A view of a daemon's topics, groups and process, for status, metrics and admin calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from treecast.middleware.model.identity import TopicPartition
 
 T = TypeVar("T")
 _AWAY = {Fault.LEADER_UNAVAILABLE, Fault.NOT_LEADER, Fault.TIMED_OUT}
-_AT_ONCE = 256  # partitions that are looked at before the loop gets its turn
+_AT_ONCE = 256  # partitions handled before the loop gets a turn
 _ASK_SECONDS = 2.0  # for all leaders together
 _BOUNDS = (
     (EARLIEST_TIMESTAMP, Isolation.READ_UNCOMMITTED),
@@ -38,7 +38,7 @@ _BOUNDS = (
 
 
 class PartitionView(Struct, frozen=True):
-    """One partition's log. Offsets are -1 where its leader cannot be asked; `size` in bytes, on this host."""
+    """One partition's log. Offsets are -1 if its leader cannot be asked; `size` in bytes, on this host."""
 
     index: int
     leader_epoch: int
@@ -62,7 +62,7 @@ class TopicView(Struct, frozen=True):
 
 
 class OffsetView(Struct, frozen=True):
-    """A group's committed offset, and how far the log has gone beyond it. -1 where it is unknown."""
+    """A group's committed offset, and the log's end. -1 if unknown."""
 
     partition: TopicPartition
     committed: int
@@ -80,7 +80,7 @@ class GroupView(Struct, frozen=True):
 
 
 class ProcessView(Struct, frozen=True):
-    """The process's own accounting. Sizes in bytes."""
+    """The process's resource use. Sizes in bytes."""
 
     resident_bytes: int
     cpu_seconds: float
@@ -89,15 +89,15 @@ class ProcessView(Struct, frozen=True):
 
 
 async def settled(value: T | Future[T]) -> T:
-    """The value of what is there at once, or has to be waited for."""
+    """Returns the value, awaiting it if it is a future."""
     return await value if isinstance(value, asyncio.Future) else value
 
 
 class _Asked:
-    """A partition that is asked for its bounds. One that another host leads answers later, or never."""
+    """A partition whose bounds were requested. One that another host leads answers later, or never."""
 
     def __init__(self, cluster: Cluster, topic: str, index: int) -> None:
-        """UNKNOWN_TOPIC where there is none."""
+        """Raises UNKNOWN_TOPIC if the partition does not exist."""
         self._index = index
         self._leader = cluster.partition(topic, index)
         self._answers: list[OffsetAtTime | Future[OffsetAtTime]] = []
@@ -111,7 +111,7 @@ class _Asked:
         return [answer for answer in self._answers if isinstance(answer, asyncio.Future)]
 
     def view(self) -> PartitionView:
-        """What was answered by now."""
+        """Returns the answers received so far."""
         offsets = [_offset(answer) for answer in self._answers]
         start, end, stable = offsets if len(offsets) == len(_BOUNDS) else (-1, -1, -1)
         return PartitionView(self._index, self._leader.leader_epoch, start, end, stable, self._leader.size)
@@ -131,13 +131,13 @@ def _offset(answer: OffsetAtTime | Future[OffsetAtTime]) -> int:
 
 
 def _check_away(error: BaseException) -> None:
-    """Raises what is no sign of a leader that is out of reach."""
+    """Raises any error but those of an unreachable leader."""
     if not isinstance(error, TreecastError) or error.fault not in _AWAY:
         raise error
 
 
 async def _settle(asked: Sequence[_Asked]) -> None:
-    """All are waited for together, and not for long."""
+    """Waits for all together, for a limited time."""
     if waited_for := [answer for one in asked for answer in one.waited_for()]:
         await asyncio.wait(waited_for, timeout=_ASK_SECONDS)
 
@@ -149,8 +149,7 @@ async def view_topic(cluster: Cluster, topic: Topic) -> TopicView:
 
 
 async def view_topics(cluster: Cluster, chosen: Mapping[str, Sequence[int]] | None = None) -> list[TopicView]:
-    """All topics by name, or of those in `chosen` the partitions there. One that is deleted meanwhile is
-    left out."""
+    """Returns all topics by name, or the partitions in `chosen`. A topic deleted meanwhile is left out."""
     asked: list[tuple[Topic, list[_Asked]]] = []
     seen = _Turns()
     for name, topic in sorted(cluster.definitions.topics().items()):
@@ -176,7 +175,7 @@ async def view_topics(cluster: Cluster, chosen: Mapping[str, Sequence[int]] | No
 
 
 class _Turns:
-    """Gives the loop its turn where there is much to look at."""
+    """Yields to the loop regularly during long work."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -188,7 +187,7 @@ class _Turns:
 
 
 class Listing(Struct, frozen=True):
-    """Topics with some of their partitions, and what there is in all."""
+    """Topics with some of their partitions, and totals."""
 
     listed: Sequence[TopicView]
     topics: int
@@ -198,7 +197,7 @@ class Listing(Struct, frozen=True):
 
 
 async def list_partitions(cluster: Cluster, most: int) -> Listing:
-    """At most so many partitions: first those with records on this host, then the others; by name."""
+    """Lists at most `most` partitions: first those with records on this host, then the others; by name."""
     chosen: dict[str, list[int]] = {}
     empty: list[tuple[str, int]] = []
     count = total = size = 0
@@ -227,13 +226,13 @@ def _stored(cluster: Cluster, topic: str, index: int) -> int:
     try:
         return cluster.partition(topic, index).size
     except TreecastError:
-        return 0  # deleted meanwhile, or nobody leads it
+        return 0  # deleted meanwhile, or without a leader
 
 
 async def view_offsets(
     cluster: Cluster, group_id: str, partitions: Sequence[TopicPartition] | None = None
 ) -> tuple[OffsetView, ...]:
-    """A group's committed offsets, by topic and partition; those that cannot be told are left out."""
+    """Returns a group's committed offsets, by topic and partition; unavailable ones are left out."""
     home = cluster.home(GROUPS, group_id)
     committed = await home.fetch_offsets(group_id, partitions, require_stable=False)
     return tuple(
@@ -246,7 +245,7 @@ async def view_offsets(
 
 
 async def end_offset(cluster: Cluster, partition: TopicPartition) -> int:
-    """Where the partition's log ends; -1 where there is no such partition any more."""
+    """Returns the end of the partition's log; -1 if the partition no longer exists."""
     try:
         leader = cluster.partition(partition.topic, partition.partition)
         return (await settled(leader.offset_for_time(LATEST_TIMESTAMP, Isolation.READ_UNCOMMITTED))).offset
@@ -260,8 +259,9 @@ async def view_group(cluster: Cluster, group_id: str) -> GroupView:
 
 
 class GroupsListing(Struct, frozen=True):
-    """Groups with committed offsets, and how many of each were left out. Of a group that was left out, nobody
-    looks how many offsets it has."""
+    """Groups with committed offsets, and the numbers left out. The offsets of a group that was left out are
+    not counted.
+    """
 
     listed: Sequence[GroupView]
     groups_left_out: int
@@ -269,8 +269,9 @@ class GroupsListing(Struct, frozen=True):
 
 
 async def list_groups(cluster: Cluster, here: Callable[[str], bool], most: int) -> GroupsListing:
-    """Groups for which `here` says so, by id, at most so many and so many offsets. One whose home went away
-    meanwhile is passed over."""
+    """Lists groups accepted by `here`, by id, within limits of groups and offsets. Skips a group whose home
+    moved meanwhile.
+    """
     found: list[GroupView] = []
     room, groups, offsets = most, 0, 0
     for group_id in sorted(entry.group_id for entry in await cluster.list_groups()):
@@ -300,7 +301,7 @@ def view_process() -> ProcessView:
 
 
 def _open_files(limit: int) -> int:
-    """0 where nobody can tell; `limit` where there is not even one left to look with."""
+    """Returns the number of open files; 0 if unknown; `limit` if no descriptor is left to count with."""
     try:
         return len(os.listdir("/proc/self/fd"))
     except OSError as error:

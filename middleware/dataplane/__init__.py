@@ -1,1 +1,1 @@
-"""The data plane on one machine: for now the lab, hosts and routers as network namespaces."""
+"""The data plane on one machine: lab, P4 target, emulator, software switch and P4Runtime endpoint."""

@@ -1,4 +1,4 @@
-"""P4 programs from files: includes beside the file that includes, then in the folders given."""
+"""P4 programs from files: includes are searched beside the including file, then in the given folders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from treecast.middleware.dataplane.p4 import Bundle, Program, load_program
 def load_file(
     path: Path, *, folders: Sequence[Path] = (), defines: Mapping[str, str] | None = None
 ) -> Program:
-    """OSError or UnicodeDecodeError where the file cannot be read, P4Error where the program is refused."""
+    """Returns the program. Raises OSError or UnicodeDecodeError if the file cannot be read, P4Error if it is
+    refused.
+    """
 
     def include(name: str, includer: str) -> tuple[str, str] | None:
         for folder in (Path(includer).parent, *folders):
@@ -31,8 +33,9 @@ def bundle_file(
     folders: Sequence[Path] = (),
     defines: Mapping[str, str] | None = None,
 ) -> Bundle:
-    """A loaded file with all that it includes, for a switch. Names are those seen from the program's folder;
-    folders elsewhere become `include0` and so on."""
+    """Returns a loaded file with all that it includes, for a switch. Names are those seen from the program's
+    folder; folders elsewhere become `include0` and so on.
+    """
     top = path.parent.resolve()
     places = {top: ""}
     for number, folder in enumerate(one.resolve() for one in folders):

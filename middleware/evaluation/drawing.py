@@ -31,8 +31,9 @@ def draw(
     path: Path,
     title: str = "",
 ) -> None:
-    """Writes the picture. RoutingError where matplotlib is missing or the name ends in neither .svg nor
-    .png."""
+    """Writes the picture. Raises RoutingError if matplotlib is missing or the name ends in neither .svg nor
+    .png.
+    """
     if path.suffix not in (".svg", ".png"):
         raise RoutingError(f"{path.name}: expected a name that ends in .svg or .png")
     try:

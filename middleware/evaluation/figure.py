@@ -57,7 +57,7 @@ class Table(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """What a figure came to. `table` is printed in the place of `columns` and `rows`, where there is one."""
+    """What a figure came to. `table` is printed instead of `columns` and `rows`, where there is one."""
 
     name: str
     title: str
@@ -94,7 +94,7 @@ class Figure(Struct, frozen=True):
 
 
 def rng_of(options: Options, *what: object) -> Random:
-    """A generator of its own for everything that is named, whatever process draws from it."""
+    """Returns a generator of its own for everything that is named, whatever process draws from it."""
     return Random("/".join(map(str, (options.seed, *what))))
 
 
@@ -117,5 +117,5 @@ def averages(rows: Sequence[Row], keys: Sequence[str], values: Sequence[str]) ->
 
 
 def value(rows: Sequence[Row], column: str, **where: Any) -> float:
-    """The mean of a column over the rows that match."""
+    """Returns the mean of a column over the rows that match."""
     return mean([row[column] for row in rows if all(row[key] == wanted for key, wanted in where.items())])

@@ -34,7 +34,7 @@ class Journal:
         self._file: IO[str]
 
     def begin(self, *, resume: bool) -> dict[str, list[Row]]:
-        """The rows of tasks that are done, by `key_of`. JournalError, OSError."""
+        """Returns the rows of tasks that are done, by `key_of`. Raises JournalError, OSError."""
         done = self._read() if resume and self._path.exists() else {}
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._path.open("w", encoding="utf-8")

@@ -16,7 +16,7 @@ _WIDE = 50.0  # bars that differ by more than this are drawn on a logarithmic ax
 
 
 def draw(result: Result, folder: Path) -> list[Path]:
-    """The pictures of a result; none where matplotlib is not installed."""
+    """Returns the pictures of a result; none if matplotlib is not installed."""
     try:
         import matplotlib
     except ImportError:

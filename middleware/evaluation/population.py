@@ -40,7 +40,7 @@ def draw(clients: list[int], weights: list[float], count: int, rng: Random) -> l
 
 
 def density(network: Network, regions: list[list[int]], dense: float = DENSE) -> list[float]:
-    """The weight of every client: `dense` in a region, 1 outside."""
+    """Returns the weight of every client: `dense` in a region, 1 outside."""
     inside = {node for region in regions for node in region}
     return [dense if network.switch_of(client) in inside else 1.0 for client in network.clients]
 
@@ -48,7 +48,7 @@ def density(network: Network, regions: list[list[int]], dense: float = DENSE) ->
 def populate(
     network: Network, weights: list[float], share: float, rng: Random, regions: list[list[int]]
 ) -> Population:
-    """A population drawn anew; `share` of the other clients subscribe to each publisher."""
+    """Returns a population drawn anew; `share` of the other clients subscribe to each publisher."""
     clients = network.clients
     publishers = draw(clients, weights, max(1, round(SHARE * len(clients))), rng)
     return Population({one: _subscribers(one, clients, weights, share, rng) for one in publishers}, regions)
@@ -64,7 +64,7 @@ def _subscribers(
 
 
 def scenario(network: Network, name: str, share: float, rng: Random) -> tuple[Population, Population]:
-    """The populations before and after all have moved (6.6.1)."""
+    """Returns the populations before and after all have moved (6.6.1)."""
     if name == "distant":
         groups = k_medoids(network, 4, rng)
         old, new = groups[::2], groups[1::2]
@@ -79,7 +79,9 @@ def scenario(network: Network, name: str, share: float, rng: Random) -> tuple[Po
 
 
 def _dense_parts(network: Network, groups: list[list[int]]) -> list[list[int]]:
-    """The dense regions of some of the groups, as large a part of these as is dense of the whole network."""
+    """Returns the dense regions of some of the groups, as large a part of these as is dense of the whole
+    network.
+    """
     nodes = sum(len(group) for group in groups)
     return dense_regions(network, groups, DENSE_NODES * nodes / network.node_count)
 

@@ -14,7 +14,7 @@ from .figure import Result, Table
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """All of a result but how it is shown."""
+    """Returns all of a result but how it is shown."""
     found: dict[str, Any] = msgspec.to_builtins(result)
     del found["plots"], found["table"]
     return found
@@ -45,8 +45,9 @@ def _cell(value: object) -> str:
 
 
 def write(result: Result, folder: Path) -> list[Path]:
-    """The JSON, the table and the plots of a result; the files. Plots need matplotlib and are left out
-    without."""
+    """Returns the JSON, the table and the plots of a result; the files. Plots need matplotlib and are left
+    out without.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     data, text = folder / f"{result.name}.json", folder / f"{result.name}.txt"
     data.write_text(json.dumps(as_json(result), indent=2, ensure_ascii=False) + "\n")

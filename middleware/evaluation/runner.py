@@ -23,7 +23,8 @@ def run(
     rows_file: Path | None = None,
     resume: bool = False,
 ) -> Result:
-    """The result; the same for the same seed whatever the number of jobs. RoutingError of a network.
+    """Returns the result; the same for the same seed whatever the number of jobs. Raises RoutingError of a
+    network.
 
     `rows_file` keeps the rows of what is done; with `resume` that is not done again, and JournalError is
     raised where the file is of another run.

@@ -45,9 +45,9 @@ TABLE_6_1: dict[str, tuple[int, int]] = {
 
 @lru_cache(maxsize=64)
 def load(name: str, folder: Path | None = None) -> Network:
-    """A network from `NAME.graph` or `NAME.graphml` of a folder, else from topohub.
+    """Returns a network from `NAME.graph` or `NAME.graphml` of a folder, else from topohub.
 
-    RoutingError where it is not there or is none.
+    Raises RoutingError if it is not there or is none.
     """
     if folder is None:
         return from_topohub(name)
@@ -62,7 +62,7 @@ def load(name: str, folder: Path | None = None) -> Network:
 
 
 def available(names: list[str], folder: Path | None = None) -> list[str]:
-    """Those of the names that can be loaded."""
+    """Returns those of the names that can be loaded."""
     found = []
     for name in names:
         try:
@@ -74,7 +74,7 @@ def available(names: list[str], folder: Path | None = None) -> list[str]:
 
 
 def named(names: tuple[str, ...], folder: Path | None = None) -> tuple[str, ...]:
-    """The networks that names stand for, each once. RoutingError where `ALL` finds none."""
+    """Returns the networks that names stand for, each once. Raises RoutingError if `ALL` finds none."""
     found: dict[str, None] = {}
     for name in names:
         found |= dict.fromkeys(available(list(TABLE_6_1), folder) if name == ALL else (name,))
@@ -91,7 +91,7 @@ def degree_variance(network: Network) -> float:
 
 
 def scale_free(networks: dict[str, Network]) -> dict[str, bool]:
-    """Which have degrees farther apart, for their diameter, than the network in the middle.
+    """Returns which have degrees farther apart, for their diameter, than the network in the middle.
 
     The thesis parts networks by eye into scale-free ones (small diameter, degrees far apart) and others.
     """
@@ -101,7 +101,7 @@ def scale_free(networks: dict[str, Network]) -> dict[str, bool]:
 
 
 def counts_note(name: str, network: Network) -> str:
-    """A network's size beside that of Table 6.1, where the two differ."""
+    """Returns a network's size beside that of Table 6.1, where the two differ."""
     here = (network.node_count, network.edge_count)
     there = TABLE_6_1.get(name, here)
     if here == there:

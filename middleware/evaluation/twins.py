@@ -36,7 +36,7 @@ FRAME = bytes.fromhex("030000009999 020000000001 9999")
 def switched(program: str) -> SwitchedNetwork:
     """Switches that run a program; one set for all, as making a switch takes longer than sending through it.
 
-    RoutingError where there are no programs.
+    Raises RoutingError if there are no programs.
     """
     path = PROGRAMS / f"{program}.p4"
     if not path.exists():
@@ -130,7 +130,7 @@ class Recorded:
 
 
 class Sent(Struct):
-    """One stack sent both ways. `differences` are empty where nothing that can be seen differs."""
+    """One stack sent both ways. `differences` are empty if nothing that can be seen differs."""
 
     outcome: Outcome
     carried: Carried
@@ -138,7 +138,7 @@ class Sent(Struct):
 
 
 def send(network: Network, twin: Twin, source: int, stack: Any, payload: bytes) -> Sent:
-    """Every copy on every link to its last byte, the passes of every switch, and recirculations."""
+    """Returns every copy on every link to its last byte, the passes of every switch, and recirculations."""
     recorded = Recorded(twin.model)
     outcome = simulate(network, recorded, source, stack, payload=len(payload))
     run = switched(twin.program)

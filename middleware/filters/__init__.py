@@ -1,1 +1,1 @@
-"""The packet-subscription language (Camus, Fig. 1): parsed, written and evaluated. Pure."""
+"""The packet-subscription language (Camus, Fig. 1): parser, printer and evaluation. Pure."""

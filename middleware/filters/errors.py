@@ -1,4 +1,4 @@
-"""What is wrong with the text of a filter, and where."""
+"""The error in a filter's text, with its position."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ _SHOWN = 72  # columns of the line that a message shows
 
 
 class FilterError(ValueError):
-    """`reason` at `position`, a character of `text`. As a string: the reason, the line, and a caret."""
+    """An error with its `reason` at `position`, a character index in `text`. As a string: reason, line,
+    caret.
+    """
 
     def __init__(self, reason: str, text: str, position: int) -> None:
         self.reason = reason
@@ -16,7 +18,7 @@ class FilterError(ValueError):
 
 
 def _pointed(text: str, position: int) -> str:
-    """The line that holds `position`, shortened around it, and a caret below."""
+    """Returns the line that holds `position`, shortened around it, and a caret below."""
     start = text.rfind("\n", 0, position) + 1
     end = text.find("\n", position)
     line = text[start : end if end >= 0 else len(text)]

@@ -1,7 +1,7 @@
-"""Whether a message passes a stateless filter.
+"""Evaluation of a stateless filter on a message.
 
-`evaluate` walks the tree and is the reference; `compile_filter` makes a Python expression of it, for
-messages by the thousand. Both follow the rules of `tree`.
+`evaluate` walks the tree and is the reference. `compile_filter` turns the tree into a Python expression, for
+batches of thousands of messages. Both follow the rules of `tree`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .text import to_text
 from .tree import Aggregate, And, Constraint, Field, Filter, Not, Or, Relation, Scalar, aggregates, fields
 
 Reader = Callable[[Field], Scalar | None]
-"""A field's value in the message at hand; None where there is none that can be compared."""
+"""Reads a field's value from the current message; None if there is no comparable value."""
 
 Test = Callable[[Sequence[Scalar | None]], bool]
 """Takes the values of `fields(tree)`, in that order."""
@@ -23,7 +23,7 @@ class StatefulFilterError(ValueError):
 
     def __init__(self, aggregate: Aggregate) -> None:
         written = f"{aggregate.function}({', '.join('.'.join(field.path) for field in aggregate.arguments)})"
-        super().__init__(f"{written} needs state, and filters are evaluated without state here")
+        super().__init__(f"{written} needs state; filters are evaluated without state here")
 
 
 def check_stateless(tree: Filter) -> None:
@@ -33,7 +33,9 @@ def check_stateless(tree: Filter) -> None:
 
 
 def evaluate(tree: Filter, read: Reader) -> bool:
-    """Whether the message that `read` reads passes. StatefulFilterError where the filter aggregates."""
+    """Returns whether the message that `read` reads passes. Raises StatefulFilterError if the filter
+    aggregates.
+    """
     match tree:
         case Constraint(Field() as field, relation, constant):
             value = read(field)
@@ -50,7 +52,7 @@ def evaluate(tree: Filter, read: Reader) -> bool:
 
 
 def holds(value: Scalar, relation: Relation, constant: Scalar) -> bool:
-    """Whether `value` stands in the relation to the constant; false where they can't be compared."""
+    """Returns whether `value` stands in the relation to the constant; false if they are not comparable."""
     if isinstance(value, bool) or isinstance(constant, bool):
         if not (isinstance(value, bool) and isinstance(constant, bool)):
             return False
@@ -85,7 +87,7 @@ def _ordered(above: bool, below: bool, relation: Relation) -> bool:
 
 
 def compile_filter(tree: Filter) -> Test:
-    """A function that says the same as `evaluate`. Only constants of the text get into it, by name."""
+    """Returns a compiled form of `evaluate`. The filter's constants enter the source by name only."""
     check_stateless(tree)
     writer = _Writer(tree)
     source = f"lambda v: {writer.expression(tree)}"

@@ -1,15 +1,15 @@
-"""The text of a filter as a tree.
+"""The parser: a filter's text to a tree.
 
-    filter     = conjunction { ("or" | "||" | "∨") conjunction }
-    conjunction = negation { ("and" | "&&" | "∧") negation }
-    negation   = ("not" | "!" | "¬") negation | "(" filter ")" | "true" | "false" | constraint
-    constraint = attribute relation constant
-    attribute  = name { "." name } | name "(" attribute { "," attribute } ")"
-    relation   = "==" | "=" | "!=" | "<" | "<=" | ">" | ">=" | "prefix"
-    constant   = number | string | word | "true" | "false"
+  filter      = conjunction { ("or" | "||" | "∨") conjunction }
+  conjunction = negation { ("and" | "&&" | "∧") negation }
+  negation    = ("not" | "!" | "¬") negation | "(" filter ")" | "true" | "false" | constraint
+  constraint  = attribute relation constant
+  attribute   = name { "." name } | name "(" attribute { "," attribute } ")"
+  relation    = "==" | "=" | "!=" | "<" | "<=" | ">" | ">=" | "prefix"
+  constant    = number | string | word | "true" | "false"
 
-A name that holds other characters than letters, digits, `_` and `-` is written between backquotes; a string
-between quotes, or as a bare word (`stock == GOOGL`, `ip.dst == 192.168.0.1`). Keywords in any case.
+A name with characters other than letters, digits, `_` and `-` stands between backquotes. A string stands
+between quotes or as a bare word (`stock == GOOGL`, `ip.dst == 192.168.0.1`). Keywords are case-insensitive.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from .tree import (
 )
 
 MAX_LENGTH: Final = 65_536  # characters
-MAX_DEPTH: Final = 100  # of brackets and negations, one inside the other
+MAX_DEPTH: Final = 100  # of nested brackets and negations
 MAX_DIGITS: Final = 100
 _RELATIONS: Final = {relation.value: relation for relation in Relation}
 
 
 def parse(text: str) -> Filter:
-    """The filter that `text` says. Raises FilterError, which points at the character."""
+    """Returns the filter that `text` states. Raises FilterError, which points at the character."""
     if len(text) > MAX_LENGTH:
         raise FilterError(f"a filter has at most {MAX_LENGTH:,} characters, this one {len(text):,}", text, 0)
     parser = _Parser(text)
@@ -50,7 +50,7 @@ def parse(text: str) -> Filter:
 
 
 class _Parser:
-    """Recursive descent, one token ahead."""
+    """Recursive descent with one token of look-ahead."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -67,7 +67,7 @@ class _Parser:
         return taken
 
     def _took(self, *signs: str) -> bool:
-        """Takes the next token if it is one of `signs`."""
+        """Takes the next token if it is one of `signs`; returns whether it did."""
         if self._next.kind is Kind.SIGN and self._next.text in signs:
             self._take()
             return True

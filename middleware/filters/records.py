@@ -1,15 +1,15 @@
-"""Filters over Kafka records: what a field of the language is in a record.
+"""Filters over Kafka records: how the language's fields map to a record.
 
-| field | what it is |
+| field | value |
 | --- | --- |
 | `topic`, `partition`, `offset`, `timestamp` | of the record; timestamp in ms since the Unix epoch |
 | `key`, `value` | as UTF-8 text |
 | `headers.NAME` | the last header of this name, as UTF-8 text |
-| `key.F`, `value.F`, `value.F.G` | a field of the JSON object that key or value is |
+| `key.F`, `value.F`, `value.F.G` | a field of the JSON object in key or value |
 | `F`, `F.G` | the same as `value.F`, `value.F.G` |
 
-What isn't there, isn't UTF-8, isn't JSON, or is null, an array or an object, is no value: no constraint on it
-holds.
+A field has no value if it is absent, not UTF-8, not JSON, null, an array or an object. No constraint on such
+a field holds.
 """
 
 from __future__ import annotations
@@ -27,24 +27,28 @@ _Part = Callable[[Record], Scalar | None]
 
 
 class RecordFilter:
-    """A stateless filter, ready for the records of one partition. StatefulFilterError where it aggregates."""
+    """A stateless filter for the records of one partition. Raises StatefulFilterError if the filter
+    aggregates.
+    """
 
     def __init__(self, tree: Filter, topic: str, partition: int) -> None:
         self._test = compile_filter(tree)
         self._read = RecordReader(fields(tree), topic, partition)
 
     def matches(self, record: Record) -> bool:
-        """Whether the record passes."""
+        """Returns whether the record passes."""
         return self._test(self._read(record))
 
     def select(self, records: Iterable[Record]) -> list[Record]:
-        """Those that pass, in order."""
+        """Returns the records that pass, in order."""
         test, read = self._test, self._read
         return [record for record in records if test(read(record))]
 
 
 class RecordReader:
-    """Reads fields out of records of one partition: a record in, the fields' values out, in their order."""
+    """A reader of fields from records of one partition: takes a record, returns the fields' values in
+    order.
+    """
 
     def __init__(self, wanted: Sequence[Field], topic: str, partition: int) -> None:
         self._fixed: dict[str, Scalar] = {"topic": topic, "partition": partition}
@@ -63,7 +67,7 @@ class RecordReader:
         self._value_places = [place for place, _ in in_value]
 
     def _part(self, path: tuple[str, ...]) -> _Part | None:
-        """How to read what isn't inside a JSON object; None for what is."""
+        """Returns the reader of a field outside JSON objects; None for a field inside one."""
         match path:
             case ("topic",) | ("partition",):
                 fixed = self._fixed[path[0]]
@@ -114,7 +118,7 @@ def _header(record: Record, name: str) -> str | None:
 
 
 def json_fields(data: bytes | None, paths: Sequence[tuple[str, ...]]) -> list[Scalar | None]:
-    """The reference: the whole text is decoded, and each path followed."""
+    """Returns the fields' values. This is the reference: it decodes the whole text and follows each path."""
     try:
         tree = msgspec.json.decode(data) if data else None
     except (msgspec.DecodeError, RecursionError):
@@ -131,7 +135,7 @@ def _follow(tree: object, path: tuple[str, ...]) -> Scalar | None:
 
 
 class JsonFields:
-    """`json_fields` for fixed paths. Where all are one name long, only what is asked for is decoded."""
+    """`json_fields` for fixed paths. If all paths have one name, it decodes only the requested fields."""
 
     def __init__(self, paths: Sequence[tuple[str, ...]]) -> None:
         self._paths = tuple(paths)
@@ -150,7 +154,7 @@ class JsonFields:
 
 
 def _shape(names: Sequence[str]) -> type[msgspec.Struct]:
-    """A struct that holds just these fields of an object; the decoder skips the others."""
+    """Returns a struct with just these fields of an object; the decoder skips all others."""
     places = [f"f{number}" for number in range(len(names))]
     return msgspec.defstruct(
         "Wanted", [(place, object, None) for place in places], rename=dict(zip(places, names, strict=True))

@@ -1,4 +1,4 @@
-"""A tree as text, which parses into the same tree."""
+"""The printer: a filter tree to text that parses back into the same tree."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from .tokens import KEYWORDS
 from .tree import Aggregate, And, Attribute, Constraint, Field, Filter, Not, Or, Scalar
 
 _PLAIN = re.compile(r"[^\W\d][\w-]*\Z")
-_LOOSE, _OR, _AND, _TIGHT = range(4)  # how tightly the surroundings bind
+_LOOSE, _OR, _AND, _TIGHT = range(4)  # how tightly the surrounding expression binds
 
 
 def to_text(tree: Filter) -> str:
-    """The filter in the language's plainest spelling: words for logic, strings in quotes."""
+    """Returns the filter in the language's plainest spelling: words for logic, quoted strings."""
     return _text(tree, _LOOSE)
 
 

@@ -1,4 +1,4 @@
-"""The text of a filter cut into tokens."""
+"""The tokenizer of filter text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
 
 
 class Kind(enum.Enum):
-    """What a token is; the value is what a message calls it."""
+    """The kind of a token; the value is its name in messages."""
 
     NUMBER = "a number"
     STRING = "a string"
@@ -36,7 +36,7 @@ class Kind(enum.Enum):
 
 
 class Token(Struct, frozen=True):
-    """`text` is what it says: without quotes and escapes, and with one spelling for each sign and keyword."""
+    """One token. `text` is normalized: no quotes or escapes, one spelling per sign and keyword."""
 
     kind: Kind
     text: str
@@ -44,7 +44,9 @@ class Token(Struct, frozen=True):
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """The tokens of `text`, and END. Raises FilterError at the first character that begins none."""
+    """Yields the tokens of `text`, then END. Raises FilterError at the first character that starts no
+    token.
+    """
     position = 0
     while position < len(text):
         found = _TOKEN.match(text, position)
@@ -61,7 +63,7 @@ def _unreadable(character: str) -> str:
         return f"the {character} is not closed"
     if character == "^":
         return "'^' is no sign of this language; write 'and'"
-    return f"{character!r} begins nothing that this language knows"
+    return f"{character!r} starts no token of this language"
 
 
 def _token(found: re.Match[str], position: int, text: str) -> Token:
@@ -71,7 +73,7 @@ def _token(found: re.Match[str], position: int, text: str) -> Token:
             return Token(Kind.NUMBER, raw.replace("_", ""), position)
         case "string":
             return Token(Kind.STRING, _unescaped(raw[1:-1]), position)
-        case "bare":  # an address, a version, a measure with its unit
+        case "bare":  # an address, a version, or a measure with its unit
             return Token(Kind.STRING, raw, position)
         case "sign":
             return Token(Kind.SIGN, _SAME.get(raw, raw), position)

@@ -1,12 +1,12 @@
 """A filter as values: the abstract syntax of Camus, Fig. 1.
 
-    c ::= c1 and c2 | c1 or c2 | not c | e        filter: a logical expression
-    e ::= a relation constant                     constraint
-    a ::= h.f | v | g(v0 ... vn)                  header field, state variable, state aggregation function
+  c ::= c1 and c2 | c1 or c2 | not c | e        filter: a logical expression
+  e ::= a relation constant                     constraint
+  a ::= h.f | v | g(v0 ... vn)                  header field, state variable, state aggregation function
 
-A constraint holds only if its attribute is there and can be compared with the constant: a number with a
-number, a string with a string. So `price > 5` and `price <= 5` are both false where there is no price, and
-`not price > 5` is true. Negation is therefore no part of a constraint and is never pushed into one.
+A constraint holds only if its attribute is present and comparable with the constant: a number with a number,
+a string with a string. So `price > 5` and `price <= 5` are both false if there is no price, and `not price >
+5` is true. For this reason negation is not part of a constraint and is never pushed into one.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 Scalar = int | float | str | bool
-"""What an attribute's value can be compared as. A boolean equals only booleans."""
+"""The comparable form of an attribute's value. A boolean equals only booleans."""
 
 
 class Relation(enum.Enum):
-    """How an attribute is compared with a constant; the value is how it is written."""
+    """The comparison of an attribute with a constant; the value is its spelling."""
 
     EQ = "=="
     NE = "!="
@@ -33,7 +33,9 @@ class Relation(enum.Enum):
 
 
 class Field(Struct, frozen=True, tag=True):
-    """An attribute of the message: `h.f`, or deeper; or the name of a state variable. Never empty."""
+    """An attribute of the message (`h.f` or deeper) or the name of a state variable. `path` is never
+    empty.
+    """
 
     path: tuple[str, ...]
 
@@ -49,7 +51,7 @@ Attribute = Field | Aggregate
 
 
 class Constraint(Struct, frozen=True, tag=True):
-    """One attribute compared with one constant. PREFIX takes a string."""
+    """A comparison of one attribute with one constant. PREFIX takes a string."""
 
     attribute: Attribute
     relation: Relation
@@ -57,19 +59,19 @@ class Constraint(Struct, frozen=True, tag=True):
 
 
 class Not(Struct, frozen=True, tag=True):
-    """True where `part` is false."""
+    """True if `part` is false."""
 
     part: Filter
 
 
 class And(Struct, frozen=True, tag=True):
-    """True where all `parts` are. Without parts: true."""
+    """True if all `parts` are true. Without parts: true."""
 
     parts: tuple[Filter, ...]
 
 
 class Or(Struct, frozen=True, tag=True):
-    """True where one of `parts` is. Without parts: false."""
+    """True if one of `parts` is true. Without parts: false."""
 
     parts: tuple[Filter, ...]
 
@@ -81,7 +83,7 @@ NOTHING = Or(())
 
 
 def constraints(tree: Filter) -> Iterator[Constraint]:
-    """All constraints, left to right, repeated ones too."""
+    """Yields all constraints from left to right, including repeated ones."""
     match tree:
         case Constraint():
             yield tree
@@ -93,7 +95,7 @@ def constraints(tree: Filter) -> Iterator[Constraint]:
 
 
 def fields(tree: Filter) -> tuple[Field, ...]:
-    """The fields that the filter reads, each once, in the order in which they appear."""
+    """Returns the fields that the filter reads, each once, in order of appearance."""
     found: dict[Field, None] = {}
     for constraint in constraints(tree):
         attribute = constraint.attribute
@@ -103,7 +105,7 @@ def fields(tree: Filter) -> tuple[Field, ...]:
 
 
 def aggregates(tree: Filter) -> tuple[Aggregate, ...]:
-    """The aggregations that the filter reads, each once: with none of them it is stateless."""
+    """Returns the aggregations that the filter reads, each once. A filter without any is stateless."""
     found: dict[Aggregate, None] = {}
     for constraint in constraints(tree):
         if isinstance(constraint.attribute, Aggregate):

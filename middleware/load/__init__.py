@@ -1,7 +1,7 @@
-"""Load generators behind `treecast bench` and the comparisons in bench/.
+"""Load generators of `treecast bench` and of the comparisons in bench/.
 
-`run_bench(kind, options)` with kind "produce", "fetch" or "latency" runs one load against a Kafka face to
-its end; `as_table` and `as_json` show what it found.
+`run_bench(kind, options)` with kind "produce", "fetch" or "latency" runs one load against a Kafka face to its
+end; `as_table` and `as_json` show its result.
 """
 
 from .bench import BenchOptions, Kind, Result, as_json, as_table, run_bench

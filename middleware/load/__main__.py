@@ -1,7 +1,7 @@
-"""A load run in a process of its own, started by a harness that accounts for the server meanwhile.
+"""A load run in a separate process, started by a harness that measures the server meanwhile.
 
-One JSON line comes in (`{"kind": ..., "options": {...}}`), `ready` goes out once everything is encoded and
-connected, a line comes in, the load runs, and one JSON line goes out (`as_json`, or `{"error": ...}`).
+It reads one JSON line (`{"kind": ..., "options": {...}}`), prints `ready` once everything is encoded and
+connected, reads a line, runs the load, and prints one JSON line (`as_json`, or `{"error": ...}`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What `treecast bench` runs: produce, fetch or latency against a Kafka face, as values and as a table."""
+"""The loads of `treecast bench`: produce, fetch or latency against a Kafka face, with results as values and
+tables.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,12 @@ Result = ProduceResult | FetchResult | LatencyResult
 
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
-    """What to send where. `batch_bytes` bounds a request's batch, `batch_records` overrides it where not 0.
+    """The options of a load. `batch_bytes` bounds a request's batch; a non-zero `batch_records` overrides it.
 
-    `rate` is in records a second and counts for `latency` only, which sends one record per request unless
-    `batch_records` says more. `equal_batches` tells `fetch` that it made the topic itself, with the same
-    `size` and batch, so that it need not look at every byte (see `fetch.py`); it reads all `passes` times.
+    `rate` is in records a second and applies to `latency` only, which sends one record per request unless
+    `batch_records` is larger. `equal_batches` tells `fetch` that the caller created the topic itself, with
+    the same `size` and batch, so that it need not read every byte (see `fetch.py`); it reads all `passes`
+    times.
     """
 
     host: str = "127.0.0.1"
@@ -44,7 +47,7 @@ class BenchOptions:
     acks: int = 1
     compression: str = "none"
     rate: float = 5_000
-    warmup: float = 0.2  # the share of a latency run that is not counted
+    warmup: float = 0.2  # the share of a latency run that is not measured
     consume: bool = True
     max_bytes: int = 1 << 20
     equal_batches: bool = False
@@ -57,7 +60,7 @@ class BenchOptions:
 
 
 def run_bench(kind: Kind, options: BenchOptions) -> Result:
-    """Runs one load to its end. Raises LoadError where the server refuses, OSError where it isn't there."""
+    """Runs one load to its end. Raises LoadError if the server refuses, OSError if it is unreachable."""
     return prepare(kind, options)()
 
 

@@ -55,7 +55,9 @@ class Connection:
         self._socket.sendall(frame)
 
     def receive(self) -> bytes:
-        """The next response without its length. `send` and `receive` apart keep more than one on the way."""
+        """Returns the next response without its length. `send` and `receive` apart keep more than one on the
+        way.
+        """
         answer = self._exactly(int.from_bytes(self._exactly(4), "big"))
         self._unanswered -= 1
         return answer
@@ -111,7 +113,7 @@ class Connection:
 
 
 def serves(host: str, port: int, timeout: float = 1) -> bool:
-    """Whether a Kafka broker answers ApiVersions and then names itself in Metadata."""
+    """Returns whether a Kafka broker answers ApiVersions and then names itself in Metadata."""
     try:
         with Connection(host, port, timeout) as connection:
             connection.api_versions()

@@ -115,7 +115,7 @@ class FetchRequest:
         self.data = bytearray(frame)
 
     def at(self, offset: int) -> bytearray:
-        """The frame that asks from `offset`; the same buffer each time."""
+        """Returns the frame that asks from `offset`; the same buffer each time."""
         _INT64.pack_into(self.data, self.offset_at, offset)
         return self.data
 
@@ -210,7 +210,7 @@ def _leaders(cursor: _Cursor) -> dict[int, int]:
 
 
 def parse_create_topics(payload: bytes) -> tuple[int, str]:
-    """The error of the one topic that was asked for, and its message."""
+    """Returns the error of the one topic that was asked for, and its message."""
     cursor = _Cursor(payload, 8)
     if cursor.int32() != 1:
         raise LoadError("CreateTopics was not answered for one topic")
@@ -242,7 +242,7 @@ def produce_error_position(topic: str) -> int:
 
 
 def produce_response(topic: str, partition: int, base_offset: int) -> bytes:
-    """What a server answers to `produce_request`; for the bare loop that measures the floor."""
+    """Returns what a server answers to `produce_request`; for the bare loop that measures the floor."""
     body = _INT32.pack(0) + b"\0" + b"\x02" + _compact_string(topic) + b"\x02"
     body += struct.pack(">ihqqq", partition, 0, base_offset, -1, 0) + b"\x01\0\0" + b"\0"
     body += _INT32.pack(0) + b"\0"
@@ -250,7 +250,9 @@ def produce_response(topic: str, partition: int, base_offset: int) -> bytes:
 
 
 def fetch_response_head(topic: str, partition: int, high_watermark: int, size: int) -> bytes:
-    """A Fetch 12 response up to its `size` bytes of records, length included; `FETCH_TAIL` follows them."""
+    """Returns a Fetch 12 response up to its `size` bytes of records, length included; `FETCH_TAIL` follows
+    them.
+    """
     body = _INT32.pack(0) + b"\0" + struct.pack(">ihi", 0, 0, 0)
     body += b"\x02" + _compact_string(topic) + b"\x02"
     body += struct.pack(">ihqqq", partition, 0, high_watermark, high_watermark, 0)

@@ -1,9 +1,9 @@
-"""Latency at a fixed rate, open loop: what is due is sent whether or not answers have come.
+"""Latency at a fixed rate, open loop: requests are sent when due, whether or not earlier ones were answered.
 
-Each request has an intended time, start + i / rate, and both latencies count from it: to the answer of
-Produce, and to the arrival of the records at a consumer that long-polls the same partition over a
-connection of its own. A generator that falls behind sends all that is due in one call and the wait counts
-as latency, so nothing is omitted; its own lag is reported beside, to tell its delay from the server's.
+Each request has an intended time, start + i / rate, from which both latencies count: to the response of
+Produce, and to the arrival of the records at a consumer that long-polls the same partition over its own
+connection. A generator that falls behind sends all due requests in one call and their wait counts as latency,
+so nothing is omitted. Its own lag is reported separately, to distinguish its delay from the server's.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ _RECEIVE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class LatencyResult:
-    """In seconds: `produce` runs to the acknowledgement, `end_to_end` to the consumer, `lag` to the send."""
+    """Results in seconds: `produce` ends at the acknowledgement, `end_to_end` at the consumer, `lag` at the
+    send.
+    """
 
     requests: int
     records: int
-    rate: float  # records a second that were intended
-    achieved: float  # records a second that were acknowledged
+    rate: float  # intended records a second
+    achieved: float  # acknowledged records a second
     produce: Distribution
     end_to_end: Distribution | None
     lag: Distribution
@@ -50,7 +52,7 @@ def sharpen_timers() -> None:
 
 
 class _Producer:
-    """Sends copies of one frame when they are due; notes when each was answered."""
+    """Sends copies of one frame when they are due, and records when each was answered."""
 
     def __init__(self, address: tuple[str, int], frame: bytes, error_at: int, burst: int) -> None:
         self.socket = socket.create_connection(address, 30)
@@ -66,7 +68,7 @@ class _Producer:
         self.sent = 0  # bytes
 
     def send(self, due: int) -> bool:
-        """Sends up to `due` requests in all. False if the socket's buffer is full."""
+        """Sends up to `due` requests in all. Returns False if the socket's buffer is full."""
         while self.sent < due * self._frame_size:
             start = self.sent % len(self._ring)
             try:
@@ -76,7 +78,7 @@ class _Producer:
         return True
 
     def receive(self) -> int:
-        """The number of answers in what has come. Raises LoadError on an error."""
+        """Returns the number of answers received. Raises LoadError on an error."""
         try:
             count = self.socket.recv_into(self._view[self._filled :])
         except BlockingIOError:
@@ -101,7 +103,7 @@ class _Producer:
 
 
 class _Consumer:
-    """Long-polls one partition; notes how far it has come."""
+    """Long-polls one partition, and records its progress."""
 
     def __init__(self, address: tuple[str, int], topic: str, partition: int, offset: int) -> None:
         self.socket = socket.create_connection(address, 30)
@@ -139,11 +141,11 @@ class _Consumer:
 
 
 class LatencyRun:
-    """`requests` Produce requests of `batch` (of `records` records) at `rate` records a second.
+    """A run of `requests` Produce requests with `batch` (of `records` records) at `rate` records a second.
 
-    All go to one `partition`, whose end before the run is `start_offset`: nobody else may write to it.
-    The first `warmup` requests are sent and answered but not counted. With `consume` the records are read
-    back as well.
+    All go to one `partition`, whose end before the run is `start_offset`: nobody else may write to it. The
+    first `warmup` requests are sent and answered but not measured. With `consume` the records are also read
+    back.
     """
 
     def __init__(
@@ -163,7 +165,7 @@ class LatencyRun:
         consume: bool = True,
     ) -> None:
         if not 0 <= warmup < requests:
-            raise ValueError("some requests must be left after the warm-up")
+            raise ValueError("the warm-up must leave some requests")
         self._rate, self._requests, self._records, self._warmup = rate, requests, records, warmup
         self._interval = records / rate
         self._start_offset = start_offset
@@ -176,7 +178,7 @@ class LatencyRun:
         self._arrived_at = array("d")
 
     def run(self) -> LatencyResult:
-        """Raises LoadError on any error or after 30 s of silence."""
+        """Runs the load. Raises LoadError on any error or after 30 s of silence."""
         sharpen_timers()
         gc.collect()
         gc.disable()

@@ -12,7 +12,7 @@ WINDOW_S = 0.25
 
 
 def percentile(ordered: Sequence[float], quantile: float) -> float:
-    """The smallest value that at least `quantile` of all values don't exceed. `ordered` ascends."""
+    """Returns the smallest value that at least `quantile` of all values do not exceed. `ordered` ascends."""
     if not ordered:
         raise ValueError("no values to take a percentile of")
     if not 0 <= quantile <= 1:
@@ -21,12 +21,11 @@ def percentile(ordered: Sequence[float], quantile: float) -> float:
 
 
 def window_p99(values: Sequence[float], rate: float) -> float:
-    """The median of the 99th percentiles of windows of WINDOW_S each.
+    """Returns the median of the 99th percentiles of windows of WINDOW_S each.
 
-    `values` are in the order in which they were due, `rate` of them a second.
-
-    A machine that stands still for a tenth of a second spoils the 99th percentile of ten seconds, but of one
-    window only. A last window that is not whole counts only where it is the first.
+    `values` are in the order of their due times, `rate` of them a second. A pause of the machine for a tenth
+    of a second spoils the 99th percentile of ten seconds, but of one window only. An incomplete last window
+    counts only if it is the first.
     """
     size = max(round(rate * WINDOW_S), 1)
     starts = range(0, max(len(values) - size, 0) + 1, size)
@@ -35,7 +34,7 @@ def window_p99(values: Sequence[float], rate: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Count, mean, percentiles and maximum, in the unit of the values. `window_p99` is explained there."""
+    """Count, mean, percentiles and maximum, in the unit of the values. See `window_p99()`."""
 
     count: int
     mean: float
@@ -48,7 +47,9 @@ class Distribution:
 
     @classmethod
     def of(cls, values: Sequence[float], rate: float) -> Distribution:
-        """Of `values` in the order in which they were due, `rate` of them a second."""
+        """Returns the distribution of `values`, which are in the order of their due times, `rate` of them a
+        second.
+        """
         ordered = sorted(values)
         p50, p90, p99, p999 = (percentile(ordered, quantile) for quantile in QUANTILES)
         mean, calm = sum(ordered) / len(ordered), window_p99(values, rate)

@@ -1,8 +1,8 @@
-"""The blaster: pre-encoded Produce requests, many per system call, a window of them in flight.
+"""The blaster: pre-encoded Produce requests, many per system call, with a window of them in flight.
 
-Each connection writes to a partition of its own. Nothing is encoded during the run, one send carries as
-many requests as the window allows, and an answer is checked by its length and its error code, so that
-the client costs little beyond what the kernel takes to move the bytes.
+Each connection writes to its own partition. Nothing is encoded during the run, one send carries as many
+requests as the window allows, and a response is checked by its length and its error code, so that the client
+costs little beyond the kernel's work to move the bytes.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from dataclasses import dataclass
 
 from .frames import LoadError, produce_error_position, produce_request
 
-SILENCE = 30  # seconds without any answer after which a run is given up
+SILENCE = 30  # seconds without any answer after which a run ends
 _RECEIVE = 1 << 18
-_RING_BYTES = 1 << 22  # requests repeated in one buffer up to about here, so that one send can take many
+_RING_BYTES = 1 << 22  # approximate size of the buffer of repeated requests, so that one send can carry many
 
 
 @dataclass(frozen=True, slots=True)
 class ProduceResult:
-    """What was acknowledged between the first send and the last answer. `bytes` are of record batches."""
+    """The acknowledged requests between the first send and the last response. `bytes` are of record
+    batches.
+    """
 
     requests: int
     records: int
@@ -59,7 +61,9 @@ class _Lane:
         self._socket.close()
 
     def send(self) -> bool:
-        """Sends what the window allows. True if the socket's buffer is full and more is to be sent."""
+        """Sends as much as the window allows. Returns True if the socket's buffer is full and more is
+        left.
+        """
         allowed = min(self._answered + self._window, self._requests) * self._frame_size
         while self._sent < allowed:
             start = self._sent % len(self._ring)
@@ -70,7 +74,7 @@ class _Lane:
         return False
 
     def receive(self) -> None:
-        """Takes what has come and counts the answers in it. Raises LoadError on any that is not a success."""
+        """Receives and counts responses. Raises LoadError on any that is not a success."""
         try:
             count = self._socket.recv_into(self._view[self._filled :])
         except BlockingIOError:
@@ -102,7 +106,7 @@ class Blaster:
     """Sends `requests` copies of `batch` (of `records` records), spread evenly over the connections.
 
     Connection i writes to partition `partitions[i % len(partitions)]` of `topic`, with at most `window`
-    requests unanswered. Connecting and encoding happen here, before `run`.
+    unanswered requests. The constructor connects and encodes, before `run`.
     """
 
     def __init__(
@@ -120,7 +124,7 @@ class Blaster:
         acks: int = 1,
     ) -> None:
         if acks == 0:
-            raise ValueError("what is not acknowledged cannot be counted: acks is 1 or -1")
+            raise ValueError("unacknowledged requests cannot be counted: acks must be 1 or -1")
         self._batch_size = len(batch)
         self._records = records
         self._requests = requests
@@ -139,7 +143,7 @@ class Blaster:
         ]
 
     def run(self) -> ProduceResult:
-        """Raises LoadError on the first answer that is an error, OSError as sockets do."""
+        """Runs the load. Raises LoadError on the first error response, OSError as sockets do."""
         poll = select.epoll()
         by_fd = {lane.fileno(): lane for lane in self._lanes}
         began = time.perf_counter()
@@ -164,7 +168,7 @@ class Blaster:
 
 
 def _serve(poll: select.epoll, fd: int, lane: _Lane, event: int) -> bool:
-    """One lane's turn; True once it is done."""
+    """Serves one lane. Returns True once it is done."""
     if event & ~select.EPOLLOUT:
         lane.receive()
         if lane.done:

@@ -1,1 +1,1 @@
-"""Values: names, identities, records, schemas, counters, errors. Imports nothing else of Treecast."""
+"""Values: names, identities, records, schemas, counters, errors. Imports no other room of Treecast."""

@@ -1,18 +1,20 @@
-"""Bytes on their way: in memory, or still in a file."""
+"""Payload bytes: in memory, or still in a file."""
 
 from __future__ import annotations
 
 from typing import Final
 
 Buffer = bytes | bytearray | memoryview
-BUFFERS: Final = (bytes, bytearray, memoryview)  # for isinstance, which would make the union anew each time
+# for isinstance, which would otherwise build the union on each call
+BUFFERS: Final = (bytes, bytearray, memoryview)
 
 
 class FileRange:
-    """Bytes of a file that can be sent from where they lie (sendfile), or read: `size` from `offset` on.
+    """A range of a file, to be sent from the file (sendfile) or read: `size` bytes from `offset`.
 
-    They do not change, and stay readable as long as the object lives, whatever becomes of the file's name.
-    `descriptor` is the open file. A class and no Protocol: its fields are found without a look-up by name.
+    The bytes do not change and stay readable as long as the object lives, even if the file is renamed or
+    deleted. `descriptor` is the open file. This is a class rather than a Protocol because field access is
+    then faster than a look-up by name.
     """
 
     def __init__(self, descriptor: int, offset: int, size: int) -> None:
@@ -24,12 +26,12 @@ class FileRange:
         return self.size
 
     def __bytes__(self) -> bytes:
-        """Reads them all. STORAGE where the disk refuses."""
+        """Reads all bytes. Raises STORAGE if the disk refuses."""
         return self.read_from(0)
 
     def read_from(self, skip: int) -> bytes:
-        """Reads all but the first `skip` bytes. STORAGE where the disk refuses."""
-        # No ABC: isinstance asks this class for each chunk, and an ABC answers that many times slower.
+        """Reads all bytes after the first `skip`. Raises STORAGE if the disk refuses."""
+        # Not an ABC: isinstance checks this class for each chunk, and an ABC answers many times slower.
         raise NotImplementedError
 
 
@@ -37,7 +39,7 @@ Chunk = Buffer | FileRange
 
 
 def in_memory(chunk: Chunk) -> Buffer:
-    """The bytes, read where they are still in a file."""
+    """Returns the bytes, reading them if they are still in a file."""
     if isinstance(chunk, bytes):
         return chunk
     return chunk if isinstance(chunk, BUFFERS) else bytes(chunk)

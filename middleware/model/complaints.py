@@ -1,4 +1,6 @@
-"""Counts what is refused, by reason, and logs it without flooding: the 1st time, the 2nd, the 4th..."""
+"""Counting of refusals by reason, with logging that does not flood: the 1st time, the 2nd, the 4th
+and so on.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ import logging
 
 
 class Complaints:
-    """Adds to a dictionary of counters. `what` begins each line; `usual` reasons are for debugging alone."""
+    """Counters of refusals in a dictionary. `what` begins each log line; `usual` reasons are logged
+    at DEBUG.
+    """
 
     def __init__(
         self,
@@ -24,11 +28,11 @@ class Complaints:
         self._level = level
 
     def add(self, reason: enum.Enum) -> None:
-        """One more for a reason whose value says it in words."""
+        """Counts one more for a reason whose value describes it."""
         self.count(reason.name, reason.value)
 
     def count(self, name: str, why: object, by: int = 1) -> None:
-        """`by` more of `name`. Logged with `why` as often as their number has doubled."""
+        """Counts `by` more of `name`. Logs `why` each time the count has doubled."""
         before = self.counted.get(name, 0)
         after = self.counted[name] = before + by
         if after.bit_length() > before.bit_length():

@@ -1,7 +1,7 @@
-"""The one error taxonomy.
+"""The error taxonomy.
 
-Every refusal inside Treecast is a `TreecastError` with a `Fault`; each face owns a total mapping from
-`Fault` into its protocol's codes. A fault says what is wrong, never how a protocol spells it.
+Every refusal inside Treecast is a `TreecastError` with a `Fault`. Each face owns a total mapping from `Fault`
+to its protocol's codes. A fault states what is wrong, never how a protocol encodes it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 
 class Fault(enum.Enum):
-    """What was wrong. The value is the text an operator reads when no detail is given."""
+    """The kind of a refusal. The value is the text that an operator reads when there is no detail."""
 
     # records
     CORRUPT_BATCH = "the batch fails its checksum or its structure"
@@ -50,12 +50,12 @@ class Fault(enum.Enum):
     INVALID_SESSION_TIMEOUT = "the session timeout is outside the allowed range"
     MEMBER_ID_REQUIRED = "join again with the member id that was given"
     FENCED_INSTANCE = "another member took over this instance id"
-    GROUP_FULL = "the group has as many members as it may"
+    GROUP_FULL = "the group's member limit is reached"
     GROUP_NOT_EMPTY = "the group still has members"
     GROUP_NOT_FOUND = "there is no such group"
     GROUP_SUBSCRIBED = "the group is subscribed to the topic"
-    FENCED_MEMBER_EPOCH = "the member has another epoch: it gives up its partitions and joins again"
-    STALE_MEMBER_EPOCH = "the member has another epoch by now"
+    FENCED_MEMBER_EPOCH = "the member has another epoch: it must give up its partitions and rejoin"
+    STALE_MEMBER_EPOCH = "the member's epoch has changed"
     UNSUPPORTED_ASSIGNOR = "there is no such server-side assignor"
     UNRELEASED_INSTANCE = "another member has this instance id and has not left"
     INVALID_REGEX = "the regular expression is not valid"
@@ -63,8 +63,8 @@ class Fault(enum.Enum):
     UNSTABLE_OFFSETS = "a transaction on these offsets is still open"
     # idempotent and transactional producers
     OUT_OF_ORDER_SEQUENCE = "the sequence number is not the next one"
-    DUPLICATE_SEQUENCE = "the sequence number is older than what is remembered"
-    UNKNOWN_PRODUCER = "nothing is known of this producer id"
+    DUPLICATE_SEQUENCE = "the sequence number is older than any that is remembered"
+    UNKNOWN_PRODUCER = "the producer id is unknown"
     INVALID_PRODUCER_EPOCH = "the producer epoch is older than the current one"
     PRODUCER_FENCED = "a newer producer took over the transactional id"
     INVALID_PRODUCER_MAPPING = "the producer id does not belong to the transactional id"
@@ -73,17 +73,17 @@ class Fault(enum.Enum):
     CONCURRENT_TRANSACTIONS = "the previous transaction is still being completed"
     # requests
     INVALID_REQUEST = "the request contradicts itself"
-    UNSUPPORTED_VERSION = "this version is not served"
-    NOT_SUPPORTED = "this is not served"
+    UNSUPPORTED_VERSION = "this version is not supported"
+    NOT_SUPPORTED = "this is not supported"
     TIMED_OUT = "it took longer than allowed"
-    INTERNAL = "an error of our own; the log has the trace"
+    INTERNAL = "internal error; the log has the trace"
 
 
 class TreecastError(Exception):
-    """A refusal: `fault` says what is wrong, `detail` what to do about it.
+    """A refusal: `fault` states what is wrong, `detail` what to do about it.
 
-    `records`: of a refused batch, which of its records are to blame, as (index in the batch, why); empty
-    where it is the batch as a whole.
+    `records` lists the offending records of a refused batch as (index in the batch, reason). It is empty if
+    the batch as a whole is at fault.
     """
 
     def __init__(self, fault: Fault, detail: str = "", records: Sequence[tuple[int, str]] = ()) -> None:

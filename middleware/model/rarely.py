@@ -17,7 +17,7 @@ class Rarely:
         self._said = False
 
     def due(self, now: float) -> bool:
-        """Whether it is to be said; `now` in seconds, on any clock."""
+        """Returns whether it is to be said; `now` in seconds, on any clock."""
         if self._said and 0.0 <= now - self._said_at < self._seconds:
             self.held += 1
             return False
@@ -25,6 +25,8 @@ class Rarely:
         return True
 
     def more(self) -> str:
-        """What is added to a line that is due, for those that were held back before it; they count once."""
+        """Returns what is added to a line that is due, for those that were held back before it; they count
+        once.
+        """
         held, self.held = self.held, 0
         return f"; {held:,} times more since it was last said" if held else ""

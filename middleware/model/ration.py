@@ -24,7 +24,8 @@ class Ration:
 
     def eaten(self, size: int, now: float) -> bool:
         """`size` bytes were read at `now`, by the loop's clock. Whether the rest has to wait for the next
-        turn: then the next call begins anew."""
+        turn: then the next call restarts.
+        """
         if now != self._at:
             self._at = now
             self._left = self._most

@@ -1,7 +1,7 @@
-"""Per-topic configuration: one table of keys, each with its type, default and bounds.
+"""Per-topic configuration: one table of keys, each with type, default and bounds.
 
-The names, defaults and meanings are Kafka's (the topic-level configuration reference of Apache Kafka),
-so that admin tools work unchanged; keys of our own begin with `treecast.`.
+Names, defaults and meanings are Kafka's (its topic-level configuration reference), so that admin tools work
+unchanged. Keys of our own begin with `treecast.`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from .errors import Fault, TreecastError
 
-# What Python's int() and float() take is more than Kafka's tools do: 1_000, digits of other scripts, nan.
+# Python's int() and float() accept more than Kafka's tools do: 1_000, digits of other scripts, nan.
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?", re.IGNORECASE)
 
@@ -43,7 +43,7 @@ Value = bool | int | float | str | tuple[str, ...]
 
 
 class ConfigKey(Struct, frozen=True):
-    """One key. `low` and `high` bound numbers, `choices` bound strings and list items."""
+    """One key. `low` and `high` bound numbers; `choices` bounds strings and list items."""
 
     name: str
     type: ConfigType
@@ -54,7 +54,7 @@ class ConfigKey(Struct, frozen=True):
     choices: tuple[str, ...] = ()
 
     def parse(self, text: str) -> Value:
-        """The typed value of `text`, or INVALID_CONFIG."""
+        """Returns the typed value of `text`. Raises INVALID_CONFIG."""
         try:
             return self._convert(text.strip())
         except ValueError as error:
@@ -215,7 +215,7 @@ class TopicConfig(Struct, frozen=True):
 
     @property
     def rolled_after_ms(self) -> int:
-        """How old a log's last segment gets: compaction leaves that one out."""
+        """The maximum age of a log's last segment, which compaction skips."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.cleanup_compact else self.segment_ms
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Topic names: one canonical form, a tuple of UTF-8 levels, and how each face spells it.
+"""Topic names: one canonical form, a tuple of UTF-8 levels, and its spelling in each face.
 
 | face  | joined by | escaped                                                                        |
 | ----- | --------- | ------------------------------------------------------------------------------ |
@@ -6,7 +6,7 @@
 | Kafka | `.`       | each byte outside `[A-Za-z0-9_-]` as `-xHH`; the `-` of a literal `-xHH` as `-x2D` |
 | AMQP  | `.`       | only a `.` inside a level, as `-x2E`; the `-` of a literal `-xHH` as `-x2D`    |
 
-Empty levels stay. `.`, `..` and names too long are refused by the face that cannot spell them.
+Empty levels are kept. A face refuses `.`, `..` and names that are too long for its protocol.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KAFKA_PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0
 
 
 def _escape(level: bytes, keep: frozenset[int] | None, forbidden: bytes) -> bytes:
-    """Escapes one level; `keep` lists the plain bytes, or with None all but `forbidden` are plain."""
+    """Escapes one level. `keep` lists the plain bytes; if it is None, all bytes but `forbidden` are plain."""
     out = bytearray()
     for position, byte in enumerate(level):
         literal = byte == 0x2D and _ESCAPE.match(level, position) is not None
@@ -43,12 +43,12 @@ def _unescape(level: bytes) -> bytes:
     return _ESCAPE.sub(lambda match: bytes([int(match[0][2:], 16)]), level)
 
 
-# Names that Kafka's brokers keep for topics of their own.
+# Kafka's brokers reserve these names for their own topics.
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 
 
 def check_new_kafka_name(name: str) -> None:
-    """As `check_kafka_name`; TOPIC_EXISTS for the names of internal topics."""
+    """Applies `check_kafka_name`, and raises TOPIC_EXISTS for the names of internal topics."""
     check_kafka_name(name)
     if name in INTERNAL_TOPICS:
         raise TreecastError(Fault.TOPIC_EXISTS, f"{name} is the name of an internal topic: choose another")
@@ -90,7 +90,7 @@ class TopicName(Struct, frozen=True):
     def to_mqtt(self) -> str:
         for level in self.levels:
             if "/" in level or "+" in level or "#" in level or "\0" in level:
-                raise TreecastError(Fault.INVALID_TOPIC, f"level {level!r} cannot stand in an MQTT topic")
+                raise TreecastError(Fault.INVALID_TOPIC, f"level {level!r} is not allowed in an MQTT topic")
         return _bounded("/".join(self.levels), MQTT_MAX_NAME, "an MQTT topic")
 
     def to_kafka(self) -> str:
@@ -107,7 +107,7 @@ def _decode(name: str, what: str) -> tuple[str, ...]:
     try:
         return tuple(_unescape(level.encode()).decode() for level in name.split("."))
     except UnicodeDecodeError as error:
-        raise TreecastError(Fault.INVALID_TOPIC, f"{what} {name!r} escapes no UTF-8 text") from error
+        raise TreecastError(Fault.INVALID_TOPIC, f"{what} {name!r} does not decode to UTF-8 text") from error
 
 
 def _bounded(name: str, limit: int, what: str) -> str:

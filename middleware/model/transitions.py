@@ -1,4 +1,4 @@
-"""State machines are tables: rows of events, read by state."""
+"""State machines as tables: rows of events, indexed by state."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _Entry = TypeVar("_Entry")
 def transitions(
     states: Iterable[_State], rows: Mapping[_Event, Sequence[_Entry]]
 ) -> Mapping[_State, Mapping[_Event, _Entry]]:
-    """table[state][event], where `rows` has for each event one entry per state, in the order of `states`.
+    """Returns table[state][event]. `rows` has for each event one entry per state, in the order of `states`.
 
-    ValueError: a row is longer or shorter.
+    Raises ValueError if a row is longer or shorter.
     """
     table: dict[_State, dict[_Event, _Entry]] = {state: {} for state in states}
     for event, row in rows.items():

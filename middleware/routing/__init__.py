@@ -1,10 +1,10 @@
-"""Topologies, trees and what packets say of them. Pure: generators that choose come as arguments.
+"""Topologies, trees and their encodings in packets. Pure: random generators are arguments.
 
-| package or module | what it is |
+| package or module | content |
 | --- | --- |
-| `network`, `topologies` | the value, files that hold one, generators |
-| `steiner`, `rooted` | trees that span receivers; one of them seen from its publisher |
-| `schemes` | header stacks of the thesis' chapters 3 and 4, each with what switches do with it |
+| `network`, `topologies` | networks as values, file formats, generators |
+| `steiner`, `rooted` | trees that span receivers; a tree seen from its publisher |
+| `schemes` | header stacks of the thesis' chapters 3 and 4, each with the switches' behaviour |
 | `virtual` | virtual trees: rule bases, encoders, installation strategies, updates |
 | `forwarding` | a packet through a network, switch by switch: deliveries, bytes, look-ups |
 

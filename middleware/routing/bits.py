@@ -1,6 +1,6 @@
-"""Sets of small integers as bits of one int: nodes, edges and links are counted from 0.
+"""Sets of small integers as bits of one int; nodes, edges and links are numbered from 0.
 
-A union is one operation however many members there are, and a set is its own dictionary key.
+A union is one operation whatever the number of members, and a set is its own dictionary key.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 
 def mask_of(members: Iterable[int]) -> int:
-    """The set as bits."""
+    """Returns the set as bits."""
     mask = 0
     for member in members:
         mask |= 1 << member
@@ -17,7 +17,7 @@ def mask_of(members: Iterable[int]) -> int:
 
 
 def members(mask: int) -> list[int]:
-    """Its members, ascending."""
+    """Returns the members, ascending."""
     found: list[int] = []
     while mask:
         low = mask & -mask

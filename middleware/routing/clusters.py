@@ -1,7 +1,8 @@
 """Groups of nodes: k-medoids by hops, dense regions around their centres, communities by modularity.
 
-Sources: the thesis, 6.5.2 (k-means; topology files need not have places, so the distance here is hops and a
-centre is a node) and 6.3.2; Clauset, Newman, Moore, Finding community structure in very large networks, 2004.
+Sources: the thesis, 6.5.2 (k-means; here the distance is in hops and a centre is a node, because topology
+files may lack coordinates) and 6.3.2; Clauset, Newman, Moore, Finding community structure in very large
+networks, 2004.
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ _ROUNDS = 20
 
 
 def k_medoids(network: Network, count: int, rng: Rng) -> list[list[int]]:
-    """The nodes in `count` groups around central nodes; each group begins with its centre.
+    """Returns the nodes in `count` groups around central nodes; each group begins with its centre.
 
-    Centres are first drawn by squared distance from those there are (k-means++), then moved to where the
-    sum of
-    distances in their group is least, until they stay.
+    The first centres are drawn by squared distance from those already drawn (k-means++). Then each moves to
+    the node with the least sum of distances in its group, until none moves.
     """
     far = [distances(network, node) for node in range(network.node_count)]
     count = min(count, network.node_count)
@@ -57,8 +57,9 @@ def _assign(far: list[list[int]], centers: list[int]) -> list[list[int]]:
 
 
 def dense_regions(network: Network, groups: list[list[int]], share: float) -> list[list[int]]:
-    """The part of every group near its centre: breadth first, a node each in turn, until `share` of all
-    nodes."""
+    """Returns the part of every group near its centre: breadth first, one node per group in turn, until
+    `share` of all nodes is reached.
+    """
     waiting = []
     for group in groups:
         far = distances(network, group[0])
@@ -74,9 +75,9 @@ def dense_regions(network: Network, groups: list[list[int]], share: float) -> li
 
 
 def communities(network: Network) -> list[list[int]]:
-    """The switches in groups of the greatest modularity that greedy merging finds.
+    """Returns the switches in the groups of greatest modularity that greedy merging finds.
 
-    Each begins with its hub: the node of most edges, the lowest number where several have as many.
+    Each group begins with its hub: the node with the most edges, among equals the lowest number.
     """
     switches = network.switches
     edges = [(a, b) for a, b in network.ends if not network.is_host[a] and not network.is_host[b]]
@@ -90,7 +91,7 @@ def communities(network: Network) -> list[list[int]]:
         degree[b] += 1
         between[min(a, b), max(a, b)] = 1
     while between:
-        # Modularity gained by merging, times 2m squared: integers, so that ties are ties.
+        # Modularity gained by merging, times 2m squared: integers keep ties exact.
         gains = {pair: 2 * len(edges) * n - degree[pair[0]] * degree[pair[1]] for pair, n in between.items()}
         pair = min(gains, key=lambda pair: (-gains[pair], pair))
         if gains[pair] <= 0:

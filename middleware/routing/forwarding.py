@@ -1,6 +1,6 @@
-"""A packet through a network, switch by switch: what arrives where, and what it costs.
+"""A packet through a network, switch by switch: deliveries and costs.
 
-The graph-level model that the P4 programs have to agree with: `Forwarder.forward` is one switch.
+This graph-level model is the specification of the P4 programs: `Forwarder.forward` is one switch.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from .network import Network
 
 S = TypeVar("S")
 
-# Ethernet's header. Preamble and check sequence are not counted, as a network adapter does not.
+# Ethernet's header. Preamble and check sequence are not counted, as in a network adapter.
 ETHERNET = 14
 
 
 class Forwarder(Protocol[S]):
-    """What every switch does with a packet. A stack is never changed, copies carry new ones."""
+    """A switch's handling of a packet. A stack is never changed; copies carry new ones."""
 
     def forward(self, switch: int, arrived: int, stack: S) -> tuple[list[tuple[int, S]], int]:
-        """The copies as (link, stack), and how many labels were looked up.
+        """Returns the copies as (link, stack), and the number of labels looked up.
 
-        `arrived` is the link by which the packet came, -1 where its publisher is at the switch.
+        `arrived` is the link on which the packet came, -1 if its publisher is at the switch.
         """
         ...
 
     def size(self, stack: S) -> int:
-        """Its bytes on the wire."""
+        """Returns the size of a stack on the wire in bytes."""
         ...
 
 
 class Outcome:
-    """What one packet did. `arrivals` is per node; the others are keyed by link or by switch."""
+    """The result of one packet. `arrivals` is per node; the other fields are by link or by switch."""
 
     def __init__(self, nodes: int) -> None:
         self.arrivals: list[int] = [0] * nodes
@@ -49,12 +49,12 @@ class Outcome:
 
     @property
     def bytes(self) -> int:
-        """Over all links, Ethernet's header with them."""
+        """The bytes on all links, including Ethernet headers."""
         return sum(self.link_bytes.values())
 
 
 def simulate(network: Network, forwarder: Forwarder[S], source: int, stack: S, payload: int = 0) -> Outcome:
-    """Sends one packet from a host, or from inside a switch. Ends by itself where packets go round."""
+    """Sends one packet from a host, or from inside a switch. Terminates even if packets loop."""
     outcome = Outcome(network.node_count)
     waiting: deque[tuple[int, int, S, int]] = deque()
     if network.is_host[source]:
@@ -97,10 +97,10 @@ def _send(
 
 
 def faults(network: Network, source: int, receivers: list[int], outcome: Outcome) -> list[str]:
-    """What is wrong with a delivery; nothing where every receiver got one copy and nobody else any.
+    """Returns the faults of a delivery: none if every receiver got one copy and nobody else any.
 
-    Where hosts are inside the switches a packet may pass switches whose host does not want it, once; none of
-    them may be the end of a branch.
+    If hosts are inside the switches, a packet may pass once through switches whose host does not want it;
+    none of them may be the end of a branch.
     """
     names, found = network.names, ["packets go round"] if outcome.looped else []
     found += [f"{names[r]} got {outcome.arrivals[r]} copies" for r in receivers if outcome.arrivals[r] != 1]

@@ -1,8 +1,9 @@
 """A network: switches and hosts, joined by links.
 
-An undirected edge `e` is two directed links: `2e` from its first end to its second, `2e + 1` back; `link ^ 1`
-turns around and `link >> 1` is the edge. Ports of a node are numbered from 1 in the order in which its edges
-were given. A network without hosts is the thesis' chapter 6: every node is a switch with its host inside.
+An undirected edge `e` is two directed links: `2e` from its first end to its second, `2e + 1` back. `link ^ 1`
+is the reverse link and `link >> 1` the edge. A node's ports are numbered from 1 in the order in which its
+edges were given. A network without hosts is the thesis' chapter 6: every node is a switch with its host
+inside.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from collections.abc import Iterable, Sequence
 
 
 class RoutingError(ValueError):
-    """A network, a receiver set or a limit that no tree or stack can serve. The text says which."""
+    """A network, a receiver set or a limit that no tree or stack can serve. The text states which."""
 
 
 class Unreachable(RoutingError):
-    """There is no way between two nodes that a tree shall join: the network is in parts."""
+    """There is no path between two nodes of a tree: the network is disconnected."""
 
 
 class Network:
-    """Made by `build`; never changed afterwards. Lists are indexed by node, or by link where it says so."""
+    """A network, created by `build` and never changed. Lists are indexed by node, or by link if stated."""
 
     def __init__(
         self, names: list[str], is_host: list[bool], ends: list[tuple[int, int]], weights: list[int]
@@ -43,7 +44,7 @@ class Network:
             first, second = ends[edge]
             self._add(2 * edge, first, second)
             self._add(2 * edge + 1, second, first)
-        self.part = self._parts()  # by node; nodes with one number can reach each other
+        self.part = self._parts()  # by node; nodes with the same number can reach each other
 
     def _parts(self) -> list[int]:
         found = [-1] * len(self.names)
@@ -82,27 +83,29 @@ class Network:
 
     @property
     def clients(self) -> list[int]:
-        """Where publishers and subscribers may be: hosts, or every node where the hosts are inside."""
+        """The nodes with publishers and subscribers: hosts, or every node if hosts are inside."""
         return self.hosts or list(range(len(self.names)))
 
     def link(self, tail: int, head: int) -> int:
-        """The link from one node to a neighbour. RoutingError where there is none."""
+        """Returns the link from one node to a neighbour. Raises RoutingError if there is none."""
         for link in self.out[tail]:
             if self.heads[link] == head:
                 return link
         raise RoutingError(f"no link from {self.names[tail]} to {self.names[head]}")
 
     def link_at(self, node: int, port: int) -> int:
-        """The link that leaves a port, or -1."""
+        """Returns the link that leaves a port, or -1."""
         out = self.out[node]
         return out[port - 1] if 0 < port <= len(out) else -1
 
     def switch_of(self, host: int) -> int:
-        """The switch that a host hangs on; a node that is no host is its own."""
+        """Returns the switch that a host is attached to; for a switch, the switch itself."""
         return self.heads[self.out[host][0]] if self.is_host[host] else host
 
     def node(self, name: str) -> int:
-        """A node by its name, or by its number where no name is meant. RoutingError where it is neither."""
+        """Returns a node by its name, or by its number if no name matches. Raises RoutingError if there is
+        none.
+        """
         if name in self.names:
             return self.names.index(name)
         if name.isdigit() and int(name) < len(self.names):
@@ -120,11 +123,11 @@ def build(
     hosts: Iterable[int] = (),
     weights: Iterable[int] | None = None,
 ) -> Network:
-    """A network from edges between node numbers.
+    """Returns a network from edges between node numbers.
 
-    Parallel edges become one (the smallest weight counts), loops are left out. `weights` goes with `edges`;
-    1 where it is absent. RoutingError for unknown nodes, names given twice, hosts that do not hang on one
-    switch.
+    Parallel edges become one, with the smallest weight; loops are left out. `weights` goes with `edges`; the
+    default weight is 1. Raises RoutingError for unknown nodes, repeated names, and hosts that are not
+    attached to exactly one switch.
     """
     if not names:
         raise RoutingError("a network has at least one node")
@@ -134,7 +137,7 @@ def build(
     listed = list(edges)
     for (first, second), weight in zip(listed, weights or [1] * len(listed), strict=True):
         if not (0 <= first < len(names) and 0 <= second < len(names)):
-            raise RoutingError(f"edge {first} -- {second} names a node that there is not")
+            raise RoutingError(f"edge {first} -- {second} names an unknown node")
         if weight < 0:
             raise RoutingError(f"edge {first} -- {second} has weight {weight}, which is below 0")
         if first != second:
@@ -152,11 +155,11 @@ def _check_hosts(network: Network) -> None:
     for host in network.hosts:
         out = network.out[host]
         if len(out) != 1 or network.is_host[network.heads[out[0]]]:
-            raise RoutingError(f"host {network.names[host]} has to hang on exactly one switch")
+            raise RoutingError(f"host {network.names[host]} must be attached to exactly one switch")
 
 
 def with_hosts(network: Network, per_switch: int = 1) -> Network:
-    """The same network with hosts on every switch; a switch's links to others keep their ports."""
+    """Returns the same network with hosts on every switch; a switch's links to others keep their ports."""
     names, edges, hosts = list(network.names), list(network.ends), []
     for switch in network.switches:
         for number in range(per_switch):

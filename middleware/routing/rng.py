@@ -1,4 +1,4 @@
-"""What choosing code asks of a generator; `random.Random(seed)` is one."""
+"""The interface of random generators, which `random.Random(seed)` implements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Rng(Protocol):
-    """A seeded generator, always an argument."""
+    """A seeded generator, always passed as an argument."""
 
     def random(self) -> float: ...
 

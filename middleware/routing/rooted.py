@@ -6,9 +6,9 @@ from .network import Network, RoutingError
 
 
 def preorder(network: Network, edges: int, root: int) -> list[int]:
-    """The tree's links away from the root, each before those behind it, ports ascending.
+    """Returns the tree's links away from the root, each before those behind it, ports ascending.
 
-    RoutingError where edges are no tree that holds the root.
+    Raises RoutingError if the edges are not a tree that contains the root.
     """
     found: list[int] = []
     seen = 1 << root
@@ -29,7 +29,7 @@ def preorder(network: Network, edges: int, root: int) -> list[int]:
 
 
 def children(network: Network, edges: int, root: int) -> dict[int, list[int]]:
-    """Of every node of the tree, the links to its children, ports ascending."""
+    """Returns, for every node of the tree, the links to its children, ports ascending."""
     below: dict[int, list[int]] = {root: []}
     for link in preorder(network, edges, root):
         below[network.tails[link]].append(link)
@@ -38,7 +38,9 @@ def children(network: Network, edges: int, root: int) -> dict[int, list[int]]:
 
 
 def breadth_first(network: Network, root: int, within: int = -1) -> int:
-    """The edges of the breadth-first tree from a root, among the nodes of `within` (bits; all by default)."""
+    """Returns the edges of the breadth-first tree from a root, within the nodes of `within` (bits; default
+    all).
+    """
     seen, level, edges = 1 << root, [root], 0
     while level:
         below = []
@@ -54,7 +56,7 @@ def breadth_first(network: Network, root: int, within: int = -1) -> int:
 
 
 def distances(network: Network, root: int) -> list[int]:
-    """Hops from a root to every node; -1 where there is no way."""
+    """Returns the hops from a root to every node; -1 if unreachable."""
     far = [-1] * network.node_count
     far[root], level = 0, [root]
     while level:
@@ -70,10 +72,12 @@ def distances(network: Network, root: int) -> list[int]:
 
 
 def diameter(network: Network) -> int:
-    """The longest of all shortest ways, in hops."""
+    """Returns the longest of all shortest paths, in hops."""
     return max(max(distances(network, node)) for node in range(network.node_count))
 
 
 def center(network: Network, among: list[int]) -> int:
-    """The node of `among` whose farthest node is nearest; the lowest number where several are."""
+    """Returns the node of `among` with the smallest distance to its farthest node; among equals the lowest
+    number.
+    """
     return min(among, key=lambda node: (max(distances(network, node)), node))

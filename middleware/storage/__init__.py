@@ -1,1 +1,1 @@
-"""What is on this host's disk: partition logs and durable tables."""
+"""Everything on this host's disk: partition logs and durable tables."""

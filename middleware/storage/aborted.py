@@ -1,10 +1,10 @@
 """The aborted transactions of one segment: `.txnindex`, Kafka's format (KIP-98), 34 bytes an entry.
 
-    version int16 (0), producer id int64, first offset int64, last offset int64, last stable offset int64
+  version int16 (0), producer id int64, first offset int64, last offset int64, last stable offset int64
 
-An entry stands in the segment that holds the abort marker; `last offset` is the marker's. The last
-stable offset is the log's after the marker: a reader whose upper bound is not above it has seen every
-entry that concerns it and looks no further.
+An entry belongs to the segment that holds the abort marker; `last offset` is the marker's. The last stable
+offset is the log's after the marker. A reader whose upper bound is not above it has seen every relevant entry
+and stops there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def encode_entry(entry: AbortedEntry) -> bytes:
 
 
 def decode_entries(data: bytes) -> list[AbortedEntry]:
-    """The whole entries of a file; a torn last one is left out."""
+    """Returns the whole entries of a file, without a torn last one."""
     whole = len(data) - len(data) % ENTRY_SIZE
     entries: list[AbortedEntry] = []
     for version, producer_id, first, last, stable in _ENTRY.iter_unpack(data[:whole]):

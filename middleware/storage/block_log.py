@@ -1,10 +1,10 @@
-"""An append-only log of blocks in segments: what holds state that changes with every message.
+"""An append-only log of blocks in segments, for state that changes with every message.
 
-    <number, 20 digits>.journal   blocks, each: size of its body (uint32) | CRC-32C of its body (uint32) |
-    body
+  <number, 20 digits>.journal   blocks, each: size of its body (uint32) | CRC-32C of its body (uint32) |
+                                body
 
-A block is written with one call and counts whole or not at all: opening cuts off what a crash has left torn
-at the end. Segments are dropped from the front only, by the owner, who knows what is still needed.
+A block is written with one call and is either whole or absent: opening cuts off a torn end left by a crash.
+The owner decides when the oldest segments are dropped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CHUNK: Final = 4 * 1024 * 1024
 
 
 class BlockSegment:
-    """One file. `live`: how much in it the owner still needs, in units of his own."""
+    """One file. `live` counts what the owner still needs in it, in the owner's units."""
 
     def __init__(self, number: int, size: int) -> None:
         self.number = number
@@ -35,7 +35,7 @@ class BlockSegment:
 
 
 class SyncTicket:
-    """One sync: made on the loop, run on whichever thread."""
+    """One sync: created on the loop, run on any thread."""
 
     def __init__(self, disk: Disk, directory: str, descriptors: list[int]) -> None:
         self._disk = disk
@@ -43,7 +43,7 @@ class SyncTicket:
         self._descriptors = descriptors
 
     def run(self) -> None:
-        """Waits for the disk. OSError where it refuses."""
+        """Waits for the disk. Raises OSError if it refuses."""
         try:
             for descriptor in self._descriptors:
                 self._disk.sync(descriptor)
@@ -55,10 +55,10 @@ class SyncTicket:
 
 
 class BlockLog:
-    """The log in one directory; `segments` oldest first, the last is written to. Open it with `open`.
+    """The log in one directory, opened with `open`. `segments` are oldest first; the last one is written to.
 
-    `cut`: bytes that opening has cut off as torn. `syncs`: whether somebody forces to the disk what was
-    written, segments that are full as well.
+    `cut` counts the torn bytes that opening cut off. `syncs` states whether somebody forces written data to
+    the disk, including full segments.
     """
 
     def __init__(self, directory: str, disk: Disk, syncs: bool) -> None:
@@ -67,16 +67,17 @@ class BlockLog:
         self.cut = 0
         self._disk = disk
         self._descriptor = -1
-        self._full: list[int] = []  # descriptors of segments that are full and not synced
+        self._full: list[int] = []  # descriptors of full segments that are not synced
         self._syncs = syncs
 
     @classmethod
     def open(
         cls, directory: str, disk: Disk, syncs: bool, take: Callable[[BlockSegment, bytes], None]
     ) -> BlockLog:
-        """Opens, or makes, the log; `take` is given each block in order. STORAGE where the disk refuses.
+        """Opens or creates the log and passes each block to `take` in order. Raises STORAGE if the disk
+        refuses.
 
-        A block that is broken where it cannot be torn, with others behind it, is refused as well.
+        Also refuses a log whose broken block cannot be a torn end because others follow it.
         """
         log = cls(directory, disk, syncs)
         try:
@@ -101,7 +102,7 @@ class BlockLog:
         return sum([segment.size for segment in self.segments])
 
     def append(self, body: bytes) -> None:
-        """Writes one block. STORAGE where the disk refuses; then nothing of it is there."""
+        """Writes one block. Raises STORAGE if the disk refuses; the log then holds nothing of it."""
         segment = self.segments[-1]
         data = _HEAD.pack(len(body), crc32c(body)) + body
         try:
@@ -110,12 +111,12 @@ class BlockLog:
             try:
                 self._disk.truncate(self._descriptor, segment.size)
             except OSError:
-                pass  # what is torn is overwritten by the next block, or cut off by the next opening
+                pass  # the next block overwrites the torn part, or the next opening cuts it off
             raise refused(error, f"write {self.directory}") from error
         segment.size += len(data)
 
     def roll(self) -> BlockSegment:
-        """Begins a new segment. OSError where the disk refuses."""
+        """Starts a new segment. Raises OSError if the disk refuses."""
         number = self.segments[-1].number + 1 if self.segments else 1
         descriptor = self._disk.open(self._path(number), create=True)
         if self._descriptor >= 0:
@@ -128,27 +129,30 @@ class BlockLog:
         return self.segments[-1]
 
     def drop_first(self) -> None:
-        """Removes the oldest segment, never the one that is written to. OSError where the disk refuses."""
+        """Removes the oldest segment, but never the one that is written to. Raises OSError if the disk
+        refuses.
+        """
         assert len(self.segments) > 1
         self._disk.unlink(self._path(self.segments[0].number))
         del self.segments[0]
 
     def drop(self, segment: BlockSegment) -> None:
-        """Removes a segment wherever it lies, never the one that is written to. OSError where the disk
-        refuses.
+        """Removes any segment but the one that is written to. Raises OSError if the disk refuses.
 
-        For owners to whom a segment says nothing about others.
+        For owners whose segments are independent of one another.
         """
         assert segment is not self.segments[-1]
         self._disk.unlink(self._path(segment.number))
         self.segments.remove(segment)
 
     def open_segment(self, number: int) -> int:
-        """A descriptor to read a segment by, which the caller closes. OSError where the disk refuses."""
+        """Returns a descriptor for reading a segment; the caller closes it. Raises OSError if the disk
+        refuses.
+        """
         return self._disk.open(self._path(number))
 
     def begin_sync(self) -> SyncTicket:
-        """What has to be forced to the disk so that all written by now is safe. OSError."""
+        """Returns a ticket for a sync of everything written so far. Raises OSError."""
         ticket = SyncTicket(self._disk, self.directory, [*self._full, os.dup(self._descriptor)])
         self._full.clear()
         return ticket
@@ -190,7 +194,7 @@ class BlockLog:
 
 
 def _read_block(read: Callable[[int], bytes], left: int) -> bytes | None:
-    """The next block, or None where the rest is none. A size is believed only as far as the file goes."""
+    """Returns the next block, or None if the rest is not one. Trusts a size only within the file."""
     if left < _HEAD.size:
         return None
     size, checksum = _HEAD.unpack(read(_HEAD.size))

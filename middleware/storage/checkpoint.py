@@ -1,10 +1,10 @@
-"""`treecast-checkpoint` of a partition's directory: what recovery may trust.
+"""`treecast-checkpoint` of a partition's directory: the part of the log that recovery may trust.
 
-JSON, replaced atomically. All before (`segment`, `position`), which is offset `recovery`, was forced to the
-disk. That segment's indexes up to there have the given CRC-32C, and `<recovery>.snapshot`, which has a CRC of
-its own, holds the producers: these need no fsync, as what power loss took of them is noticed and made anew.
-A clean shutdown writes a checkpoint that covers the whole log. `start` is the log's start offset, `cleaned`
-the first offset that compaction has not seen. A file that is missing or damaged means: trust nothing, check
+JSON, replaced atomically. Everything before (`segment`, `position`), at offset `recovery`, was forced to the
+disk. That segment's indexes up to there have the given CRC-32C, and `<recovery>.snapshot`, which has its own
+CRC, holds the producers. Indexes and snapshot need no fsync: a loss at power failure is detected and
+repaired. A clean shutdown writes a checkpoint that covers the whole log. `start` is the log's start offset,
+`cleaned` the first offset that compaction has not seen. If the file is missing or damaged, recovery checks
 everything.
 """
 
@@ -26,7 +26,7 @@ class Checkpoint(Struct, frozen=True):
     recovery: int = 0
     segment: int = 0
     position: int = 0
-    index_crc: int = 0  # of that segment's indexes up to there, see `SegmentIndexes.crc`
+    index_crc: int = 0  # of that segment's indexes up to `position`, see `SegmentIndexes.crc`
 
     def encode(self) -> bytes:
         return json.dumps({"version": _VERSION, **asdict(self)}).encode()

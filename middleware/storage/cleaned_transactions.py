@@ -1,7 +1,8 @@
-"""Which batches of transactions compaction may drop (Kafka's CleanedTransactionMetadata).
+"""Transactional batches that compaction may drop (Kafka's CleanedTransactionMetadata).
 
-The records of an aborted transaction go. Its marker stays as long as a pass still saw records of it, and
-then until its delete horizon; likewise a commit marker. Batches have to be told in the order of offsets.
+The records of an aborted transaction are dropped. Its marker, like a commit marker, stays as long as a pass
+still saw records of the transaction, and then until its delete horizon. Batches must be passed in the order
+of offsets.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from .replay import ABORT, COMMIT, Marker
 
 
 class CleanedTransactions:
-    """Follows the transactions through one pass over the log."""
+    """Tracks the transactions during one pass over the log."""
 
     def __init__(self, aborted: Iterable[AbortedEntry]) -> None:
         self._coming = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)
-        self._aborted: dict[int, tuple[AbortedEntry, bool]] = {}  # with whether records of it were seen
+        self._aborted: dict[int, tuple[AbortedEntry, bool]] = {}  # with a flag: records of it were seen
         self._committed: set[int] = set()
-        self.kept: list[AbortedEntry] = []  # for the new index: their markers stay
+        self.kept: list[AbortedEntry] = []  # for the new index: entries whose markers stay
 
     def drops_data(self, header: BatchHeader) -> bool:
-        """Whether a data batch belongs to an aborted transaction."""
+        """Returns whether a data batch belongs to an aborted transaction."""
         self._reach(header.last_offset)
         if not header.transactional:
             return False
@@ -36,7 +37,7 @@ class CleanedTransactions:
         return True
 
     def drops_marker(self, header: BatchHeader, marker: Marker) -> bool:
-        """Whether no record of the transaction that a marker ended is left before it."""
+        """Returns whether no record of the marker's transaction is left before it."""
         self._reach(header.last_offset)
         if marker.kind == ABORT:
             known = self._aborted.pop(header.producer_id, None)

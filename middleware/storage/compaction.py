@@ -1,18 +1,19 @@
-"""Compaction by key: of each key only the last record stays. Kafka's cleaner, its rules and words.
+"""Compaction by key: only the last record of each key stays. Rules and terms are those of Kafka's cleaner.
 
-A round looks at the dirty part (from the log's cleaned offset up to a limit) and remembers the last offset
-of each key there, up to `compaction_keys` keys. Then it copies all segments up to there without the
-records that a later one of the same key replaces, and without keyless ones. Never touched are the last
-segment, anything from the last stable offset on, and what is younger than min.compaction.lag.ms.
+A round reads the dirty part (from the log's cleaned offset up to a limit) and remembers the last offset of
+each key there, for up to `compaction_keys` keys. Then it copies all segments up to there without the records
+that a later one of the same key replaces, and without keyless ones. It never touches the last segment,
+anything from the last stable offset on, or records younger than min.compaction.lag.ms.
 
-- Offsets, sequences, epochs and codecs stay; a batch of which nothing changes is copied as it is.
-- A record without a value (tombstone) stays for delete.retention.ms after it was first cleaned: its batch
-  then carries the delete horizon in place of its base timestamp (KIP-534). Markers go by the same rule,
-  once no record of their transaction is left. Records of aborted transactions go at once.
-- The last batch of each known producer stays, if need be empty: its sequence number must survive.
+- Offsets, sequences, epochs and codecs stay. An unchanged batch is copied as it is.
+- A record without a value (tombstone) stays for delete.retention.ms after its first cleaning: its batch
+  then carries the delete horizon in its base timestamp field (KIP-534). Markers follow the same rule, once no
+  record of their transaction is left. Records of aborted transactions are dropped at once.
+- The last batch of each known producer stays, even if empty: its sequence number must survive.
 
 `plan` and `install` are called on the loop. `CompactionPlan.run` is for a thread: it reads sealed segments
-through descriptors of its own and writes `.cleaned` files. `swap` says how those become the log.
+through its own descriptors and writes `.cleaned` files. `swap` describes how those replace segments of the
+log.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ Pause = Callable[[], None]
 
 
 class Stopped(Exception):
-    """The round was told to stop, or its segments are gone."""
+    """The round was stopped, or its segments no longer exist."""
 
 
 class Source:
-    """A sealed segment as a thread may know it."""
+    """A sealed segment, with the values that a thread may use."""
 
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
@@ -62,7 +63,7 @@ class Source:
 
 
 class Cleaned:
-    """A group of segments and what it became."""
+    """A group of segments and the result of cleaning it."""
 
     def __init__(self, sources: list[Source]) -> None:
         self.sources = sources
@@ -73,18 +74,18 @@ class Cleaned:
 
 
 class KeyOffsets:
-    """The last offset of each key, for at most `limit` keys. Long keys by their BLAKE2 digest."""
+    """The last offset of each key, for at most `limit` keys. Long keys are stored as BLAKE2 digests."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.end = 0  # the offset after the last that was looked at
+        self.end = 0  # the offset after the last one that was read
         self._offsets: dict[bytes, int] = {}
 
     def __len__(self) -> int:
         return len(self._offsets)
 
     def put(self, key: bytes, offset: int) -> bool:
-        """False, and nothing done, where there is no room."""
+        """Records the offset. Returns False, without recording, if there is no room."""
         short = key if len(key) < _DIGEST else hashlib.blake2b(key, digest_size=_DIGEST).digest()
         if len(self._offsets) >= self.limit and short not in self._offsets:
             return False
@@ -93,13 +94,13 @@ class KeyOffsets:
         return True
 
     def last(self, key: bytes) -> int:
-        """-1 where the key was not seen."""
+        """Returns the last offset of the key; -1 if it was not seen."""
         short = key if len(key) < _DIGEST else hashlib.blake2b(key, digest_size=_DIGEST).digest()
         return self._offsets.get(short, -1)
 
 
 class CompactionPlan:
-    """One round for one log. `run` fills `done`; `stop` makes it end early with `Stopped`."""
+    """One round for one log. `run` fills `done`; `stop` ends it early with `Stopped`."""
 
     def __init__(
         self,
@@ -131,8 +132,9 @@ class CompactionPlan:
         self.stopped = True
 
     def run(self, pause: Pause) -> None:
-        """Reads, writes and forces to the disk. OSError, TreecastError, Stopped; leftovers go at the next
-        open or round. `pause` is called after each batch, to let others have the processor."""
+        """Reads, writes and forces to the disk. Raises OSError, TreecastError or Stopped; the next open or
+        round then removes leftovers. Calls `pause` after each batch, to let other threads run.
+        """
         try:
             self._remember_keys(pause)
             transactions = CleanedTransactions(self._aborted)
@@ -148,7 +150,7 @@ class CompactionPlan:
             raise Stopped("told to stop")
 
     def _remember_keys(self, pause: Pause) -> None:
-        """Fills the key map from the dirty part; its end is how far this round gets."""
+        """Fills the key map from the dirty part; the map's end is the end of this round."""
         transactions = CleanedTransactions(self._aborted)
         self.offsets.end = self.first_dirty
         for source in self.sources:
@@ -167,7 +169,7 @@ class CompactionPlan:
     def _remember_batch(
         self, header: BatchHeader, data: memoryview, transactions: CleanedTransactions
     ) -> bool:
-        """False: the map is full."""
+        """Adds a batch's keys. Returns False if the map is full."""
         if header.control:
             transactions.drops_marker(header, read_marker(data, 0, header))
         elif not transactions.drops_data(header) and header.last_offset >= self.first_dirty:
@@ -182,7 +184,9 @@ class CompactionPlan:
         return True
 
     def _groups(self) -> list[list[Source]]:
-        """Neighbours that fit into one segment together, of all that the round reaches."""
+        """Returns the segments that the round covers, grouped into neighbours that fit into one segment
+        together.
+        """
         groups: list[list[Source]] = []
         size = 0
         for source in self.sources:
@@ -202,7 +206,7 @@ class CompactionPlan:
         return groups
 
     def keeps(self, record: Record, header: BatchHeader) -> bool:
-        """Whether a data record stays."""
+        """Returns whether a data record stays."""
         if record.offset >= self.offsets.end:
             return True
         if record.key is None or self.offsets.last(record.key) > record.offset:
@@ -212,7 +216,7 @@ class CompactionPlan:
         return header.base_timestamp > self.now_ms
 
     def ends_producer(self, header: BatchHeader) -> bool:
-        """Whether this is the batch by which its producer's sequence (or epoch) is known."""
+        """Returns whether this batch holds its producer's latest sequence (or epoch)."""
         known = self._producers.get(header.producer_id)
         if known is None:
             return False
@@ -223,7 +227,7 @@ class CompactionPlan:
 
 
 class _Reading:
-    """A scanner on a descriptor of its own, for `with`."""
+    """A context manager with a scanner on its own descriptor."""
 
     def __init__(self, path: str, size: int) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -276,7 +280,7 @@ class _GroupCleaner:
         return result
 
     def _take_aborted(self) -> list[AbortedEntry]:
-        """The entries whose markers are in this group."""
+        """Returns the entries whose markers are in this group, and clears the list."""
         kept, self._transactions.kept = self._transactions.kept, []
         return kept
 
@@ -312,7 +316,7 @@ class _GroupCleaner:
         self._buffer = bytearray()
 
     def _cleaned(self, header: BatchHeader, data: memoryview) -> memoryview | bytes | None:
-        """What stays of a batch: the batch itself, a smaller one, or None."""
+        """Returns the rest of a batch: the batch itself, a smaller one, or None."""
         plan = self._plan
         if header.control:
             unused = self._transactions.drops_marker(header, read_marker(data, 0, header))
@@ -338,7 +342,7 @@ class _GroupCleaner:
 
 
 def plan(log: PartitionLog, now_ms: int) -> CompactionPlan | None:
-    """A round for `log`, or None where nothing can or need be done."""
+    """Returns a round for `log`, or None if there is nothing to do or it is not possible."""
     config = log.config
     if not config.cleanup_compact or log.closed or not log.compactable or log.durability.failed:
         return None
@@ -363,8 +367,11 @@ def plan(log: PartitionLog, now_ms: int) -> CompactionPlan | None:
 
 
 def _first_uncleanable(log: PartitionLog, first_dirty: int, now_ms: int) -> int:
-    """Only what the checkpoint covers as whole segments is replaced: recovery's position in the segment
-    that it names stays right."""
+    """Returns the first offset that must stay.
+
+    Replaces only segments that the checkpoint covers completely, so that recovery's position in the segment
+    that it names stays valid.
+    """
     limit = min(log.durability.checkpointed_base, log.active.base_offset, log.stable_offset)
     lag = log.config.min_compaction_lag_ms
     if lag > 0:
@@ -375,7 +382,7 @@ def _first_uncleanable(log: PartitionLog, first_dirty: int, now_ms: int) -> int:
 
 
 def _worth_it(log: PartitionLog, segments: list[Segment], dirty: list[Segment], now_ms: int) -> bool:
-    """The dirty ratio is reached, or max.compaction.lag.ms is over."""
+    """Returns whether the dirty ratio is reached or max.compaction.lag.ms has passed."""
     total = sum(segment.size for segment in segments)
     if total and sum(segment.size for segment in dirty) / total >= log.config.min_cleanable_dirty_ratio:
         return True
@@ -384,8 +391,9 @@ def _worth_it(log: PartitionLog, segments: list[Segment], dirty: list[Segment], 
 
 
 def install(log: PartitionLog, finished: CompactionPlan) -> bool:
-    """Puts the cleaned segments in the place of the old ones. False where the log changed too much
-    meanwhile (retention took a segment, or it was closed). STORAGE where the disk refuses."""
+    """Replaces the old segments by the cleaned ones. Returns False if the log changed too much meanwhile
+    (retention took a segment, or it was closed). Raises STORAGE if the disk refuses.
+    """
     sources = [source.segment for cleaned in finished.done for source in cleaned.sources]
     present = {id(segment) for segment in log.segments}
     if log.closed or not all(id(segment) in present for segment in sources):
@@ -420,14 +428,14 @@ def _replace(log: PartitionLog, cleaned: Cleaned) -> None:
 
 
 def discard(finished: CompactionPlan) -> None:
-    """Removes what a round wrote."""
+    """Removes the files that a round wrote."""
     for cleaned in finished.done:
         for suffix in (".log", ".index", ".timeindex", ".txnindex"):
             finished.disk.unlink(stem(finished.directory, cleaned.base_offset) + suffix + swap.CLEANED)
 
 
 def compact(log: PartitionLog, now_ms: int) -> bool:
-    """A whole round on the calling thread; whether anything was done."""
+    """Runs a whole round on the calling thread. Returns whether anything was done."""
     round_ = plan(log, now_ms)
     if round_ is None:
         return False

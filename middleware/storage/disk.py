@@ -1,4 +1,4 @@
-"""The system calls by which storage changes a disk: the seam at which tests make the disk fail.
+"""The system calls with which storage changes a disk: the seam where tests make the disk fail.
 
 This module is not compiled, so that tests can replace its parts.
 """
@@ -13,15 +13,17 @@ from treecast.middleware.model.errors import Fault, TreecastError
 
 
 class Disk:
-    """The calls of this host's kernel. Subclasses in tests refuse some of them."""
+    """The system calls of this host. Subclasses in tests make some of them fail."""
 
     @property
     def syncs_plainly(self) -> bool:
-        """Whether `sync` is fdatasync and nothing else, so that the kernel may be asked for it otherwise."""
+        """Whether `sync` is plain fdatasync, so that another way to request it from the kernel is
+        equivalent.
+        """
         return type(self).sync is _SYNC
 
     def open(self, path: str, *, create: bool = False) -> int:
-        """A descriptor for reading and writing; with `create` the file must not exist."""
+        """Returns a descriptor for reading and writing; with `create` the file must not exist."""
         flags = os.O_RDWR | os.O_CLOEXEC
         if create:
             flags |= os.O_CREAT | os.O_EXCL
@@ -31,7 +33,7 @@ class Disk:
         os.close(descriptor)
 
     def write(self, descriptor: int, data: memoryview | bytes | bytearray, position: int) -> int:
-        """How many bytes were written, which may be fewer than asked."""
+        """Returns the number of bytes written, possibly fewer than requested."""
         return os.pwrite(descriptor, data, position)
 
     def truncate(self, descriptor: int, size: int) -> None:
@@ -57,7 +59,7 @@ class Disk:
             os.close(descriptor)
 
     def sync_path(self, path: str) -> None:
-        """Forces a file that is not held open to the disk."""
+        """Forces a file that is not open to the disk."""
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             self.sync(descriptor)
@@ -65,7 +67,7 @@ class Disk:
             os.close(descriptor)
 
     def write_new(self, path: str, data: bytes | bytearray, *, sync: bool) -> None:
-        """Writes a whole file whose name does not count yet."""
+        """Writes a whole file under a name that is not in use yet."""
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
         try:
             write_all(self, descriptor, data, 0)
@@ -75,7 +77,7 @@ class Disk:
             self.close(descriptor)
 
     def write_file(self, path: str, data: bytes | bytearray, *, sync: bool) -> None:
-        """Replaces a whole file atomically: a reader or a crash sees the old one or the new one."""
+        """Replaces a whole file atomically: a reader or a crash sees either the old one or the new one."""
         temporary = path + ".tmp"
         self.write_new(temporary, data, sync=sync)
         self.rename(temporary, path)
@@ -87,14 +89,16 @@ _SYNC: Final = Disk.sync  # tests replace it
 
 
 def write_all(disk: Disk, descriptor: int, data: memoryview | bytes | bytearray, position: int) -> None:
-    """Writes all of `data`. A short write is followed by another, which says why (ENOSPC, EIO)."""
+    """Writes all of `data`. Repeats after a short write, so that the kernel reports the reason
+    (ENOSPC, EIO).
+    """
     write_rest(disk, descriptor, data, position, disk.write(descriptor, data, position))
 
 
 def write_rest(
     disk: Disk, descriptor: int, data: memoryview | bytes | bytearray, position: int, written: int
 ) -> None:
-    """Writes what is left of `data` after its first `written` bytes."""
+    """Writes the rest of `data` after its first `written` bytes."""
     size = len(data)
     while written < size:
         more = disk.write(descriptor, memoryview(data)[written:], position + written)
@@ -104,5 +108,5 @@ def write_rest(
 
 
 def refused(error: OSError, what: str) -> TreecastError:
-    """STORAGE with what was tried and what the kernel said."""
+    """Returns STORAGE with the operation and the kernel's error."""
     return TreecastError(Fault.STORAGE, f"cannot {what}: {error.strerror or error}")

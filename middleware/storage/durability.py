@@ -1,7 +1,7 @@
-"""What of a log has been forced to the disk, and the checkpoint that says so to recovery.
+"""The durable part of a log, and the checkpoint that records it for recovery.
 
-A flush has three parts: `begin` collects on the loop what is to be forced, `FlushTicket.run` does it on
-whichever thread, `end` takes note on the loop. Appends may come in between; they belong to the next flush.
+A flush has three parts: `begin` collects the work on the loop, `FlushTicket.run` does it on any thread, `end`
+records the result on the loop. Appends may come in between; they belong to the next flush.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 class FlushTicket:
-    """What has to be forced to the disk so that all before `offset` is safe."""
+    """The work that makes everything before `offset` durable."""
 
     def __init__(self, disk: Disk, offset: int, size: int, generation: int) -> None:
         self.disk = disk
         self.offset = offset
         self.size = size  # bytes since the last checkpoint
-        self.generation = generation  # of the log: it rises when what was written is taken back
+        self.generation = generation  # of the log; increased when written data is taken back
         self.files: list[tuple[LogFile, int]] = []  # pinned, with their descriptors
         self.segments: list[tuple[Segment, int]] = []  # with their sizes
         self.indexes: list[str] = []
@@ -43,15 +43,15 @@ class FlushTicket:
         self.checkpoint: Checkpoint | None = None
 
     def only_descriptor(self) -> int:
-        """The file that one fdatasync forces to the disk, where that is all there is to do; else -1."""
+        """Returns the descriptor if one fdatasync of it is all there is to do; else -1."""
         if len(self.files) != 1 or self.indexes or self.directories or self.parts:
             return -1
         return self.files[0][1] if self.disk.syncs_plainly else -1
 
     def run(self) -> None:
-        """Waits for the disk. OSError where it refuses; `end` is to be told of it.
+        """Waits for the disk. Raises OSError if it refuses; `end` must be called with it.
 
-        A checkpoint that cannot be written (no space, say) is given up: there will be another.
+        A checkpoint that cannot be written (for lack of space, say) is abandoned; a later one will follow.
         """
         for _, descriptor in self.files:
             self.disk.sync(descriptor)
@@ -68,7 +68,9 @@ class FlushTicket:
 
 
 class Durability:
-    """The flush state of one log. `failed` says why nothing more may be appended, "" while all is well."""
+    """The flush state of one log. `failed` is the reason why nothing more may be appended, "" if there is
+    none.
+    """
 
     def __init__(self, log: PartitionLog, recovered: Recovered) -> None:
         self.log = log
@@ -76,7 +78,7 @@ class Durability:
         self.unflushed: list[Segment] = list(recovered.unflushed)
         if self.unflushed:
             log.shared.unflushed[log] = None
-        self.written_ms = 0  # when anything was written last
+        self.written_ms = 0  # time of the last write
         if not recovered.rested:
             self._changed()
         self.flushed_offset = recovered.checkpoint.recovery if self.unflushed else recovered.end_offset
@@ -84,7 +86,8 @@ class Durability:
         self.failed = ""
         self._generation = 0
         self._on_disk = recovered.checkpointed
-        self._disk_segment = recovered.disk_segment  # in which the checkpoint on disk lies; 0 without one
+        # segment that the checkpoint on disk lies in; 0 without one
+        self._disk_segment = recovered.disk_segment
         self._every_batch = log.settings.fsync is FsyncPolicy.BATCH
         self.since_checkpoint = recovered.report.checked_bytes + recovered.since_checkpoint  # bytes
         self._dirty_since_ms = 0
@@ -95,13 +98,13 @@ class Durability:
         return self._disk_segment
 
     def knows_producers(self, base_offset: int) -> bool:
-        """Whether recovery would know the producers of a log that began at `base_offset`."""
+        """Returns whether recovery would know the producers of a log that starts at `base_offset`."""
         if self._on_disk and self.checkpoint.recovery >= base_offset:
             return True
         return os.path.exists(stem(self.log.directory, base_offset) + ".snapshot")
 
     def wrote(self, segment: Segment, size: int, now_ms: int) -> None:
-        """`size` bytes were appended to `segment`."""
+        """Records that `size` bytes were appended to `segment`."""
         if not self.unflushed:
             self._dirty_since_ms = now_ms
             self.must_flush(segment)
@@ -111,7 +114,7 @@ class Durability:
         self.written_ms = now_ms
 
     def must_flush(self, segment: Segment) -> None:
-        """`segment` has something that was not forced to the disk."""
+        """Records that `segment` has data that is not durable."""
         self.unflushed.append(segment)
         self.log.shared.unflushed[self.log] = None
         self._changed()
@@ -122,12 +125,12 @@ class Durability:
             shared.changed[self.log] = None
 
     def left(self, segment: Segment) -> None:
-        """`segment` is no part of the log any more."""
+        """Records that `segment` left the log."""
         self.unflushed = [other for other in self.unflushed if other is not segment]
         self.directory_dirty = True
 
     def needed(self) -> bool:
-        """Whether an acknowledgement has to wait for a flush: fsync per batch, or flush.messages."""
+        """Returns whether an acknowledgement must wait for a flush: fsync per batch, or flush.messages."""
         log = self.log
         if self.flushed_offset >= log.end_offset:
             return False
@@ -136,7 +139,7 @@ class Durability:
         return log.end_offset - self.flushed_offset >= log.config.flush_messages
 
     def due(self, now_ms: int) -> bool:
-        """Whether a flush in the background is due: the interval, flush.ms, or rolled segments."""
+        """Returns whether a flush in the background is due: the interval, flush.ms, or rolled segments."""
         if not self.unflushed or self.failed:
             return False
         settings = self.log.settings
@@ -146,9 +149,9 @@ class Durability:
         return now_ms - self._dirty_since_ms >= age or len(self.unflushed) > 1
 
     def begin(self, now_ms: int, *, checkpoint: bool = False) -> FlushTicket | None:
-        """What to force to the disk, or None. One ticket at a time, and each comes back to `end`.
+        """Returns the next flush, or None. There is one ticket at a time, and each must come back to `end`.
 
-        A checkpoint is added after `checkpoint_bytes`, after a roll, or when asked for.
+        A checkpoint is added after `checkpoint_bytes`, after a roll, or on request.
         """
         if self.failed:
             raise TreecastError(Fault.STORAGE, self.failed)
@@ -172,7 +175,7 @@ class Durability:
         return ticket
 
     def _pin(self, ticket: FlushTicket) -> None:
-        """The files stay open until the ticket comes back. STORAGE where one cannot be opened."""
+        """Keeps the files open until the ticket comes back. Raises STORAGE if one cannot be opened."""
         pool = self.log.shared.pool
         try:
             for segment in self.unflushed:
@@ -208,9 +211,9 @@ class Durability:
             ticket.parts.append((path + ".checkpoint", path, data))
 
     def end(self, ticket: FlushTicket, error: OSError | None) -> None:
-        """Takes note of what `ticket.run` did. STORAGE after an error, and then nothing more is appended
-        until the log is opened anew: the kernel may have dropped the pages that it could not write, so
-        that another fsync would lie.
+        """Records the result of `ticket.run`. Raises STORAGE after an error, and refuses appends until the
+        log is reopened: the kernel may have dropped the pages that it could not write, so that another fsync
+        would report success falsely.
         """
         log = self.log
         for file, _ in ticket.files:
@@ -232,20 +235,22 @@ class Durability:
             self._take(ticket, ticket.checkpoint)
 
     def _discard(self, ticket: FlushTicket) -> None:
-        """The log was cut meanwhile: what was forced to the disk may be no part of it any more."""
+        """Removes the ticket's files: the log was cut meanwhile, and what was forced to the disk may not be
+        part of it.
+        """
         with suppress(OSError):
             for temporary, _, _ in ticket.parts:
                 self.log.shared.disk.unlink(temporary)
 
     def distrust(self, kept: Checkpoint, end_offset: int) -> None:
-        """The log is about to be cut at `end_offset`: recovery may trust no more than `kept` says."""
+        """Lets recovery trust no more than `kept`. Called before the log is cut at `end_offset`."""
         self._generation += 1
         self.flushed_offset = min(self.flushed_offset, end_offset)
         self.checkpoint = kept
         self.write_checkpoint()
 
     def _take(self, ticket: FlushTicket, checkpoint: Checkpoint) -> None:
-        """The parts get their names, but for the indexes of a segment that was sealed meanwhile."""
+        """Gives the checkpoint's parts their names, except indexes of a segment that was sealed meanwhile."""
         log, disk = self.log, self.log.shared.disk
         before, self.checkpoint = self.checkpoint, checkpoint
         try:
@@ -262,7 +267,7 @@ class Durability:
         self.drop_snapshots()
 
     def write_checkpoint(self) -> None:
-        """Writes what recovery may trust, with the log's present start and cleaned offset."""
+        """Writes the checkpoint with the log's present start and cleaned offset."""
         log = self.log
         self.checkpoint = replace(self.checkpoint, start=log.start_offset, cleaned=log.cleaned_offset)
         path = f"{log.directory}/{FILE_NAME}"
@@ -282,12 +287,13 @@ class Durability:
             drop_snapshots(log.directory, log.bases, self.checkpoint.recovery, log.shared.disk)
 
     def in_summary(self) -> bool:
-        """Whether what a checkpoint would say is to be in the log's summary."""
+        """Returns whether the log's summary is to hold the checkpoint's content."""
         return self.log.shared.summaries is not None and is_small(self.log)
 
     def settled(self, *, leaving: bool) -> bool:
-        """Whether there is nothing to force to the disk, or it cannot be; and nothing to write down, but the
-        summary where the log is `leaving`."""
+        """Returns whether nothing needs to be forced to the disk (or nothing can be) and nothing needs to be
+        written, except the summary of a log that is `leaving`.
+        """
         if self.failed:
             return True
         if self.unflushed or self.directory_dirty:
@@ -295,7 +301,7 @@ class Durability:
         return (leaving and self.in_summary()) or self.covered()
 
     def covered(self) -> bool:
-        """Whether the checkpoint on disk covers the whole log, or there is nothing to cover."""
+        """Returns whether the checkpoint on disk covers the whole log, or nothing needs one."""
         found, log = self.checkpoint, self.log
         if not log.has_files:
             return True

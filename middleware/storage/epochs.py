@@ -1,4 +1,4 @@
-"""Where each leader epoch began: `leader-epoch-checkpoint`, Kafka's text format (KIP-101).
+"""The start of each leader epoch: `leader-epoch-checkpoint`, Kafka's text format (KIP-101).
 
 0                     format version
 <count>
@@ -24,14 +24,16 @@ class LeaderEpochs:
         return self.entries[-1][0] if self.entries else -1
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """`epoch` begins at `start_offset`; epochs that wrote nothing are forgotten."""
+        """Starts `epoch` at `start_offset`, and removes epochs that wrote nothing."""
         while self.entries and self.entries[-1][1] >= start_offset:
             self.entries.pop()
         if epoch > self.latest:
             self.entries.append((epoch, start_offset))
 
     def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """(the largest epoch up to `epoch`, its end offset), or (-1, -1), as OffsetForLeaderEpoch asks."""
+        """Returns (largest epoch up to `epoch`, its end offset), or (-1, -1), as OffsetForLeaderEpoch
+        asks.
+        """
         if epoch < 0 or not self.entries or epoch > self.latest:
             return -1, -1
         if epoch == self.latest:
@@ -44,20 +46,21 @@ class LeaderEpochs:
         return found, end
 
     def truncate_start(self, offset: int) -> None:
-        """The log begins at `offset` now."""
+        """Adapts the epochs to a log that now starts at `offset`."""
         while len(self.entries) > 1 and self.entries[1][1] <= offset:
             del self.entries[0]
         if self.entries and self.entries[0][1] < offset:
             self.entries[0] = (self.entries[0][0], offset)
 
     def truncate_end(self, offset: int) -> None:
-        """The log ends at `offset` now."""
+        """Adapts the epochs to a log that now ends at `offset`."""
         while self.entries and self.entries[-1][1] >= offset:
             self.entries.pop()
 
     def drop_beyond(self, end_offset: int) -> None:
-        """Forgets epochs that would begin behind the log's end. One that begins there stays: its leader may
-        have begun it and written nothing."""
+        """Removes epochs that would start after the log's end. One that starts there stays: its leader may
+        have written nothing yet.
+        """
         while self.entries and self.entries[-1][1] > end_offset:
             self.entries.pop()
 
@@ -67,7 +70,7 @@ class LeaderEpochs:
 
     @classmethod
     def decode(cls, data: bytes) -> LeaderEpochs:
-        """What can be read of a file: nothing, if it is not whole."""
+        """Returns the epochs of a file; none if the file is not whole."""
         try:
             lines = data.decode().splitlines()
             version, count = int(lines[0]), int(lines[1])
@@ -82,11 +85,12 @@ class LeaderEpochs:
 def divergence(
     follower: list[tuple[int, int]], follower_end: int, leader: list[tuple[int, int]], leader_end: int
 ) -> int:
-    """Up to which offset a follower's log is surely its leader's; `follower_end` where it all is.
+    """Returns the offset up to which a follower's log surely equals its leader's; `follower_end` if all of it
+    does.
 
-    Both logs are told by (epoch, start offset), oldest first, and their ends. One leader alone writes in an
-    epoch, so two logs agree in it as far as both reach. This is what Kafka's followers ask again and again
-    with OffsetForLeaderEpoch (KIP-101, KIP-279), answered at once. -1: they have no epoch in common.
+    Both logs are given by (epoch, start offset), oldest first, and their ends. Only one leader writes in an
+    epoch, so two logs agree in it as far as both reach. Kafka's followers find this offset with repeated
+    OffsetForLeaderEpoch calls (KIP-101, KIP-279); this takes one call. -1: they have no epoch in common.
     """
     known = {epoch: number for number, (epoch, _) in enumerate(leader)}
     end = follower_end

@@ -1,4 +1,4 @@
-"""A part of a log file that a reader may be sent without anyone reading it."""
+"""A part of a log file that can be sent to a reader without reading it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from .disk import refused
 from .files import FilePool, LogFile
 from .scan import read_fully
 
-# From about here on sendfile is cheaper than a read and a write (docs/decisions/2026-11-21-log-reads.md).
+# From about this size on, sendfile is cheaper than read and write (docs/decisions/2026-11-21-log-reads.md).
 SENDFILE_BYTES = 64 * 1024
 
 
 class LogRange(FileRange):
-    """A `FileRange` of a log file, which stays open as long as this object lives.
+    """A `FileRange` of a log file. The file stays open as long as this object lives.
 
-    Log files only grow: what was written is never written again, and a deleted file's bytes live as long
-    as a descriptor does.
+    Log files only grow: written bytes are never rewritten, and a deleted file's bytes live as long as a
+    descriptor does.
     """
 
     def __init__(self, pool: FilePool, file: LogFile, offset: int, size: int) -> None:

@@ -1,6 +1,6 @@
-"""The .log files that a daemon with thousands of partitions keeps open: a bounded number of them.
+"""A bounded pool of open .log files, for a daemon with thousands of partitions.
 
-A file is opened on demand, and closed again when others need the room.
+A file is opened on demand and closed when others need the room.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ DEFAULT_OPEN_FILES: Final = 512
 
 
 class LogFile:
-    """One .log file. `descriptor` is -1 while it is closed; `pins` counts who needs it open: threads that
-    flush it, answers that are sent from it."""
+    """One .log file. `descriptor` is -1 while it is closed. `pins` counts the users that need it open:
+    threads that flush it, responses that are sent from it.
+    """
 
     def __init__(self, path: str, serial: int) -> None:
         self.path = path
@@ -26,7 +27,7 @@ class LogFile:
 
 
 class FilePool:
-    """The open .log files of one daemon, at most `limit` (plus those that are pinned)."""
+    """The open .log files of one daemon: at most `limit`, plus pinned ones."""
 
     def __init__(self, disk: Disk, limit: int = DEFAULT_OPEN_FILES) -> None:
         self.disk = disk
@@ -40,22 +41,22 @@ class FilePool:
         return len(self._open)
 
     def file(self, path: str) -> LogFile:
-        """A file to be opened on demand. Serials are never used twice: a new inode gets a new one."""
+        """Returns a file to be opened on demand. Serials are never reused: a new inode gets a new one."""
         self._serial += 1
         return LogFile(path, self._serial)
 
     def create(self, path: str) -> LogFile:
-        """Makes an empty file and opens it. OSError where it exists or the disk refuses."""
+        """Creates an empty file and opens it. Raises OSError if it exists or the disk refuses."""
         file = self.file(path)
         self._adopt(file, self.disk.open(path, create=True))
         return file
 
     def make(self, file: LogFile) -> None:
-        """Makes the empty file of a name that there is nothing of yet, as `create`."""
+        """Creates the empty file of a name that does not exist yet, as `create`."""
         self._adopt(file, self.disk.open(file.path, create=True))
 
     def descriptor(self, file: LogFile) -> int:
-        """The descriptor of `file`, opened if need be. STORAGE where that fails."""
+        """Returns the descriptor of `file`, opening it if necessary. Raises STORAGE if that fails."""
         file.used = True
         if file.descriptor >= 0:
             return file.descriptor
@@ -66,7 +67,7 @@ class FilePool:
         return file.descriptor
 
     def pin(self, file: LogFile) -> int:
-        """A descriptor that stays open until `unpin`, whatever becomes of the file."""
+        """Returns a descriptor that stays open until `unpin`, even if the file is dropped or evicted."""
         descriptor = self.descriptor(file)
         file.pins += 1
         return descriptor
@@ -77,7 +78,7 @@ class FilePool:
             self._close(file)
 
     def drop(self, file: LogFile) -> None:
-        """Closes `file` for good, when nobody needs it any more."""
+        """Closes `file` for good as soon as it has no pins."""
         file.dropped = True
         if file.pins == 0:
             self._close(file)
@@ -90,7 +91,7 @@ class FilePool:
         self._open.append(file)
 
     def _evict(self) -> None:
-        """Closes the first file, going round, that was not used since the last round (CLOCK)."""
+        """Closes the next file that was not used since the last round (CLOCK)."""
         for _ in range(2 * len(self._open)):
             self._hand = (self._hand + 1) % len(self._open)
             file = self._open[self._hand]

@@ -1,4 +1,4 @@
-"""What a log lets go of: records before an offset, segments by age, size and log start, idle producers."""
+"""Removal from a log: records before an offset, segments by age, size and log start, idle producers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def start_at(log: PartitionLog, offset: int) -> None:
-    """The log starts at `offset`, which it has, durably. STORAGE: it starts where it did."""
+    """Moves the log's start durably to `offset`, which lies in the log. On STORAGE the start is unchanged."""
     before, log.start_offset = log.start_offset, offset
     try:
         log.durability.write_checkpoint()
@@ -26,7 +26,7 @@ def start_at(log: PartitionLog, offset: int) -> None:
 
 
 def clean(log: PartitionLog, now_ms: int) -> int:
-    """As `PartitionLog.clean`, of a log that has files."""
+    """Implements `PartitionLog.clean` for a log that has files."""
     log.producers.expire(now_ms, log.settings.producer_expiration_ms)
     active = log.held.active
     if active.size and now_ms - active.created_ms > log.segment_ms:
@@ -40,7 +40,7 @@ def clean(log: PartitionLog, now_ms: int) -> int:
 
 
 def _remove_oldest(log: PartitionLog, count: int) -> None:
-    """Takes segments out of the log; readers keep what they hold of them."""
+    """Removes the oldest segments from the log; readers keep what they hold of them."""
     base = log.segments[count].base_offset
     writer = log.writer
     known = log.durability.knows_producers(base) or writer.write_snapshot(base)
@@ -57,5 +57,5 @@ def _remove_oldest(log: PartitionLog, count: int) -> None:
         log.cleaned_offset = max(log.cleaned_offset, log.start_offset)
         writer.epochs.truncate_start(log.start_offset)
     if not known:
-        writer.write_snapshot(base)  # there was no room, perhaps there is now
+        writer.write_snapshot(base)  # it failed before for lack of space, which may exist now
     log.durability.drop_snapshots()

@@ -1,11 +1,11 @@
 """The sparse indexes of one segment, in Kafka's file formats (big-endian, no header, no padding).
 
-    .index      relative offset int32, position int32        8 bytes
-    .timeindex  timestamp int64 (ms), relative offset int32  12 bytes
+  .index      relative offset int32, position int32        8 bytes
+  .timeindex  timestamp int64 (ms), relative offset int32  12 bytes
 
-An offset entry names the last offset of a batch and the byte at which that batch begins. A time entry
-names the largest timestamp so far and the last offset of the batch that brought it. Both only grow. They
-are held as the bytes of their files; what a file lacks is found again by scanning the segment.
+An offset entry holds the last offset of a batch and the position where that batch begins. A time entry holds
+the largest timestamp so far and the last offset of the batch that has it. Both only grow. In memory they have
+the form of their files; entries that a file lacks are found by scanning the segment.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ NO_TIMESTAMP: Final = -1
 
 
 class OffsetIndex:
-    """Offset to position, every index.interval.bytes.
+    """Offset to position, one entry every index.interval.bytes.
 
-    Beside the file's bytes it knows, in memory and where all entries were made here, how large each entry's
-    batch is, and which offset a reader asks for next who has read all before it.
+    In addition to the file's bytes, it holds in memory, if all entries were made in this process, the size of
+    each entry's batch and the next offset of a reader who has read everything before it.
     """
 
     def __init__(self, base_offset: int, data: bytearray | None = None) -> None:
@@ -42,15 +42,17 @@ class OffsetIndex:
         return len(self.data) // OFFSET_ENTRY
 
     def append(self, last_offset: int, position: int, after: int = -1, size: int = 0) -> None:
-        """`after`: one more than the last offset before the batch, -1 where that is not known; `size`: the
-        batch's bytes."""
+        """Adds an entry. `after` is the last offset before the batch plus one, -1 if unknown; `size` is the
+        batch's bytes.
+        """
         if after >= 0 and len(self._batches) == len(self.data):
             self._batches += _OFFSET.pack(after - self.base_offset, size)
         self.data += _OFFSET.pack(last_offset - self.base_offset, position)
 
     def cut(self, number: int, limit: int) -> int:
-        """Where it is known that the entry's batch ends after the position `limit`: the offset that follows
-        all before the batch. Else -1."""
+        """Returns the next offset after all batches before the entry's, if the entry's batch is known to end
+        after the position `limit`; else -1.
+        """
         at = number * OFFSET_ENTRY
         if number < 0 or at >= len(self._batches):
             return -1
@@ -59,16 +61,18 @@ class OffsetIndex:
 
     @property
     def size(self) -> int:
-        """Bytes in memory."""
+        """The size in memory in bytes."""
         return len(self.data) + len(self._batches)
 
     def entry(self, number: int) -> tuple[int, int]:
-        """(last offset of the batch, its position)."""
+        """Returns (last offset of the batch, its position)."""
         relative, position = _OFFSET.unpack_from(self.data, number * OFFSET_ENTRY)
         return self.base_offset + relative, position
 
     def find_offset(self, offset: int) -> int:
-        """The last entry whose offset is not after `offset`, or -1: its batch does not lie after it."""
+        """Returns the last entry whose offset is at most `offset`, or -1. Its batch does not lie after
+        `offset`.
+        """
         wanted = offset - self.base_offset
         low, high = 0, len(self.data) // OFFSET_ENTRY
         while low < high:
@@ -81,9 +85,9 @@ class OffsetIndex:
         return low - 1
 
     def find_position(self, limit: int) -> int:
-        """The last entry whose position is not after `limit`, or -1.
+        """Returns the last entry whose position is at most `limit`, or -1.
 
-        Positions grow nearly evenly, so the search begins where the entry would be and widens from there.
+        Positions grow nearly evenly, so the search starts at the interpolated entry and widens from there.
         """
         count = len(self.data) // OFFSET_ENTRY
         if not count:
@@ -101,7 +105,9 @@ class OffsetIndex:
         return low - 1
 
     def _around(self, guess: int, count: int, limit: int) -> tuple[int, int]:
-        """(low, high): entries before `low` are not after `limit`, and those from `high` on are."""
+        """Returns (low, high): entries before `low` are at most `limit`, and those from `high` on are above
+        it.
+        """
         step = 1
         low = high = guess
         if self._position(guess) <= limit:
@@ -121,7 +127,7 @@ class OffsetIndex:
         return position
 
     def truncate(self, position: int) -> None:
-        """Forgets entries of batches at or after `position`."""
+        """Removes entries of batches at or after `position`."""
         count = len(self)
         while count and self._position(count - 1) >= position:
             count -= 1
@@ -129,14 +135,15 @@ class OffsetIndex:
         del self._batches[count * OFFSET_ENTRY :]
 
     def sane(self, size: int) -> bool:
-        """Whether this can be the index of a segment of `size` bytes. An entry is believed only once the
-        batch that it points to agrees (`Segment.locate`)."""
+        """Returns whether this can be the index of a segment of `size` bytes. An entry is trusted only after
+        a check against the batch that it points to (`Segment.locate`).
+        """
         count = len(self)
         return len(self.data) % OFFSET_ENTRY == 0 and (not count or 0 <= self._position(count - 1) < size)
 
 
 class TimeIndex:
-    """Timestamp to offset, whenever an offset entry is made and the largest timestamp has grown."""
+    """Timestamp to offset: an entry for each offset entry at which the largest timestamp has grown."""
 
     def __init__(self, base_offset: int, data: bytearray | None = None) -> None:
         self.base_offset = base_offset
@@ -146,22 +153,22 @@ class TimeIndex:
         return len(self.data) // TIME_ENTRY
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Adds an entry if it grows the index."""
+        """Adds an entry if its timestamp exceeds the last one."""
         if timestamp > self.last()[0]:
             self.data += _TIME.pack(timestamp, offset - self.base_offset)
 
     def entry(self, number: int) -> tuple[int, int]:
-        """(timestamp, offset)."""
+        """Returns (timestamp, offset)."""
         timestamp, relative = _TIME.unpack_from(self.data, number * TIME_ENTRY)
         return timestamp, self.base_offset + relative
 
     def last(self) -> tuple[int, int]:
-        """The largest timestamp and its offset, or (-1, base offset)."""
+        """Returns the largest timestamp and its offset, or (-1, base offset)."""
         count = len(self)
         return self.entry(count - 1) if count else (NO_TIMESTAMP, self.base_offset)
 
     def offset_before(self, timestamp: int) -> int:
-        """An offset before which no record is as late as `timestamp`."""
+        """Returns an offset before which all records are earlier than `timestamp`."""
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2
@@ -173,14 +180,16 @@ class TimeIndex:
         return self.entry(low - 1)[1] if low else self.base_offset
 
     def truncate(self, offset: int) -> None:
-        """Forgets entries at or after `offset`."""
+        """Removes entries at or after `offset`."""
         count = len(self)
         while count and self.entry(count - 1)[1] >= offset:
             count -= 1
         del self.data[count * TIME_ENTRY :]
 
     def sane(self, next_offset: int) -> bool:
-        """Whether this can be the index of a segment that ends at `next_offset`: strictly growing."""
+        """Returns whether this can be the index of a segment that ends at `next_offset`: both values strictly
+        grow.
+        """
         if len(self.data) % TIME_ENTRY:
             return False
         last_timestamp, last_relative = NO_TIMESTAMP, -1
@@ -192,7 +201,7 @@ class TimeIndex:
 
 
 class SegmentIndexes:
-    """Both indexes of one segment, and what of its growth they do not show yet."""
+    """Both indexes of one segment, with the growth since their last entries."""
 
     def __init__(self, offsets: OffsetIndex, times: TimeIndex, *, from_file: bool = False) -> None:
         self.offsets = offsets
@@ -200,10 +209,10 @@ class SegmentIndexes:
         self.from_file = from_file
         self.max_timestamp, self.max_timestamp_offset = times.last()
         self.unindexed = 0  # bytes since the last entry
-        self._after = -1  # the offset after the last batch that was noted
+        self._after = -1  # the offset after the last noted batch
 
     def note(self, last_offset: int, max_timestamp: int, position: int, size: int, interval: int) -> None:
-        """A batch of `size` bytes stands at `position`: an entry every `interval` bytes."""
+        """Notes a batch of `size` bytes at `position`, and adds an entry every `interval` bytes."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
@@ -215,13 +224,13 @@ class SegmentIndexes:
         self._after = last_offset + 1
 
     def finish(self) -> None:
-        """Sees to it that the time index ends with the largest timestamp."""
+        """Makes the time index end with the largest timestamp."""
         if self.max_timestamp >= 0:
             self.times.append(self.max_timestamp, self.max_timestamp_offset)
 
     @property
     def crc(self) -> int:
-        """CRC-32C of both."""
+        """CRC-32C of both indexes."""
         crc: int = crc32c(bytes(self.times.data), crc32c(bytes(self.offsets.data)))
         return crc
 
@@ -230,7 +239,7 @@ class SegmentIndexes:
         return self.offsets.size + len(self.times.data)
 
     def full(self, index_bytes: int) -> bool:
-        """Whether one of them might not take another entry and the last one."""
+        """Returns whether one of them may lack room for one more entry and the last one."""
         offsets, times = len(self.offsets.data), len(self.times.data)
         return offsets + OFFSET_ENTRY > index_bytes or times + 2 * TIME_ENTRY > index_bytes
 

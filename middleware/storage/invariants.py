@@ -1,4 +1,4 @@
-"""What must hold of a log at any time, as assertions for tests. Reads the whole log."""
+"""The invariants of a log, as assertions for tests. Reads the whole log."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .segment import Segment
 
 
 def check_invariants(log: PartitionLog) -> None:
-    """AssertionError where the log contradicts itself or its files."""
-    assert log.segments, "a log has a segment at least"
+    """Raises AssertionError if the log contradicts itself or its files."""
+    assert log.segments, "a log has at least one segment"
     assert log.segments[-1] is log.active
     assert log.bases == [segment.base_offset for segment in log.segments]
     assert log.bases == sorted(set(log.bases))
@@ -73,7 +73,7 @@ def _check_indexes(segment: Segment, ends: dict[int, int]) -> None:
 
 
 def _check_producers(log: PartitionLog, states: ProducerStates) -> None:
-    """What the batches that are left tell is also what the log knows (it may know of older ones)."""
+    """The remaining batches agree with the log's producers (which may include older ones)."""
     for told in states:
         known = log.producers.get(told.producer_id)
         if known is None:

@@ -1,9 +1,9 @@
-"""fdatasync without a thread: the kernel carries it out beside the event loop and says when it is done.
+"""fdatasync without a thread: the kernel does it beside the event loop and signals completion.
 
-Linux takes it by io_submit(2) as IOCB_CMD_FDSYNC (since 4.18), and signals an eventfd that the loop watches.
-A thread has to be woken for each flush, and wants the interpreter from the loop's own thread, twice: on a
-disk that has nothing to wait for, 40 us and 55 us of a core, where this takes 13 and 20. Flushes that are
-more than one fdatasync stay on threads, and so do all where the kernel has none of it.
+Linux accepts it through io_submit(2) as IOCB_CMD_FDSYNC (since 4.18) and signals an eventfd that the loop
+watches. A thread must be woken for each flush and takes the interpreter lock from the loop's thread twice: on
+a disk without latency that costs 40 us and 55 us of a core, this 13 and 20. Flushes that need more than one
+fdatasync stay on threads, as do all if the kernel lacks support.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 
 class _Numbers(NamedTuple):
-    """Of system calls, which the C library has no functions for."""
+    """Numbers of system calls that the C library has no functions for."""
 
     setup: int
     destroy: int
@@ -29,9 +29,9 @@ class _Numbers(NamedTuple):
 
 
 _NUMBERS: Final = {"x86_64": _Numbers(206, 207, 208, 209), "aarch64": _Numbers(0, 1, 4, 2)}
-_ROOM: Final = 64  # fdatasyncs under way; all processes may have fs.aio-max-nr, 65,536 by default
+_ROOM: Final = 64  # concurrent fdatasyncs; all processes together may have fs.aio-max-nr, 65,536 by default
 _FDSYNC: Final = 3  # linux/aio_abi.h: IOCB_CMD_FDSYNC
-_RESFD: Final = 1  # IOCB_FLAG_RESFD: `resfd` is to be signalled
+_RESFD: Final = 1  # IOCB_FLAG_RESFD: signal `resfd`
 # struct iocb: data, key, rw_flags, opcode, reqprio, fildes, buf, nbytes, offset, reserved, flags, resfd
 _IOCB: Final = struct.Struct("<QIiHhIQQqQII")
 _EVENT: Final = struct.Struct("<QQqq")  # struct io_event: data, iocb, res, res2
@@ -40,15 +40,15 @@ Then = Callable[[OSError | None], None]
 
 
 class KernelSync:
-    """The kernel's queue of one event loop. Made by `begin`."""
+    """The kernel's queue of one event loop, created by `begin`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, numbers: _Numbers) -> None:
-        """OSError where the kernel refuses."""
+        """Raises OSError if the kernel refuses."""
         self._loop = loop
         self._numbers = numbers
         self._syscall = ctypes.CDLL(None, use_errno=True).syscall
         self._syscall.restype = ctypes.c_long
-        self._under_way: dict[int, Then] = {}  # by the number that the kernel gives back
+        self._under_way: dict[int, Then] = {}  # by the number that the kernel returns
         self._number = 0
         self._request = ctypes.create_string_buffer(_IOCB.size)
         self._requests = (ctypes.c_void_p * 1)(ctypes.addressof(self._request))
@@ -61,7 +61,7 @@ class KernelSync:
 
     @classmethod
     def begin(cls, loop: asyncio.AbstractEventLoop) -> KernelSync | None:
-        """None where the system has no such queue, or this process gets none."""
+        """Returns the queue; None if the system has none or refuses this process one."""
         numbers = _NUMBERS.get(platform.machine())
         if numbers is None or sys.platform != "linux":
             return None
@@ -71,10 +71,10 @@ class KernelSync:
             return None
 
     def sync(self, descriptor: int, then: Then) -> bool:
-        """Forces the file's bytes to the disk, and calls `then` from the loop with what the disk refused.
+        """Forces the file's bytes to the disk, and calls `then` from the loop with the error, if any.
 
-        False where that was not begun: there is no room, or the kernel won't have it; then it is the
-        caller's. The descriptor has to stay open until `then` is called.
+        Returns False if the sync did not start (no room, or the kernel refuses); the caller must then do it.
+        The descriptor must stay open until `then` is called.
         """
         if len(self._under_way) >= _ROOM:
             return False
@@ -99,7 +99,7 @@ class KernelSync:
             try:
                 then(OSError(-result, os.strerror(-result)) if result < 0 else None)
             except Exception as error:
-                # The others have to be told all the same.
+                # The other callers must still be notified.
                 self._loop.call_exception_handler({"message": "a flush failed", "exception": error})
 
     def _call(self, *arguments: object) -> int:
@@ -110,7 +110,7 @@ class KernelSync:
         return result
 
     def close(self) -> None:
-        """Waits for what is under way, without telling of it."""
+        """Waits for pending syncs without reporting them."""
         self._loop.remove_reader(self._done)
         self._call(self._numbers.destroy, self._context)
         os.close(self._done)

@@ -1,4 +1,4 @@
-"""Finding records by time (KIP-79): ListOffsets with a timestamp, and with the largest timestamp."""
+"""Search for records by time (KIP-79): ListOffsets with a timestamp, and with the largest timestamp."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ Found = tuple[int, int, int]  # offset, timestamp (ms), leader epoch
 
 
 def first_at_or_after(segments: Sequence[Segment], timestamp: int, start: int, limit: int) -> Found | None:
-    """The first record from `start` on, before `limit`, whose timestamp is at least `timestamp`."""
+    """Returns the first record at or after offset `start`, before `limit`, whose timestamp is at least
+    `timestamp`.
+    """
     for segment in segments:
         if segment.base_offset >= limit:
             return None
@@ -26,7 +28,7 @@ def first_at_or_after(segments: Sequence[Segment], timestamp: int, start: int, l
 
 
 def _in_segment(segment: Segment, timestamp: int, start: int) -> Found | None:
-    """Walks from the last indexed point before which nothing is as late."""
+    """Scans from the last indexed point before which all timestamps are smaller."""
     offset = max(segment.indexes.times.offset_before(timestamp - 1), start)
     descriptor = segment.shared.pool.descriptor(segment.file)
     scanner = BatchScanner(descriptor, segment.locate(offset), segment.size, whole=True)
@@ -41,7 +43,7 @@ def _in_segment(segment: Segment, timestamp: int, start: int) -> Found | None:
 
 
 def latest_timestamp(segments: Sequence[Segment], start: int) -> Found | None:
-    """The first record that has the largest timestamp of all from `start` on."""
+    """Returns the first record at or after `start` that has the largest timestamp."""
     best = NO_TIMESTAMP
     for segment in segments:
         if segment.size and segment.next_offset > start:
@@ -53,7 +55,9 @@ def latest_timestamp(segments: Sequence[Segment], start: int) -> Found | None:
 
 
 def _latest_in(segment: Segment, start: int) -> int:
-    """The largest timestamp of a segment's records from `start` on, where the log's start lies inside it."""
+    """Returns the largest timestamp of a segment's records from `start` on, for a log start inside the
+    segment.
+    """
     best = NO_TIMESTAMP
     descriptor = segment.shared.pool.descriptor(segment.file)
     scanner = BatchScanner(descriptor, segment.locate(start), segment.size, whole=True)

@@ -1,15 +1,15 @@
-"""What a partition knows of its producers: idempotence and open transactions (KIP-98, KIP-360).
+"""A partition's producer states: idempotence and open transactions (KIP-98, KIP-360).
 
-Per producer id: its epoch, the sequence ranges and offsets of its last five batches, the epoch of the
-transaction coordinator that last spoke for it, and where its open transaction began. The rules are those
-of Kafka's ProducerStateManager and ProducerAppendInfo:
+Per producer id: its epoch, the sequence ranges and offsets of its last five batches, the epoch of the last
+transaction coordinator, and the start of its open transaction. The rules are those of Kafka's
+ProducerStateManager and ProducerAppendInfo:
 
-- a batch equal in epoch, first and last sequence to a remembered one repeats it: its offset is told again;
+- a batch equal in epoch, first and last sequence to a remembered one repeats it: it gets the same offset;
 - an older epoch is refused (INVALID_PRODUCER_EPOCH), a newer one must begin with sequence 0;
-- else the first sequence must follow the last one (after 2^31 - 1 comes 0), or it is OUT_OF_ORDER_SEQUENCE.
-  Kafka says the same of a batch older than the five (DUPLICATE_SEQUENCE has no use any more);
-- a producer of whom nothing is known may begin anywhere, as its records may have been deleted (KIP-360;
-  UNKNOWN_PRODUCER has no use any more).
+- otherwise the first sequence must follow the last one (2^31 - 1 is followed by 0), or the batch is
+  OUT_OF_ORDER_SEQUENCE. Kafka does the same for a batch older than the five (DUPLICATE_SEQUENCE is unused);
+- an unknown producer may begin anywhere, as its records may have been deleted (KIP-360; UNKNOWN_PRODUCER is
+  unused).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX_SEQUENCE: Final = 0x7FFF_FFFF
 
 
 class ProducerBatch:
-    """A remembered batch: its sequence range, its last offset, and how many offsets it spans less one."""
+    """A remembered batch: its last sequence, its last offset, and its number of offsets minus one."""
 
     def __init__(self, last_sequence: int, last_offset: int, offset_delta: int, timestamp: int) -> None:
         self.last_sequence = last_sequence
@@ -44,10 +44,10 @@ class ProducerBatch:
 
 
 class Producer:
-    """One producer. `batches` is oldest first; `transaction_start` is -1 while none is open.
+    """One producer. `batches` is oldest first; `transaction_start` is -1 without an open transaction.
 
-    `last_ms` is when anything last came, by this host's clock: what expiry goes by. (Kafka goes by the
-    batches' own timestamps, and so forgets a producer of old records at once.)
+    `last_ms` is the time of the last batch by this host's clock, used for expiry. (Kafka uses the batches'
+    own timestamps, and so expires a producer of old records at once.)
     """
 
     def __init__(self, producer_id: int, epoch: int) -> None:
@@ -90,14 +90,14 @@ class ProducerStates:
         return next(iter(self._open.values())) if self._open else NO_OFFSET
 
     def open_transactions(self) -> dict[int, int]:
-        """Producer id to the first offset of its open transaction."""
+        """Returns producer id to first offset of its open transaction."""
         return dict(self._open)
 
     def check(self, header: BatchHeader) -> int | None:
-        """The base offset of the batch that this one repeats, or None: it may be appended.
+        """Returns the base offset of the batch that this one repeats, or None if it may be appended.
 
-        Raises INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE, INVALID_TRANSACTION_STATE. A batch
-        without a producer id is always None. Control batches are checked by `check_marker`.
+        Raises INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE or INVALID_TRANSACTION_STATE. Returns None for a
+        batch without a producer id. `check_marker` checks control batches.
         """
         if header.producer_id < 0:
             return None
@@ -140,8 +140,9 @@ class ProducerStates:
             )
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
-        """Raises INVALID_PRODUCER_EPOCH for a marker of an older producer epoch, NOT_COORDINATOR for one
-        of an older transaction coordinator."""
+        """Raises INVALID_PRODUCER_EPOCH for a marker of an older producer epoch, NOT_COORDINATOR for one of
+        an older transaction coordinator.
+        """
         producer = self._producers.get(producer_id)
         if producer is None:
             return
@@ -154,7 +155,7 @@ class ProducerStates:
             )
 
     def update(self, header: BatchHeader, now_ms: int) -> None:
-        """Remembers an appended data batch whose offsets are assigned; one that is known changes nothing."""
+        """Records an appended data batch with assigned offsets. A known batch changes nothing."""
         producer = self._entry(header.producer_id, header.producer_epoch)
         if header.producer_epoch < producer.epoch:
             return
@@ -171,7 +172,7 @@ class ProducerStates:
             self._open[header.producer_id] = header.base_offset
 
     def end_transaction(self, producer_id: int, epoch: int, coordinator_epoch: int, now_ms: int) -> int:
-        """Applies an appended marker: the first offset of the transaction that it ended, or -1."""
+        """Applies an appended marker. Returns the first offset of the transaction that it ended, or -1."""
         producer = self._entry(producer_id, epoch)
         if epoch < producer.epoch:
             return NO_OFFSET
@@ -193,14 +194,14 @@ class ProducerStates:
         return producer
 
     def restore(self, producer: Producer) -> None:
-        """Puts back a producer from a snapshot; open transactions may come in any order."""
+        """Restores a producer from a snapshot; open transactions may come in any order."""
         self._producers[producer.producer_id] = producer
         if producer.transaction_start >= 0:
             self._open[producer.producer_id] = producer.transaction_start
             self._open = dict(sorted(self._open.items(), key=_by_offset))
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forgets producers that sent nothing for `expiration_ms` and have no open transaction."""
+        """Removes producers that sent nothing for `expiration_ms` and have no open transaction."""
         expired = [
             producer.producer_id
             for producer in self._producers.values()

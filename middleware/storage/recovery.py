@@ -1,13 +1,15 @@
-"""Opening a log: what is trusted, what is checked, and what a crash left is put right.
+"""Opening of a log: trusts the checkpointed part, checks the rest, and repairs what a crash left.
 
-What the checkpoint covers was forced to the disk and is trusted: it is not read again, and damage there
-(a rotten block, say) deletes nothing; readers get the bytes and see the wrong CRC. From the checkpoint on,
-every batch is checked: it must lie inside the file, have magic 2 and a plausible length, offsets that grow
-and stay below the next segment's, and the right CRC-32C. At the first that fails the log is cut off: the
-rest of that segment and all later segments go, counted in `RecoveryReport.truncated_bytes`. After a kill
-that is at most one torn append that no one was told of, as the kernel keeps what was written. After a power
-failure it may be more, up to what the fsync policy left unflushed; valid batches behind a broken one go as
-well then, as in Kafka, because offsets must not have holes that were never there.
+The part that the checkpoint covers was forced to the disk and is trusted: it is not read again, and damage
+there (a rotten block, say) deletes nothing; readers get the bytes and see the wrong CRC. After the
+checkpoint, every batch is checked: it must lie inside the file, have magic 2 and a plausible length, offsets
+that grow and stay below the next segment's, and the right CRC-32C. The log is cut off at the first batch that
+fails: the rest of that segment and all later segments are removed and counted in
+`RecoveryReport.truncated_bytes`.
+
+After a kill that is at most one torn append that was never acknowledged, as the kernel keeps what was
+written. After a power failure it may be more, up to what the fsync policy left unflushed. Valid batches
+behind a broken one are then removed as well, as in Kafka, because that would leave holes between offsets.
 
 A log without a usable checkpoint is checked from its beginning. Missing or damaged indexes are rebuilt.
 Producers come from the newest usable snapshot and the batches after it.
@@ -40,12 +42,12 @@ _DIGITS = 20
 
 
 class RecoveryReport(Struct):
-    """What opening found and did. `reason` says why the log was cut off, "" where it was not."""
+    """Findings and repairs of an opening. `reason` states why the log was cut off, "" if it was not."""
 
     checked_batches: int = 0
     checked_bytes: int = 0
     truncated_bytes: int = 0
-    truncated_at: int = -1  # the log's end offset after the cut
+    truncated_at: int = -1  # the log's end offset after truncation
     reason: str = ""
     dropped_segments: int = 0
     rebuilt_indexes: int = 0
@@ -63,20 +65,20 @@ class Recovered(Struct):
     unflushed: list[Segment] = []
     created: bool = False
     checkpointed: bool = False  # `checkpoint` is the one on disk
-    disk_segment: int = 0  # the base offset of the segment that the one on disk lies in; 0 without one
-    since_checkpoint: int = 0  # bytes between both
-    epochs_dirty: bool = False  # no file says all of them
-    rested: bool = False  # opened as its summary says
+    disk_segment: int = 0  # base offset of the segment that the checkpoint on disk lies in; 0 without one
+    since_checkpoint: int = 0  # bytes between both checkpoints
+    epochs_dirty: bool = False  # not all epochs are in the file
+    rested: bool = False  # opened from its summary
     report: RecoveryReport = field(default_factory=RecoveryReport)
 
 
 def recover(
     directory: str, config: TopicConfig, shared: SharedFiles, now_ms: int, summary: LogSummary | None = None
 ) -> Recovered:
-    """Opens what is in `directory`. OSError where the disk refuses.
+    """Opens the log in `directory`. Raises OSError if the disk refuses.
 
-    `summary`: what was said of it when it was left, which counts for more than the checkpoint and the file of
-    epochs, as long as the last segment is as long as it says.
+    `summary` was written when the log was left. It takes precedence over the checkpoint and the file of
+    epochs as long as the last segment has the length that it states.
     """
     report = RecoveryReport()
     names = swap.tidy(directory, shared.disk, report)
@@ -102,7 +104,7 @@ def recover(
 
 
 def unwritten(directory: str, shared: SharedFiles, now_ms: int) -> Recovered:
-    """A log of which there is nothing on the disk. Its first segment's file is made by `make_first`."""
+    """Returns a log without files. `make_first` creates its first segment's file."""
     file = shared.pool.file(stem(directory, 0) + ".log")
     segment = Segment(shared, directory, 0, file, 0)
     segment.created_ms = now_ms
@@ -110,14 +112,16 @@ def unwritten(directory: str, shared: SharedFiles, now_ms: int) -> Recovered:
 
 
 def make_first(directory: str, segment: Segment, claim: Callable[[], None]) -> None:
-    """Makes the directory of an unwritten log. The segment's file is last: without it nothing was made."""
+    """Creates the directory of an unwritten log. The segment's file comes last: without it the log does not
+    exist.
+    """
     os.makedirs(directory, exist_ok=True)
     claim()
     segment.shared.pool.make(segment.file)
 
 
 def read_file(path: str) -> bytes:
-    """The file's bytes; none where there is no file."""
+    """Returns the file's bytes; b"" if there is no file."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -126,7 +130,7 @@ def read_file(path: str) -> bytes:
 
 
 def _segments(directory: str, shared: SharedFiles, names: list[str]) -> list[Segment]:
-    """All segments, taken as sealed and with their indexes on disk but for the last."""
+    """Returns all segments, assumed to be sealed and, except the last, to have their indexes on disk."""
     bases = sorted(
         int(name[:_DIGITS])
         for name in names
@@ -209,7 +213,7 @@ class _Opening:
         return self._finish()
 
     def _usable(self, checkpoint: Checkpoint | None) -> Checkpoint:
-        """The checkpoint as far as the files bear it out."""
+        """Returns the part of the checkpoint that the files confirm."""
         first = self.segments[0].base_offset
         if checkpoint is None:
             return Checkpoint(first, first, first, first, 0)
@@ -223,7 +227,7 @@ class _Opening:
         return replace(checkpoint, start=start, cleaned=cleaned)
 
     def _first_unchecked(self) -> int:
-        """The number of the first segment that is not trusted as a whole."""
+        """Returns the number of the first segment that is not wholly trusted."""
         for number, segment in enumerate(self.segments):
             if segment.base_offset >= self.trusted.segment:
                 return number
@@ -232,7 +236,7 @@ class _Opening:
     # --- producers
 
     def _restore_producers(self) -> None:
-        """From the newest snapshot that is whole, and the trusted batches after it."""
+        """Restores producers from the newest whole snapshot and the trusted batches after it."""
         since = self.segments[0].base_offset
         states = decode_snapshot(self.inside.producers) if self.inside is not None else None
         if states is not None:
@@ -250,7 +254,7 @@ class _Opening:
                 self._replay(segment, since)
 
     def _replay(self, segment: Segment, since: int) -> None:
-        """Applies the trusted batches of `segment` from offset `since` on."""
+        """Applies the trusted batches of `segment` from offset `since`."""
         end = segment.size
         if segment.base_offset == self.trusted.segment:
             end = self.trusted.position
@@ -261,7 +265,7 @@ class _Opening:
     # --- checking
 
     def _open_checkpointed(self, segment: Segment) -> None:
-        """The indexes of the segment that the checkpoint lies in, up to there."""
+        """Loads the indexes, up to the checkpoint, of the segment that it lies in."""
         trusted = self.trusted
         if segment.base_offset != trusted.segment or trusted.position == 0:
             return
@@ -286,7 +290,7 @@ class _Opening:
             self.report.rebuilt_indexes += 1
 
     def _check(self, segment: Segment, position: int) -> bool:
-        """Checks `segment` from `position` on. False: it was cut off, and nothing may follow."""
+        """Checks `segment` from `position`. Returns False if it was cut off; nothing may follow it then."""
         checkpointed = segment.base_offset == self.trusted.segment
         expected = self.trusted.recovery if checkpointed else segment.base_offset
         if position == 0:
@@ -321,7 +325,7 @@ class _Opening:
         if not plausible(header, expected, segment.base_offset):
             scanner.reason = "offsets that do not grow"
         elif segment is not self.segments[-1] and header.next_offset > segment.next_offset:
-            # base offsets lie outside the CRC: behind a raised one, offsets would be there twice
+            # The CRC does not cover base offsets: after a raised one, offsets would occur twice.
             scanner.reason = "offsets of the next segment"
         elif not scanner.checksum_fits(header):
             scanner.reason = "wrong CRC"
@@ -345,7 +349,7 @@ class _Opening:
         segment.size = position
 
     def _drop_after(self, number: int) -> None:
-        """Removes the segments behind one that was cut off."""
+        """Removes the segments after one that was cut off."""
         for segment in self.segments[number + 1 :]:
             self.report.truncated_bytes += segment.size
             self.report.dropped_segments += 1
@@ -386,13 +390,15 @@ class _Opening:
         )
 
     def _withdraw_checkpoint(self) -> None:
-        """A checkpoint of more than there is would be believed again when the log has grown past it."""
+        """Replaces a checkpoint beyond the log's end: recovery would trust it again once the log has grown
+        past it.
+        """
         if not self.checkpointed and self.inside is None and os.path.exists(f"{self.directory}/{FILE_NAME}"):
             self.shared.disk.write_file(f"{self.directory}/{FILE_NAME}", self.trusted.encode(), sync=False)
             self.checkpointed = True
 
     def _begin_at(self, start: int) -> None:
-        """The log was cut off below its start: it goes on, empty, at its start."""
+        """Starts an empty segment at the log's start, because the log was cut off below it."""
         last = self.segments[-1]
         last.next_offset = start
         last.seal()
@@ -404,7 +410,7 @@ class _Opening:
 
 
 def replay(states: ProducerStates, descriptor: int, size: int, since: int, now_ms: int) -> None:
-    """Applies the batches of a segment file of `size` bytes from offset `since` on."""
+    """Applies the batches of a segment file of `size` bytes from offset `since`."""
     scanner = BatchScanner(descriptor, 0, size, whole=True)
     header = scanner.next()
     while header is not None:
@@ -414,7 +420,7 @@ def replay(states: ProducerStates, descriptor: int, size: int, since: int, now_m
 
 
 def snapshot_offsets(directory: str) -> list[int]:
-    """The offsets of the snapshots that are there."""
+    """Returns the offsets of the existing snapshots."""
     return _snapshots_of(os.listdir(directory))
 
 

@@ -1,4 +1,4 @@
-"""Applying stored batches to what is known of producers: at append and when a log is opened.
+"""Application of stored batches to producer states, on append and when a log is opened.
 
 Transactions end with a marker, which is a control batch (KIP-98).
 """
@@ -21,7 +21,7 @@ _VALUE: Final = struct.Struct(">hi")
 
 
 class Marker:
-    """`kind` is ABORT, COMMIT, or what later versions of Kafka write (to be left alone)."""
+    """A marker. `kind` is ABORT, COMMIT, or one of later Kafka versions (to be ignored)."""
 
     def __init__(self, kind: int, coordinator_epoch: int) -> None:
         self.kind = kind
@@ -33,7 +33,9 @@ class Marker:
 
 
 def read_marker(data: memoryview | bytes | bytearray, position: int, header: BatchHeader) -> Marker:
-    """The marker in the control batch at `position`; kind -1 where it is empty. CORRUPT_BATCH."""
+    """Returns the marker in the control batch at `position`, with kind -1 if it is empty. Raises
+    CORRUPT_BATCH.
+    """
     records = read_records(data, position, header)
     if not records or records[0].key is None or len(records[0].key) < _KEY.size:
         return Marker(-1, -1)
@@ -46,7 +48,7 @@ def read_marker(data: memoryview | bytes | bytearray, position: int, header: Bat
 def apply_marker(
     states: ProducerStates, header: BatchHeader, marker: Marker, now_ms: int
 ) -> AbortedEntry | None:
-    """Ends the producer's transaction: what the index of aborted transactions has to say of it."""
+    """Ends the producer's transaction. Returns the entry for the index of aborted transactions, if any."""
     if not marker.ends_transaction:
         return None
     first = states.end_transaction(
@@ -66,8 +68,7 @@ def apply_batch(
     position: int,
     now_ms: int,
 ) -> AbortedEntry | None:
-    """Remembers a batch of a producer, whichever kind it is of. A marker that cannot be read says nothing
-    (appending refuses it)."""
+    """Records a producer's batch of any kind. Ignores a marker that cannot be read (appending refuses it)."""
     if header.producer_id < 0:
         return None
     if header.control:

@@ -1,5 +1,7 @@
-"""A log that follows another host's: batches are taken as their leader has them, and taken back where it
-says so. Offsets, leader epochs and timestamps are the leader's; offsets that compaction left out stay out.
+"""A log that follows another host's: it takes batches as the leader has them, and truncates on the leader's
+word.
+
+Offsets, leader epochs and timestamps are the leader's; offsets that compaction removed stay absent.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ _PREFIX: Final = 61
 
 
 def check_order(batches: memoryview, headers: Sequence[BatchHeader], end_offset: int) -> None:
-    """CORRUPT_BATCH unless the headers are those of `batches` and their offsets grow from `end_offset`."""
+    """Raises CORRUPT_BATCH unless the headers are those of `batches` and their offsets grow from
+    `end_offset`.
+    """
     size = 0
     expected = end_offset
     for header in headers:
@@ -41,7 +45,7 @@ def check_order(batches: memoryview, headers: Sequence[BatchHeader], end_offset:
 
 
 def fitting(segment: Segment, headers: Sequence[BatchHeader], first: int, segment_bytes: int) -> int:
-    """How many of `headers` from `first` on the segment can take; one at least if it is empty."""
+    """Returns how many of `headers`, from `first` on, the segment can take; at least one if it is empty."""
     size = segment.size
     limit = segment.base_offset + _MAX_RELATIVE
     count = 0
@@ -57,7 +61,7 @@ def fitting(segment: Segment, headers: Sequence[BatchHeader], first: int, segmen
 
 
 def truncate(log: PartitionLog, offset: int, now_ms: int) -> int:
-    """As `PartitionLog.truncate_to`."""
+    """Implements `PartitionLog.truncate_to`."""
     number = log.held.number_of(offset)
     segment = log.segments[number]
     position = segment.locate(offset)
@@ -82,7 +86,9 @@ def truncate(log: PartitionLog, offset: int, now_ms: int) -> int:
 
 
 def restart(log: PartitionLog, offset: int, now_ms: int) -> None:
-    """As `PartitionLog.restart_at`. What a crash leaves of it is an older log whose start is `offset`."""
+    """Implements `PartitionLog.restart_at`. A crash leaves either the old log with start `offset`, or the new
+    one.
+    """
     before = log.start_offset, log.cleaned_offset
     log.start_offset = log.cleaned_offset = offset
     try:
@@ -100,13 +106,13 @@ def restart(log: PartitionLog, offset: int, now_ms: int) -> None:
         log.set_producers(ProducerStates())
         log.writer.cut_epochs(-1)
     except OSError as error:
-        log.durability.failed = f"{log.directory} could not be begun anew: {error.strerror or error}"
+        log.durability.failed = f"{log.directory} could not be restarted: {error.strerror or error}"
         log.counters.write_errors += 1
-        raise refused(error, f"begin {log.directory} anew") from error
+        raise refused(error, f"restart {log.directory}") from error
 
 
 def _distrust(log: PartitionLog, base: int, end: int) -> None:
-    """Before anything is cut: recovery is told to check the segment that will be the last."""
+    """Makes recovery check the segment that will be the last. Called before anything is cut."""
     log.cleaned_offset = min(log.cleaned_offset, end)
     known = log.durability.checkpoint
     recovery, segment, position, crc = base, base, 0, 0
@@ -117,8 +123,9 @@ def _distrust(log: PartitionLog, base: int, end: int) -> None:
 
 
 def _cut(log: PartitionLog, old: Segment, position: int, end: int, now_ms: int) -> None:
-    """`old` becomes the last segment, `position` bytes long. It is another object, so that what a thread
-    does with the old one (compaction, a flush) is known as outdated."""
+    """Makes a copy of `old`, `position` bytes long, the last segment. As it is another object, a thread's
+    work on the old one (compaction, a flush) is recognised as outdated.
+    """
     disk, pool = log.shared.disk, log.shared.pool
     kept = [entry for entry in old.aborted if entry.last_offset < end]
     old.close()
@@ -140,7 +147,7 @@ def _drop_snapshots(log: PartitionLog, end: int) -> None:
 
 
 def _producers(log: PartitionLog, end: int, now_ms: int) -> ProducerStates:
-    """From the newest snapshot that is whole, and all batches after it."""
+    """Returns the producers from the newest whole snapshot and all batches after it."""
     states, since = ProducerStates(), -1
     for offset in sorted(snapshot_offsets(log.directory), reverse=True):
         found = decode_snapshot(read_file(stem(log.directory, offset) + ".snapshot"))

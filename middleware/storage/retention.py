@@ -1,9 +1,9 @@
-"""Which segments of a log are too old, too many, or behind the log's start. Kafka's rules.
+"""Choice of segments that are too old, too many, or before the log's start. Kafka's rules.
 
-By time: a segment goes when its largest timestamp (without one, its file's modification) is older than
-retention.ms. By size: as long as what is left still has retention.bytes. Both only where cleanup.policy
-has `delete`. Behind the start: when the next segment begins at or before the log's start offset. Segments
-go from the oldest on, without holes; the last one may be among them, and its owner rolls it first.
+By time: a segment is deleted when its largest timestamp (without one, its file's modification time) is older
+than retention.ms. By size: as long as the rest still has retention.bytes. Both apply only if cleanup.policy
+has `delete`. By start: when the next segment begins at or before the log's start offset. Segments are deleted
+from the oldest on, without gaps. If the last one is among them, its owner rolls it first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .segment import Segment
 def expired_segments(
     segments: Sequence[Segment], config: TopicConfig, start_offset: int, end_offset: int, now_ms: int
 ) -> int:
-    """How many segments, from the oldest on, are to be deleted."""
+    """Returns how many segments, from the oldest on, are to be deleted."""
     count = _behind(segments, start_offset, end_offset)
     if config.cleanup_delete:
         count = max(count, _too_old(segments, config.retention_ms, now_ms))

@@ -1,4 +1,4 @@
-"""Walks the batches of a segment file one after another, for recovery, index rebuilding and compaction."""
+"""A scan of the batches in a segment file, for recovery, index rebuilding and compaction."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ WHOLE_BLOCK: Final = 1024 * 1024
 class BatchScanner:
     """Reads `descriptor` from `position` up to `size`, a block at a time.
 
-    `next()` is None at the end and at the first batch that is not whole or cannot be one; then
-    `position` is where that is, and `reason` says why ("" at the proper end).
+    `next()` is None at the end and at the first batch that is truncated or invalid; `position` is then its
+    place, and `reason` states the reason ("" at the proper end).
     """
 
     def __init__(self, descriptor: int, position: int, size: int, *, whole: bool) -> None:
-        self.position = position  # of the batch that `next` returned, later of the end
+        self.position = position  # of the batch that `next` returned; finally of the end
         self.reason = ""
         self._descriptor = descriptor
         self._size = size
-        self._whole = whole  # whether batches are looked at beyond their headers
+        self._whole = whole  # whether the scan reads more than batches' headers
         self._block_bytes = WHOLE_BLOCK if whole else HEADER_BLOCK
         self._block = memoryview(b"")
         self._start = position  # of the block in the file
         self._following = position
 
     def next(self) -> BatchHeader | None:
-        """The next batch's header."""
+        """Returns the next batch's header; None at the end."""
         self.position = self._following
         if self.position >= self._size:
             return None
@@ -54,18 +54,18 @@ class BatchScanner:
         return header
 
     def batch(self, header: BatchHeader) -> memoryview:
-        """The bytes of the batch that `next` returned last (only where `whole`)."""
+        """Returns the bytes of the batch that `next` returned last (only with `whole`)."""
         start = self.position - self._start
         return self._block[start : start + header.size]
 
     def checksum_fits(self, header: BatchHeader) -> bool:
-        """Whether the CRC-32C of the batch that `next` returned last is right (only where `whole`)."""
+        """Returns whether the CRC-32C of the batch that `next` returned last is right (only with `whole`)."""
         start = self.position - self._start
         found: int = crc32c(self._block[start + _CRC_FROM : start + header.size])
         return found == header.crc
 
     def _have(self, size: int) -> bool:
-        """Sees to it that the block holds `size` bytes from `position`."""
+        """Makes the block hold `size` bytes from `position`; returns whether it does."""
         if self.position + size <= self._start + len(self._block) and self.position >= self._start:
             return True
         wanted = max(size, self._block_bytes)
@@ -76,7 +76,7 @@ class BatchScanner:
 
 
 def read_fully(descriptor: int, size: int, position: int) -> bytes:
-    """`size` bytes from `position`, or all there are."""
+    """Returns `size` bytes from `position`, or fewer at the end of the file."""
     data = os.pread(descriptor, size, position)
     if len(data) == size or not data:
         return data
@@ -92,8 +92,9 @@ def read_fully(descriptor: int, size: int, position: int) -> bytes:
 
 
 def plausible(header: BatchHeader, expected_offset: int, base_offset: int) -> bool:
-    """Whether a batch may stand where `expected_offset` is the lowest that may come, in a segment that
-    begins at `base_offset`."""
+    """Returns whether a batch may follow at `expected_offset` or later, in a segment that begins at
+    `base_offset`.
+    """
     return header.base_offset >= expected_offset and header.last_offset - base_offset < 2**31
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .summaries import LogSummaries
 
 _WALK_BLOCK: Final = 4096
-_PREFIX: Final = 27  # up to and with lastOffsetDelta
+_PREFIX: Final = 27  # up to and including lastOffsetDelta
 _BASE_AND_LENGTH: Final = struct.Struct(">qi")
 _LAST_DELTA: Final = struct.Struct(">i")
 _LAST_DELTA_AT: Final = 23
@@ -30,12 +30,12 @@ _UNKNOWN: Final = -2
 
 
 def stem(directory: str, base_offset: int) -> str:
-    """The path of a segment's files without their suffix."""
+    """Returns the path of a segment's files without their suffix."""
     return f"{directory}/{base_offset:020d}"
 
 
 class SharedFiles:
-    """What all logs of a daemon share: the disk, open files, and loaded indexes."""
+    """The resources that all logs of a daemon share: the disk, open files, and loaded indexes."""
 
     def __init__(
         self,
@@ -45,24 +45,26 @@ class SharedFiles:
         index_bytes: int = 16 << 20,
         summaries: LogSummaries | None = None,
     ) -> None:
-        """`summaries`: what a start trusts instead of opening logs, and a stop is to write."""
+        """`summaries`: trusted at start instead of opening logs, and written at stop."""
         self.summaries = summaries
-        self.changed: dict[PartitionLog, None] = {}  # logs that may be other than their summaries say
+        self.changed: dict[PartitionLog, None] = {}  # logs that may differ from their summaries
         self.disk = disk or Disk()
         self.pool = FilePool(self.disk, open_files)
         self.index_bytes = index_bytes
         self._loaded: dict[int, tuple[Segment, int]] = {}  # by file serial, with bytes, oldest first
         self._loaded_bytes = 0
-        self.unflushed: dict[PartitionLog, None] = {}  # logs with anything that is not forced to the disk
+        self.unflushed: dict[PartitionLog, None] = {}  # logs with data that is not durable
 
     def to_flush(self) -> list[PartitionLog]:
-        """The logs with anything that is not forced to the disk."""
+        """Returns the logs with data that is not durable."""
         for log in [log for log in self.unflushed if log.closed or not log.durability.unflushed]:
             del self.unflushed[log]
         return list(self.unflushed)
 
     def loaded(self, segment: Segment, size: int) -> None:
-        """A sealed segment has `size` bytes of indexes in memory: those loaded longest ago give way."""
+        """Records that a sealed segment has `size` bytes of indexes in memory. Unloads those loaded longest
+        ago.
+        """
         self._leave(segment)
         while self._loaded and self._loaded_bytes + size > self.index_bytes:
             oldest = next(iter(self._loaded.values()))[0]
@@ -72,7 +74,7 @@ class SharedFiles:
         self._loaded_bytes += size
 
     def closed(self, segment: Segment) -> None:
-        """Nothing of `segment` is needed any more."""
+        """Releases everything held for `segment`."""
         self._leave(segment)
         self.pool.drop(segment.file)
 
@@ -83,10 +85,10 @@ class SharedFiles:
 
 
 class Segment:
-    """A segment. Sealed ones never change; only the last of a log is not sealed.
+    """A segment. Only the last one of a log is not sealed; sealed ones never change.
 
     `next_offset` is the log's end in the last segment, and a bound (the next one's base) in others.
-    `first_timestamp` is that of the first batch, by which segment.ms is measured.
+    `first_timestamp` is that of the first batch, which segment.ms is measured from.
     """
 
     def __init__(
@@ -109,7 +111,7 @@ class Segment:
 
     @property
     def indexes(self) -> SegmentIndexes:
-        """Loaded from disk where they are not in memory, rebuilt where they are missing or damaged."""
+        """The indexes: loaded from disk if they are not in memory, rebuilt if they are missing or damaged."""
         if self._indexes is None:
             self._indexes = self._load()
         return self._indexes
@@ -125,13 +127,13 @@ class Segment:
 
     @property
     def aborted(self) -> list[AbortedEntry]:
-        """The transactions whose abort markers are here, by the markers' offsets."""
+        """The transactions whose abort markers are in this segment, in the order of markers."""
         if self._aborted is None:
             self._aborted = decode_entries(self._read_file(".txnindex"))
         return self._aborted
 
     def set_aborted(self, entries: list[AbortedEntry]) -> None:
-        """Makes these the entries, in the file as well."""
+        """Sets the entries, in the file as well."""
         path = self.path(".txnindex")
         size = os.path.getsize(path) if os.path.exists(path) else 0
         if entries != self.aborted or size != ENTRY_SIZE * len(entries):
@@ -148,7 +150,7 @@ class Segment:
             return 0
 
     def oldest_timestamp(self) -> int:
-        """The largest timestamp of the first batch, or -1."""
+        """Returns the largest timestamp of the first batch, or -1."""
         if self.first_timestamp < 0 and self.size >= HEADER_SIZE:
             self.first_timestamp = read_header(self._block(0, HEADER_SIZE), 0).max_timestamp
         return self.first_timestamp
@@ -156,20 +158,20 @@ class Segment:
     # --- growing
 
     def note(self, last_offset: int, max_timestamp: int, position: int, size: int, interval: int) -> None:
-        """A batch was written at `position`."""
+        """Notes a batch written at `position`."""
         if position == 0:
             self.first_timestamp = max_timestamp
         self.indexes.note(last_offset, max_timestamp, position, size, interval)
 
     def seal(self) -> None:
-        """No more will be written: the time index gets its last entry, and the indexes go to disk."""
+        """Closes the segment for writing: completes the time index and writes the indexes to disk."""
         self.indexes.finish()
         self.sealed = True
         self.write_indexes()
         self.shared.loaded(self, self.indexes.size)
 
     def write_indexes(self) -> None:
-        """Where the disk refuses, the old files are left out and are rebuilt when they are needed."""
+        """Writes the indexes. If the disk refuses, removes the old files; they are rebuilt on demand."""
         indexes = self.indexes
         for suffix, data in ((".index", indexes.offsets.data), (".timeindex", indexes.times.data)):
             try:
@@ -180,30 +182,32 @@ class Segment:
     # --- indexes of sealed segments
 
     def forget_indexes(self) -> None:
-        """Takes the segment as sealed, and its indexes as on disk."""
+        """Treats the segment as sealed, and its indexes as on disk."""
         self.sealed = True
         self._max_timestamp = _UNKNOWN
         self._indexes = None
 
     def unload(self) -> None:
-        """Gives up the indexes of a sealed segment."""
+        """Releases the indexes of a sealed segment."""
         if self.sealed and self._indexes is not None:
             self._max_timestamp = self._indexes.max_timestamp
             self._indexes = None
 
     def adopt_indexes(self, indexes: SegmentIndexes) -> None:
-        """Indexes that cover the segment so far."""
+        """Sets indexes that cover the segment so far."""
         self._indexes = indexes
         if self.sealed:
             self.shared.loaded(self, indexes.size)
 
     def start_indexes(self) -> None:
-        """Empty indexes, to be filled by noting the segment's batches from its beginning."""
+        """Sets empty indexes, to be filled by noting the segment's batches from its beginning."""
         self.sealed = False
         self._indexes = empty_indexes(self.base_offset)
 
     def rebuild_indexes(self, end: int, interval: int = 4096) -> SegmentIndexes:
-        """Builds the indexes of the first `end` bytes from the log file; a sealed segment's go to disk."""
+        """Builds the indexes of the first `end` bytes from the log file; those of a sealed segment are
+        written to disk.
+        """
         indexes = empty_indexes(self.base_offset)
         scanner = BatchScanner(self.shared.pool.descriptor(self.file), 0, end, whole=False)
         header = scanner.next()
@@ -230,7 +234,7 @@ class Segment:
         return indexes
 
     def _read_max_timestamp(self) -> int:
-        """The last entry of the time index, without loading the rest."""
+        """Returns the last entry's timestamp of the time index, without loading the rest."""
         try:
             with open(self.path(".timeindex"), "rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -253,7 +257,7 @@ class Segment:
     # --- finding
 
     def locate(self, offset: int) -> int:
-        """The position of the batch that holds `offset`, or else of the first one after it."""
+        """Returns the position of the batch that holds `offset`, or of the first one after it."""
         if offset <= self.base_offset:
             return 0
         if offset >= self.next_offset:
@@ -261,11 +265,11 @@ class Segment:
         return self._walk_to(offset, self._trusted_position(self.indexes.offsets.find_offset(offset)))
 
     def end_within(self, start: int, max_bytes: int, bound: int, *, at_least_one: bool) -> tuple[int, int]:
-        """(where the last whole batch ends that lies within `max_bytes` from `start` and before `bound`; the
-        offset that a reader asks for next, or -1 where it is not known).
+        """Returns (end of the last whole batch within `max_bytes` from `start` and before `bound`; the
+        reader's next offset, or -1 if unknown).
 
-        With `at_least_one` the first batch counts however large it is. The file is looked at where the index
-        does not know it.
+        With `at_least_one`, the first batch counts whatever its size. Reads the file if the index is not
+        enough.
         """
         if bound - start <= max_bytes:
             return bound, -1
@@ -295,8 +299,9 @@ class Segment:
             position += at
 
     def _trusted_position(self, entry: int) -> int:
-        """The position of an index entry; one from a file is believed once the batch there agrees, and if
-        it does not, the indexes are rebuilt."""
+        """Returns the position of an index entry. Checks an entry from a file against the batch there, and
+        rebuilds the indexes if they disagree.
+        """
         if entry < 0:
             return 0
         last_offset, position = self.indexes.offsets.entry(entry)
@@ -342,9 +347,9 @@ class Segment:
             raise TreecastError(Fault.STORAGE, f"cannot read {self.file.path}: {error}") from error
 
     def read(self, start: int, end: int) -> Chunk:
-        """The bytes from `start` to `end`: a small part read, a large one to be sent from the file.
+        """Returns the bytes from `start` to `end`: read if few, else a range to be sent from the file.
 
-        STORAGE where there are fewer, or the disk refuses.
+        Raises STORAGE if there are fewer bytes or the disk refuses.
         """
         if end - start >= SENDFILE_BYTES and end <= self.size:
             return LogRange(self.shared.pool, self.file, start, end - start)
@@ -359,5 +364,5 @@ class Segment:
     # --- leaving
 
     def close(self) -> None:
-        """Gives up the file."""
+        """Releases the file."""
         self.shared.closed(self)

@@ -1,4 +1,4 @@
-"""The segments of a log, oldest first: which of them holds an offset, and what a reader gets of them."""
+"""The segments of a log, oldest first: look-up by offset, and reading across segments."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _CURSORS: Final = 64
 
 
 class SegmentList:
-    """Neighbours without a gap, of which the last one is appended to.
+    """Adjacent segments without a gap; the last one is appended to.
 
-    `bases` are their base offsets, `size` their bytes together. There is at least one, but while a log
-    begins anew.
+    `bases` are their base offsets, `size` their bytes together. There is at least one, except while a log
+    restarts.
     """
 
     def __init__(self, segments: list[Segment]) -> None:
@@ -28,7 +28,7 @@ class SegmentList:
         self._cursors: dict[int, int] = {}  # offset -> position in its segment
 
     def number_of(self, offset: int) -> int:
-        """The number of the segment that holds `offset`, or would."""
+        """Returns the number of the segment that holds `offset`, or would hold it."""
         if offset >= self.active.base_offset:
             return len(self.all) - 1
         return max(bisect_right(self.bases, offset) - 1, 0)
@@ -36,21 +36,21 @@ class SegmentList:
     # --- which there are
 
     def begin(self, segment: Segment) -> None:
-        """`segment`, which is empty, is the last one now."""
+        """Adds the empty `segment` as the last one."""
         self._cursors.clear()
         self.all.append(segment)
         self.bases.append(segment.base_offset)
         self.active = segment
 
     def forget(self, segment: Segment) -> None:
-        """`segment` is none of them any more."""
+        """Removes `segment`."""
         number = self.bases.index(segment.base_offset)
         del self.all[number], self.bases[number]
         self.size -= segment.size
         self._cursors.clear()
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
-        """`new` holds what `old`, neighbours, held."""
+        """Replaces the adjacent segments `old` by `new`, which holds their content."""
         number = self.bases.index(old[0].base_offset)
         self.all[number : number + len(old)] = [new]
         self.bases[number : number + len(old)] = [new.base_offset]
@@ -63,7 +63,7 @@ class SegmentList:
     def read(
         self, offset: int, max_bytes: int, limit_offset: int, *, at_least_one: bool
     ) -> tuple[list[Chunk], int]:
-        """As `PartitionLog.read`, of offsets that are there."""
+        """Implements `PartitionLog.read` for offsets that exist."""
         chunks: list[Chunk] = []
         total = 0
         number = self.number_of(offset)
@@ -91,18 +91,18 @@ class SegmentList:
         return chunks, total
 
     def at_end(self, end_offset: int) -> None:
-        """A reader has all before `end_offset`, the log's end: it goes on there."""
+        """Remembers the position of a reader that has everything before `end_offset`, the log's end."""
         self._remember(end_offset, self.active.size)
 
     def _remember(self, offset: int, position: int) -> None:
-        """The next read of the same consumer begins at `offset`, which is at `position` of its segment."""
+        """Remembers where the same consumer's next read begins: `offset`, at `position` of its segment."""
         if offset >= 0:
             if len(self._cursors) >= _CURSORS:
                 self._cursors.clear()
             self._cursors[offset] = position
 
     def aborted_between(self, first: int, limit: int) -> list[tuple[int, int]]:
-        """As `PartitionLog.aborted_between`."""
+        """Implements `PartitionLog.aborted_between`."""
         found: list[tuple[int, int]] = []
         for segment in self.all[self.number_of(first) :]:
             for entry in segment.aborted:

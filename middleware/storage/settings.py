@@ -1,4 +1,4 @@
-"""How a daemon's logs behave, whatever their topic, and what each fsync policy promises."""
+"""Settings of a daemon's logs, whatever their topic, and the promise of each fsync policy."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from msgspec import Struct
 
 
 class FsyncPolicy(enum.Enum):
-    """When bytes that were acknowledged are forced to the disk.
+    """The time at which acknowledged bytes are forced to the disk.
 
-    All three survive any kill of any process: what was written is in the kernel's page cache.
-    They differ when power or the kernel fails.
+    All three policies survive a kill of any process: the kernel's page cache holds what was written. They
+    differ at a failure of power or of the kernel.
     """
 
-    NEVER = "never"  # the kernel decides: the last seconds may be gone
-    INTERVAL = "interval"  # what is older than the interval (default 1 s) is safe
-    BATCH = "batch"  # whatever was acknowledged is safe: the answer waits for fsync
+    NEVER = "never"  # the kernel decides: the last seconds may be lost
+    INTERVAL = "interval"  # everything older than the interval (default 1 s) is safe
+    BATCH = "batch"  # everything acknowledged is safe: the response waits for fsync
 
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
@@ -26,8 +26,8 @@ DAY_MS: Final = 24 * 60 * 60 * 1000
 class LogSettings(Struct, frozen=True):
     """Times in ms, sizes in bytes.
 
-    `checkpoint_bytes`: after so much was flushed, the recovery point is written, so that a start after a
-    kill checks no more than that per partition. `compaction_keys`: how many keys one round of compaction
+    `checkpoint_bytes`: number of flushed bytes after which the recovery point is written. It bounds what a
+    start after a kill checks per partition. `compaction_keys`: number of keys that one round of compaction
     remembers (about 150 bytes each).
     """
 

@@ -1,13 +1,13 @@
-"""Producer states on disk: `<20 digits of the offset>.snapshot`, all that lies before that offset.
+"""Producer states on disk: `<20 digits of the offset>.snapshot`, for everything before that offset.
 
-Kafka's format (version 1, big-endian), followed by what it leaves out: the older remembered batches, so
-that a repeat is known as one after a restart as well. Kafka's own tools ignore what follows.
+Kafka's format (version 1, big-endian), followed by an extension: the older remembered batches, so that a
+repeat is recognised after a restart as well. Kafka's own tools ignore the extension.
 
-    version int16, CRC-32C uint32 of the rest
-    count int32, then per producer: id int64, epoch int16, last sequence int32, last offset int64,
-      offset delta int32, timestamp int64 (ms), coordinator epoch int32, transaction's first offset int64
-    count int32, then per older batch, oldest first: id int64, last sequence int32, last offset int64,
-      offset delta int32, timestamp int64
+  version int16, CRC-32C uint32 of the rest
+  count int32, then per producer: id int64, epoch int16, last sequence int32, last offset int64,
+    offset delta int32, timestamp int64 (ms), coordinator epoch int32, transaction's first offset int64
+  count int32, then per older batch, oldest first: id int64, last sequence int32, last offset int64,
+    offset delta int32, timestamp int64
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OLDER: Final = struct.Struct(">qiqiq")
 
 
 def encode_snapshot(states: ProducerStates) -> bytes:
-    """The file's bytes."""
+    """Returns the file's bytes."""
     producers = list(states)
     body = bytearray(_COUNT.pack(len(producers)))
     older = bytearray()
@@ -58,7 +58,7 @@ def encode_snapshot(states: ProducerStates) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> ProducerStates | None:
-    """The states, or None where the file is not whole."""
+    """Returns the states, or None if the file is not whole."""
     if len(data) < _START.size + _COUNT.size:
         return None
     version, crc = _START.unpack_from(data, 0)

@@ -1,11 +1,11 @@
-"""The summaries of a daemon's logs, in one place: `summaries/` in the data directory, a `block_log`.
+"""The summaries of a daemon's logs in one place: `summaries/` in the data directory, a `block_log`.
 
 Each block, MessagePack:  [version, {name of the log's directory: LogSummary, ...}]
 
-Later ones stand for earlier ones of the same log. A clean stop writes all of them anew and forces them to
-the disk; while the daemon runs, those of logs that nobody has written for a while are added, so that after
-a kill no other logs are recovered than those that were written last. They are a help and no more: where one
-is missing, damaged, or not of the files that are there, the log is recovered from its files.
+A later summary replaces an earlier one of the same log. A clean stop rewrites all of them and forces them to
+the disk. While the daemon runs, it adds those of logs that have been idle for a while, so that a start after
+a kill recovers only the logs that were written last. Summaries are an optimisation: a log without a valid one
+is recovered from its files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 _VERSION: Final = 1
 _BLOCK: Final = 256  # summaries in a block
-_SPARE: Final = 4 << 20  # bytes beside what is needed, before all are written anew
+_SPARE: Final = 4 << 20  # bytes beyond what is needed that trigger a rewrite
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(LogSummary).decode
@@ -36,20 +36,23 @@ _decode_block: Final = msgspec.msgpack.Decoder(tuple[int, dict[str, msgspec.Raw]
 
 
 class LogSummaries:
-    """Of the logs under one directory. Make it with `open`; all calls come from the loop."""
+    """The summaries of the logs under one directory. Create it with `open`; all calls come from the loop."""
 
     def __init__(self, path: str, disk: Disk) -> None:
         self._path = path
         self._disk = disk
-        self._blocks: BlockLog | None = None  # None: not opened, or closed
+        self._blocks: BlockLog | None = None  # None: not open
         self._entries: dict[str, bytes] = {}
         self._fresh: dict[str, bytes] = {}  # not written yet
-        self._bytes = 0  # of all entries, as they are written
+        self._bytes = 0  # written size of all entries
 
     @classmethod
     def open(cls, path: str, logs: str, disk: Disk | None = None) -> LogSummaries | None:
-        """What `path` says of the logs in the directory `logs`. What is damaged is left out. None where
-        nothing can be kept there, which is logged: then logs have checkpoints, and no summaries."""
+        """Returns the summaries in `path` of the logs in the directory `logs`, without damaged ones.
+
+        Returns None, and logs it, if nothing can be stored there: logs then have checkpoints and no
+        summaries.
+        """
         made = cls(path, disk or Disk())
         made._blocks = made._opened()
         if made._blocks is None:
@@ -64,9 +67,7 @@ class LogSummaries:
             try:
                 found = BlockLog.open(self._path, self._disk, True, self._take)
             except TreecastError as error:
-                _log.warning(
-                    "logs are recovered from their files, as their summaries cannot be used: %s", error
-                )
+                _log.warning("cannot use the summaries of logs; recovering logs from their files: %s", error)
                 self._entries.clear()
                 shutil.rmtree(self._path, ignore_errors=True)
                 continue
@@ -89,7 +90,7 @@ class LogSummaries:
     # --- looking
 
     def trusted(self, directory: str) -> bytes | None:
-        """The summary of a log whose files are as it says, encoded; any other is forgotten."""
+        """Returns the encoded summary of a log if its files match; forgets any other."""
         name = os.path.basename(directory)
         data = self._entries.get(name)
         if data is None:
@@ -98,21 +99,21 @@ class LogSummaries:
             if decoded(data).fits(directory):
                 return data
         except msgspec.DecodeError:
-            pass  # of another version that has not said so
+            pass  # written by another version
         self.forget(directory)
         return None
 
     # --- keeping
 
     def put(self, directory: str, summary: LogSummary) -> None:
-        """Takes it; `write` or `save` writes it down."""
+        """Sets a log's summary; `write` or `save` writes it to disk."""
         name, data = os.path.basename(directory), _encode(summary)
         self.forget(directory)
         self._entries[name] = self._fresh[name] = data
         self._bytes += len(data)
 
     def forget(self, directory: str) -> None:
-        """The log is gone, or is not as its summary says."""
+        """Removes a log's summary because the log is gone or differs from it."""
         name = os.path.basename(directory)
         self._fresh.pop(name, None)
         known = self._entries.pop(name, None)
@@ -120,24 +121,28 @@ class LogSummaries:
             self._bytes -= len(known)
 
     def write(self) -> None:
-        """Adds what is new, and writes all anew where most of what is written stands for nothing any more.
-        Where the disk refuses, that is logged, and a start after a kill recovers more logs."""
+        """Writes new summaries, or rewrites all if most of the file is obsolete.
+
+        If the disk refuses, logs it; a start after a kill then recovers more logs.
+        """
         blocks = self._blocks
         if blocks is None or not self._fresh:
             return
         fresh, self._fresh = self._fresh, {}
         try:
             if blocks.size > 2 * self._bytes + _SPARE:
-                self._anew(blocks, sync=False)  # power loss may take them, and this is the loop
+                # without sync, as this runs on the loop; power loss may lose them
+                self._anew(blocks, sync=False)
                 return
             for block in _blocks_of(fresh):
                 blocks.append(block)
         except (OSError, TreecastError) as error:
-            _log.warning("summaries of logs are not kept: %s", error)
+            _log.warning("cannot write the summaries of logs: %s", error)
 
     def save(self) -> None:
-        """Writes all of them, and forces them to the disk. Where it refuses, that is logged: the next start
-        recovers logs from their files."""
+        """Writes all summaries and forces them to the disk. If it refuses, logs it; the next start then
+        recovers logs from their files.
+        """
         blocks = self._blocks
         if blocks is None:
             return
@@ -145,10 +150,10 @@ class LogSummaries:
         try:
             self._anew(blocks, sync=True)
         except (OSError, TreecastError) as error:
-            _log.warning("summaries of logs are not kept: %s", error)
+            _log.warning("cannot write the summaries of logs: %s", error)
 
     def _anew(self, blocks: BlockLog, *, sync: bool) -> None:
-        """Those from before stay until the new ones are written."""
+        """Rewrites all summaries. The old ones stay until the new ones are written."""
         blocks.roll()
         for block in _blocks_of(self._entries):
             blocks.append(block)
@@ -164,7 +169,7 @@ class LogSummaries:
 
 
 def decoded(data: bytes) -> LogSummary:
-    """msgspec.DecodeError where it is none."""
+    """Raises msgspec.DecodeError for invalid data."""
     return _decode(data)
 
 

@@ -1,14 +1,14 @@
-"""A log in a few numbers: what a start takes it for and does not open it, while its files are as they were.
+"""A log in a few numbers: lets a start skip opening the log as long as its files are unchanged.
 
-A summary is made of a log all of which was forced to the disk. It says what the log's users ask for first
-(offsets, size, leader epochs), when retention has anything to do, and what recovery may trust, as a
-checkpoint does. What a checkpoint keeps in files of its own is in the summary itself where that is little:
-the indexes of the last segment, and the producers. So a stop writes no files for a small log.
+A summary describes a log that is wholly durable. It holds what the log's users ask for first (offsets, size,
+leader epochs), the time at which retention is due, and what recovery may trust, as a checkpoint does. Where a
+checkpoint keeps data in separate files (the indexes of the last segment, and the producers), a summary holds
+small ones itself. So a stop writes no files for a small log.
 
-It holds as long as the directory and the last segment have the modification times (ns) of then, and the last
-segment the size of then. Whatever changes a log changes one of these: appends and cuts the segment,
-everything else the directory, as new files take the places of old ones by renaming. Where they differ the
-log is recovered from its files, as if there were no summary.
+A summary is valid as long as the directory and the last segment have the recorded modification times (ns) and
+the last segment has the recorded size. Any change of a log changes one of these: appends and cuts change the
+segment, everything else the directory, as renamed files replace old ones. On a mismatch the log is recovered
+from its files.
 """
 
 from __future__ import annotations
@@ -29,40 +29,40 @@ from .snapshot import encode_snapshot
 if TYPE_CHECKING:
     from .log import PartitionLog
 
-_MOST_INDEXES: Final = 4096  # bytes: those of a last segment of 0.5 to 1 MB
+_MOST_INDEXES: Final = 4096  # bytes, of a last segment of 0.5 to 1 MB
 _MOST_PRODUCERS: Final = 20  # of 46 to 174 bytes
 _NOTHING: Final = (b"", b"", b"")
 _NEVER: Final = 1 << 62
 
 
 class LogSummary(Struct, frozen=True, array_like=True, gc=False):
-    """Times in ms where they don't say otherwise, sizes in bytes, -1: there is none."""
+    """The summary. Times in ms unless stated otherwise, sizes in bytes, -1: none."""
 
     directory_ns: int
     segment_ns: int
     start: int
     cleaned: int
     end: int
-    first_open: int  # where the oldest open transaction began
+    first_open: int  # start of the oldest open transaction
     size: int
     segments: int
     behind: bool  # whether segments lie wholly before the start
-    oldest: int  # the largest timestamp in the first segment, or when it was written
+    oldest: int  # the largest timestamp in the first segment, or its time of writing
     oldest_size: int  # of the first segment
     epochs: tuple[tuple[int, int], ...]  # leader epoch, its first offset
-    epochs_written: bool  # whether their file says them all
+    epochs_written: bool  # whether their file contains them all
     segment: int  # base offset of the last one
     position: int  # its size
     index_crc: int
-    since_checkpoint: int  # bytes after the checkpoint that the log's own files are
-    inside: bool  # whether what follows is to be taken instead of these files
+    since_checkpoint: int  # bytes after the checkpoint that is in the log's own files
+    inside: bool  # whether the fields below replace these files
     offset_index: bytes
     time_index: bytes
-    producers: bytes  # as `snapshot` has them
+    producers: bytes  # in the format of `snapshot`
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """What recovery may trust."""
+        """The part of the log that recovery may trust."""
         return Checkpoint(self.start, self.cleaned, self.end, self.segment, self.position, self.index_crc)
 
     @property
@@ -74,7 +74,7 @@ class LogSummary(Struct, frozen=True, array_like=True, gc=False):
         return LeaderEpochs(list(self.epochs))
 
     def fits(self, directory: str) -> bool:
-        """Whether the files are as they were. False as well where the disk refuses."""
+        """Returns whether the files are unchanged; False if the disk refuses."""
         try:
             last = os.stat(stem(directory, self.segment) + ".log")
             if (last.st_size, last.st_mtime_ns) != (self.position, self.segment_ns):
@@ -84,7 +84,7 @@ class LogSummary(Struct, frozen=True, array_like=True, gc=False):
             return False
 
     def clean_due(self, config: TopicConfig) -> int:
-        """Before this time (Unix ms) retention has nothing to do."""
+        """Returns the time (Unix ms) before which retention has nothing to do."""
         if self.behind:
             return 0
         due = self.segment_ns // 1_000_000 + config.rolled_after_ms if self.position else _NEVER
@@ -102,8 +102,9 @@ class LogSummary(Struct, frozen=True, array_like=True, gc=False):
 
 
 def summarise(log: PartitionLog, now_ms: int) -> LogSummary | None:
-    """Of a log that is open. None where a part of it was not forced to the disk; or is too much for a
-    summary, and its checkpoint does not cover it."""
+    """Returns the summary of an open log. None if a part of it is not durable, or if it is too large for a
+    summary and its checkpoint does not cover it.
+    """
     durability = log.durability
     if not log.has_files or durability.failed or durability.unflushed or durability.directory_dirty:
         return None
@@ -145,19 +146,19 @@ def summarise(log: PartitionLog, now_ms: int) -> LogSummary | None:
 
 
 def is_small(log: PartitionLog) -> bool:
-    """Whether the last segment's indexes and the producers have room in a summary."""
+    """Returns whether the last segment's indexes and the producers fit in a summary."""
     return log.active.indexes.size <= _MOST_INDEXES and len(log.producers) <= _MOST_PRODUCERS
 
 
 def _inside(log: PartitionLog) -> tuple[bytes, bytes, bytes]:
-    """The indexes of the last segment, and the producers."""
+    """Returns the indexes of the last segment, and the producers."""
     indexes = log.active.indexes
     indexes.finish()
     return bytes(indexes.offsets.data), bytes(indexes.times.data), encode_snapshot(log.producers)
 
 
 def _modified(path: str) -> tuple[int, int]:
-    """(size, time in ns); -1 where the disk refuses."""
+    """Returns (size, time in ns); -1 for both if the disk refuses."""
     try:
         found = os.stat(path)
     except OSError:
@@ -173,7 +174,9 @@ _KEEPS_ALL: Final = TopicConfig.of({"retention.ms": "-1", "retention.bytes": "-1
 
 
 def with_epoch(summary: LogSummary, epoch: int) -> LogSummary:
-    """The same, and `epoch` began at the end, where that is a higher one: no file says it."""
+    """Returns the summary with `epoch` started at the log's end, if it is a higher one; the file does not
+    contain it.
+    """
     known = summary.leader_epochs()
     known.begin(epoch, summary.end)
     changed: dict[str, object] = {"epochs": tuple(known.entries), "epochs_written": False}

@@ -1,10 +1,10 @@
-"""Replacing and removing segment files so that a crash between any two steps leaves a whole log.
+"""Crash-safe replacement and removal of segment files: a crash between any two steps leaves a whole log.
 
-Removing: the .log is renamed to .log.deleted, which takes the segment out of the log in one step; then its
-other files go. Replacing (compaction), in Kafka's steps: new files are written as .cleaned and forced to
-the disk; the indexes and at last the .log are renamed to .swap, which decides; the old segments that it
-covers are removed; .swap loses its suffix. At open, .cleaned and .deleted are leftovers and go; a
-.log.swap is carried through; .swap without a .log.swap goes.
+Removal: the .log is renamed to .log.deleted, which takes the segment out of the log in one step; then its
+other files are removed. Replacement (compaction), in Kafka's steps: new files are written as .cleaned and
+forced to the disk; the indexes and finally the .log are renamed to .swap, which commits; the old segments
+that it covers are removed; .swap loses its suffix. At open, .cleaned and .deleted are leftovers and are
+removed; a .log.swap is completed; .swap files without a .log.swap are removed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DIGITS: Final = 20
 
 
 def remove_segment(directory: str, base_offset: int, disk: Disk) -> str:
-    """Takes a segment out of the log: the path of what is left of it, to be unlinked at leisure."""
+    """Takes a segment out of the log. Returns the path of the rest, to be unlinked later."""
     path = f"{directory}/{base_offset:020d}"
     deleted = path + ".log" + DELETED
     disk.rename(path + ".log", deleted)
@@ -37,7 +37,9 @@ def remove_segment(directory: str, base_offset: int, disk: Disk) -> str:
 
 
 def tidy(directory: str, disk: Disk, report: RecoveryReport) -> list[str]:
-    """Removes leftovers and completes replacements, at open; the names of the files that are there then."""
+    """Removes leftovers and completes replacements, at open. Returns the names of the files that exist
+    afterwards.
+    """
     names = os.listdir(directory)
     if _is_tidy(names):
         return names
@@ -72,7 +74,7 @@ def _tidy(directory: str, disk: Disk, report: RecoveryReport) -> None:
 
 
 def _complete(directory: str, base_offset: int, disk: Disk) -> None:
-    """Carries a decided replacement through: the old segments in its range go, it takes their place."""
+    """Completes a committed replacement: removes the old segments in its range and puts it in their place."""
     end = _next_offset(f"{directory}/{base_offset:020d}.log{SWAP}", base_offset)
     for name in os.listdir(directory):
         if name.endswith(".log") and base_offset < int(name[:_DIGITS]) < end:
@@ -95,7 +97,7 @@ def _next_offset(path: str, base_offset: int) -> int:
 
 
 def decide(directory: str, base_offset: int, disk: Disk) -> None:
-    """.cleaned becomes .swap, the .log last: from then on the replacement stands."""
+    """Renames .cleaned to .swap, the .log last, which commits the replacement."""
     path = f"{directory}/{base_offset:020d}"
     for suffix in (*_INDEXES, ".log"):
         if os.path.exists(path + suffix + CLEANED):
@@ -103,7 +105,7 @@ def decide(directory: str, base_offset: int, disk: Disk) -> None:
 
 
 def promote(directory: str, base_offset: int, disk: Disk) -> None:
-    """.swap takes its final name, the .log last; it replaces the old segment of the same base.
+    """Renames .swap to its final name, the .log last. It replaces the old segment of the same base.
 
     Every replacement has all three indexes, so that none of the old segment's stays.
     """

@@ -1,8 +1,8 @@
 """Durable tables: small keyed state (topics, offsets, groups, transactions) in one SQLite file.
 
-A table maps text keys to opaque bytes; its owner chooses the encoding. All tables are small enough to
-be read whole at start, and are written in atomic groups of changes. SQLite's write-ahead log survives a
-kill at any point; the fsync policy decides about power loss (`synchronous` OFF, NORMAL or FULL).
+A table maps text keys to opaque bytes; its owner chooses the encoding. All tables are small enough to be read
+whole at start, and are written in atomic groups of changes. SQLite's write-ahead log survives a kill at any
+point; the fsync policy decides about power loss (`synchronous` OFF, NORMAL or FULL).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SYNCHRONOUS = {FsyncPolicy.NEVER: "OFF", FsyncPolicy.INTERVAL: "NORMAL", FsyncP
 
 
 class Change(Struct, frozen=True):
-    """Sets `key` of `table` to `value`, or removes it where `value` is None."""
+    """Sets `key` of `table` to `value`, or removes it if `value` is None."""
 
     table: str
     key: str
@@ -31,7 +31,7 @@ class Change(Struct, frozen=True):
 
 
 class Tables:
-    """The tables of one daemon. Raises STORAGE where the disk refuses; nothing is half written then."""
+    """The tables of one daemon. Raises STORAGE if the disk refuses; no change is then written partially."""
 
     def __init__(self, path: Path, fsync: FsyncPolicy) -> None:
         self._path = path
@@ -49,12 +49,12 @@ class Tables:
         self._drain_task: asyncio.Task[None] | None = None
 
     def load(self, table: str) -> dict[str, bytes]:
-        """All of a table, for its owner at start."""
+        """Returns a whole table, for its owner at start."""
         rows = self._database.execute("SELECT key, value FROM entries WHERE tab = ?", (table,))
         return {key: bytes(value) for key, value in rows}
 
     def write(self, changes: Sequence[Change]) -> None:
-        """Writes `changes` as one transaction, at once. Of one key the last change counts."""
+        """Writes `changes` as one transaction, at once. The last change of a key counts."""
         changes = list({(change.table, change.key): change for change in changes}.values())
         try:
             self._database.execute("BEGIN IMMEDIATE")
@@ -73,7 +73,9 @@ class Tables:
             raise TreecastError(Fault.STORAGE, f"cannot write {self._path}: {error}") from error
 
     async def commit(self, changes: Sequence[Change]) -> None:
-        """Writes `changes`; with fsync per batch, beside the loop and together with what else is waiting."""
+        """Writes `changes`. With fsync per batch, does so beside the loop and together with other waiting
+        changes.
+        """
         if self._fsync is not FsyncPolicy.BATCH:
             self.write(changes)
             return
@@ -84,7 +86,7 @@ class Tables:
         await done
 
     async def _drain(self) -> None:
-        """Writes what is queued, a group at a time, until nothing is."""
+        """Writes the queue, a group at a time, until it is empty."""
         if self._writer is None:
             self._writer = ThreadPoolExecutor(1, "tables")
         loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
-"""Writing to one log: batches as they come or as their leader has them, new segments, and leader epochs.
+"""Writing to one log: own batches, a leader's batches, new segments, and leader epochs.
 
-An append is one write. What of it reached the file and was refused is taken back, so that the file ends
-where the log does.
+An append is one write. If it is refused, bytes that reached the file are removed, so that the file ends where
+the log does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX_RELATIVE: Final = 2**31 - 1
 
 
 class LogAppend:
-    """Where an append went: its first offset, its end, and the time stamped on it (-1: CreateTime)."""
+    """The result of an append: its first offset, its end, and the time stamped on it (-1: CreateTime)."""
 
     def __init__(self, base_offset: int, next_offset: int, log_append_time: int) -> None:
         self.base_offset = base_offset
@@ -35,10 +35,10 @@ class LogAppend:
 
 
 class LogWriter:
-    """Writes to the segments of `log`, which is open, and keeps its leader epochs."""
+    """Writes to the segments of the open `log`, and keeps its leader epochs."""
 
     def __init__(self, log: PartitionLog, leader_epochs: epochs.LeaderEpochs, *, epochs_dirty: bool) -> None:
-        """`epochs_dirty`: `leader_epochs` has an epoch that the file does not say."""
+        """`epochs_dirty`: `leader_epochs` has an epoch that is not in the file."""
         self.epochs = leader_epochs
         self.epochs_dirty = epochs_dirty
         self._log = log
@@ -47,7 +47,7 @@ class LogWriter:
     # --- appending
 
     def append(self, batches: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> LogAppend:
-        """As `PartitionLog.append`."""
+        """Implements `PartitionLog.append`."""
         log = self._log
         size = len(batches)
         stamp = now_ms if log.config.log_append_time else -1
@@ -70,7 +70,7 @@ class LogWriter:
         return LogAppend(base, end, stamp)
 
     def _assign(self, batches: memoryview, headers: Sequence[BatchHeader], stamp: int) -> int:
-        """Gives offsets, leader epoch and time to each batch: the offset after the last."""
+        """Gives offsets, leader epoch and time to each batch. Returns the offset after the last one."""
         offset = self._log.end_offset
         epoch = max(self.epochs.latest, 0)
         position = 0
@@ -103,14 +103,16 @@ class LogWriter:
         )
 
     def _aged(self, active: Segment, timestamp: int, now_ms: int) -> bool:
-        """Whether segment.ms lies between the segment's first batch and this one, by their timestamps (as
-        Kafka has it, so that old records do not make a segment each), or since it was made."""
+        """Returns whether segment.ms separates the segment's first batch from this one, by their timestamps
+        (as in Kafka, so that old records do not each start a segment), or has passed since the segment was
+        created.
+        """
         if active.first_timestamp >= 0 and timestamp >= 0:
             return timestamp - active.first_timestamp > self._log.segment_ms
         return now_ms - active.created_ms > self._log.segment_ms
 
     def _write(self, active: Segment, batches: memoryview) -> None:
-        """One write; a short one is taken back, so that the file ends where the log does."""
+        """Writes once; a short write is taken back, so that the file ends where the log does."""
         shared = self._log.shared
         descriptor = shared.pool.descriptor(active.file)
         disk = shared.disk
@@ -130,12 +132,12 @@ class LogWriter:
         try:
             self._log.shared.disk.truncate(descriptor, size)
         except OSError:
-            self._torn = True  # before the next append, then
+            self._torn = True  # retried before the next append
 
     def _took(
         self, active: Segment, batches: memoryview, headers: Sequence[BatchHeader], now_ms: int
     ) -> None:
-        """The batches are in the file: into indexes, producers, and what is to be flushed."""
+        """Enters the written batches into indexes, producers and the flush state."""
         log = self._log
         interval = log.config.index_interval_bytes
         position = 0
@@ -152,7 +154,7 @@ class LogWriter:
         log.durability.wrote(active, position, now_ms)
 
     def _aborted(self, active: Segment, entry: AbortedEntry) -> None:
-        """Remembers an aborted transaction; recovery finds it in the log again if it is not in the file."""
+        """Records an aborted transaction. If the file lacks it, recovery finds it in the log."""
         active.aborted.append(entry)
         try:
             with open(active.path(".txnindex"), "ab") as file:
@@ -163,7 +165,7 @@ class LogWriter:
     # --- following another host's log (see `replicate`)
 
     def append_replicated(self, batches: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> int:
-        """As `PartitionLog.append_replicated`, of batches whose order was checked."""
+        """Implements `PartitionLog.append_replicated` for batches whose order was checked."""
         log = self._log
         position = number = 0
         while number < len(headers):
@@ -177,11 +179,11 @@ class LogWriter:
         return log.end_offset
 
     def _room_for(self, header: BatchHeader, now_ms: int) -> Segment:
-        """The segment that takes the batch: the last one, or a new one."""
+        """Returns the segment for the batch: the last one, or a new one."""
         log = self._log
         active = log.held.active
         if header.next_offset - active.base_offset > _MAX_RELATIVE:
-            log.end_offset = header.base_offset  # so many offsets are left out that no index could tell
+            log.end_offset = header.base_offset  # the gap in offsets is too large for an index entry
             return self.roll(now_ms)
         if active.size and (
             active.size + header.size > log.config.segment_bytes
@@ -209,24 +211,24 @@ class LogWriter:
         log.end_offset = active.next_offset = headers[-1].next_offset
 
     def cut(self) -> None:
-        """The last segment is another one, whose file ends where the log does."""
+        """Adapts to a new last segment, whose file ends where the log does."""
         self._torn = False
 
     # --- leader epochs
 
     def begin_epoch(self, epoch: int) -> None:
-        """As `PartitionLog.begin_epoch`."""
+        """Implements `PartitionLog.begin_epoch`."""
         if epoch > self.epochs.latest:
             self.epochs.begin(epoch, self._log.end_offset)
             self.epochs_dirty = True
 
     def cut_epochs(self, end_offset: int) -> None:
-        """Leader epochs end at `end_offset` (-1: nothing is known of any)."""
+        """Ends leader epochs at `end_offset` (-1: no epoch is known)."""
         self.epochs.truncate_end(end_offset)
         self.write_epochs()
 
     def write_epochs(self) -> None:
-        """Makes the file say them. STORAGE where the disk refuses."""
+        """Writes the epochs to their file. Raises STORAGE if the disk refuses."""
         path = f"{self._log.directory}/{epochs.FILE_NAME}"
         try:
             self._log.shared.disk.write_file(path, self.epochs.encode(), sync=False)
@@ -238,7 +240,9 @@ class LogWriter:
     # --- segments
 
     def roll(self, now_ms: int) -> Segment:
-        """A new last segment at the log's end. STORAGE leaves the old one as the last."""
+        """Returns a new last segment at the log's end. Raises STORAGE, and then keeps the old one as the
+        last.
+        """
         log = self._log
         base = log.end_offset
         old = log.held.active
@@ -254,7 +258,7 @@ class LogWriter:
         return segment
 
     def begin_segment(self, base: int, now_ms: int) -> Segment:
-        """A new, empty last segment. OSError where the disk refuses."""
+        """Returns a new, empty last segment. Raises OSError if the disk refuses."""
         log = self._log
         file = log.shared.pool.create(stem(log.directory, base) + ".log")
         segment = Segment(log.shared, log.directory, base, file, 0)
@@ -264,9 +268,10 @@ class LogWriter:
         return segment
 
     def write_snapshot(self, offset: int) -> bool:
-        """The producers as they are now, for recovery to begin with at `offset`, which may lie before the
-        log's end: batches that they know of already change nothing. Where the disk refuses, recovery goes
-        back to an earlier snapshot."""
+        """Writes the present producers for recovery to start with at `offset`; returns whether that worked.
+        `offset` may lie before the log's end: known batches change nothing. If the disk refuses, recovery
+        uses an earlier snapshot.
+        """
         log = self._log
         try:
             path = stem(log.directory, offset) + ".snapshot"

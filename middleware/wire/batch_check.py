@@ -1,4 +1,4 @@
-"""What a broker checks of record batches before it takes them."""
+"""The checks that a broker makes on record batches before it accepts them."""
 
 from __future__ import annotations
 
@@ -36,16 +36,17 @@ def check_batches(
     single: bool = False,
     max_uncompressed_bytes: int = MAX_UNCOMPRESSED_BYTES,
 ) -> list[BatchHeader]:
-    """The headers of what a producer sent: whole batches and nothing else, each as Kafka's broker takes it.
+    """Returns the headers of a producer's data: whole batches only, each valid by the rules of Kafka's
+    broker.
 
-    Always: structure, magic, size, CRC-32C, counts against offsets, attributes. With `deep` also every
-    record (decompressed, up to `max_uncompressed_bytes`): their number, sizes and offset deltas, and the
-    header then tells the true times; a `maxTimestamp` that lies is put right in place, CRC included, so
-    `data` is writable. `single` refuses more than one batch, as Produce does.
+    Always checks structure, magic, size, CRC-32C, counts against offsets, and attributes. With `deep` it also
+    checks every record (decompressed, up to `max_uncompressed_bytes`): their number, sizes and offset deltas.
+    The header then holds the true times; a wrong `maxTimestamp` is corrected in place with its CRC, so `data`
+    must be writable. `single` refuses more than one batch, as Produce does.
 
     Raises UNSUPPORTED_BATCH_FORMAT, CORRUPT_BATCH, BATCH_TOO_LARGE, UNSUPPORTED_COMPRESSION,
-    INVALID_TIMESTAMP or INVALID_RECORD. The rules are those of Kafka's `LogValidator` and `UnifiedLog`;
-    stricter: offset deltas that are not 0, 1, 2... are refused, not rewritten, whatever the compression.
+    INVALID_TIMESTAMP or INVALID_RECORD. The rules are those of Kafka's `LogValidator` and `UnifiedLog`, with
+    one stricter: offset deltas other than 0, 1, 2... are refused, not rewritten, whatever the compression.
     """
     headers: list[BatchHeader] = []
     position = 0
@@ -65,7 +66,7 @@ def check_batches(
 
 
 def _check_structure(data: memoryview, position: int, max_batch_bytes: int) -> BatchHeader:
-    """Size, magic and CRC, from the outside in."""
+    """Checks size, magic and CRC, from the outside in, and returns the header."""
     left = len(data) - position
     if left < HEADER_SIZE:
         if left > MAGIC_AT:
@@ -94,7 +95,7 @@ def _check_magic(magic: int) -> None:
 
 
 def _check_claims(header: BatchHeader) -> None:
-    """What the header says of itself."""
+    """Checks that the header's fields are consistent."""
     if header.count <= 0 or header.last_offset_delta != header.count - 1:
         raise TreecastError(
             Fault.INVALID_RECORD,

@@ -50,10 +50,10 @@ Data = memoryview | bytes | bytearray
 
 
 class BatchHeader:
-    """A batch's header. `size` counts the whole batch in bytes, times are ms since the Unix epoch.
+    """A batch's header. `size` counts the whole batch in bytes; times are ms since the Unix epoch.
 
-    `first_keyless` and `min_timestamp` are known after a deep check: the index of the first record
-    without a key (-1: every record has one), and the oldest record's time.
+    `first_keyless` and `min_timestamp` are known after a deep check: the index of the first record without a
+    key (-1 if every record has one), and the oldest record's time.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class BatchHeader:
 
     @property
     def compression(self) -> int:
-        """0 to 4 are `Compression`; 5 to 7 are unknown."""
+        """The codec: 0 to 4 are `Compression`; 5 to 7 are unknown."""
         return self.attributes & COMPRESSION_MASK
 
     @property
@@ -119,7 +119,7 @@ class BatchHeader:
 
     @property
     def last_sequence(self) -> int:
-        """Sequences wrap from 2^31 - 1 to 0 (KIP-98)."""
+        """The last record's sequence number. Sequences wrap from 2^31 - 1 to 0 (KIP-98)."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset_delta) & 0x7FFF_FFFF
@@ -135,7 +135,9 @@ class BatchHeader:
 
 
 def read_header(data: Data, position: int) -> BatchHeader:
-    """The header at `position`; CORRUPT_BATCH if `data` ends before the header does. Checks nothing else."""
+    """Returns the header at `position` and checks nothing else. Raises CORRUPT_BATCH if `data` ends inside
+    it.
+    """
     if position < 0 or position + HEADER_SIZE > len(data):
         raise TreecastError(Fault.CORRUPT_BATCH, "the data ends inside a batch header")
     (
@@ -171,20 +173,20 @@ def read_header(data: Data, position: int) -> BatchHeader:
 
 
 def patch_batch(data: memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Gives the batch its place in the log. Neither field is under the CRC."""
+    """Writes the batch's base offset and leader epoch. The CRC covers neither field."""
     _BASE_OFFSET.pack_into(data, position, base_offset)
     _LEADER_EPOCH.pack_into(data, position + LOG_OVERHEAD, leader_epoch)
 
 
 def stamp_append_time(data: memoryview, position: int, now_ms: int) -> None:
-    """Makes `now_ms` the time of all the batch's records: the type bit, `maxTimestamp`, and the CRC."""
+    """Sets the time of all the batch's records to `now_ms`: the type bit, `maxTimestamp` and the CRC."""
     attributes: int = _ATTRIBUTES.unpack_from(data, position + ATTRIBUTES_AT)[0]
     length: int = _SIZE.unpack_from(data, position)[1]
     set_time(data, position, length + LOG_OVERHEAD, attributes | LOG_APPEND_TIME_BIT, now_ms)
 
 
 def set_time(data: memoryview, position: int, size: int, attributes: int, max_timestamp: int) -> int:
-    """Writes attributes and `maxTimestamp` of a batch of `size` bytes, then its CRC, which it answers."""
+    """Writes attributes and `maxTimestamp` of a batch of `size` bytes, then its CRC, and returns the CRC."""
     _ATTRIBUTES.pack_into(data, position + ATTRIBUTES_AT, attributes)
     _BASE_OFFSET.pack_into(data, position + _MAX_TIMESTAMP_AT, max_timestamp)
     crc: int = crc32c(data[position + ATTRIBUTES_AT : position + size])

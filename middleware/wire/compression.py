@@ -5,7 +5,7 @@
 | gzip   | RFC 1952, one or more members                                                         |
 | snappy | the framing of xerial's snappy-java (written), or one raw block (also read)           |
 | lz4    | the LZ4 frame format, independent blocks of 64 KiB, no checksums (KIP-57)             |
-| zstd   | RFC 8878, one or more frames, whether or not they tell their content's size (KIP-110) |
+| zstd   | RFC 8878, one or more frames, with or without their content size (KIP-110)            |
 
 The framing of snappy-java: 0x82 "SNAPPY" 0x00, version (int32) 1, compatible version (int32) 1, then blocks,
 each a length (int32, big-endian) and a raw snappy block.
@@ -29,7 +29,7 @@ from .zstd_frame import are_whole_frames
 
 Input = bytes | bytearray | memoryview
 
-MAX_UNCOMPRESSED_BYTES = 64 * 1024 * 1024  # of one batch; a bomb is larger
+MAX_UNCOMPRESSED_BYTES = 64 * 1024 * 1024  # of one batch; anything larger is treated as a decompression bomb
 GZIP_LEVEL = 6
 ZSTD_LEVEL = 3
 SNAPPY_BLOCK = 32 * 1024  # snappy-java's default
@@ -38,16 +38,16 @@ _SNAPPY_MAGIC = b"\x82SNAPPY\x00"
 _SNAPPY_HEADER = _SNAPPY_MAGIC + struct.pack(">ii", 1, 1)
 _INT32 = struct.Struct(">i")
 _STEP = 256 * 1024
-_MOST_FRAMES = 64  # each costs a copy of what follows it; clients write one
-_SMALL_BLOCK = 64  # snappy blocks may be this small on average; clients write 32 KiB
+_MOST_FRAMES = 64  # each frame costs a copy of the rest; clients write one
+_SMALL_BLOCK = 64  # smallest average size of snappy blocks that is accepted; clients write 32 KiB
 
 
 class _Broken(Exception):
-    """The compressed data is not what its codec says."""
+    """The compressed data violates its codec's format."""
 
 
 def compress(codec: Compression, data: Input) -> bytes:
-    """`data` in `codec`'s form; NONE gives the bytes themselves."""
+    """Returns `data` in `codec`'s form; for NONE the bytes themselves."""
     if codec is Compression.NONE:
         return bytes(data)
     if codec is Compression.GZIP:
@@ -64,7 +64,9 @@ def compress(codec: Compression, data: Input) -> bytes:
 
 
 def decompress(codec: Compression, data: Input, limit: int) -> bytes:
-    """What `data` holds: at most `limit` bytes, or BATCH_TOO_LARGE. CORRUPT_BATCH where it is broken."""
+    """Returns the decompressed `data`. Raises BATCH_TOO_LARGE beyond `limit` bytes, CORRUPT_BATCH if it is
+    broken.
+    """
     if codec is Compression.NONE:
         return _bounded(bytes(data), limit)
     try:

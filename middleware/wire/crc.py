@@ -1,7 +1,7 @@
 """CRC-32C (Castagnoli, RFC 3720 B.4), by the extension module of the `crc32c` package.
 
-The package itself also loads a command-line tool and its own version's metadata, which takes 10 ms of
-each start, so its extension is loaded without it where that can be found.
+Importing the package also loads a command-line tool and version metadata, which adds 10 ms to each start. So
+the extension is loaded directly if it can be found.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _EXTENSION = "crc32c._crc32c"
 
 
 def load() -> Crc:
-    """The extension's function, or the package's where another release of it is laid out differently."""
+    """Returns the extension's function, or the package's if this release has another layout."""
     try:
         return _from_extension()
     except (ImportError, AttributeError):
@@ -39,5 +39,5 @@ def _from_extension() -> Crc:
     return function
 
 
-# crc32c(data, value=0): the checksum of `data`, which goes on from `value`, that of what stands before it
+# crc32c(data, value=0): the checksum of `data`, continued from `value`, the checksum of the preceding bytes
 crc32c: Crc = load()

@@ -1,4 +1,4 @@
-"""The primitive types of Kafka's protocol: what its messages are made of.
+"""The primitive types of Kafka's protocol messages.
 
 Source: Kafka's protocol guide, "Protocol Primitive Types"; KIP-482 (compact lengths, tagged fields).
 
@@ -11,7 +11,7 @@ Source: Kafka's protocol guide, "Protocol Primitive Types"; KIP-482 (compact len
 | compact ...       | the length or count + 1 as an unsigned varint; 0 is null                         |
 | tagged fields     | a count, then for each: tag, size (unsigned varints), that many bytes            |
 
-Text is UTF-8; what is not UTF-8 is replaced, as Kafka's broker does.
+Text is UTF-8. Invalid UTF-8 is replaced, as Kafka's broker does.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from mypy_extensions import i64
 
 from treecast.middleware.model.buffers import Buffer
 
-WINDOW: Final = 512  # bytes that a reader copies at a time, to walk them fast
-NAMES: Final = 4096  # names kept decoded, and encoded
-LONGEST_KEPT: Final = 255  # bytes of a name that is worth keeping
+WINDOW: Final = 512  # bytes that a reader copies at a time, for fast access
+NAMES: Final = 4096  # limit of names cached in decoded and in encoded form
+LONGEST_KEPT: Final = 255  # bytes of the longest name that is cached
 
 
 _INT16: Final = struct.Struct(">h")
@@ -34,15 +34,15 @@ _BYTE: Final = [bytes([number]) for number in range(256)]
 
 
 class CodecError(Exception):
-    """A message that cannot be read or written. The message says what is wrong."""
+    """A message that cannot be read or written. The text states the reason."""
 
 
 class RemoteCodecError(CodecError):
-    """The peer sent what is no message of its type and version."""
+    """The peer's bytes are not a message of the expected type and version."""
 
 
 class LocalCodecError(CodecError):
-    """We were asked to write what does not fit the message."""
+    """A value that the caller passed does not fit the message."""
 
 
 _names: Final[dict[bytes, str]] = {}
@@ -51,7 +51,7 @@ _compact: Final[dict[str, bytes]] = {}
 
 
 def _name(raw: bytes) -> str:
-    """The text of `raw`, the same object each time while it is remembered."""
+    """Returns the text of `raw`: the same object each time while it is cached."""
     name = _names.get(raw)
     if name is None:
         name = raw.decode("utf-8", "replace")
@@ -74,7 +74,7 @@ def _raw_name(name: str) -> bytes:
 
 
 def compact_name(name: str) -> bytes:
-    """A compact string that comes often, as it is sent."""
+    """Returns the encoding of a compact string that occurs often."""
     raw = _compact.get(name)
     if raw is None:
         encoded = _raw_name(name)
@@ -87,16 +87,16 @@ def compact_name(name: str) -> bytes:
 
 
 class Reader:
-    """Reads primitives from a frame, one after the other; RemoteCodecError where they don't fit it.
+    """Reads primitives from a frame, one after the other. Raises RemoteCodecError if they do not fit.
 
-    Nothing is allocated for a length before that many bytes are known to be there.
+    Nothing is allocated for a length before that many bytes are known to be present.
     """
 
     def __init__(self, data: Buffer, position: int = 0) -> None:
         self._data: Final = data if isinstance(data, memoryview) else memoryview(data)
         self._size: i64 = len(self._data)
-        self._base: i64 = position  # where the window begins
-        self._at: i64 = 0  # where reading goes on, in the window
+        self._base: i64 = position  # start of the window in the frame
+        self._at: i64 = 0  # read position in the window
         self._window = b""
         self._loaded: i64 = 0
 
@@ -105,18 +105,18 @@ class Reader:
         return self._base + self._at
 
     def end(self) -> None:
-        """Refuses what is left."""
+        """Raises RemoteCodecError if bytes are left."""
         left = self._size - self._base - self._at
         if left:
             raise RemoteCodecError(f"{left} bytes are left after the message")
 
     def _take(self, count: i64) -> i64:
-        """Where in the window the next `count` bytes stand; reading goes on after them."""
+        """Returns the position in the window of the next `count` bytes, and moves past them."""
         at: i64 = self._at
         if count > self._loaded - at:
             start: i64 = self._base + at
             if count < 0 or count > self._size - start:
-                raise RemoteCodecError(f"the message ends where {count} more bytes belong to it")
+                raise RemoteCodecError(f"the message ends but needs {count} more bytes")
             self._window = self._data[start : start + (count if count > WINDOW else WINDOW)].tobytes()
             self._loaded = len(self._window)
             self._base = start
@@ -175,7 +175,7 @@ class Reader:
         raise RemoteCodecError("an unsigned varint is longer than 5 bytes")
 
     def _length(self, size: i64, what: str) -> i64:
-        """`size`, when -1 or that many bytes are there."""
+        """Returns `size` if it is -1 or that many bytes are present. Raises RemoteCodecError."""
         if size < -1 or size > self._size - self._base - self._at:
             raise RemoteCodecError(f"{what} of {size} bytes does not fit the message")
         return size
@@ -191,11 +191,11 @@ class Reader:
     def string(self, compact: bool) -> str:
         length: i64 = self._length(self.uvarint() - 1 if compact else self.int16(), "a string")
         if length < 0:
-            raise RemoteCodecError("a string that may not be null is null")
+            raise RemoteCodecError("a non-nullable string is null")
         return self._text(length)
 
     def nullable_bytes(self, compact: bool) -> memoryview | None:
-        """The bytes where they stand in the frame, not copied."""
+        """Returns the bytes as a view of the frame, not copied."""
         length: i64 = self._length(self.uvarint() - 1 if compact else self.int32(), "a byte string")
         if length < 0:
             return None
@@ -209,7 +209,7 @@ class Reader:
         return self._data[start : start + length]
 
     def nullable_count(self, smallest: i64, compact: bool) -> i64:
-        """An array's count, -1 for null; `smallest` is the least that an element takes."""
+        """Returns an array's count, -1 for null. `smallest` is the minimum size of an element in bytes."""
         count: i64 = self.uvarint() - 1 if compact else self.int32()
         left: i64 = self._size - self._base - self._at
         if count < -1 or count > left // smallest:
@@ -219,7 +219,7 @@ class Reader:
     def count(self, smallest: i64, compact: bool) -> i64:
         count: i64 = self.nullable_count(smallest, compact)
         if count < 0:
-            raise RemoteCodecError("an array that may not be null is null")
+            raise RemoteCodecError("a non-nullable array is null")
         return count
 
     def skip_tagged_fields(self) -> None:
@@ -230,7 +230,7 @@ class Reader:
             fields -= 1
 
     def tagged_field(self, wanted: i64) -> str | None:
-        """Goes past the tagged fields; the text in the last one with this tag, if there is one."""
+        """Skips the tagged fields; returns the text of the last one with tag `wanted`, or None."""
         found: str | None = None
         fields: i64 = self.uvarint()
         while fields > 0:
@@ -261,7 +261,7 @@ def put_uvarint(out: bytearray, number: int) -> None:
 
 
 def uvarint(number: int) -> bytes:
-    """An unsigned varint by itself."""
+    """Returns `number` as an unsigned varint."""
     out = b""
     while number >= 0x80:
         out += _BYTE[number & 0x7F | 0x80]
@@ -270,7 +270,7 @@ def uvarint(number: int) -> bytes:
 
 
 def put_name(out: bytearray, name: str, compact: bool) -> None:
-    """A string that comes often: a topic's or client's name."""
+    """Appends a string that occurs often, such as a topic's or client's name."""
     raw = _raw_name(name)
     put_length(out, len(raw), compact)
     out += raw
@@ -286,7 +286,7 @@ def put_string(out: bytearray, text: str | None, compact: bool) -> None:
 
 
 def put_length(out: bytearray, length: int, compact: bool) -> None:
-    """A string's length, -1 for null."""
+    """Appends a string's length, -1 for null."""
     if compact:
         put_uvarint(out, length + 1)
     elif length > 0x7FFF:
@@ -296,7 +296,7 @@ def put_length(out: bytearray, length: int, compact: bool) -> None:
 
 
 def put_count(out: bytearray, count: int, compact: bool) -> None:
-    """An array's count or a byte string's length, -1 for null."""
+    """Appends an array's count or a byte string's length, -1 for null."""
     if compact:
         put_uvarint(out, count + 1)
     else:

@@ -1,12 +1,11 @@
-"""The label stack: what a packet says of its tree.
+"""The label stack: a packet's tree as a list of labels.
 
-    Ethernet type 0x9999, or UDP port 39321 through switches that know nothing of it
+  Ethernet type 0x9999, or UDP port 39321 through switches without label support
+  | entry count (16) | entry (16) ... | segment (wire.segment)
+  entry:  type (2) | id (14)          type 0 hop, 1 stop, 2 tree; 3 is refused
 
-    | entry count (16) | entry (16) ... | segment (wire.segment)
-    entry:  type (2) | id (14)          type 0 hop, 1 stop, 2 tree; 3 is refused
-
-Big-endian. Each type has ids of its own; hop and stop ids name directed links. Stops follow all trees, since
-a switch looks for a copy's stop only behind the label that made the copy. Count 0 is accepted by hosts only;
+Big-endian. Each type has its own id space; hop and stop ids name directed links. All stops follow all trees,
+since a switch looks for a copy's stop only behind the label that made the copy. Only hosts accept count 0;
 hosts skip the labels that remain. Source: the thesis' listings 5.1 and 5.3, DESIGN's section on formats.
 """
 
@@ -21,7 +20,7 @@ UDP_PORT: Final = 39321
 COUNT_SIZE: Final = 2
 LABEL_SIZE: Final = 2
 LAST_ID: Final = (1 << 14) - 1
-# What switches have room for: p4/include/labels.p4 says so too, and they drop what is longer.
+# The limit of switches, also stated in p4/include/labels.p4; they drop longer stacks.
 MOST_LABELS: Final = 128
 
 _COUNT: Final = struct.Struct(">H")
@@ -36,21 +35,21 @@ class LabelKind(enum.IntEnum):
 
 
 class LabelError(ValueError):
-    """Bytes that are no label stack."""
+    """Bytes that are not a label stack."""
 
 
 def hop(link: int) -> int:
-    """The label that forwards over one link."""
+    """Returns the label that forwards over one link."""
     return _label(LabelKind.HOP, link)
 
 
 def stop(link: int) -> int:
-    """The label that keeps a tree from going on over one link."""
+    """Returns the label that stops a tree from forwarding over one link."""
     return _label(LabelKind.STOP, link)
 
 
 def tree(number: int) -> int:
-    """The label of a virtual tree."""
+    """Returns the label of a virtual tree."""
     return _label(LabelKind.TREE, number)
 
 
@@ -69,33 +68,34 @@ def id_of(label: int) -> int:
 
 
 def stack_size(labels: int) -> int:
-    """The bytes of a stack with so many labels."""
+    """Returns the size in bytes of a stack of `labels` labels."""
     return COUNT_SIZE + LABEL_SIZE * labels
 
 
 def encode_labels(labels: list[int]) -> bytes:
-    """Count and entries. ValueError where a label is none, or they are too many."""
+    """Returns count and entries. Raises ValueError if a label is invalid or there are too many."""
     if len(labels) > MOST_LABELS:
         raise ValueError(f"{len(labels)} labels; switches have room for {MOST_LABELS}")
     for label in labels:
         if not 0 <= label < 3 << 14:
-            raise ValueError(f"{label:#x} is no label")
+            raise ValueError(f"{label:#x} is not a label")
     return struct.pack(f">H{len(labels)}H", len(labels), *labels)
 
 
 def decode_labels(
     data: bytes | bytearray | memoryview, position: int = 0, *, empty: bool = False
 ) -> tuple[list[int], int]:
-    """The labels at `position`, and where what follows begins.
+    """Returns the labels at `position`, and the position after them.
 
-    LabelError for a cut or too long stack, an entry of type 3, and count 0 unless `empty` (a host asks so).
+    Raises LabelError for a truncated or too long stack, an entry of type 3, and count 0 unless `empty` (as on
+    hosts).
     """
     if position < 0 or len(data) - position < COUNT_SIZE:
         raise LabelError("the bytes end before the entry count does")
     (count,) = _COUNT.unpack_from(data, position)
     start = position + COUNT_SIZE
     if count == 0 and not empty:
-        raise LabelError("a stack without labels goes to hosts only")
+        raise LabelError("only hosts accept a stack without labels")
     if count > MOST_LABELS:
         raise LabelError(f"{count} labels; switches have room for {MOST_LABELS}")
     if len(data) - start < count * LABEL_SIZE:
@@ -108,8 +108,9 @@ def decode_labels(
 
 
 def end_of_labels(data: memoryview, start: int, end: int) -> int:
-    """Where what follows the stack at `start` begins, whatever its labels are; -1 where there is no whole
-    stack before `end`."""
+    """Returns the position after the stack at `start`, whatever its labels; -1 if no whole stack ends before
+    `end`.
+    """
     if end - start < COUNT_SIZE:
         return -1
     count: int = _COUNT.unpack_from(data, start)[0]

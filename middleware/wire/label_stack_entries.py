@@ -1,10 +1,10 @@
-"""The stacks of the source-based schemes (the thesis' chapters 3 and 4), with entries of chosen widths.
+"""The stacks of the source-based schemes (the thesis' chapters 3 and 4), with configurable field widths.
 
-    | entry count (16) | entry ...       entry: switch (s bits) | tag (t bits) | value (v bits), whole bytes
+  | entry count (16) | entry ...       entry: switch (s bits) | tag (t bits) | value (v bits), whole bytes
 
-All entries of a network have the same width, so that a switch can skip what is not its own. The thesis'
-sizes: switch/port 8 + 8 bits, switch/bitmask and switch/multicast group 8 + 16 bits, hops and destinations
-16 bits (no switch). `tag` says what the value is in mixed stacks. Big-endian.
+All entries of a network have the same width, so that a switch can skip entries of other switches. The thesis'
+sizes: switch/port 8 + 8 bits, switch/bitmask and switch/multicast group 8 + 16 bits, hops and destinations 16
+bits (no switch). `tag` states the kind of value in mixed stacks. Big-endian.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Final
 from msgspec import Struct
 
 COUNT_SIZE: Final = 2
-# What fits the 1498 bytes behind the count of a frame.
+# The space behind the count in a frame's 1500 bytes.
 MOST_BYTES: Final = 1498
 
 _COUNT: Final = struct.Struct(">H")
 
 
 class EntryError(ValueError):
-    """Bytes that are no stack of this form."""
+    """Bytes that are not a stack of this format."""
 
 
 class Entry(Struct, frozen=True, order=True):
-    """One entry; a field whose width is 0 is 0."""
+    """One entry. A field of width 0 is 0."""
 
     switch: int
     value: int
@@ -34,7 +34,7 @@ class Entry(Struct, frozen=True, order=True):
 
 
 class EntryFormat(Struct, frozen=True):
-    """Widths in bits; together whole bytes."""
+    """Field widths in bits; their sum is a whole number of bytes."""
 
     switch_bits: int
     value_bits: int
@@ -50,15 +50,15 @@ class EntryFormat(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Bytes of one entry."""
+        """The size of one entry in bytes."""
         return self.bits // 8
 
     def stack_size(self, entries: int) -> int:
-        """Bytes of a stack with so many entries."""
+        """Returns the size in bytes of a stack of `entries` entries."""
         return COUNT_SIZE + entries * self.size
 
     def encode(self, entries: list[Entry]) -> bytes:
-        """Count and entries. ValueError where a field does not fit its width, or they are too many."""
+        """Returns count and entries. Raises ValueError if a field exceeds its width or there are too many."""
         if len(entries) * self.size > MOST_BYTES:
             raise ValueError(f"{len(entries)} entries of {self.size} bytes do not fit a frame")
         return _COUNT.pack(len(entries)) + b"".join(self._pack(entry) for entry in entries)
@@ -73,7 +73,9 @@ class EntryFormat(Struct, frozen=True):
         return packed.to_bytes(self.size)
 
     def decode(self, data: bytes | bytearray | memoryview, position: int = 0) -> tuple[list[Entry], int]:
-        """The entries at `position`, and where what follows begins. EntryError where the bytes end early."""
+        """Returns the entries at `position`, and the position after them. Raises EntryError if the bytes end
+        early.
+        """
         if position < 0 or len(data) - position < COUNT_SIZE:
             raise EntryError("the bytes end before the entry count does")
         (count,) = _COUNT.unpack_from(data, position)
@@ -91,7 +93,7 @@ class EntryFormat(Struct, frozen=True):
         return Entry(packed >> self.tag_bits, value, packed & (1 << self.tag_bits) - 1)
 
 
-# The thesis' own widths (3.5.3); larger networks need wider fields.
+# The thesis' own widths (3.5.3). Larger networks need wider fields.
 SWITCH_PORT: Final = EntryFormat(8, 8)
 SWITCH_BITMASK: Final = EntryFormat(8, 16)
 SWITCH_GROUP: Final = EntryFormat(8, 16)

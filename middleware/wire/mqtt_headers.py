@@ -1,4 +1,4 @@
-"""MQTT 5's properties of a message as record headers, and back: how they travel in records.
+"""MQTT 5's message properties as record headers, and back.
 
 | property (section 3.3.2.3)   | header                                              |
 | ---------------------------- | --------------------------------------------------- |
@@ -6,11 +6,11 @@
 | content type                 | `mqtt.content-type`, UTF-8                          |
 | response topic               | `mqtt.response-topic`, UTF-8                        |
 | correlation data             | `mqtt.correlation-data`, bytes                      |
-| user property                | its own name; `mqtt.user.` before it where that begins with `mqtt.` |
+| user property                | its own name; with prefix `mqtt.user.` if that begins with `mqtt.` |
 
-Properties are the bytes of a PUBLISH packet without their length, without alias, expiry and subscription
-identifiers: those do not outlive a hop, and an expiry travels as a time. Other headers become user
-properties; what MQTT cannot spell is left out.
+Properties are the bytes of a PUBLISH packet without their length, topic alias, message expiry and
+subscription identifiers: those apply to one hop only, and an expiry travels as a time. Other headers become
+user properties; headers that MQTT cannot encode are dropped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONGEST: Final = 0xFFFF
 
 
 def headers_of(properties: bytes) -> Headers:
-    """The headers that say what `properties` say, in their order. ValueError where they are none."""
+    """Returns the headers for `properties`, in their order. Raises ValueError if the bytes are invalid."""
     found: list[tuple[str, bytes | None]] = []
     position = 0
     while position < len(properties):
@@ -50,7 +50,7 @@ def headers_of(properties: bytes) -> Headers:
         elif identifier in _NAMES:
             found.append((_NAMES[identifier], value))
         else:
-            raise ValueError(f"property {identifier:#x} of a message that is passed on")
+            raise ValueError(f"property {identifier:#x} is not allowed in a forwarded message")
     return tuple(found)
 
 
@@ -58,12 +58,12 @@ def _some(data: bytes, position: int) -> tuple[bytes, int]:
     begin = position + 2
     end = begin + int.from_bytes(data[position:begin], "big")
     if end > len(data):
-        raise ValueError("a property is longer than all of them")
+        raise ValueError("a property exceeds the property length")
     return data[begin:end], end
 
 
 def properties_of(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
-    """The properties that say what `headers` say. Of each of the first four kinds the first one counts."""
+    """Returns the properties for `headers`. Of each of the first four kinds, the first header counts."""
     out = bytearray()
     seen: set[str] = set()
     for name, value in headers:
@@ -99,7 +99,7 @@ def _user(name: str, value: bytes) -> bytes:
 
 
 def _is_text(data: bytes) -> bool:
-    """Whether MQTT takes it as a UTF-8 string (section 1.5.4)."""
+    """Returns whether MQTT accepts the bytes as a UTF-8 string (section 1.5.4)."""
     try:
         data.decode()
     except UnicodeDecodeError:

@@ -1,7 +1,7 @@
-"""Record batches of magic 2: the one unit that is stored and carried. This is the module to import.
+"""Record batches of magic 2, the one unit that is stored and carried. Import names from this module.
 
-`batch_header` reads headers and writes their fields in place, `batch_check` checks what a producer sent,
-`record_values` makes batches from records and reads records from batches.
+`batch_header` reads headers and writes their fields in place, `batch_check` checks a producer's data,
+`record_values` builds batches from records and reads records from batches.
 """
 
 from .batch_check import check_batches

@@ -1,7 +1,7 @@
-"""Record batches made from values and read into values, for whatever is off the hot path.
+"""Record batches built from values and read into values, for code off the hot path.
 
-Control records (KIP-98) are the markers that end a transaction. Their key is version (int16, 0) and
-type (int16); their value is version (int16, 0) and the coordinator's epoch (int32).
+Control records (KIP-98) are the markers that end a transaction. Their key is version (int16, 0) and type
+(int16); their value is version (int16, 0) and the coordinator's epoch (int32).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ABORT: Final = 0
 COMMIT: Final = 1
 
 _START: Final = struct.Struct(">qiibI")
-_REST: Final = struct.Struct(">hiqqqhii")  # from `attributes` on: what the CRC covers
+_REST: Final = struct.Struct(">hiqqqhii")  # from `attributes` on: the part that the CRC covers
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _CONTROL_VALUE: Final = struct.Struct(">hi")
 
@@ -55,12 +55,12 @@ def build_batch(
     last_offset_delta: int | None = None,
     delete_horizon: int | None = None,
 ) -> bytes:
-    """A batch of `records`.
+    """Returns a batch of `records`.
 
-    A record's `offset` counts where it is at least `base_offset` (so compaction keeps gaps); else it
-    follows the one before. `last_offset_delta` and `max_timestamp` default to the records' own;
-    compaction passes the old batch's offset, and may then keep a batch without records.
-    `delete_horizon` (ms, KIP-534) takes the place of `baseTimestamp`.
+    A record's `offset` is used if it is at least `base_offset` (so compaction keeps gaps); otherwise it
+    follows the previous record's. `last_offset_delta` and `max_timestamp` default to the records' own values.
+    Compaction passes the old batch's last offset delta, and may then keep a batch without records.
+    `delete_horizon` (ms, KIP-534) replaces `baseTimestamp`.
     """
     attributes = int(compression)
     attributes |= LOG_APPEND_TIME_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0
@@ -92,7 +92,7 @@ def seal_batch(
     base_sequence: int = NO_SEQUENCE,
     transactional: bool = False,
 ) -> bytes:
-    """A producer's batch of `count` records that are encoded already, with offset deltas from 0 on."""
+    """Returns a producer's batch of `count` already encoded records, with offset deltas from 0."""
     attributes = int(compression) | (TRANSACTIONAL_BIT if transactional else 0)
     times = (base_timestamp, max_timestamp)
     return _sealed(body, attributes, count - 1, times, producer, base_sequence, count, 0, NO_LEADER_EPOCH)
@@ -109,7 +109,7 @@ def _sealed(
     base_offset: int,
     leader_epoch: int,
 ) -> bytes:
-    """Header and payload; `times` are the base and the largest."""
+    """Returns header and payload. `times` are the base and the largest timestamp."""
     payload = compress(Compression(attributes & COMPRESSION_MASK), body)
     rest = _REST.pack(
         attributes,
@@ -127,9 +127,9 @@ def _sealed(
 
 
 def rebuild_batch(header: BatchHeader, records: Sequence[Record], horizon: int | None) -> bytes:
-    """The batch of `header` with some of its records left out: same offsets, sequence and codec.
+    """Returns the batch of `header` with only `records`: same offsets, sequence and codec.
 
-    `horizon` is its delete horizon (ms, KIP-534), if it has one.
+    `horizon` is its delete horizon (ms, KIP-534), or None.
     """
     stamped = header.log_append_time
     return build_batch(
@@ -151,7 +151,7 @@ def rebuild_batch(header: BatchHeader, records: Sequence[Record], horizon: int |
 def _encode_records(
     records: Sequence[Record], base_offset: int, base_timestamp: int
 ) -> tuple[bytearray, int]:
-    """The records' bytes and the last offset delta (-1 without records)."""
+    """Returns the records' bytes and the last offset delta (-1 without records)."""
     out = bytearray()
     delta = -1
     for record in records:
@@ -184,7 +184,7 @@ def _write_bytes(out: bytearray, value: bytes | None) -> None:
 
 
 def record_size(record: Record, timestamp_delta: int, offset_delta: int) -> int:
-    """How many bytes `encode_record` appends, at most 5 more."""
+    """Returns the size of `encode_record`'s output, overestimated by at most 5 bytes."""
     size = 1 + varlong_size(timestamp_delta) + varlong_size(offset_delta)
     size += 10 + len(record.key or b"") + len(record.value or b"") + 5
     for name, value in record.headers:
@@ -195,7 +195,9 @@ def record_size(record: Record, timestamp_delta: int, offset_delta: int) -> int:
 def read_records(
     data: Data, position: int, header: BatchHeader, limit: int = MAX_UNCOMPRESSED_BYTES
 ) -> list[Record]:
-    """The records of the batch at `position` with absolute offsets and times, decompressed up to `limit`."""
+    """Returns the records of the batch at `position` with absolute offsets and times. Decompresses at most
+    `limit` bytes.
+    """
     payload = memoryview(data)[position + HEADER_SIZE : position + header.size]
     if header.compression > Compression.ZSTD:
         raise TreecastError(Fault.UNSUPPORTED_COMPRESSION, f"compression codec {header.compression}")
@@ -264,7 +266,7 @@ def control_marker(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """The batch that ends a transaction of `producer`: `kind` is COMMIT or ABORT."""
+    """Returns the batch that ends a transaction of `producer`: `kind` is COMMIT or ABORT."""
     marker = Record(_CONTROL_KEY.pack(0, kind), _CONTROL_VALUE.pack(0, coordinator_epoch), (), timestamp)
     return build_batch(
         [marker],
@@ -277,10 +279,10 @@ def control_marker(
 
 
 def read_control_type(data: Data, position: int, header: BatchHeader) -> int:
-    """COMMIT, ABORT, or a type that later versions of Kafka write. CORRUPT_BATCH where there is none."""
+    """Returns COMMIT, ABORT, or a type of later Kafka versions. Raises CORRUPT_BATCH if there is none."""
     records = read_records(data, position, header)
     key = records[0].key if records else None
     if not header.control or key is None or len(key) < _CONTROL_KEY.size:
-        raise TreecastError(Fault.CORRUPT_BATCH, "a control batch tells no type")
+        raise TreecastError(Fault.CORRUPT_BATCH, "a control batch has no type")
     kind: int = _CONTROL_KEY.unpack_from(key, 0)[1]
     return kind

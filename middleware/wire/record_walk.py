@@ -1,9 +1,9 @@
-"""Walks over the records of a batch without making values of them: one pass, nothing allocated.
+"""A walk over a batch's records that creates no values: one pass, no allocation.
 
 A record, after Kafka's protocol guide ("Record", magic 2); every number but `attributes` is a zigzag varint:
 
-    length | attributes (int8) | timestampDelta | offsetDelta | keyLength | key | valueLength | value
-           | headerCount | (keyLength | key | valueLength | value)*
+  length | attributes (int8) | timestampDelta | offsetDelta | keyLength | key | valueLength | value
+         | headerCount | (keyLength | key | valueLength | value)*
 
 A key, value or header value of length -1 is null.
 """
@@ -16,13 +16,15 @@ from mypy_extensions import i64
 
 from .varint import read_varint, read_varlong
 
-_CONTINUED: Final = 0x80  # a varint's byte from here on is followed by another
-_LOW: Final = 0x7F  # what of such a byte belongs to the number
+_CONTINUED: Final = 0x80  # a varint's byte with this bit is followed by another
+_LOW: Final = 0x7F  # the bits of such a byte that belong to the number
 _NULL: Final = 1  # the length -1 as a varint
 
 
 class RecordFacts:
-    """What a walk found: the first record without a key (-1: every one has a key), and the bounds of time."""
+    """The result of a walk: the index of the first record without a key (-1 if all have one), and the time
+    bounds.
+    """
 
     def __init__(self, first_keyless: int, min_delta: int, max_delta: int) -> None:
         self.first_keyless: Final = first_keyless
@@ -33,7 +35,7 @@ class RecordFacts:
 def walk_records(data: bytes, position: int, count: int) -> RecordFacts:
     """Checks that `data` from `position` to its end is exactly `count` records, numbered from 0.
 
-    Raises ValueError with the reason where it is not.
+    Raises ValueError with the reason.
     """
     try:
         return _walk(data, position, count)
@@ -42,7 +44,9 @@ def walk_records(data: bytes, position: int, count: int) -> RecordFacts:
 
 
 def _walk(data: bytes, position: i64, count: i64) -> RecordFacts:
-    """The loop. Varints of one and two bytes, as most are, are read in place: calls take half of the time."""
+    """Walks the records. Reads varints of one and two bytes, the most common ones, in place: calls would
+    double the time.
+    """
     size: i64 = len(data)
     first_keyless: i64 = -1
     min_delta: i64 = 0
@@ -116,7 +120,7 @@ def _walk(data: bytes, position: i64, count: i64) -> RecordFacts:
 
 
 def _skip_bytes(data: bytes, position: i64, end: i64) -> i64:
-    """The position after a key or value, its length included."""
+    """Returns the position after a key or value, its length included."""
     length: i64 = data[position]
     if length < _CONTINUED:
         length = (length >> 1) ^ -(length & 1)
@@ -133,7 +137,7 @@ def _skip_bytes(data: bytes, position: i64, end: i64) -> i64:
 
 
 def _skip(length: i64, position: i64, end: i64) -> i64:
-    """The position after a key or value of `length` (-1: null)."""
+    """Returns the position after a key or value of `length` (-1: null)."""
     if length > end - position or length < -1:
         raise ValueError(f"a length of {length} does not fit the record")
     return position + length if length > 0 else position

@@ -1,17 +1,17 @@
 """The segment routing header of IPv6 (SRH, RFC 8754, section 2).
 
-    | next header (8) | hdr ext len (8) | routing type 4 (8) | segments left (8) |
-    | last entry (8)  | flags (8)       | tag (16)                               |
-    | segment list[0] (128) ... segment list[last entry] (128)                   |
-    | TLVs (wire.srv6_tlvs) ...                                                  |
+  | next header (8) | hdr ext len (8) | routing type 4 (8) | segments left (8) |
+  | last entry (8)  | flags (8)       | tag (16)                               |
+  | segment list[0] (128) ... segment list[last entry] (128)                   |
+  | TLVs (wire.srv6_tlvs) ...                                                  |
 
-Big-endian. `hdr ext len` counts 8 bytes, without the first 8. The segment list is written from its end: entry
-0 is the last segment of the path, and `segments left` is the index of the one that the packet goes to. So a
-path of n segments has at most 127 of them. A reduced list (4.1.1) leaves out the first segment, which is the
-packet's destination anyway; then `segments left` is `last entry + 1`.
+Big-endian. `hdr ext len` counts units of 8 bytes, without the first one. The segment list is in reverse:
+entry 0 is the last segment of the path, and `segments left` is the index of the current destination. A path
+has at most 127 segments. A reduced list (4.1.1) omits the first segment, which is the packet's destination
+anyway; `segments left` is then `last entry + 1`.
 
-Bytes that break a rule are an `SrhError`, which says what a router answers: an ICMP Parameter Problem that
-points at a byte, or nothing where the packet is only dropped.
+Bytes that break a rule raise `SrhError`, which states a router's answer: an ICMP Parameter Problem that
+points at a byte, or none if the packet is only dropped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final
 
 from msgspec import Struct
 
-ROUTING_HEADER: Final = 43  # in the next header field before it
+ROUTING_HEADER: Final = 43  # value of the preceding next header field
 ROUTING_TYPE: Final = 4
 FIXED_SIZE: Final = 8
 SID_SIZE: Final = 16
@@ -30,13 +30,13 @@ MOST_SEGMENTS: Final = (LARGEST - FIXED_SIZE) // SID_SIZE
 
 _FIXED: Final = struct.Struct(">BBBBBBH")
 
-# Where an ICMP Parameter Problem of code 0 points, from the header's first byte.
+# Pointers of an ICMP Parameter Problem of code 0, from the header's first byte.
 AT_ROUTING_TYPE: Final = 2
 AT_SEGMENTS_LEFT: Final = 3
 
 
 class SrhError(ValueError):
-    """Bytes that are no SRH. `pointer` is the byte of the header that is wrong, -1 where it is cut short."""
+    """Bytes that are not an SRH. `pointer` is the index of the wrong byte, -1 if the header is truncated."""
 
     def __init__(self, text: str, pointer: int = -1) -> None:
         super().__init__(text)
@@ -44,8 +44,9 @@ class SrhError(ValueError):
 
 
 class Srh(Struct, frozen=True):
-    """A segment routing header. `segments` is as on the wire: the path's last segment first. `tlvs` are bytes
-    whose length is a multiple of 8."""
+    """A segment routing header. `segments` is in wire order, the path's last segment first. The length of
+    `tlvs` is a multiple of 8.
+    """
 
     next_header: int
     segments_left: int
@@ -56,38 +57,38 @@ class Srh(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Its bytes on the wire."""
+        """The size on the wire in bytes."""
         return srh_size(len(self.segments), len(self.tlvs))
 
     @property
     def path(self) -> tuple[bytes, ...]:
-        """The segments in the order in which a packet visits them; of a reduced list without the first."""
+        """The segments in the order in which a packet visits them; for a reduced list without the first."""
         return self.segments[::-1]
 
     @property
     def reduced(self) -> bool:
-        """Whether the first segment is the destination only, and the packet is on its way to it."""
+        """Whether the first segment is in the destination address only and the packet is on its way to it."""
         return self.segments_left == len(self.segments)
 
     @property
     def destination(self) -> bytes:
-        """The segment that the packet goes to. ValueError where a reduced list does not say it."""
+        """The segment that the packet goes to. Raises ValueError if a reduced list does not contain it."""
         if self.reduced:
             raise ValueError("the first segment of a reduced list is in the destination address only")
         return self.segments[self.segments_left]
 
 
 def srh_size(segments: int, tlvs: int = 0) -> int:
-    """The bytes of a header with so many segments and bytes of TLVs."""
+    """Returns the size of a header with `segments` segments and `tlvs` bytes of TLVs."""
     return FIXED_SIZE + SID_SIZE * segments + tlvs
 
 
 def path_header(
     path: list[bytes], next_header: int, *, tlvs: bytes = b"", tag: int = 0, reduced: bool = False
 ) -> Srh:
-    """The header that a source gives a packet (RFC 8754, 4.1 and 4.1.1); its destination is `path[0]`.
+    """Returns the header of a packet at its source (RFC 8754, 4.1 and 4.1.1), for destination `path[0]`.
 
-    ValueError for an empty path. A path of one segment is never reduced: no header has an empty list.
+    Raises ValueError for an empty path. A path of one segment is never reduced: no header has an empty list.
     """
     if not path:
         raise ValueError("a path has at least one segment")
@@ -96,7 +97,7 @@ def path_header(
 
 
 def encode_srh(header: Srh) -> bytes:
-    """The bytes. ValueError where a field does not fit, or fields contradict each other."""
+    """Returns the bytes. Raises ValueError if a field does not fit or fields contradict each other."""
     _check(header)
     length = (header.size - FIXED_SIZE) // 8
     last = len(header.segments) - 1
@@ -120,17 +121,17 @@ def _check(header: Srh) -> None:
 
 
 def decode_srh(data: bytes | bytearray | memoryview, position: int = 0) -> Srh:
-    """The header at `position`; what follows is the caller's. SrhError where it is none.
+    """Returns the header at `position`, ignoring the bytes after it. Raises SrhError if it is invalid.
 
-    Refused are (4.3.1.1) a last entry beyond what the length has room for, and segments left beyond last
-    entry + 1; both point at segments left.
+    Refuses (4.3.1.1) a last entry beyond the header's length, and segments left beyond last entry + 1. Both
+    errors point at segments left.
     """
     left = len(data) - position
     if position < 0 or left < FIXED_SIZE:
         raise SrhError("the bytes end before the fixed part does")
     following, length, kind, segments_left, last, flags, tag = _FIXED.unpack_from(data, position)
     if kind != ROUTING_TYPE:
-        raise SrhError(f"routing type {kind} is no SRH", AT_ROUTING_TYPE)
+        raise SrhError(f"routing type {kind} is not an SRH", AT_ROUTING_TYPE)
     if last > length // 2 - 1:
         raise SrhError(f"last entry {last} in {8 * length} bytes", AT_SEGMENTS_LEFT)
     if segments_left > last + 1:
@@ -144,12 +145,13 @@ def decode_srh(data: bytes | bytearray | memoryview, position: int = 0) -> Srh:
 
 
 def advance(header: Srh) -> Srh:
-    """The header as the node of its segment passes it on (End, RFC 8986, 4.1): one segment left less.
+    """Returns the header after its segment's node has processed it (End, RFC 8986, 4.1): one segment left
+    less.
 
-    The packet's new destination is `destination` of what is returned. ValueError at the last segment.
+    The packet's new destination is `destination` of the result. Raises ValueError at the last segment.
     """
     if not header.segments_left:
-        raise ValueError("it is at its last segment")
+        raise ValueError("the packet is at its last segment")
     return Srh(
         header.next_header, header.segments_left - 1, header.segments, header.tlvs, header.flags, header.tag
     )

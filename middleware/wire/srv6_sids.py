@@ -1,9 +1,9 @@
-"""SIDs of SRv6: which node, and what it does there (RFC 8986, section 3.1).
+"""SIDs of SRv6: a node and a function there (RFC 8986, section 3.1).
 
-    | locator (block and node) | function | argument |      128 bits in all; what is left over is zero
+  | locator (block and node) | function | argument |      128 bits in all; the rest is zero
 
-The locator is a prefix that routing brings to the node; the function names a behavior there. Replication SIDs
-(RFC 9524) have functions of their own in each node, so that one says which replication segment is meant.
+The locator is a prefix that is routed to the node; the function names a behavior there. Each replication
+segment (RFC 9524) of a node has its own replication SID, which identifies it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SID_BITS: Final = 128
 
 
 class Behavior(enum.IntEnum):
-    """Endpoint behaviors by the code points that IANA has given them."""
+    """Endpoint behaviors by their IANA code points."""
 
     END = 1
     END_X = 5
@@ -27,7 +27,7 @@ class Behavior(enum.IntEnum):
 
 
 class SidError(ValueError):
-    """An address that is no SID of a layout, or parts that do not fit it."""
+    """An address that is not a SID of a layout, or parts that do not fit it."""
 
 
 class Sid(Struct, frozen=True):
@@ -39,9 +39,9 @@ class Sid(Struct, frozen=True):
 
 
 class Layout(Struct, frozen=True):
-    """How an operator divides SIDs. `block` is the first bits of every locator, packed in 16 bytes.
+    """An operator's division of SIDs. `block` holds the first bits of every locator, packed in 16 bytes.
 
-    By default a block of 32 bits, nodes of 16 and functions of 32: a locator is a /48.
+    By default a block has 32 bits, a node 16 and a function 32: a locator is a /48.
     """
 
     block: bytes
@@ -57,26 +57,26 @@ class Layout(Struct, frozen=True):
 
     @property
     def functions(self) -> int:
-        """How many functions a node has room for."""
+        """The number of functions per node."""
         return 1 << self.function_bits
 
     def check(self) -> Layout:
-        """Itself. SidError where the parts have more than 128 bits, or the block has bits of its own behind
-        it.
+        """Returns itself. Raises SidError if the parts exceed 128 bits or the block has bits beyond its
+        length.
         """
         parts = (self.block_bits, self.node_bits, self.function_bits, self.argument_bits)
         if min(parts) < 0 or sum(parts) > SID_BITS:
             raise SidError(f"parts of {', '.join(map(str, parts))} bits in {SID_BITS}")
         if len(self.block) != SID_BITS // 8 or int.from_bytes(self.block) << self.block_bits & (1 << 128) - 1:
-            raise SidError(f"the block is no prefix of {self.block_bits} bits")
+            raise SidError(f"the block is not a prefix of {self.block_bits} bits")
         return self
 
     def locator(self, node: int) -> bytes:
-        """A node's prefix, as the address that begins it. SidError where the node does not fit."""
+        """Returns a node's prefix, as its first address. Raises SidError if the node does not fit."""
         return self.encode(Sid(node, 0))
 
     def encode(self, sid: Sid) -> bytes:
-        """The address. SidError where a part does not fit."""
+        """Returns the address. Raises SidError if a part does not fit."""
         found = int.from_bytes(self.block) >> SID_BITS - self.block_bits
         widths = (self.node_bits, self.function_bits, self.argument_bits)
         used = self.block_bits
@@ -88,9 +88,11 @@ class Layout(Struct, frozen=True):
         return (found << SID_BITS - used).to_bytes(SID_BITS // 8)
 
     def decode(self, address: bytes) -> Sid:
-        """The parts. SidError where the address is not in the block, or has bits beyond the argument."""
+        """Returns the parts. Raises SidError if the address is outside the block or has bits beyond the
+        argument.
+        """
         if len(address) != SID_BITS // 8:
-            raise SidError(f"{len(address)} bytes are no address")
+            raise SidError(f"{len(address)} bytes are not an address")
         whole = int.from_bytes(address)
         left = SID_BITS - self.block_bits
         if whole >> left != int.from_bytes(self.block) >> left:

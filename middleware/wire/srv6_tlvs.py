@@ -1,18 +1,17 @@
-"""TLVs of a segment routing header (RFC 8754, section 2.1), among them ours for content labels.
+"""TLVs of a segment routing header (RFC 8754, section 2.1), including our own for content labels.
 
-    Pad1      0                                                     one byte
-    PadN      4 | length (8) | zeros                                length 0 to 5
-    HMAC      5 | length (8) | D (1) reserved (15) | key id (32) | HMAC (up to 256)
-    content   124 | length (8) | scheme (8) | reserved (8) | label (32) ...
+  Pad1      0                                                     one byte
+  PadN      4 | length (8) | zeros                                length 0 to 5
+  HMAC      5 | length (8) | D (1) reserved (15) | key id (32) | HMAC (up to 256)
+  content   124 | length (8) | scheme (8) | reserved (8) | label (32) ...
 
-Big-endian. The length is that of what follows it. D says that the list is reduced, so that the destination
-address cannot be compared with it. An HMAC has 8 to 32 bytes, a multiple of 8 of them; a header has one at
-most.
+Big-endian. The length counts the bytes after it. D marks a reduced list, so that the destination address is
+not compared with it. An HMAC has 8 to 32 bytes, a multiple of 8; a header has at most one.
 
-Content labels say what a message is about, so that a node on its way can decide by them (SNAPS, II-B and VI).
-124 is one of the types 124 to 126 that IANA keeps for experiments, whose data does not change on the way: no
-node changes it, and it is not in the HMAC's way. `scheme` says what labels mean: 0, the hash of a topic
-(`routing` and `filters` give others their meaning). A router that does not know the type skips it.
+Content labels state a message's subject, so that nodes on the way can decide by it (SNAPS, II-B and VI). 124
+is one of the types 124 to 126 that IANA reserves for experiments, for data that does not change on the way:
+no node changes it, and the HMAC does not cover it. `scheme` states the meaning of labels: 0 is the hash of a
+topic (`routing` and `filters` define others). A router skips a type that it does not know.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ PAD_1: Final = 0
 PAD_N: Final = 4
 HMAC: Final = 5
 CONTENT: Final = 124
-MOST_LABELS: Final = 62  # what a length of 8 bits has room for, with the TLVs' multiple of 8 kept
+MOST_LABELS: Final = 62  # the limit of an 8-bit length, with the TLVs' total a multiple of 8
 MOST_PADDING: Final = 5
 
 _HMAC_HEAD: Final = struct.Struct(">HI")
@@ -36,11 +35,11 @@ _HMAC_SIZES: Final = (8, 16, 24, 32)
 
 
 class TlvError(ValueError):
-    """Bytes that are no TLVs, or a TLV that contradicts itself."""
+    """Bytes that are not TLVs, or a TLV that contradicts itself."""
 
 
 class Tlv(Struct, frozen=True):
-    """One TLV that is no padding: its type, and what follows its length."""
+    """One TLV other than padding: its type, and the bytes after its length."""
 
     kind: int
     value: bytes
@@ -52,7 +51,7 @@ class Tlv(Struct, frozen=True):
 
 
 class Hmac(Struct, frozen=True):
-    """An HMAC TLV. `reduced` is its D bit. The HMAC itself is checked by whoever has the key."""
+    """An HMAC TLV. `reduced` is its D bit. A holder of the key checks the HMAC itself."""
 
     key: int
     code: bytes
@@ -60,14 +59,14 @@ class Hmac(Struct, frozen=True):
 
 
 class ContentLabels(Struct, frozen=True):
-    """What a message is about: up to 62 labels of 32 bits, of one scheme."""
+    """A message's subject: up to 62 labels of 32 bits, of one scheme."""
 
     labels: tuple[int, ...]
     scheme: int = 0
 
 
 def encode_tlvs(tlvs: list[Tlv]) -> bytes:
-    """TLVs one after the other, padded to a multiple of 8 bytes. ValueError where one does not fit."""
+    """Returns the TLVs, padded to a multiple of 8 bytes. Raises ValueError if one does not fit."""
     parts = []
     for tlv in tlvs:
         if tlv.kind in (PAD_1, PAD_N) or not 0 < tlv.kind <= 255 or len(tlv.value) > 255:
@@ -77,7 +76,7 @@ def encode_tlvs(tlvs: list[Tlv]) -> bytes:
 
 
 def padded(data: bytes) -> bytes:
-    """TLVs with padding behind them, up to a multiple of 8 bytes."""
+    """Returns TLVs with padding up to a multiple of 8 bytes."""
     missing = -len(data) % 8
     if missing == 0:
         return data
@@ -87,9 +86,7 @@ def padded(data: bytes) -> bytes:
 
 
 def decode_tlvs(data: bytes | bytearray | memoryview) -> list[Tlv]:
-    """The TLVs but for padding. TlvError where bytes are missing, padding is too long, or there are two
-    HMACs.
-    """
+    """Returns the TLVs without padding. Raises TlvError for missing bytes, too long padding, or two HMACs."""
     found: list[Tlv] = []
     at = 0
     while at < len(data):
@@ -111,23 +108,23 @@ def decode_tlvs(data: bytes | bytearray | memoryview) -> list[Tlv]:
 
 
 def hmac_tlv(hmac: Hmac) -> Tlv:
-    """Its TLV. ValueError where the HMAC has another size than 8, 16, 24 or 32 bytes."""
+    """Returns the TLV. Raises ValueError if the HMAC does not have 8, 16, 24 or 32 bytes."""
     if len(hmac.code) not in _HMAC_SIZES or not 0 <= hmac.key <= 0xFFFFFFFF:
         raise ValueError(f"an HMAC of {len(hmac.code)} bytes by key {hmac.key}")
     return Tlv(HMAC, _HMAC_HEAD.pack(hmac.reduced << 15, hmac.key) + hmac.code)
 
 
 def read_hmac(tlv: Tlv) -> Hmac:
-    """The HMAC of a TLV of this type. TlvError where its size is none. Reserved bits are not looked at."""
+    """Returns the HMAC of a TLV of this type; ignores reserved bits. Raises TlvError for any other size."""
     if tlv.kind != HMAC or len(tlv.value) - _HMAC_HEAD.size not in _HMAC_SIZES:
-        raise TlvError(f"type {tlv.kind} with {len(tlv.value)} bytes is no HMAC")
+        raise TlvError(f"type {tlv.kind} with {len(tlv.value)} bytes is not an HMAC")
     bits, key = _HMAC_HEAD.unpack_from(tlv.value)
     return Hmac(key, tlv.value[_HMAC_HEAD.size :], bool(bits >> 15))
 
 
 def hmac_text(source: bytes, header: Srh, hmac: Hmac) -> bytes:
-    """What an HMAC is computed over (2.1.2.1): source address, last entry, flags, D with the reserved bits,
-    key id and the segment list. ValueError where the address has not 16 bytes.
+    """Returns the bytes that an HMAC covers (2.1.2.1): source address, last entry, flags, D with the reserved
+    bits, key id and the segment list. Raises ValueError if the address does not have 16 bytes.
     """
     if len(source) != SID_SIZE:
         raise ValueError("an address has 16 bytes")
@@ -136,7 +133,7 @@ def hmac_text(source: bytes, header: Srh, hmac: Hmac) -> bytes:
 
 
 def content_tlv(content: ContentLabels) -> Tlv:
-    """Its TLV. ValueError where there are more than 62 labels or none, or one does not fit 32 bits."""
+    """Returns the TLV. Raises ValueError for no label, more than 62, or one beyond 32 bits."""
     if not 0 < len(content.labels) <= MOST_LABELS or not 0 <= content.scheme <= 255:
         raise ValueError(f"{len(content.labels)} labels of scheme {content.scheme}")
     if any(not 0 <= label <= 0xFFFFFFFF for label in content.labels):
@@ -146,7 +143,7 @@ def content_tlv(content: ContentLabels) -> Tlv:
 
 
 def read_content(tlv: Tlv) -> ContentLabels:
-    """The content labels of a TLV of this type. TlvError where its size is none, or there is none in it."""
+    """Returns the content labels of a TLV of this type. Raises TlvError for a wrong size or no label."""
     count, rest = divmod(len(tlv.value) - 2, 4)
     if tlv.kind != CONTENT or rest or not 0 < count <= MOST_LABELS:
         raise TlvError(f"type {tlv.kind} with {len(tlv.value)} bytes has no content labels")
@@ -154,6 +151,6 @@ def read_content(tlv: Tlv) -> ContentLabels:
 
 
 def overhead(segments: int, labels: int = 0) -> int:
-    """Bytes of a packet before its payload: IPv6, and an SRH with segments and content labels."""
+    """Returns the bytes before a packet's payload: IPv6, and an SRH with segments and content labels."""
     tlvs = (4 + 4 * labels + 7) // 8 * 8 if labels else 0
     return 40 + FIXED_SIZE + SID_SIZE * segments + tlvs

@@ -1,18 +1,18 @@
 """STARE's address and its application header, after the paper's section III-D.
 
-The multicast address that packets of a state go to:
+The multicast address of a state's packets:
 
-    IPv4   11101111 | kind (2) | state id (22)
-    IPv6   ff18::, and in the low 24 bits kind (2) | state id (22)
+  IPv4   11101111 | kind (2) | state id (22)
+  IPv6   ff18::, and in the low 24 bits kind (2) | state id (22)
 
 UDP destination port 65432. The header, 8 bytes, big-endian:
 
-    kind (2) | state id (22) | VNF id (14) | update number (14) | segments - 1 (6) | segment number (6)
+  kind (2) | state id (22) | VNF id (14) | update number (14) | segments - 1 (6) | segment number (6)
 
-In a publish VNF id 0 means that a Treecast segment follows (`wire.segment`); update number and segment fields
-are 0 then. Nothing follows the other kinds: the update number of a SUB-register or SUB-remove is a number of
-the host's own, counted for each state, which the switch's SUB-ack repeats; VNF id 0 there is the host itself.
-With IPv4 (20) and UDP (8) the overhead is 36 bytes. State ids 0 to 255 are never allotted.
+In a publish, VNF id 0 means that a Treecast segment follows (`wire.segment`); update number and segment
+fields are then 0. The other kinds have no payload. The update number of a SUB-register or SUB-remove is a
+counter of the host, per state, which the switch's SUB-ack repeats; VNF id 0 there is the host itself. With
+IPv4 (20) and UDP (8) the overhead is 36 bytes. State ids 0 to 255 are never allotted.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class StareKind(enum.IntEnum):
 
 
 class StareError(ValueError):
-    """Bytes that are no header."""
+    """Bytes that are not a header."""
 
 
 class StareHeader(Struct, frozen=True):
@@ -66,14 +66,16 @@ class StareHeader(Struct, frozen=True):
 
 
 def check_state(state: int) -> int:
-    """The state id; ValueError where it is none that may be allotted."""
+    """Returns the state id. Raises ValueError if it cannot be allotted."""
     if not FIRST_STATE <= state <= LAST_STATE:
         raise ValueError(f"state id {state}: from {FIRST_STATE} to {LAST_STATE}")
     return state
 
 
 def encode_header(header: StareHeader) -> bytes:
-    """The 8 bytes. ValueError where a field does not fit, or segment fields contradict each other."""
+    """Returns the 8 bytes. Raises ValueError if a field does not fit or segment fields contradict
+    each other.
+    """
     if not 0 <= header.state <= LAST_STATE or not 0 <= header.vnf <= LAST_VNF:
         raise ValueError(f"state {header.state} or VNF {header.vnf} does not fit")
     if not 0 <= header.update <= LAST_UPDATE or not 0 <= header.number < header.total <= MOST_SEGMENTS:
@@ -91,7 +93,7 @@ def encode_header(header: StareHeader) -> bytes:
 
 
 def decode_header(data: bytes | bytearray | memoryview, position: int = 0) -> StareHeader:
-    """The header at `position`; what follows is the caller's. StareError where it is none."""
+    """Returns the header at `position`, ignoring the bytes after it. Raises StareError if it is invalid."""
     if position < 0 or len(data) - position < HEADER_SIZE:
         raise StareError("the bytes end before the header does")
     (bits,) = _HEADER.unpack_from(data, position)
@@ -106,12 +108,12 @@ def decode_header(data: bytes | bytearray | memoryview, position: int = 0) -> St
     if header.number >= header.total:
         raise StareError(f"segment {header.number} of {header.total}")
     if header.carries_segment and (header.update or header.total > 1):
-        raise StareError("a segment of ours with STARE's segment fields")
+        raise StareError("a Treecast segment with STARE's segment fields")
     return header
 
 
 def group(state: int, *, ipv6: bool = False, kind: StareKind = StareKind.PUBLISH) -> bytes:
-    """The multicast address of a state, packed: 4 or 16 bytes."""
+    """Returns the multicast address of a state, packed: 4 or 16 bytes."""
     if not 0 <= state <= LAST_STATE:
         raise ValueError(f"state id {state} does not fit 22 bits")
     low = kind << 22 | state
@@ -119,7 +121,9 @@ def group(state: int, *, ipv6: bool = False, kind: StareKind = StareKind.PUBLISH
 
 
 def read_group(address: bytes) -> tuple[StareKind, int] | None:
-    """(kind, state id) of a packed multicast address, 4 or 16 bytes; None where it is none of STARE's."""
+    """Returns (kind, state id) of a packed multicast address, 4 or 16 bytes; None if it is not one of
+    STARE's.
+    """
     if len(address) == 4 and address[0] == _IPV4 >> 24:
         low = int.from_bytes(address[1:])
     elif len(address) == 16 and address.startswith(_IPV6):
@@ -130,5 +134,5 @@ def read_group(address: bytes) -> tuple[StareKind, int] | None:
 
 
 def overhead(*, ipv6: bool = False) -> int:
-    """Bytes of a packet before a state's own: IP, UDP and the header."""
+    """Returns the bytes of a packet before the state's own: IP, UDP and the header."""
     return (40 if ipv6 else 20) + 8 + HEADER_SIZE

@@ -1,9 +1,9 @@
-"""STARE's packets as whole Ethernet frames: what a controller beside a switch reads and writes.
+"""STARE's packets as whole Ethernet frames, for a controller beside a switch.
 
-    Ethernet (14) | IPv4 without options (20) | UDP (8) | STARE (8) | payload
-    Ethernet (14) | IPv6 without extensions (40) | UDP (8) | STARE (8) | payload
+  Ethernet (14) | IPv4 without options (20) | UDP (8) | STARE (8) | payload
+  Ethernet (14) | IPv6 without extensions (40) | UDP (8) | STARE (8) | payload
 
-Checksums are checked and written, but for UDP's over IPv4: that is 0, none (RFC 768), and not looked at.
+Checksums are checked and written, except UDP's over IPv4, which is 0 (none, RFC 768) and is ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _IPV4_BEGINS: Final = bytes((_TYPE_IPV4 >> 8, _TYPE_IPV4 & 0xFF, _VERSION_4))
 
 
 class StareFrame(Struct, frozen=True):
-    """A frame of STARE's. `mac` and `address`, packed, are the sender's: 4 bytes of it are IPv4, 16 IPv6."""
+    """A frame of STARE's. `mac` and `address` (packed) are the sender's; 4 bytes of address mean IPv4, 16
+    IPv6.
+    """
 
     header: StareHeader
     mac: bytes
@@ -44,16 +46,16 @@ class StareFrame(Struct, frozen=True):
 
 
 def checksum(data: bytes) -> int:
-    """The internet checksum (RFC 1071)."""
+    """Returns the internet checksum (RFC 1071)."""
     number = int.from_bytes(data)
     if len(data) % 2:
         number <<= 8
-    # 0x10000 is 1 modulo 0xFFFF, so the remainder is the sum of the words, carries added back
+    # 0x10000 is 1 modulo 0xFFFF, so the remainder is the sum of the words with carries added back.
     return 0xFFFF - (number % 0xFFFF or (0xFFFF if number else 0))
 
 
 def multicast_mac(address: bytes) -> bytes:
-    """The Ethernet address of an IPv4 group (RFC 1112, 6.4) or an IPv6 group (RFC 2464, 7)."""
+    """Returns the Ethernet address of an IPv4 group (RFC 1112, 6.4) or an IPv6 group (RFC 2464, 7)."""
     if len(address) == 16:
         return b"\x33\x33" + address[12:]
     low = int.from_bytes(address) & 0x7FFFFF
@@ -61,7 +63,9 @@ def multicast_mac(address: bytes) -> bytes:
 
 
 def encode_frame(frame: StareFrame) -> bytes:
-    """The frame's bytes, to the group of its kind and state, in the family of its address."""
+    """Returns the frame's bytes, addressed to the group of its kind and state, in the family of its
+    address.
+    """
     to = group(frame.header.state, ipv6=frame.ipv6, kind=frame.header.kind)
     body = encode_header(frame.header) + frame.payload
     if not frame.ipv6:
@@ -73,7 +77,7 @@ def encode_frame(frame: StareFrame) -> bytes:
 def frame_around(
     body: bytes, to: bytes, mac: bytes, address: bytes, source_port: int = PORT, ttl: int = _TTL
 ) -> bytes:
-    """A datagram over IPv4 as a frame; `mac` and `address`, packed, are the sender's."""
+    """Returns a datagram over IPv4 as a frame; `mac` and `address` (packed) are the sender's."""
     size = _UDP.size + len(body)
     fields = (_VERSION_4, 0, _IPV4.size + size, 0, 0, ttl, _UDP_PROTOCOL)
     check = checksum(_IPV4.pack(*fields, 0, address, to))
@@ -82,9 +86,10 @@ def frame_around(
 
 
 def datagram_of(frame: bytes) -> bytes | None:
-    """What UDP over IPv4 carries in a frame for STARE's port, as a host's kernel hands it on; else None.
+    """Returns the payload of a UDP datagram over IPv4 for STARE's port, as a host's kernel delivers it; else
+    None.
 
-    Checksums are not looked at: on simulated links nothing is damaged.
+    Ignores checksums: simulated links corrupt nothing.
     """
     if len(frame) < _BEFORE or frame[23] != _UDP_PROTOCOL or frame[12:15] != _IPV4_BEGINS:
         return None
@@ -103,12 +108,14 @@ def _ipv6(frame: StareFrame, to: bytes, udp: bytes) -> bytes:
 
 
 def _pseudo(source: bytes, to: bytes, udp: bytes) -> bytes:
-    """What UDP's checksum covers in IPv6."""
+    """Returns the pseudo header of UDP's checksum in IPv6, with the datagram."""
     return _PSEUDO.pack(source, to, len(udp), _UDP_PROTOCOL) + udp
 
 
 def decode_frame(data: bytes | memoryview) -> StareFrame:
-    """What the bytes say. StareError where they are no packet of STARE's, or contradict themselves."""
+    """Returns the frame. Raises StareError if the bytes are not a packet of STARE's or contradict
+    themselves.
+    """
     if len(data) < _ETHERNET.size + _IPV4.size:
         raise StareError("the bytes end before the header does")
     _, mac, kind = _ETHERNET.unpack_from(data)
@@ -118,10 +125,10 @@ def decode_frame(data: bytes | memoryview) -> StareFrame:
     elif kind == _TYPE_IPV6:
         ttl, address, to, udp = _read_ipv6(packet)
     else:
-        raise StareError("no packet of STARE's")
+        raise StareError("not a packet of STARE's")
     source, port, size, _ = _UDP.unpack_from(udp)
     if port != PORT:
-        raise StareError("no packet of STARE's")
+        raise StareError("not a packet of STARE's")
     if size != len(udp):
         raise StareError("the lengths contradict each other")
     header = decode_header(udp, _UDP.size)
@@ -130,13 +137,13 @@ def decode_frame(data: bytes | memoryview) -> StareFrame:
     return StareFrame(header, mac, address, udp[_UDP.size + HEADER_SIZE :], source, ttl)
 
 
-_Read = tuple[int, bytes, bytes, bytes]  # hops left, source, destination, UDP header and body
+_Read = tuple[int, bytes, bytes, bytes]  # hop limit, source, destination, UDP header and body
 
 
 def _read_ipv4(packet: bytes) -> _Read:
     version, _, length, _, fragment, ttl, protocol, _, address, to = _IPV4.unpack_from(packet)
     if version != _VERSION_4 or fragment & 0x1FFF or protocol != _UDP_PROTOCOL:
-        raise StareError("no packet of STARE's")
+        raise StareError("not a packet of STARE's")
     if checksum(packet[: _IPV4.size]):
         raise StareError("the checksum is wrong")
     return ttl, address, to, _body(packet, _IPV4.size, length - _IPV4.size)
@@ -147,7 +154,7 @@ def _read_ipv6(packet: bytes) -> _Read:
         raise StareError("the bytes end before the header does")
     first, length, protocol, ttl, address, to = _IPV6.unpack_from(packet)
     if first >> 28 != _VERSION_6 or protocol != _UDP_PROTOCOL:
-        raise StareError("no packet of STARE's")
+        raise StareError("not a packet of STARE's")
     udp = _body(packet, _IPV6.size, length)
     if checksum(_pseudo(address, to, udp)) or udp[6:8] == b"\0\0":
         raise StareError("the checksum is wrong")
@@ -155,7 +162,7 @@ def _read_ipv6(packet: bytes) -> _Read:
 
 
 def _body(packet: bytes, start: int, length: int) -> bytes:
-    """The `length` bytes from `start`; what follows is Ethernet's padding."""
+    """Returns the `length` bytes from `start`; Ethernet's padding may follow."""
     if length < _UDP.size + HEADER_SIZE or start + length > len(packet):
         raise StareError("the bytes end before the header does, or the lengths contradict each other")
     return packet[start : start + length]

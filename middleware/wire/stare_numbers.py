@@ -1,8 +1,9 @@
-"""Update numbers: 14 bits on the wire, compared as serial numbers (RFC 1982), and counted on beside it.
+"""Update numbers: 14 bits on the wire, compared as serial numbers (RFC 1982), extended to whole numbers
+locally.
 
-A VNF's updates of a state count 0, 1, 2, ... and the wire carries the low 14 bits. Who follows them knows
-which whole number is next, and takes what arrives for the one nearest to it: right as long as the two are
-less than 8,192 apart.
+A VNF's updates of a state count 0, 1, 2, ... and the wire carries the low 14 bits. A receiver knows the next
+whole number and maps a wire number to the nearest whole one. That is right while both are less than 8,192
+apart.
 """
 
 from __future__ import annotations
@@ -14,25 +15,27 @@ _HALF: Final = CYCLE // 2
 
 
 def on_wire(number: int) -> int:
-    """The 14 bits of a whole number."""
+    """Returns the low 14 bits of a whole number."""
     return number % CYCLE
 
 
 def step(one: int, other: int) -> int:
-    """How far 14 bits `one` lie after `other`: from -8192 to 8191."""
+    """Returns the distance from `other` to `one`, both of 14 bits: -8192 to 8191."""
     return (one - other + _HALF) % CYCLE - _HALF
 
 
 def newer(one: int, other: int) -> bool:
-    """Whether 14 bits `one` come after `other`. Of two that are 8,192 apart neither does (RFC 1982, 3.2)."""
+    """Returns whether `one` comes after `other`, both of 14 bits; never for two that are 8,192 apart (RFC
+    1982, 3.2).
+    """
     return 0 < (one - other) % CYCLE < _HALF
 
 
 def nearest(wire: int, expected: int) -> int:
-    """The whole number that ends in these 14 bits and is nearest to `expected`; may be below 0."""
+    """Returns the whole number that ends in these 14 bits and is nearest to `expected`; may be negative."""
     return expected + step(wire, on_wire(expected))
 
 
 def rebase(number: int, towards: int) -> int:
-    """The multiple of 16,384 that brings `number` nearest to `towards`."""
+    """Returns the multiple of 16,384 that brings `number` nearest to `towards`."""
     return (towards - number + _HALF) // CYCLE * CYCLE

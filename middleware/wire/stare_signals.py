@@ -1,27 +1,27 @@
-"""What STARE's middleware and the replica controller say to each other, beside the states themselves.
+"""The signals between STARE's middleware and the replica controller.
 
-A signal is one message on a way between the two hosts; big-endian:
+A signal is one message between the two hosts; big-endian:
 
-    kind (8) | count (16) | count entries
+  kind (8) | count (16) | count entries
 
 | kind      | from       | an entry                         | meaning                                      |
 | --------- | ---------- | -------------------------------- | -------------------------------------------- |
-| WANT      | host       | state (32)                       | it has subscribers                           |
-| UNWANT    | both       | state                            | it has none any more; the answer is the same |
-| LASTS     | controller | state, VNF (16), first, end (64) | answers WANT: what the backlog has           |
-| TAIL      | host       | state, VNF, first, end           | it has these, as the publisher or a subscriber |
-| QUERY     | controller | state, VNF, first, end           | this is there, have you got it?              |
-| REPORT    | host       | state, VNF, first, end, flags (8) | what it has settled: up to `end`             |
+| WANT      | host       | state (32)                       | the state has subscribers on the host        |
+| UNWANT    | both       | state                            | it has none left; the answer is the same     |
+| LASTS     | controller | state, VNF (16), first, end (64) | answers WANT: the contents of the backlog    |
+| TAIL      | host       | state, VNF, first, end           | the host holds these, published or received  |
+| QUERY     | controller | state, VNF, first, end           | these exist; does the host hold them?        |
+| REPORT    | host       | state, VNF, first, end, flags (8) | the host has settled these, up to `end`     |
 | RECOVER   | both       | state, VNF, first, end           | send these updates                           |
-| UPDATE    | both       | state, VNF, number, length, value | one update, whole                            |
-| GONE      | both       | state, VNF, first, end           | nothing before `first` is to be had          |
-| OPEN      | host       | token (32)                       | a VNF wants an id                            |
-| OPENED    | controller | token, VNF, first (64)           | its id, 0 where there is none left           |
-| CLOSED    | both       | VNF, end (64)                    | it is no more; the answer is the same        |
+| UPDATE    | both       | state, VNF, number, length, value | one whole update                            |
+| GONE      | both       | state, VNF, first, end           | nothing before `first` is available          |
+| OPEN      | host       | token (32)                       | a VNF requests an id                         |
+| OPENED    | controller | token, VNF, first (64)           | its id; 0 if none is left                    |
+| CLOSED    | both       | VNF, end (64)                    | the VNF has ended; the answer is the same    |
 
-`first`, `end` and `number` are whole update numbers (`stare_numbers`) of 64 bits, `end` is the one that comes
-next; a length has 32 bits. In LASTS an entry with VNF 0 says that the state is known and nothing published.
-Every signal may be lost, doubled and overtaken: each is repeated until what it is for has come about.
+`first`, `end` and `number` are whole update numbers (`stare_numbers`) of 64 bits; `end` is the next one. A
+length has 32 bits. In LASTS, an entry with VNF 0 means that the state is known and nothing is published. Any
+signal may be lost, duplicated or reordered: each is repeated until its purpose is achieved.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class SignalKind(enum.IntEnum):
 
 
 class ReportFlag(enum.IntFlag):
-    """What the host is to the pair."""
+    """The host's role for the (state, VNF) pair."""
 
     NOTHING = 0
     SUBSCRIBER = 1
@@ -71,11 +71,11 @@ class ReportFlag(enum.IntFlag):
 
 
 class SignalError(ValueError):
-    """Bytes that are no signal."""
+    """Bytes that are not a signal."""
 
 
 class Span(Struct, frozen=True):
-    """Updates of one VNF for one state, from `first` up to and without `end`."""
+    """Updates of one VNF for one state, from `first` up to but not including `end`."""
 
     state: int
     vnf: int
@@ -94,7 +94,7 @@ class Update(Struct, frozen=True):
 
 
 class Opened(Struct, frozen=True):
-    """A VNF's id, asked for with `token`; its updates begin at `first`."""
+    """A VNF's id, requested with `token`; its updates begin at `first`."""
 
     token: int
     vnf: int
@@ -102,14 +102,14 @@ class Opened(Struct, frozen=True):
 
 
 class Closed(Struct, frozen=True):
-    """A VNF that is no more; no update of it has a number of `end` or above."""
+    """A VNF that has ended; all its update numbers are below `end`."""
 
     vnf: int
     end: int
 
 
 class Signal(Struct, frozen=True):
-    """One signal: its kind says which of the tuples is filled."""
+    """One signal. Its kind determines which of the tuples is filled."""
 
     kind: SignalKind
     numbers: tuple[int, ...] = ()  # states of WANT and UNWANT, tokens of OPEN
@@ -126,7 +126,7 @@ _SPANS: Final = frozenset(
 
 
 def encode_signal(signal: Signal) -> bytes:
-    """The bytes. ValueError where there are more than 512 entries, or one does not fit."""
+    """Returns the bytes. Raises ValueError for more than 512 entries or one that does not fit."""
     entries = _encode_entries(signal)
     if len(entries) > MOST_ENTRIES:
         raise ValueError(f"{len(entries)} entries; a signal has at most {MOST_ENTRIES}")
@@ -151,7 +151,7 @@ def _encode_entries(signal: Signal) -> list[bytes]:
 
 
 def decode_signal(data: bytes | bytearray | memoryview) -> Signal:
-    """The signal that the bytes are, all of them. SignalError where they are none."""
+    """Returns the signal that consists of all the bytes. Raises SignalError if they are not one."""
     if len(data) < _HEAD.size:
         raise SignalError("the bytes end before the signal's head does")
     number, count = _HEAD.unpack_from(data)

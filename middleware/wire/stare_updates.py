@@ -1,4 +1,4 @@
-"""An update of a state as packets, and back: cut into at most 64 segments, put together within bounds."""
+"""Updates of a state as packets: cutting into at most 64 segments, and bounded reassembly."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class TooLargeError(ValueError):
 
 
 def largest(segment_bytes: int) -> int:
-    """Bytes of the largest state whose segments carry `segment_bytes` each."""
+    """Returns the size in bytes of the largest state whose segments carry `segment_bytes` each."""
     return MOST_SEGMENTS * segment_bytes
 
 
 def cut(state: int, vnf: int, number: int, value: bytes, segment_bytes: int) -> list[bytes]:
-    """The datagrams of an update, header and bytes; an empty value is one segment without any.
+    """Returns the datagrams of an update, header and bytes. An empty value is one segment without bytes.
 
-    `number` is the whole update number, of which the wire carries 14 bits. TooLargeError.
+    `number` is the whole update number, of which the wire carries 14 bits. Raises TooLargeError.
     """
     if len(value) > largest(segment_bytes):
         raise TooLargeError(
@@ -39,7 +39,7 @@ _ABSENT: Final = None
 
 
 class Parts:
-    """The segments of one update as they come, in any order. `size`: bytes that are held."""
+    """The segments of one update, received in any order. `size` counts the bytes held."""
 
     __slots__ = ("_missing", "_parts", "size")
 
@@ -54,7 +54,7 @@ class Parts:
 
     @property
     def count(self) -> int:
-        """Segments that are there."""
+        """The number of segments received."""
         return len(self._parts) - self._missing
 
     @property
@@ -62,7 +62,7 @@ class Parts:
         return not self._missing
 
     def add(self, number: int, part: bytes) -> bool:
-        """Whether it is new: one that was there stays as it was."""
+        """Returns whether the segment is new; a duplicate does not replace the first one."""
         if self._parts[number] is not None:
             return False
         self._parts[number] = part
@@ -71,5 +71,5 @@ class Parts:
         return True
 
     def joined(self) -> bytes:
-        """The value, once it is whole."""
+        """Returns the value. All segments must have been received."""
         return b"".join([part for part in self._parts if part is not None])

@@ -1,10 +1,10 @@
-"""Variable-length integers as record batches hold them: zigzag, then 7 bits a byte, lowest first.
+"""Variable-length integers of record batches: zigzag, then 7 bits a byte, lowest first.
 
-Source: Kafka's protocol guide, "Record" (varint: up to 5 bytes, varlong: up to 10), after Protocol
-Buffers' encoding.
+Source: Kafka's protocol guide, "Record" (varint: up to 5 bytes, varlong: up to 10), after Protocol Buffers'
+encoding.
 
-A reader takes `data` cut to what may be read and raises IndexError where it ends too soon; its caller
-knows whose fault that is. A number longer than its type allows gives ValueError.
+A reader takes `data` cut to the readable part and raises IndexError if it ends too soon; the caller knows
+whose fault that is. A number longer than its type allows raises ValueError.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LOW_63_BITS: Final = 0x7FFF_FFFF_FFFF_FFFF
 
 
 def read_varint(data: bytes, position: i64) -> tuple[i64, i64]:
-    """(the number, the position after it), for numbers of 32 bits; what lies beyond 32 bits stays visible."""
+    """Returns (number, position after it) of a varint of 32 bits; bits beyond 32 are kept in the number."""
     byte: i64 = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
@@ -34,7 +34,7 @@ def read_varint(data: bytes, position: i64) -> tuple[i64, i64]:
 
 
 def read_varlong(data: bytes, position: i64) -> tuple[i64, i64]:
-    """(the number, the position after it), for numbers of 64 bits."""
+    """Returns (number, position after it) of a varlong of 64 bits."""
     byte: i64 = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
@@ -53,7 +53,7 @@ def read_varlong(data: bytes, position: i64) -> tuple[i64, i64]:
 
 
 def write_varlong(out: bytearray, number: int) -> None:
-    """Appends `number` (64 bits, signed); the same bytes serve for a varint."""
+    """Appends `number` (64 bits, signed) as a varlong; a varint has the same encoding."""
     raw = (number << 1) ^ (number >> 63)
     while raw >= 0x80:
         out.append((raw & 0x7F) | 0x80)
@@ -62,7 +62,7 @@ def write_varlong(out: bytearray, number: int) -> None:
 
 
 def varlong_size(number: int) -> int:
-    """How many bytes `write_varlong` appends."""
+    """Returns the number of bytes that `write_varlong` appends."""
     raw = (number << 1) ^ (number >> 63)
     size = 1
     while raw >= 0x80:

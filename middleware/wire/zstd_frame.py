@@ -1,13 +1,13 @@
-"""Where zstd frames end, by RFC 8878 section 3.1, without decompressing them.
+"""The ends of zstd frames, by RFC 8878 section 3.1, found without decompression.
 
-zstandard's reader takes a frame that is cut off for a short one, so `compression` looks before it reads.
+zstandard's reader treats a truncated frame as a short one, so `compression` checks before it reads.
 
-    frame:      magic 0xFD2FB528 | descriptor | [window] | [dictionary id] | [content size] | block...
-                | [checksum]
-    block:      last (1 bit), type (2 bits, 1: run of one byte), size (21 bits), in 3 bytes | content
-    skippable:  magic 0x184D2A50 to 5F | size (4 bytes) | that many bytes
-    descriptor: bits 6-7 content size code, 5 single segment (no window byte, at least 1 byte of content
-                size), 2 checksum (4 bytes), 0-1 dictionary id code
+  frame:      magic 0xFD2FB528 | descriptor | [window] | [dictionary id] | [content size] | block...
+              | [checksum]
+  block:      last (1 bit), type (2 bits, 1: run of one byte), size (21 bits), in 3 bytes | content
+  skippable:  magic 0x184D2A50 to 5F | size (4 bytes) | that many bytes
+  descriptor: bits 6-7 content size code, 5 single segment (no window byte, at least 1 byte of content
+              size), 2 checksum (4 bytes), 0-1 dictionary id code
 
 All numbers are little-endian.
 """
@@ -22,7 +22,7 @@ _RUN: Final = 1
 
 
 def are_whole_frames(data: bytes) -> bool:
-    """Whether `data` is one or more frames, of which none is cut off."""
+    """Returns whether `data` is one or more complete frames."""
     size: i64 = len(data)
     position: i64 = 0
     try:
@@ -34,7 +34,9 @@ def are_whole_frames(data: bytes) -> bool:
 
 
 def _end_of_frame(data: bytes, position: i64) -> i64:
-    """Where the frame at `position` ends, maybe beyond `data`. IndexError where a field is cut off."""
+    """Returns the end of the frame at `position`, possibly beyond `data`. Raises IndexError if a field is cut
+    off.
+    """
     if data[position + 1] == 0x2A:
         return position + 8 + _little_endian(data, position + 4, 4)
     descriptor: i64 = data[position + 4]
@@ -47,7 +49,7 @@ def _end_of_frame(data: bytes, position: i64) -> i64:
 
 
 def _fields(descriptor: i64) -> i64:
-    """How many bytes of window, dictionary id and content size follow the descriptor."""
+    """Returns the size in bytes of window, dictionary id and content size after the descriptor."""
     single: i64 = descriptor >> 5 & 1
     dictionary: i64 = descriptor & 3
     code: i64 = descriptor >> 6

@@ -135,7 +135,9 @@ class AsyncVnf:
         return await answer
 
     async def state(self, name: str) -> int:
-        """The id of the state of this name, levels joined by `/`; the same on all hosts of the cluster."""
+        """Returns the id of the state of this name, levels joined by `/`; the same on all hosts of the
+        cluster.
+        """
         return (await self._ask(Type.STATE, text=name)).state
 
     async def subscribe(self, state: int) -> bool:
@@ -146,7 +148,7 @@ class AsyncVnf:
         await self._ask(Type.UNSUBSCRIBE, state)
 
     async def publish(self, state: int, value: bytes) -> int:
-        """The update's number. StareError where it is refused."""
+        """Returns the update's number. Raises StareError if it is refused."""
         return (await self._ask(Type.PUBLISH, state, value=value)).number
 
     def publish_soon(self, state: int, value: bytes) -> None:
@@ -187,7 +189,9 @@ class AsyncVnf:
 async def connect(
     name: str = "", address: tuple[str, int] | None = None, environment: Mapping[str, str] | None = None
 ) -> AsyncVnf:
-    """A VNF at the daemon of this host, or at `address`. OSError where nobody listens; StareError."""
+    """Returns a VNF at the daemon of this host, or at `address`. Raises OSError if nobody listens. Raises
+    StareError.
+    """
     endpoint = None if address is not None else _found(environment)
     if endpoint is not None and endpoint.socket is not None:
         reader, writer = await asyncio.open_unix_connection(str(endpoint.socket))
@@ -314,7 +318,9 @@ class Vnf:
         return self._ask(Type.PUBLISH, state, value=value).number
 
     def receive(self, timeout: float | None = None) -> Update | None:
-        """The next update; None where none came in time. ConnectionLost where none can come any more."""
+        """Returns the next update; None if none came in time. Raises ConnectionLost if none can come any
+        more.
+        """
         try:
             update = self._updates.get(timeout=timeout)
         except queue.Empty:

@@ -95,7 +95,7 @@ class Frame(Struct, frozen=True):
 
 
 def encode(frame: Frame) -> bytes:
-    """The frame's bytes. ValueError where a field does not fit, or it is too long."""
+    """Returns the frame's bytes. Raises ValueError if a field does not fit, or it is too long."""
     try:
         body = _body(frame)
     except struct.error as error:
@@ -148,7 +148,7 @@ _OPEN_ENDED: Final = frozenset({Type.HELLO, Type.STATE, Type.PUBLISH, Type.REFUS
 
 
 def decode(type_number: int, body: bytes) -> Frame:
-    """One frame from its type and body. CodecError where it is none."""
+    """One frame from its type and body. Raises CodecError if it is none."""
     try:
         kind = Type(type_number)
     except ValueError:
@@ -204,7 +204,7 @@ class Cutter:
         return len(self._held)
 
     def receive(self, data: bytes) -> list[Frame]:
-        """The frames that are whole now. CodecError; then the rest is of no use."""
+        """Returns the frames that are whole now. CodecError; then the rest is of no use."""
         held = self._held
         held += data
         frames: list[Frame] = []

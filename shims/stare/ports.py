@@ -23,17 +23,19 @@ class Middleware(Protocol):
         """Bytes of the largest state."""
 
     def open(self, vnf: Vnf) -> Awaitable[int]:
-        """The VNF's id."""
+        """Returns the VNF's id."""
 
     def close_vnf(self, vnf: int) -> None: ...
 
     def state_of(self, levels: Sequence[str]) -> Awaitable[int]:
-        """The id of a state by its name."""
+        """Returns the id of a state by its name."""
 
     def subscribe(self, vnf: int, state: int) -> Awaitable[bool]:
-        """Whether a switch has acknowledged it; all that is published from then on comes in any case."""
+        """Returns whether a switch has acknowledged it; all that is published from then on comes in
+        any case.
+        """
 
     def unsubscribe(self, vnf: int, state: int) -> None: ...
 
     def publish(self, vnf: int, state: int, value: bytes) -> int:
-        """The update's number."""
+        """Returns the update's number."""

@@ -37,7 +37,7 @@ _CODES = {
 
 
 def code_of(fault: Fault) -> Code:
-    """How the face says a fault; what can only be our own mistake is INTERNAL."""
+    """Returns how the face says a fault; what can only be our own mistake is INTERNAL."""
     return _CODES.get(fault, Code.INTERNAL)
 
 
@@ -239,7 +239,7 @@ class Connection(asyncio.Protocol):
         self._flush()
 
     def _wait(self, update: Update) -> bool:
-        """The VNF does not read: a newer update replaces an older one. False where it is over."""
+        """The VNF does not read: a newer update replaces an older one. False if it is over."""
         key = update.state, update.vnf
         before = self._unread.pop(key, None)
         if before is not None:

@@ -44,7 +44,7 @@ class Session:
         self._out: list[bytes] = []
 
     def receive(self, data: bytes) -> list[Frame]:
-        """What is asked for. After a protocol error nothing more, and `state` is OVER."""
+        """Returns what is asked for. After a protocol error nothing more, and `state` is OVER."""
         if self.state is State.OVER:
             return []
         try:
@@ -80,7 +80,7 @@ class Session:
             self._out.append(encode(Frame(Type.WELCOME, version=VERSION, vnf=vnf, number=largest)))
 
     def done(self, request: int, number: int) -> None:
-        """Nothing where nobody waits for it."""
+        """Nothing if nobody waits for it."""
         if request:
             self._out.append(encode(Frame(Type.DONE, request=request, number=number)))
 
@@ -101,7 +101,7 @@ class Session:
             self._out.append(encode(Frame(Type.ERROR, code=code, text=text[:1000])))
 
     def data_to_send(self) -> bytes:
-        """All that was answered, once."""
+        """Returns all that was answered, once."""
         data = b"".join(self._out)
         self._out.clear()
         return data

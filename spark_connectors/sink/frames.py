@@ -61,7 +61,7 @@ def add_request(transactional_id: str, producer: ProducerIdentity, partitions: I
 
 
 def parse_add(payload: bytes) -> dict[Partition, int]:
-    """The error of each partition."""
+    """Returns the error of each partition."""
     fields = answered(payload)
     found: dict[Partition, int] = {}
     for _ in range(fields.uvarint() - 1):
@@ -89,7 +89,7 @@ def produce_request(transactional_id: str | None, batches: Mapping[Partition, by
 
 
 def parse_produce(payload: bytes) -> dict[Partition, tuple[int, str]]:
-    """The error of each partition, and what the broker says of it."""
+    """Returns the error of each partition, and what the broker says of it."""
     fields = Fields(payload)
     fields.skip(4)
     fields.tags()
@@ -138,7 +138,7 @@ def _end_body(staged: Staged, committed: bool) -> bytes:
 
 
 def parse_end(payload: bytes) -> tuple[int, str]:
-    """The error, and what a daemon says of it."""
+    """Returns the error, and what a daemon says of it."""
     fields = answered(payload)
     error, why = fields.number(">h"), ""
     for _ in range(fields.uvarint()):

@@ -45,7 +45,7 @@ class Again(Exception):
 
 
 class Lane:
-    """To one address. WriteError where nothing is answered for `timeout` seconds."""
+    """To one address. Raises WriteError if nothing is answered for `timeout` seconds."""
 
     def __init__(self, address: Address, timeout: float) -> None:
         self._address = address

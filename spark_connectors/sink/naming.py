@@ -32,7 +32,7 @@ class Batch(Struct, frozen=True):
     number: int
 
     def part(self, attempt: str) -> str:
-        """The transactional id of one attempt."""
+        """Returns the transactional id of one attempt."""
         return f"{self.whole}//{self.number}/{attempt}"
 
 
@@ -57,7 +57,7 @@ def of_its_own(number: str) -> Batch:
 
 
 def content(rows: Mapping[str, int]) -> str:
-    """How many rows go to which topic, as a repeat is compared by; empty where there are none."""
+    """Returns how many rows go to which topic, as a repeat is compared by; empty if there are none."""
     counted = sorted((topic, count) for topic, count in rows.items() if count)
     if not counted:
         return ""

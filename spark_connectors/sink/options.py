@@ -31,7 +31,7 @@ _WITHOUT_EFFECT = (
 
 
 class SinkOptions(Struct, frozen=True):
-    """A write, as it was asked for. `bootstrap` is empty where this host's daemon is meant."""
+    """A write, as it was asked for. `bootstrap` is empty if this host's daemon is meant."""
 
     bootstrap: str
     topic: str  # empty: the column `topic` says

@@ -60,7 +60,7 @@ class Producer:
     def begin(self, transactional_id: str | None) -> bool:
         """Before anything is sent; None writes without a transaction.
 
-        False where the batch that this would be a part of, or a later one, is committed already.
+        False if the batch that this would be a part of, or a later one, is committed already.
         """
         self._transactional_id = transactional_id
         found: list[ProducerIdentity] = []
@@ -79,11 +79,11 @@ class Producer:
         return True
 
     def partitions(self, topic: str) -> int:
-        """How many there are. WriteError where the topic does not exist."""
+        """Returns how many there are. Raises WriteError if the topic does not exist."""
         return len(self._known(topic).topics[topic][1])
 
     def topic_id(self, topic: str) -> str:
-        """Of a topic that exists; empty where the broker tells none."""
+        """Of a topic that exists; empty if the broker tells none."""
         return self._known(topic).ids.get(topic, "")
 
     def _known(self, topic: str) -> ClusterView:
@@ -184,7 +184,8 @@ def end_parts(
 ) -> None:
     """Commits a batch that tasks have staged, or aborts it; a batch that was committed stays so.
 
-    WriteError where it is refused; so it is where a later batch was committed, or this one with other rows.
+    Raises WriteError if it is refused; so it is where a later batch was committed, or this one with other
+    rows.
     """
     said: list[str] = []
 

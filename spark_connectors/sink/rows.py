@@ -18,7 +18,7 @@ Headers = list[dict[str, object]]
 
 
 def _spelled(number: i64) -> bytes:
-    """A signed number, zigzag, 7 bits a byte, lowest first."""
+    """Returns a signed number, zigzag, 7 bits a byte, lowest first."""
     raw: i64 = (number << 1) ^ (number >> 63)
     out = bytearray()
     while raw < 0 or raw >= 0x80:
@@ -54,7 +54,7 @@ class Pending:
         return self.out.getvalue()
 
     def take_time(self, time: i64) -> i64:
-        """How long after the first record's time that of the next one is."""
+        """Returns how long after the first record's time that of the next one is."""
         if self.count == 0:
             self.base_time = self.max_time = time
         elif time > self.max_time:
@@ -65,11 +65,11 @@ class Pending:
 class Values:
     """A column of values as Arrow has it: row n is `data` from the n-th of `ends` (int64) to the next one.
 
-    `present` is a byte for each row, 0 where it is null, and empty where no row is.
+    `present` is a byte for each row, 0 if it is null, and empty if no row is.
     """
 
     def __init__(self, count: int, ends: bytes, data: bytes, present: bytes) -> None:
-        """ValueError where `ends` and `present` are not of that length."""
+        """Raises ValueError if `ends` and `present` are not of that length."""
         if len(ends) != 8 * (count + 1) or len(present) not in (0, count):
             raise ValueError(f"these are not {count} values")
         self.count: i64 = count
@@ -168,7 +168,9 @@ def _headers(found: Headers) -> bytes:
 
 
 def by_key(keys: list[bytes | None], partitions: int, without: int) -> list[int]:
-    """The partition of each key as Kafka's own producers choose it (murmur2); `without` for no key."""
+    """Returns the partition of each key as Kafka's own producers choose it (murmur2); `without` for
+    no key.
+    """
     found: list[int] = []
     for key in keys:
         if key is None:

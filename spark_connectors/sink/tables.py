@@ -28,7 +28,9 @@ _WANTED = {
 
 
 def check_schema(schema: StructType, topic: str) -> None:
-    """OptionError where a column is missing or of a type that cannot be written. Others are left aside."""
+    """Raises OptionError if a column is missing or of a type that cannot be written. Others are left
+    aside.
+    """
     types = {field.name: field.dataType.simpleString() for field in schema}
     for name, allowed in _WANTED.items():
         if name in types and types[name] not in allowed:
@@ -144,7 +146,7 @@ class Router:
 
 
 def by_topic(batch: pyarrow.RecordBatch, topic: str) -> dict[str, int]:
-    """How many rows go to which topic; `topic`: all go there."""
+    """Returns how many rows go to which topic; `topic`: all go there."""
     if topic:
         return {topic: batch.num_rows}
     counted = batch.column(batch.schema.get_field_index("topic")).value_counts().to_pylist()

@@ -79,7 +79,7 @@ def streaming_batch(context: TaskContext, options: SinkOptions) -> Naming:
 
 
 def named_batch(context: TaskContext, options: SinkOptions) -> Naming:
-    """A batch write that has a name. In foreachBatch tasks know the id in the stream's checkpoint."""
+    """Returns a batch write that has a name. In foreachBatch tasks know the id in the stream's checkpoint."""
     assert options.batch is not None
     return partial(naming.of_named, options.query, context.getLocalProperty(_QUERY) or "", options.batch)
 
@@ -141,7 +141,7 @@ def bootstrap_of(options: SinkOptions) -> Address:
 
 
 def _nearest(options: SinkOptions) -> Address:
-    """The daemon of this task's host, if it belongs to the cluster; else where the driver goes."""
+    """Returns the daemon of this task's host, if it belongs to the cluster; else where the driver goes."""
     given = bootstrap_of(options)
     if not options.local_daemon or not options.bootstrap:
         return given

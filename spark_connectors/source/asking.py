@@ -28,7 +28,7 @@ _PAUSE_S: Final = 0.1
 class DaemonCluster:
     """A `Cluster` by the protocol itself: of daemons, and of brokers that want no more than an address.
 
-    `bootstrap`: HOST:PORT, parted by commas. ReadError where nobody answers for `timeout` seconds.
+    `bootstrap`: HOST:PORT, parted by commas. Raises ReadError if nobody answers for `timeout` seconds.
     """
 
     def __init__(self, bootstrap: str, *, committed: bool, timeout: float) -> None:
@@ -101,7 +101,7 @@ class DaemonCluster:
         LINKS.close()
 
     def _view(self, topics: list[str] | None) -> ClusterView:
-        """What the first broker of the list says that answers."""
+        """Returns what the first broker of the list says that answers."""
         deadline = time.monotonic() + self._first
         while True:
             for address in self._addresses:

@@ -21,7 +21,7 @@ class Cluster(Protocol):
     def partitions(self, subscription: Subscription) -> list[Partition]: ...
 
     def topic_ids(self, partitions: Iterable[Partition]) -> TopicIds:
-        """Which topics these are; as the cluster said when `partitions` was last asked."""
+        """Returns which topics these are; as the cluster said when `partitions` was last asked."""
 
     def beyond(self, offsets: Mapping[Partition, int]) -> set[Partition]:
         """Those whose leader says that their log ends before the offset."""
@@ -31,7 +31,7 @@ class Cluster(Protocol):
     def latest(self, partitions: Iterable[Partition]) -> Offsets: ...
 
     def at_times(self, times: Mapping[Partition, int]) -> dict[Partition, int | None]:
-        """The first offset at or after a time (ms); None where there is none."""
+        """Returns the first offset at or after a time (ms); None if there is none."""
 
     def close(self) -> None: ...
 
@@ -42,7 +42,7 @@ def bootstrap_of(options: SourceOptions) -> str:
 
 
 class KafkaCluster:
-    """By kafka-python's consumer, which reads nothing here. ReadError where nobody answers."""
+    """By kafka-python's consumer, which reads nothing here. Raises ReadError if nobody answers."""
 
     def __init__(self, options: SourceOptions) -> None:
         from kafka import KafkaConsumer
@@ -124,9 +124,9 @@ class KafkaCluster:
 
 
 def resolve(cluster: Cluster, partitions: Iterable[Partition], bound: Bound, option: str) -> Offsets:
-    """The offset of each partition that `bound` means.
+    """Returns the offset of each partition that `bound` means.
 
-    OptionError where it names partitions that are not read, or a time that nothing is at or after.
+    Raises OptionError if it names partitions that are not read, or a time that nothing is at or after.
     """
     read = list(partitions)
     strange = (set(bound.offsets) | set(bound.times)) - set(read)
@@ -147,7 +147,7 @@ def resolve(cluster: Cluster, partitions: Iterable[Partition], bound: Bound, opt
 
 
 def _numbers(cluster: Cluster, wanted: Mapping[Partition, int]) -> Offsets:
-    """The offsets with EARLIEST and LATEST asked for."""
+    """Returns the offsets with EARLIEST and LATEST asked for."""
     found = dict(wanted)
     found.update(cluster.earliest(part for part, offset in wanted.items() if offset == EARLIEST))
     found.update(cluster.latest(part for part, offset in wanted.items() if offset == LATEST))
@@ -155,7 +155,7 @@ def _numbers(cluster: Cluster, wanted: Mapping[Partition, int]) -> Offsets:
 
 
 def address_of(text: str) -> Address:
-    """The first address of a bootstrap list."""
+    """Returns the first address of a bootstrap list."""
     try:
         return Address.parse(text.split(",")[0])
     except ValueError as error:

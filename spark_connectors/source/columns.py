@@ -31,7 +31,9 @@ class Columns:
         return len(self.offsets)
 
     def passing(self, wanted: RecordFilter) -> Columns:
-        """Those that a filter lets pass. Daemons leave the others out beforehand, other brokers do not."""
+        """Returns those that a filter lets pass. Daemons leave the others out beforehand, other brokers do
+        not.
+        """
         found = Columns(self.with_headers)
         for place in range(len(self.offsets)):
             headers = self.headers[place] if self.with_headers else None
@@ -59,8 +61,8 @@ class Columns:
 def add_records(columns: Columns, header: BatchHeader, data: bytes, first: int, until: int) -> None:
     """Appends the records of a batch with offsets from `first` up to, not including, `until`.
 
-    `data` are the batch's records, decompressed. ValueError where they are not what the header says; nothing
-    is taken back then.
+    `data` are the batch's records, decompressed. Raises ValueError if they are not what the header says;
+    nothing is taken back then.
     """
     try:
         _add(columns, header, data, first, until)
@@ -118,7 +120,7 @@ def _cut(data: bytes, position: i64, length: i64, end: i64) -> bytes | None:
 
 
 def _headers(data: bytes, position: i64, end: i64) -> Headers | None:
-    """None where there are none, as Spark's Kafka source has it."""
+    """None if there are none, as Spark's Kafka source has it."""
     count: i64 = 0
     length: i64 = 0
     count, position = read_varint(data, position)

@@ -61,7 +61,9 @@ _CODES = {
 
 
 def fields_of_value(schema: StructType) -> list[tuple[str, DataType]]:
-    """The fields that are in values. OptionError where one of the record's own has a wrong type."""
+    """Returns the fields that are in values. Raises OptionError if one of the record's own has a
+    wrong type.
+    """
     found: list[tuple[str, DataType]] = []
     for field in schema:
         wanted = OF_RECORD.get(field.name)
@@ -84,7 +86,8 @@ def decoder(
     zone: datetime.tzinfo | None = datetime.UTC,
     partly: bool = False,
 ) -> Decode:
-    """What makes rows of values. OptionError where the schema does not fit the format or the layout.
+    """Returns what makes rows of values. Raises OptionError if the schema does not fit the format or the
+    layout.
 
     `zone`: of timestamps that have none; None: this host's. `partly`: of an object that does not fit as a
     whole those fields are taken that do.
@@ -94,13 +97,13 @@ def decoder(
 
 
 def has_times(schema: StructType) -> bool:
-    """Whether a zone may matter: there is a timestamp in values."""
+    """Returns whether a zone may matter: there is a timestamp in values."""
     return any("timestamp" in kind.simpleString() for _, kind in fields_of_value(schema))
 
 
 # --- JSON
 
-Read = Callable[[Any], Any]  # a value of JSON's as it goes into Arrow; ValueError where it does not fit
+Read = Callable[[Any], Any]  # a value of JSON's as it goes into Arrow. Raises ValueError if it does not fit
 _WRONG = (msgspec.DecodeError, ValueError, OverflowError)
 
 
@@ -129,7 +132,7 @@ def _json(fields: Sequence[tuple[str, DataType]], zone: datetime.tzinfo | None, 
 
 
 def _finish(kind: DataType, zone: datetime.tzinfo | None) -> Read | None:
-    """What is left to be done with a value that msgspec has read; None: nothing."""
+    """Returns what is left to be done with a value that msgspec has read; None: nothing."""
     from pyspark.sql import types as t
 
     if isinstance(kind, t.StructType):
@@ -174,7 +177,7 @@ def _placed(value: datetime.datetime, zone: datetime.tzinfo | None) -> datetime.
 
 
 def _decimal(precision: int, scale: int) -> Read:
-    """Rounded to the scale, as Spark does; ValueError where it has too many digits then."""
+    """Rounded to the scale, as Spark does. Raises ValueError if it has too many digits then."""
     unit = decimal.Decimal(1).scaleb(-scale)
     most = decimal.Context(prec=precision, rounding=decimal.ROUND_HALF_UP, traps=[])
 
@@ -233,7 +236,7 @@ def _part_of_object(
 
 
 def _object(fields: Sequence[tuple[str, DataType]]) -> Any:
-    """A dict of those of the fields that are there; others in the value are skipped."""
+    """Returns a dict of those of the fields that are there; others in the value are skipped."""
     from typing import TypedDict
 
     kinds = {name: _kind(name, kind) | None for name, kind in fields}
@@ -241,7 +244,7 @@ def _object(fields: Sequence[tuple[str, DataType]]) -> Any:
 
 
 def _kind(name: str, kind: DataType) -> Any:
-    """The Python type that msgspec reads for one of Spark's; OptionError where JSON has none."""
+    """Returns the Python type that msgspec reads for one of Spark's. Raises OptionError if JSON has none."""
     from pyspark.sql import types as t
 
     text = kind.simpleString()
@@ -340,7 +343,7 @@ class DecodingMaker:
         self._partition = partition
 
     def make(self, columns: Columns | Packed) -> pyarrow.RecordBatch:
-        """DecodeError for a value that cannot be decoded, where that fails the query."""
+        """Raises DecodeError for a value that cannot be decoded, where that fails the query."""
         assert isinstance(columns, Columns), "values that are decoded come in lists"
         rows = self._decode(columns.values)
         places: Sequence[int] = range(len(rows))

@@ -51,7 +51,7 @@ class Answer:
     """A Fetch answer for one partition: `data[at:end]` are batches, the last of them perhaps cut."""
 
     def __init__(self, data: bytes) -> None:
-        """Reads the head. LoadError where it is none."""
+        """Reads the head. Raises LoadError if it is none."""
         reader = Fields(data)
         reader.skip(4 + 1 + 4)  # correlation id, tags, throttle time
         self.error = reader.number(">h")
@@ -109,9 +109,10 @@ class Decoder:
         return Packed() if self._packed else Columns(self._with_headers)
 
     def decode(self, answer: Answer) -> Iterator[Columns | Packed]:
-        """The answer's records from `next` on: all in one, but for those that compression had made small.
+        """Yields the answer's records from `next` on: all in one, but for those that compression had made
+        small.
 
-        ReadError where they can't be read.
+        Raises ReadError if they can't be read.
         """
         columns, size = self._columns(), 0
         waiting = sorted(((first, producer) for producer, first in answer.aborted), reverse=True)
@@ -136,7 +137,7 @@ class Decoder:
             self._aborting.discard(header.producer_id)
 
     def _take(self, columns: Columns | Packed, data: bytes, position: int, header: BatchHeader) -> int:
-        """How many bytes they are, decompressed."""
+        """Returns how many bytes they are, decompressed."""
         body = data[position + HEADER_SIZE : position + header.size]
         try:
             if header.compression:
@@ -151,7 +152,7 @@ class Decoder:
 
 
 class PartitionReader:
-    """Reads one range. Raises ReadError where that takes longer than `timeout` seconds without progress."""
+    """Reads one range. Raises ReadError if that takes longer than `timeout` seconds without progress."""
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ def offsets_request(times: Mapping[Partition, int], *, committed: bool) -> bytes
 
 
 def parse_offsets(payload: bytes) -> dict[Partition, Found]:
-    """LoadError where it is no answer."""
+    """Raises LoadError if it is no answer."""
     fields: Fields = answered(payload)
     found: dict[Partition, Found] = {}
     for _ in range(fields.uvarint() - 1):

@@ -56,7 +56,7 @@ def to_json(place: Place) -> Json:
 
 
 def from_json(value: Mapping[str, Mapping[str, int | str]]) -> Place:
-    """What `to_json` wrote."""
+    """Returns what `to_json` wrote."""
     offsets = {
         Partition(topic, int(number)): int(offset)
         for topic, partitions in value.items()
@@ -73,7 +73,7 @@ def made_anew(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 def parse_offsets(text: str, option: str, *, lowest: int = EARLIEST) -> Offsets:
-    """The JSON of an option. OptionError names it and shows the form."""
+    """Returns the JSON of an option. OptionError names it and shows the form."""
     form = f'{option} is a JSON object such as {{"topic": {{"0": 23, "1": -2}}}}'
     value = _load(text, form)
     if not isinstance(value, dict):
@@ -93,7 +93,7 @@ def parse_offsets(text: str, option: str, *, lowest: int = EARLIEST) -> Offsets:
 
 
 def parse_assign(text: str) -> frozenset[Partition]:
-    """The JSON of `assign`: `{"topic": [0, 1]}`."""
+    """Returns the JSON of `assign`: `{"topic": [0, 1]}`."""
     form = 'assign is a JSON object such as {"topic": [0, 1]}'
     value = _load(text, form)
     if not isinstance(value, dict) or not value:
@@ -118,7 +118,7 @@ def _load(text: str, form: str) -> Any:
 
 
 def names(partitions: Iterable[Partition]) -> str:
-    """A list for reading, cut where it is long."""
+    """Returns a list for reading, cut where it is long."""
     listed = [str(partition) for partition in sorted(partitions)]
     more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
     return ", ".join(listed[:5]) + more

@@ -59,7 +59,7 @@ class Subscription(Struct, frozen=True):
     partitions: frozenset[Partition] = frozenset()
 
     def takes(self, partition: Partition) -> bool:
-        """Whether the partition is read."""
+        """Returns whether the partition is read."""
         if self.partitions:
             return partition in self.partitions
         if self.pattern:
@@ -68,7 +68,7 @@ class Subscription(Struct, frozen=True):
 
 
 class SourceOptions(Struct, frozen=True):
-    """A read, as it was asked for. `bootstrap` is empty where this host's daemon is meant."""
+    """A read, as it was asked for. `bootstrap` is empty if this host's daemon is meant."""
 
     bootstrap: str
     subscription: Subscription

@@ -15,8 +15,8 @@ from treecast.middleware.wire.varint import read_varint, read_varlong
 class Blobs:
     """Keys or values as Arrow holds a column of type binary.
 
-    `ends`: an int32 for 0 and for the end of each in `data`; `present`: a byte each, 0 where it is null.
-    While all are null, nothing is in the two: topics without keys cost nothing.
+    `ends`: an int32 for 0 and for the end of each in `data`; `present`: a byte each, 0 if it is null. While
+    all are null, nothing is in the two: topics without keys cost nothing.
     """
 
     def __init__(self) -> None:
@@ -76,8 +76,8 @@ class Packed:
 def add_packed(packed: Packed, header: BatchHeader, data: bytes, first: int, until: int) -> None:
     """Appends the records of a batch with offsets from `first` up to, not including, `until`.
 
-    `data` are the batch's records, decompressed. ValueError where they are not what the header says; nothing
-    is taken back then.
+    `data` are the batch's records, decompressed. Raises ValueError if they are not what the header says;
+    nothing is taken back then.
     """
     try:
         _add(packed, header, data, first, until)

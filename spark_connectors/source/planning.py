@@ -28,8 +28,9 @@ def begun_again(start: Place, end: Place) -> Place:
 
 
 def begun_again_unknown(start: Place, end: Place) -> Place:
-    """The same for topics of which the checkpoint has no id, and which end before the checkpoint does: nobody
-    can say whether they were made anew, so all that they have is read. `end` is as leaders say."""
+    """Returns the same for topics of which the checkpoint has no id, and which end before the checkpoint
+    does: nobody can say whether they were made anew, so all that they have is read. `end` is as leaders say.
+    """
     shorter = (part for part, offset in start.offsets.items() if end.offsets.get(part, offset) < offset)
     return _without(start, {part.topic for part in shorter if part.topic not in start.ids})
 
@@ -40,7 +41,7 @@ def _without(place: Place, topics: Set[str]) -> Place:
 
 
 def anew_text(start: Place, end: Place) -> list[str]:
-    """What is lost of topics that were made anew; a line for each."""
+    """Returns what is lost of topics that were made anew; a line for each."""
     return [
         f"{topic} was deleted and made anew: the query has read the topic with id {start.ids[topic]}, and "
         f"nothing of the one with id {end.ids[topic]} that is there now"
@@ -75,7 +76,7 @@ def ranges(
     earliest: Mapping[Partition, int],
     losses: list[str],
 ) -> list[Range]:
-    """What is to be read between two offsets, in order, without empty ranges.
+    """Returns what is to be read between two offsets, in order, without empty ranges.
 
     `earliest` are the starts of the logs now. Where offsets between the two are gone, or never will be, they
     are left out, and `losses` gets a line for each partition.
@@ -99,7 +100,7 @@ def ranges(
 
 
 def loss_text(losses: list[str]) -> str:
-    """What is lost, and how to go on."""
+    """Returns what is lost, and how to go on."""
     return (
         f"records are lost that the query has not read: {'; '.join(losses)}. Retention, DeleteRecords or a "
         "topic made anew can be the reason. To go on without them set failOnDataLoss to false, or begin anew "

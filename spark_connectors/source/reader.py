@@ -105,15 +105,16 @@ class _Reading(Sent):
         return self._cluster
 
     def same_topics(self, start: Place, end: Place) -> Place:
-        """`start`, where its topics are still the same. DataLossError where one was made anew, or without
-        failOnDataLoss `start` without its offsets."""
+        """`start`, where its topics are still the same. Raises DataLossError if one was made anew, or without
+        failOnDataLoss `start` without its offsets.
+        """
         lost = anew_text(start, end)
         if lost and self.options.fail_on_data_loss:
             raise DataLossError(loss_text(lost))
         return begun_again(start, end)
 
     def planned(self, start: Place, end: Place) -> list[InputPartition]:
-        """The tasks that read from `start` to `end`."""
+        """Returns the tasks that read from `start` to `end`."""
         losses: list[str] = anew_text(start, end)
         begun = begun_again(start, end)
         parts = ranges(begun.offsets, end.offsets, self.cluster().earliest(end.offsets), losses)
@@ -132,7 +133,7 @@ class _Reading(Sent):
         ]
 
     def records(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """The records of one task, in a worker."""
+        """Yields the records of one task, in a worker."""
         if partition.value is None:  # there are none: Spark has one task all the same
             return
         if isinstance(partition, TogetherPartition):
@@ -182,7 +183,7 @@ class _Reading(Sent):
         return zone_of(name) if name else None
 
     def knows_zone(self) -> bool:
-        """Whether this may be done outside of a task, which alone is told the session's zone."""
+        """Returns whether this may be done outside of a task, which alone is told the session's zone."""
         options = self.options
         return options.format != "json" or bool(options.time_zone) or not has_times(self.schema)
 
@@ -201,7 +202,7 @@ def cluster_of(options: SourceOptions) -> Cluster:
 
 
 def nearest(partition: RangePartition) -> Address:
-    """The daemon of this worker's host, if it belongs to the cluster; else where the driver went."""
+    """Returns the daemon of this worker's host, if it belongs to the cluster; else where the driver went."""
     given = address_of(partition.bootstrap)
     try:
         return links.nearest(given, partition.cluster_id, find_face("kafka").address)
@@ -307,7 +308,7 @@ class TreecastStreamReader(Giving, DataSourceStreamReader, SupportsTriggerAvaila
 
 
 def partitions_of(cluster: Cluster, options: SourceOptions) -> list[Partition]:
-    """What the query reads. OptionError where a topic that it names does not exist."""
+    """Returns what the query reads. Raises OptionError if a topic that it names does not exist."""
     found = cluster.partitions(options.subscription)
     wanted = set(options.subscription.topics) | {part.topic for part in options.subscription.partitions}
     missing = wanted - {part.topic for part in found}

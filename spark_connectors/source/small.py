@@ -27,13 +27,13 @@ class _WithRows:
 
 
 def _wrapper() -> Any:
-    """PySpark's wrapper of simple readers; None where there is none."""
+    """PySpark's wrapper of simple readers; None if there is none."""
     found = getattr(datasource_internal, "_SimpleStreamReaderWrapper", None)
     return found if hasattr(found, "register") else None
 
 
 def read_all(batches: Iterator[pyarrow.RecordBatch]) -> list[pyarrow.RecordBatch] | None:
-    """All of them; None where tasks had better read them.
+    """Returns all of them; None if tasks had better read them.
 
     So it is where they are large; and where something fails, which a task will meet, too: Spark tries that
     again, and says where.
@@ -57,8 +57,9 @@ class Giving:
     _rows: list[pyarrow.RecordBatch] | None = None
 
     def offer(self, rows: list[pyarrow.RecordBatch] | None) -> bool:
-        """Whether Spark will be given them. The plan has to be one partition then, of which a task can read
-        all of them again."""
+        """Returns whether Spark will be given them. The plan has to be one partition then, of which a task
+        can read all of them again.
+        """
         wrapper = _wrapper()
         if rows is None or wrapper is None:
             return False

@@ -14,7 +14,7 @@ _ZERO = ("Z", "UTC", "GMT", "UT")
 
 
 def zone_of(name: str) -> datetime.tzinfo:
-    """ValueError where there is none of that name."""
+    """Raises ValueError if there is none of that name."""
     if name in _ZERO:
         return datetime.UTC
     if found := _OFFSET.fullmatch(name):
@@ -28,7 +28,7 @@ def zone_of(name: str) -> datetime.tzinfo:
 
 
 def host_zone() -> str:
-    """The zone of this host, which a JVM takes as its default, too; empty where it has no name."""
+    """Returns the zone of this host, which a JVM takes as its default, too; empty if it has no name."""
     for name in (os.environ.get("TZ", "").removeprefix(":"), _linked()):
         try:
             if name:

@@ -12,21 +12,21 @@ JARS = Jars("Apache Kafka", "kafka", POM, "kafka.version")
 
 
 def kafka_version() -> str:
-    """The version that pom.xml names."""
+    """Returns the version that pom.xml names."""
     return JARS.version
 
 
 def missing_tools() -> list[str]:
-    """Which programs are not here: running Kafka takes `java`, and `mvn` while jars are missing."""
+    """Returns which programs are not here: running Kafka takes `java`, and `mvn` while jars are missing."""
     return JARS.missing_tools()
 
 
 def ensure_jars() -> Path:
-    """The folder with all jars; the first call fetches them."""
+    """Returns the folder with all jars; the first call fetches them."""
     JARS.ensure()
     return JARS.folder
 
 
 def class_path() -> str:
-    """All jars in the order in which Kafka's own scripts list them: by name."""
+    """Returns all jars in the order in which Kafka's own scripts list them: by name."""
     return ":".join(map(str, JARS.ensure()))

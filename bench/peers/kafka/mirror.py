@@ -51,7 +51,7 @@ TUNED = {
 
 
 def mirror_properties(near: str, far: str) -> dict[str, str]:
-    """What connect-mirror-maker.sh would be given for two clusters at these bootstrap addresses."""
+    """Returns what connect-mirror-maker.sh would be given for two clusters at these bootstrap addresses."""
     return {
         "clusters": "a, b",
         "a.bootstrap.servers": near,

@@ -51,7 +51,7 @@ def java() -> str:
 def tool_command(
     tool: str, arguments: Sequence[str] = (), options: Sequence[str] = TOOL_OPTIONS
 ) -> list[str]:
-    """The command line of a tool, by its script's name or by a class's full name."""
+    """Returns the command line of a tool, by its script's name or by a class's full name."""
     return [
         java(),
         *options,

@@ -101,7 +101,7 @@ class Federation(Chain):
             self._folder = None
 
     def hosts(self) -> list[list[int]]:
-        """Each broker with what it spawned; the port mapper, idle by then, beside the first."""
+        """Returns each broker with what it spawned; the port mapper, idle by then, beside the first."""
         hosts = [node.process.pids() for node in self._nodes]
         if self._mapper is not None and hosts:
             hosts[0] += self._mapper.process.pids()

@@ -18,7 +18,7 @@ INSTALL = "RabbitMQ is not installed: `apt-get install rabbitmq-server` (the ser
 
 
 def server() -> Path | None:
-    """The script that starts a node, or None."""
+    """Returns the script that starts a node, or None."""
     if DEBIAN.exists():
         return DEBIAN
     found = shutil.which("rabbitmq-server")
@@ -26,7 +26,7 @@ def server() -> Path | None:
 
 
 def missing() -> str:
-    """What to install, or an empty string."""
+    """Returns what to install, or an empty string."""
     if server() is None:
         return INSTALL
     if shutil.which("epmd") is None:

@@ -30,7 +30,7 @@ class Combination(Server):
         self.reading = dict(reading or {})
 
     def jars(self) -> list[Path]:
-        """What Spark has to be given. RuntimeError where it cannot be had."""
+        """Returns what Spark has to be given. Raises RuntimeError if it cannot be had."""
         if self.connector == "treecast":
             return []
         if absent := [str(jar) for jar in self._given if not jar.is_file()]:

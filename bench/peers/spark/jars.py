@@ -13,10 +13,10 @@ JARS = Jars(
 
 
 def missing_tools() -> list[str]:
-    """Which programs are not here that Spark takes."""
+    """Returns which programs are not here that Spark takes."""
     return [name for name in ("java",) if shutil.which(name) is None]
 
 
 def connector_jars() -> list[Path]:
-    """The first call fetches them. RuntimeError where they cannot be had."""
+    """The first call fetches them. Raises RuntimeError if they cannot be had."""
     return JARS.ensure()

@@ -13,7 +13,7 @@ STATE = "place string, time double"
 
 
 def movements(sightings: Any, places: dict[str, float]) -> Any:
-    """A row for each way of a device from one scanner to another: when, and how fast (m/s).
+    """Returns a row for each way of a device from one scanner to another: when, and how fast (m/s).
 
     `sightings` has cloud, address, place, time. A device's last sighting is its state, so a way may begin in
     one micro-batch and end in another.

@@ -1,1 +1,1 @@
-"""STARE's replica controller: VNF ids, the backlog of updates, recovery, truncation. docs/stare.md."""
+"""STARE's replica controller: VNF ids, the backlog of updates, recovery, truncation. See docs/stare.md."""

@@ -1,4 +1,4 @@
-"""The updates of one VNF for one state that may still be asked for; the last is always there."""
+"""The updates of one VNF for one state that hosts may still request. The last one is always kept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections import deque
 
 
 class Backlog:
-    """`first`: the number of the oldest that is here, `end` the next one's. `size`: bytes of their values."""
+    """A backlog. `first`: number of the oldest update, `end`: number of the next one. `size`: bytes of the
+    values.
+    """
 
     __slots__ = ("_values", "end", "size")
 
@@ -23,9 +25,8 @@ class Backlog:
         return len(self._values)
 
     def add(self, number: int, value: bytes) -> int:
-        """Appends. Where numbers were skipped, what lay before goes: nobody could be given it in order.
-
-        Answers the bytes by which the backlog has grown.
+        """Appends an update and returns the growth in bytes. A gap in the numbers clears older updates, which
+        could no longer be delivered in order.
         """
         before = self.size
         if number != self.end:
@@ -41,7 +42,7 @@ class Backlog:
         return self._values[at] if 0 <= at < len(self._values) else None
 
     def truncate(self, first: int) -> tuple[int, int]:
-        """Lets go of what lies before `first`, but never of the last. (updates, bytes) that went."""
+        """Removes updates before `first`, but never the last one. Returns (updates, bytes) removed."""
         updates = size = 0
         while len(self._values) > 1 and self.first < first:
             size += len(self._values.popleft())

@@ -1,14 +1,15 @@
-"""`ReplicaController`: a backlog of all states, and who lacks what of it. Without a socket or a clock.
+"""`ReplicaController`: a backlog of all states, and what each host lacks of it. Uses no socket and no clock.
 
-    controller.datagram(data, now)            # of states that it subscribes to, this host's too
-    controller.signal(host, data, now)
-    controller.host_gone(host, now)
-    controller.work(now); controller.next_deadline()
+  controller.datagram(data, now)            # of states that it subscribes to, including this host's
+  controller.signal(host, data, now)
+  controller.host_gone(host, now)
+  controller.work(now); controller.next_deadline()
 
-What it wants done lies in `Output`, which `take` empties. It subscribes to every state that a host wants or
-publishes. What it has missed itself it asks the publisher for, or whoever reports to have it. Each host that
-subscribes is asked, after an update, what it has: QUERY carries the last number, so a lost tail is found. It
-recovers the rest; what all have reported is truncated, but for the last update of each VNF and state.
+`take` returns its pending `Output` and empties it. The controller subscribes to every state that a host wants
+or publishes. It requests updates that it missed from the publisher, or from a host that reports to have them.
+After an update it queries each subscribing host: QUERY carries the last number, so a lost tail is detected.
+Missing updates are recovered; updates that all have reported are truncated, except the last of each VNF and
+state.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ Key = tuple[int, int]  # state id, VNF id
 
 
 class Output(Struct):
-    """What the controller wants done. `opened`: answers that wait until `ids.changes` are stored."""
+    """The controller's pending actions. `opened`: answers that wait until `ids.changes` are stored."""
 
     signals: list[tuple[int, bytes]] = field(default_factory=list)  # to a host
     wanted: list[int] = field(default_factory=list)  # states to subscribe to
@@ -63,7 +64,7 @@ class Trouble(enum.Enum):
 
 
 class _State:
-    """Who wants a state, and what is published."""
+    """The subscribers of a state, and the VNFs that publish it."""
 
     __slots__ = ("subscribers", "vnfs")
 
@@ -73,7 +74,7 @@ class _State:
 
 
 class ReplicaController:
-    """One per cluster."""
+    """The cluster's one controller."""
 
     def __init__(
         self,
@@ -90,12 +91,12 @@ class ReplicaController:
         self._budget = Budget(settings.pending_bytes)
         self._states: dict[int, _State] = {}
         self._pairs: dict[Key, Pair] = {}
-        self._behind: dict[int, dict[Key, None]] = {}  # by host: pairs that it has not reported to the end
+        self._behind: dict[int, dict[Key, None]] = {}  # by host: pairs that it has not completely reported
         self._queries: Timers[int] = Timers()  # of hosts
-        self._silent: dict[int, int] = {}  # queries of a host in a row that brought nothing
+        self._silent: dict[int, int] = {}  # consecutive queries of a host without an answer
         self._fetches: Timers[Key] = Timers()
         self._closing: Timers[Key] = Timers()
-        self._long: dict[Key, None] = {}  # pairs that may have more than their last update
+        self._long: dict[Key, None] = {}  # pairs that may hold more than their last update
         self._query_wait = Wait(settings.query_first, settings.query_longest, settings.spread, random)
         self._fetch_wait = Wait(settings.fetch_first, settings.fetch_longest, settings.spread, random)
 
@@ -111,27 +112,29 @@ class ReplicaController:
 
     @property
     def updates(self) -> int:
-        """In all backlogs."""
+        """The number of updates in all backlogs."""
         return sum(len(pair.backlog) for pair in self._pairs.values())
 
     def wants(self, state: int) -> bool:
-        """Whether it subscribes to the state."""
+        """Returns whether the controller subscribes to the state."""
         return state in self._states
 
     def span(self, key: Key) -> tuple[int, int] | None:
-        """(first, end) of a backlog."""
+        """Returns (first, end) of a backlog."""
         pair = self._pairs.get(key)
         return None if pair is None else (pair.first, pair.end)
 
     def take(self) -> Output:
-        """What is to be done, once."""
+        """Returns the pending actions and clears them."""
         output, self.output = self.output, Output()
         return output
 
     # --- packets
 
     def datagram(self, data: bytes | memoryview, now: float, *, carried: bool = True) -> None:
-        """A packet of a state; what is none of STARE's own is let go. `carried`: by the network."""
+        """Handles a packet of a state; ignores packets that are not STARE's own. `carried`: received from the
+        network.
+        """
         try:
             header = decode_header(data)
         except StareError:
@@ -190,7 +193,7 @@ class ReplicaController:
             self._fetches.set(key, now + self._fetch_wait.after(pair.replica.attempts))
 
     def _concerned(self, key: Key, pair: Pair) -> set[int]:
-        """Who is to hear how far the controller has come."""
+        """Returns the hosts to be told how far the controller has come."""
         hosts = set(self._states[key[0]].subscribers)
         if pair.publisher is not None:
             hosts.add(pair.publisher)
@@ -207,7 +210,7 @@ class ReplicaController:
     # --- room
 
     def _truncate(self, key: Key, pair: Pair) -> None:
-        """To the minimum that all have reported."""
+        """Truncates to the minimum that all subscribers have reported."""
         subscribers = self._states[key[0]].subscribers
         least = min([pair.reported.get(host, 0) for host in subscribers], default=pair.end)
         updates, size = pair.backlog.truncate(min(least, pair.end))
@@ -222,7 +225,7 @@ class ReplicaController:
         self.size -= size
 
     def _make_room(self, key: Key, pair: Pair) -> None:
-        """First go updates that are not the last of their pair, then pairs; those that began first, first."""
+        """Makes room: evicts updates that are not the last of their pair, then whole pairs, oldest first."""
         limit = self._settings.backlog_bytes
         if len(pair.backlog) > 1:
             self._long[key] = None
@@ -239,7 +242,7 @@ class ReplicaController:
                 self._drop(first)
 
     def _drop(self, key: Key) -> None:
-        """Nothing is known of the pair any more."""
+        """Removes a pair and everything known of it."""
         pair = self._pairs.pop(key)
         self.counters.evicted += len(pair.backlog)
         self.size -= pair.backlog.size
@@ -260,7 +263,7 @@ class ReplicaController:
     # --- signals
 
     def signal(self, host: int, data: bytes | memoryview, now: float, run: int = 0) -> None:
-        """One signal of a host's, in one of its runs."""
+        """Handles one signal of a host's run."""
         try:
             signal = decode_signal(data)
         except SignalError:
@@ -341,7 +344,9 @@ class ReplicaController:
         self._leave_if_idle(number, state)
 
     def _tail(self, host: int, span: Span, now: float) -> None:
-        """A host has these, as the publisher or after it; it hears what the controller has of them."""
+        """Handles a host's report that it has these updates, as publisher or receiver. The answer tells how
+        far the controller has come.
+        """
         key = span.state, span.vnf
         if span.first == span.end:
             return
@@ -366,7 +371,9 @@ class ReplicaController:
             self._fetches.set(key, now)
 
     def _begins(self, pair: Pair, span: Span) -> None:
-        """The publisher's host has all from `span.first` on: what came first here was not the first."""
+        """Handles the publisher host's report that its updates start at `span.first`, before the first one
+        held here.
+        """
         if not pair.sure and span.first < pair.first and self._states[span.state].subscribers:
             known = [(number, pair.backlog.get(number)) for number in range(pair.first, pair.end)]
             self.counters.updates -= len(known)
@@ -378,7 +385,9 @@ class ReplicaController:
         pair.sure = True
 
     def _reports(self, host: int, signal: Signal, now: float) -> None:
-        """As long as they bring it forward, a host that is far behind is asked again at once."""
+        """Handles reports. A host that is far behind is queried again at once, as long as its reports make
+        progress.
+        """
         self._silent.pop(host, None)
         before = len(self._behind.get(host, ()))
         for span in signal.spans:
@@ -438,7 +447,9 @@ class ReplicaController:
         self._send_updates(host, updates)
 
     def _is_sure(self, vnf: int, pair: Pair) -> bool:
-        """Whether what is not here is to be had from nobody, and what is here is all up to the end."""
+        """Returns whether updates missing here are available nowhere, and those up to the end are
+        complete.
+        """
         return pair.sure or self.ids.host(vnf) is None
 
     def _send_updates(self, host: int, updates: list[Update]) -> None:
@@ -484,10 +495,10 @@ class ReplicaController:
                 self._closing.set(key, now + self._settings.closed)
 
     def host_gone(self, host: int, now: float, run: int | None = None) -> None:
-        """It is no more in the cluster, or is in another `run` now: VNFs of earlier ones are closed."""
+        """Handles a host that left the cluster, or is in another `run`: closes VNFs of earlier runs."""
         for vnf in self.ids.of_host(host, run):
             ends = [pair.replica.known for key, pair in self._pairs.items() if key[1] == vnf]
-            # what it published last may not have come: its numbers are left out
+            # its last updates may not have arrived: skip their numbers
             self._closed(vnf, max(ends, default=0) + self._settings.window, now)
         for number, state in list(self._states.items()):
             if host in state.subscribers:
@@ -502,7 +513,7 @@ class ReplicaController:
     # --- time
 
     def work(self, now: float) -> None:
-        """Asks hosts what they have, and for what is missing here; forgets VNFs that ended long ago."""
+        """Queries hosts, requests updates missing here, and forgets VNFs that ended long ago."""
         for host in self._queries.due(now):
             self._query(host, now)
         self._fetch(now)
@@ -515,7 +526,7 @@ class ReplicaController:
             self._silent.pop(host, None)
             return
         some = list(itertools.islice(behind, MOST_ENTRIES))
-        for key in some:  # what stays goes to the end
+        for key in some:  # those that stay move to the end
             behind[key] = behind.pop(key)
         silent = self._silent.get(host, 0)
         self._silent[host] = silent + 1
@@ -544,9 +555,10 @@ class ReplicaController:
             self._send_spans(host, SignalKind.RECOVER, spans)
 
     def _holder(self, vnf: int, pair: Pair) -> int | None:
-        """The publisher's host, which has what the controller lacks, also where it has not said so yet.
+        """Returns the publisher's host, which has what the controller lacks, even if it has not reported so
+        yet.
 
-        A subscriber has the last only: it is asked where there is no publisher any more.
+        A subscriber holds only the last update, and is asked if there is no publisher.
         """
         if pair.publisher is not None:
             return pair.publisher
@@ -554,11 +566,11 @@ class ReplicaController:
         return owner if owner is not None else pair.holder
 
     def next_deadline(self) -> float:
-        """When `work` is to be called at the latest."""
+        """Returns the time by which `work` must be called."""
         return min(self._queries.next(), self._fetches.next(), self._closing.next())
 
     def check_invariants(self) -> None:
-        """For tests."""
+        """Checks consistency, for tests."""
         self.ids.check_invariants()
         assert self.size == sum(pair.backlog.size for pair in self._pairs.values())
         for (state, vnf), pair in self._pairs.items():

@@ -1,4 +1,4 @@
-"""What the replica controller knows of one VNF's updates of one state."""
+"""The replica controller's state for one VNF's updates of one state."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from .backlog import Backlog
 
 
 class Pair:
-    """`holder`: the host to ask for what is missing, the publisher's where it is known.
+    """A pair. `holder`: the host to request missing updates from, the publisher's if known.
 
-    `sure`: whether the publisher's host has said where its updates begin. Until then there may be some before
-    those that came first, which subscribers lack and the publisher has.
+    `sure`: whether the publisher's host has reported where its updates begin. Until then there may be earlier
+    ones than those received first, which the publisher has and subscribers lack.
     """
 
     __slots__ = ("backlog", "holder", "publisher", "replica", "reported", "sure")
@@ -21,21 +21,21 @@ class Pair:
         self.backlog = Backlog(first)
         self.publisher: int | None = None
         self.holder: int | None = None
-        self.reported: dict[int, int] = {}  # by subscribing host: it has all before
+        self.reported: dict[int, int] = {}  # by subscribing host: it has all updates before this number
         self.sure = False
 
     @property
     def first(self) -> int:
-        """The oldest update that can be given."""
+        """The oldest available update."""
         return self.backlog.first
 
     @property
     def end(self) -> int:
-        """All before it were taken, in order."""
+        """All updates before it were received in order."""
         return self.replica.next
 
     def begin_again(self, first: int, budget: Budget, window: int) -> None:
-        """With what is before all that is here; the caller puts in what it has."""
+        """Restarts at the earlier number `first`; the caller adds the updates that it holds."""
         known = self.replica.known
         self.replica.close()
         self.replica = Replica(first, budget, window)

@@ -1,4 +1,4 @@
-"""What operators may set of the replica controller. Times in seconds, sizes in bytes."""
+"""Operators' settings of the replica controller. Times in seconds, sizes in bytes."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from msgspec import Struct
 
 
 class ReplicaSettings(Struct, frozen=True):
-    """`spread`: waits are drawn from 1 to 1 + spread times of what is given."""
+    """Settings. `spread`: each wait is multiplied by a random factor from 1 to 1 + spread."""
 
-    backlog_bytes: int = 1 << 30  # beyond it the oldest updates go, the last of each VNF and state last
-    keep: int = 1024  # updates of a VNF and state, whoever has not reported them
-    query_first: float = 0.1  # after an update, until who subscribes has reported it; doubles
+    # beyond it the oldest updates are evicted, those that are the last of a VNF and state at the end
+    backlog_bytes: int = 1 << 30
+    keep: int = 1024  # updates kept per VNF and state, even if not all hosts have reported them
+    query_first: float = 0.1  # wait after an update until subscribers are queried; doubles
     query_longest: float = 5.0
-    fetch_first: float = 0.05  # what the controller itself lacks is asked for; doubles
+    fetch_first: float = 0.05  # wait before requesting what the controller itself lacks; doubles
     fetch_longest: float = 2.0
     fetch_at_once: int = 256
-    window: int = 1024  # updates of a VNF and state that are held until earlier ones have come
+    window: int = 1024  # updates of a VNF and state held until earlier ones arrive
     pending_bytes: int = 128 << 20
-    closed: float = 3600.0  # a VNF's last values after its end
+    closed: float = 3600.0  # time for which a VNF's last values are kept after its end
     spread: float = 0.5
     most_pairs: int = 2_000_000  # VNFs times states
     answer_bytes: int = 1 << 18  # updates in one signal

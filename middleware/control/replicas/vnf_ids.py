@@ -1,7 +1,7 @@
-"""VNF ids: 14 bits, each given to one VNF at a time, in turn, so that a released one comes back late.
+"""VNF ids: 14 bits, each given to one VNF at a time, in turn, so that a released one is reused late.
 
-What an id's next VNF must know is where its update numbers begin: above all that were ever used with the id,
-as subscribers may still follow them.
+The next VNF of an id must start its update numbers above all that were ever used with the id, because
+subscribers may still follow them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Struct
 from treecast.middleware.wire.stare import LAST_VNF
 from treecast.middleware.wire.stare_signals import Opened
 
-FIRST_VNF: Final = 1  # 0 says that a segment of ours follows
+FIRST_VNF: Final = 1  # 0 means that a Treecast segment follows
 _ITEM: Final = struct.Struct(">QIQI?")  # first, host, run, token, held
 _KEY: Final = struct.Struct(">cH")
 
@@ -24,15 +24,15 @@ class _Vnf(Struct):
     host: int
     run: int  # of the host
     token: int
-    first: int  # where its numbers begin
+    first: int  # its first update number
     held: bool
 
 
 class VnfIds:
-    """Who has which. Changes are (key, value) items for a durable store, None removes."""
+    """The owners of ids. `changes` are (key, value) items for a durable store; None removes an item."""
 
     def __init__(self, items: Mapping[bytes, bytes] = {}) -> None:
-        """`items`: as they were stored."""
+        """`items`: the stored items."""
         self._vnfs: dict[int, _Vnf] = {}
         self._asked: dict[tuple[int, int, int], int] = {}  # (host, run, token): id
         self._next = FIRST_VNF
@@ -56,20 +56,22 @@ class VnfIds:
         self.changes[_KEY.pack(b"v", vnf)] = item
 
     def __len__(self) -> int:
-        """How many are held."""
+        """Returns the number of ids held."""
         return len(self._asked)
 
     def host(self, vnf: int) -> int | None:
-        """Whose it is."""
+        """Returns the host of the VNF; None if the id is not held."""
         entry = self._vnfs.get(vnf)
         return entry.host if entry is not None and entry.held else None
 
     def of_host(self, host: int, but: int | None = None) -> list[int]:
-        """Those of a host, without those of its run `but`."""
+        """Returns the ids of a host, except those of its run `but`."""
         return [vnf for (owner, run, _), vnf in self._asked.items() if owner == host and run != but]
 
     def open(self, host: int, token: int, run: int = 0) -> Opened:
-        """An id for a VNF of a host's run; the same for the same question. Id 0 where none is left."""
+        """Returns an id for a VNF of a host's run, always the same for the same token. Id 0 if none
+        is left.
+        """
         known = self._asked.get((host, run, token))
         if known is not None:
             return Opened(token, known, self._vnfs[known].first)
@@ -97,7 +99,7 @@ class VnfIds:
             vnf += 1
 
     def close(self, vnf: int, end: int) -> bool:
-        """The VNF is no more; the id's next one begins at `end` or above. Whether it was held."""
+        """Releases the id; its next VNF starts at `end` or above. Returns whether it was held."""
         entry = self._vnfs.get(vnf)
         if entry is None or not entry.held:
             return False
@@ -108,7 +110,7 @@ class VnfIds:
         return True
 
     def check_invariants(self) -> None:
-        """For tests."""
+        """Checks consistency, for tests."""
         held = {vnf for vnf, entry in self._vnfs.items() if entry.held}
         assert held == set(self._asked.values())
         assert len(held) == len(self._asked)

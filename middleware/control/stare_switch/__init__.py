@@ -1,1 +1,1 @@
-"""STARE's switches: what they are programmed with, and the controller beside one of the embedded design."""
+"""STARE's switches: their programming, and the controller beside a switch of the embedded design."""

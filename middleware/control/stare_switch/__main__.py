@@ -1,7 +1,7 @@
 """`python -m treecast.middleware.control.stare_switch ADDRESS ...`: programs a STARE switch, by P4Runtime.
 
-A switch that runs p4/stare_register.p4 is programmed and left alone; one that runs p4/stare_embedded.p4 is
-served until SIGTERM. `ready` is printed once it is programmed.
+A switch that runs p4/stare_register.p4 is programmed once; one that runs p4/stare_embedded.p4 is served until
+SIGTERM. Prints `ready` once the switch is programmed.
 """
 
 from __future__ import annotations
@@ -22,16 +22,19 @@ from .programming import Routes, register_state, width_of
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="stare_switch", description=__doc__.split("\n")[0])
-    parser.add_argument("address", help="of the switch's P4Runtime: HOST:PORT or unix:PATH")
+    parser.add_argument("address", help="address of the switch's P4Runtime: HOST:PORT or unix:PATH")
     parser.add_argument("--design", choices=["register", "embedded"], required=True)
-    parser.add_argument("--ports", required=True, help="all, as in 1,2,3 or 1-48")
-    parser.add_argument("--tree", default="", help="those that lead to other switches")
+    parser.add_argument("--ports", required=True, help="all ports, as in 1,2,3 or 1-48")
+    parser.add_argument("--tree", default="", help="the ports that lead to other switches")
     parser.add_argument("--mac", required=True)
-    parser.add_argument("--ip", required=True, help="what acknowledgements come from; no host's")
+    parser.add_argument("--ip", required=True, help="source address of acknowledgements; no host may have it")
     parser.add_argument("--ipv6", default="", help="the same in IPv6; default: link-local, of the MAC")
     parser.add_argument("--route", action="append", default=[], help="NETWORK/PREFIX=PORT,MAC")
     parser.add_argument(
-        "--expire", type=float, default=EXPIRE, help="seconds until what no host refreshes is over (embedded)"
+        "--expire",
+        type=float,
+        default=EXPIRE,
+        help="seconds until an unrefreshed subscription expires (embedded)",
     )
     given = parser.parse_args()
     ipv6 = ipaddress.IPv6Address(given.ipv6).packed if given.ipv6 else b""

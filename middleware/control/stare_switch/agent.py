@@ -1,7 +1,7 @@
 """The embedded controller beside a switch that is reached by P4Runtime: packets in, entries and packets out.
 
-What the controller wants written is gathered while the switch works on what came before, a state's last word
-only; its own packets leave after what was written before them, so an acknowledgement tells the truth.
+Pending writes are collected while the switch works on earlier ones, keeping only the latest per state. The
+controller's packets are sent after earlier writes, so an acknowledgement is true when it leaves.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .programming import NO_ROUTES, TABLE, Routes, embedded_state, entry_of, mat
 
 _log = logging.getLogger(__name__)
 
-_PORTS_FIELD = 1  # of the packet-out header, as P4Info numbers it
+_PORTS_FIELD = 1  # of the packet-out header, by its number in P4Info
 _ENTRY_STAGE, _GONE_STAGE = 2, 3
 
 
 class StareAgent:
-    """One switch's, from `run` until it is cancelled. A `SwitchDriver` of its controller."""
+    """The agent of one switch, from `run` until it is cancelled. It is its controller's `SwitchDriver`."""
 
     def __init__(
         self,
@@ -37,15 +37,17 @@ class StareAgent:
         *,
         expire: float = EXPIRE,
     ) -> None:
-        """`address`: of the switch's P4Runtime. `expire`: seconds until what no host refreshes is over."""
+        """`address`: of the switch's P4Runtime. `expire`: seconds until a subscription that is not refreshed
+        expires.
+        """
         self.ready = asyncio.Event()
         self.controller: EmbeddedController | None = None  # once the switch's program is known
         self._settings, self._random, self._expire = settings, random, expire
-        self._bytes = 0  # of a set of ports
+        self._bytes = 0  # size of a set of ports
         self._address = address
         self._place = place
-        self._wanted: dict[int, int] = {}  # ports by state, not written yet
-        self._held: dict[int, int] = {}  # as the switch has them
+        self._wanted: dict[int, int] = {}  # ports by state, not yet written
+        self._held: dict[int, int] = {}  # ports by state, as the switch has them
         self._frames: list[tuple[int, bytes]] = []
         self._work = asyncio.Event()
 
@@ -56,7 +58,9 @@ class StareAgent:
         self._frames.append((ports, frame))
 
     async def run(self, ports: Iterable[int], routes: Routes = NO_ROUTES) -> None:
-        """Programs the switch, which runs p4/stare_embedded.p4, and serves it. SwitchRefused, ValueError."""
+        """Programs the switch, which runs p4/stare_embedded.p4, and serves it. Raises SwitchRefused or
+        ValueError.
+        """
         self._loop = asyncio.get_running_loop()
         async with SwitchSession(self._address, heard=self._heard) as session:
             await session.learn_program()
@@ -68,17 +72,17 @@ class StareAgent:
                 await self._flush(session)
                 await self._wait(controller)
                 controller.work(self._loop.time())
-        raise SwitchRefused(f"{self._address}: the session is over")
+        raise SwitchRefused(f"{self._address}: the session has ended")
 
     def _new_controller(self, width: int) -> EmbeddedController:
-        """For sets of so many ports."""
+        """Returns a controller for sets of `width` ports."""
         self._bytes = width // 8
         return EmbeddedController(
             self._settings, self._random, self._place, self, width=width, expire=self._expire
         )
 
     async def _wait(self, controller: EmbeddedController) -> None:
-        """Until something has come, or is due."""
+        """Waits until a packet arrives or work is due."""
         at = controller.next_deadline()
         wait = None if at == NEVER else max(at - self._loop.time(), 0.0)
         try:
@@ -90,7 +94,7 @@ class StareAgent:
 
     def _heard(self, message: p4r.StreamMessageResponse) -> None:
         if self.controller is None or message.WhichOneof("update") != "packet":
-            return  # what comes before the switch is programmed is sent again
+            return  # packets that arrive before the switch is programmed are sent again
         port = b"".join(one.value for one in message.packet.metadata)[-2:].rjust(2, b"\0")
         self.controller.packet_in(port + message.packet.payload, self._loop.time())
         self._work.set()

@@ -1,18 +1,18 @@
-"""The embedded controller of one switch that runs p4/stare_embedded.p4. Without a socket or a clock.
+"""The embedded controller of one switch that runs p4/stare_embedded.p4. Uses no socket and no clock.
 
-    controller = EmbeddedController(settings, random, place, driver)
-    controller.packet_in(data, now)           # from the CPU port, with the port that it came from before it
-    controller.work(now); controller.next_deadline()
+  controller = EmbeddedController(settings, random, place, driver)
+  controller.packet_in(data, now)           # from the CPU port, preceded by the ingress port
+  controller.work(now); controller.next_deadline()
 
-With B the ports that have subscribers of a state, the neighbour at tree port j is registered with exactly if
-B without j is not empty. So a SUB-register from port i goes on to j only if B without j was empty before, and
-a SUB-remove when it becomes empty. Requests between switches are sent again until the neighbour acknowledges;
-one is acknowledged when the table holds what it asked for. What was overtaken is found by its number, as
-requests for a state are counted by themselves (`fabric.stare.subscriptions`).
+Let B be the ports with subscribers of a state. The neighbour at tree port j is registered with exactly if B
+without j is not empty. So a SUB-register from port i is passed on to j only if B without j was empty before,
+and a SUB-remove when it becomes empty. Requests between switches are repeated until the neighbour
+acknowledges; a request is acknowledged when the table holds its result. Requests for a state are numbered
+separately, so that overtaken ones are detected (`fabric.stare.subscriptions`).
 
-Hosts refresh: what a host has not refreshed for `expire` seconds is over, as if it had sent a SUB-remove.
-Neighbours repeat all that they asked for in rounds of `settings.round` seconds, so that a switch whose
-controller has begun anew hears of it; what a neighbour has not repeated in `_ROUNDS` of these is over, too.
+Hosts refresh: a subscription that a host has not refreshed for `expire` seconds ends as after a SUB-remove.
+Neighbours repeat all their requests in rounds of `settings.round` seconds, so that a switch with a restarted
+controller learns them. A request that a neighbour has not repeated in `_ROUNDS` of these ends, too.
 """
 
 from __future__ import annotations
@@ -31,34 +31,36 @@ from treecast.middleware.wire.stare import StareError, StareHeader, StareKind
 from treecast.middleware.wire.stare_frames import StareFrame, decode_frame, encode_frame
 from treecast.middleware.wire.stare_numbers import step
 
-BETWEEN_SWITCHES: Final = StareSettings(resend_tries=1 << 30, refresh=0.0, round=300.0)  # until acknowledged
-# Two lie at most between two requests for a state, and each is sent until it is acknowledged.
+# repeats without limit, until acknowledged
+BETWEEN_SWITCHES: Final = StareSettings(resend_tries=1 << 30, refresh=0.0, round=300.0)
+# Two requests for a state are at most two rounds apart, and each is sent until it is acknowledged.
 _ROUNDS: Final = 4
 _PORT: Final = struct.Struct(">H")
-_STALE: Final = 256  # a request so little before the last one for its state was overtaken by it
-EXPIRE: Final = 150.0  # three of a host's refreshes at their longest, and its tries
+# a request whose number is smaller by less than this than the last one's was overtaken by it
+_STALE: Final = 256
+EXPIRE: Final = 150.0  # three of a host's longest refresh intervals, and its retries
 
 
 class SwitchDriver(Protocol):
-    """The switch, as far as the controller needs it. A set of ports has bit p for port p."""
+    """The controller's interface to the switch. A set of ports has bit p for port p."""
 
     def write(self, state: int, ports: int) -> None:
-        """Publishes of the state go to these ports; 0: it is forgotten."""
+        """Sends publishes of the state to these ports; 0 removes the state."""
 
     def send(self, ports: int, frame: bytes) -> None:
-        """A frame of the controller's own; after all that was written before it."""
+        """Sends a frame of the controller's own, after all earlier writes."""
 
 
 class Place(Struct, frozen=True):
-    """Where a switch stands. `tree`: its ports that lead to other switches; addresses are packed.
+    """A switch's place in the network. `tree`: its ports to other switches. Addresses are packed.
 
-    Hosts are answered from these addresses, in the family that they have asked in.
+    Hosts are answered from these addresses, in the family of their request.
     """
 
     tree: frozenset[int]
     mac: bytes
     address: bytes
-    ipv6_address: bytes = b""  # empty: the link-local one that its MAC gives (RFC 4291, appendix A)
+    ipv6_address: bytes = b""  # if empty, the link-local one of its MAC (RFC 4291, appendix A)
 
     @property
     def ipv6(self) -> bytes:
@@ -70,7 +72,9 @@ def _link_local(mac: bytes) -> bytes:
 
 
 class EmbeddedController:
-    """One switch's. `refused` counts packets by reason, `expired` subscriptions that were not repeated."""
+    """The controller of one switch. `refused` counts packets by reason, `expired` subscriptions without
+    refresh.
+    """
 
     def __init__(
         self,
@@ -82,18 +86,18 @@ class EmbeddedController:
         width: int = 16,
         expire: float = EXPIRE,
     ) -> None:
-        """`width`: bits of a set of ports in the switch's program. `expire`: seconds; 0: never."""
+        """`width`: size in bits of a set of ports in the switch's program. `expire`: seconds; 0: never."""
         self.refused: dict[str, int] = {}
         self.expired = 0
         self._width, self._expire = width, expire
-        self._ages: Timers[tuple[int, int]] = Timers()  # of what hosts have asked for: (state, port)
+        self._ages: Timers[tuple[int, int]] = Timers()  # of hosts' subscriptions: (state, port)
         self._place = place
         self._driver = driver
         self._ports: dict[int, int] = {}  # B by state
         self._links = {port: Subscriptions(settings, random) for port in sorted(place.tree)}
         self._period = settings.round * _ROUNDS if expire else 0.0
         self._period_ends = NEVER
-        self._heard: dict[int, int] = {}  # tree ports by state that have asked for it in this period
+        self._heard: dict[int, int] = {}  # by state, tree ports that have requested it in this period
         self._recent = Recent(LATE)  # the last number, by state and port
 
     @property
@@ -101,21 +105,23 @@ class EmbeddedController:
         return len(self._ports)
 
     def ports(self, state: int) -> int:
-        """The ports that have subscribers, as a set."""
+        """Returns the set of ports with subscribers."""
         return self._ports.get(state, 0)
 
     def asked(self, state: int) -> dict[int, SubState]:
-        """How it stands with the neighbours that know of subscribers here, by tree port."""
+        """Returns, by tree port, the state of the subscription at neighbours that know of subscribers
+        here.
+        """
         found = {port: link.state(state) for port, link in self._links.items()}
         return {port: how for port, how in found.items() if how is not None}
 
     @property
     def settled(self) -> bool:
-        """Whether every neighbour has acknowledged all; what is only repeated is not counted."""
+        """Whether every neighbour has acknowledged all requests, apart from repeats."""
         return not any(link.waiting for link in self._links.values())
 
     def packet_in(self, data: bytes, now: float) -> None:
-        """A frame that the switch sent up."""
+        """Handles a frame that the switch sent up."""
         if len(data) < _PORT.size:
             self._refuse("SHORT")
             return
@@ -141,7 +147,7 @@ class EmbeddedController:
         self.refused[reason] = self.refused.get(reason, 0) + 1
 
     def _is_stale(self, port: int, header: StareHeader, now: float) -> bool:
-        """Whether it was overtaken by a later one for the same state."""
+        """Returns whether a later request for the same state has overtaken this one."""
         key = header.state * self._width + port
         known = self._recent.get(key, now)
         if known is not None and -_STALE < step(header.update, known) < 0:
@@ -161,7 +167,7 @@ class EmbeddedController:
         self._send(bit, ack, ipv6=frame.ipv6)
 
     def _age(self, state: int, port: int, wanted: bool, now: float) -> None:
-        """A host or a neighbour has been heard."""
+        """Records a request from a host or a neighbour."""
         if port in self._links:
             if wanted and self._period:
                 self._heard[state] = self._heard.get(state, 0) | 1 << port
@@ -180,7 +186,7 @@ class EmbeddedController:
             self._forget_unheard(now)
 
     def _forget_unheard(self, now: float) -> None:
-        """What neighbours have not repeated in a whole period."""
+        """Removes subscriptions that neighbours have not repeated in a whole period."""
         tree, heard = port_set(self._links), self._heard
         self._heard = {}
         self._period_ends = now + self._period
@@ -215,7 +221,7 @@ class EmbeddedController:
             link.changes.clear()
 
     def work(self, now: float) -> None:
-        """Sends again what no neighbour has acknowledged, lets go what nobody has repeated."""
+        """Repeats unacknowledged requests, and removes subscriptions that were not repeated."""
         self._forget_old(now)
         for link in self._links.values():
             link.work(now)
@@ -226,7 +232,7 @@ class EmbeddedController:
         return min(links, self._ages.next(), self._period_ends)
 
     def check_invariants(self) -> None:
-        """For tests."""
+        """Checks consistency, for tests."""
         assert all(self._ports.values())
         hosts = sum((ports & ~port_set(self._links)).bit_count() for ports in self._ports.values())
         assert len(self._ages) == (hosts if self._expire else 0)
@@ -235,5 +241,5 @@ class EmbeddedController:
 
 
 def port_set(ports: Iterable[int]) -> int:
-    """Ports as a set of bits."""
+    """Returns ports as a set of bits."""
     return sum(1 << port for port in set(ports))

@@ -1,7 +1,7 @@
-"""What the control plane writes into a STARE switch: configuration, routes, multicast groups, entries.
+"""The control plane's writes to a STARE switch: configuration, routes, multicast groups, entries.
 
-Names are those of p4/stare_register.p4 and p4/stare_embedded.p4. Routes are (network, prefix length) to
-(port, MAC of the next hop), networks packed, IPv4 and IPv6.
+Names are those of p4/stare_register.p4 and p4/stare_embedded.p4. Routes map (network, prefix length) to
+(port, MAC of the next hop); networks are packed IPv4 or IPv6.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ NO_ROUTES: Final[Routes] = {}
 TABLE: Final = "StareIngress.subscribers"
 REGISTER: Final = "StareIngress.subscribers"
 _CONFIGURATION: Final = "StareIngress.configuration"
-_ROUTES: Final = {4: "StareIngress.l3.ipv4_lpm", 16: "StareIngress.l3.ipv6_lpm"}  # by bytes of an address
+# by size of an address in bytes
+_ROUTES: Final = {4: "StareIngress.l3.ipv4_lpm", 16: "StareIngress.l3.ipv6_lpm"}
 _PORT_SETS: Final = {("StareIngress.configure", "tree"), ("StareIngress.replicate", "ports")}
-WIDTH: Final = 16  # bits of a set of ports in the programs as they are; 16 times STARE_BANK
-MOST_BANKS: Final = 12  # for all of whose sets groups are made beforehand: 4,095 of them
+WIDTH: Final = 16  # size in bits of a set of ports in the unmodified programs; 16 times STARE_BANK
+MOST_BANKS: Final = 12  # groups for all sets of these are created in advance: 4,095 of them
 
 
 def all_groups(ports: Iterable[int], width: int = WIDTH) -> Iterator[MulticastGroup]:
-    """One for each set of banks that have ports, as the programs number them (p4/include/stare.p4).
+    """Yields a group for each set of banks that have ports, numbered as in p4/include/stare.p4.
 
-    `width`: bits of a set of ports in the switch's program. ValueError for ports in more than 12 banks, or
-    that the program has no bit for.
+    `width`: size in bits of a set of ports in the switch's program. Raises ValueError for ports in more than
+    12 banks, or beyond the program's width.
     """
     size = width // 16
     known = sorted(set(ports))
@@ -64,7 +65,9 @@ def all_groups(ports: Iterable[int], width: int = WIDTH) -> Iterator[MulticastGr
 
 
 def width_of(info: p4i.P4Info) -> int:
-    """The bits of a set of ports in a program, by its P4Info. ValueError where it is none of STARE's."""
+    """Returns the size in bits of a set of ports, from a program's P4Info. Raises ValueError if it is not
+    STARE's.
+    """
     for action in info.actions:
         for param in action.params:
             if (action.preamble.name, param.name) in _PORT_SETS:
@@ -75,7 +78,7 @@ def width_of(info: p4i.P4Info) -> int:
 def register_state(
     place: Place, ports: Iterable[int], routes: Routes = NO_ROUTES, *, width: int = WIDTH
 ) -> SwitchState:
-    """What a switch of the register design shall hold. ValueError as of `all_groups`."""
+    """Returns the target state of a switch of the register design. Raises ValueError as `all_groups` does."""
     arguments = {
         "tree": port_set(place.tree),
         "mac": int.from_bytes(place.mac),
@@ -88,7 +91,7 @@ def register_state(
 def embedded_state(
     place: Place, ports: Iterable[int], routes: Routes = NO_ROUTES, *, width: int = WIDTH
 ) -> SwitchState:
-    """What a switch of the embedded design shall hold before its controller writes entries."""
+    """Returns the target state of a switch of the embedded design, before its controller writes entries."""
     arguments = {"mac": int.from_bytes(place.mac)}
     return _state(ActionCall("StareIngress.configure", arguments), ports, routes, width)
 
@@ -109,13 +112,13 @@ def _route(network: bytes, prefix: int, port: int, mac: bytes) -> Entry:
 
 
 def entry_of(state: int, ports: int) -> Entry:
-    """Publishes of a state go to a set of ports."""
+    """Returns the entry that sends publishes of a state to a set of ports."""
     return Entry(matches_of(state), _replicate(ports))
 
 
 @lru_cache(maxsize=1 << 16)
 def _replicate(ports: int) -> ActionCall:
-    """One for all states with the same set: a table has many entries and few sets."""
+    """Returns the action, shared by all states with the same set: a table has many entries and few sets."""
     return ActionCall("StareIngress.replicate", {"ports": ports})
 
 
@@ -136,10 +139,12 @@ def bring_up(control: Control, state: SwitchState) -> None:
 
 
 class ControlDriver:
-    """A `SwitchDriver` for a switch in this process: `sent` is taken by who moves its packets."""
+    """A `SwitchDriver` for a switch in this process. The code that moves its packets takes them from
+    `sent`.
+    """
 
     def __init__(self, control: Control, width: int = WIDTH) -> None:
-        self.sent: list[bytes] = []  # packet-outs, with the header before them
+        self.sent: list[bytes] = []  # packet-outs, with their header
         self._control = control
         self._bytes = width // 8
         self._known: set[int] = set()

@@ -1,7 +1,7 @@
-"""Programs switches: what one shall hold is a value, what to write is a difference, and what it holds is
-read back.
+"""Programming of switches: the target state is a value, the writes are a difference, and the result is read
+back.
 
-Any P4Runtime switch will do: a hardware one, bmv2, or the embedded target.
+Works with any P4Runtime switch: a hardware one, bmv2, or the embedded target.
 """
 
 from .difference import Change, Kind, SwitchDiffers, SwitchRefused, apply, diff

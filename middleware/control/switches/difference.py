@@ -1,13 +1,11 @@
-"""What to write so that a switch holds what it shall. Pure.
+"""The writes that bring a switch to a target state. Pure.
 
-The order is make before break, in stages; what is in one stage may be written in any order, in one batch:
+The order is make before break, in stages; the writes of one stage may be done in any order, in one batch:
 
-0. what others refer to is made: members, multicast groups, clone sessions, value sets, cells
-1. groups of members, which refer to members
-2. entries and default actions, which refer to all of the above
-3. entries that shall go
-4. groups of members that shall go
-5. members, multicast groups and clone sessions that shall go: nobody refers to them any more
+0. create what others refer to: members, multicast groups, clone sessions, value sets, cells 1. create groups
+of members, which refer to members 2. write entries and default actions, which refer to all of the above 3.
+delete obsolete entries 4. delete obsolete groups of members 5. delete obsolete members, multicast groups and
+clone sessions, which nothing refers to any more
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from .state import SwitchState
 
 
 class Kind(enum.Enum):
-    """What is done to one thing."""
+    """The kind of a write."""
 
     INSERT = "insert"
     MODIFY = "modify"
@@ -30,9 +28,9 @@ class Kind(enum.Enum):
 
 
 class Change(Struct, frozen=True):
-    """One write. `field` is the attribute of `SwitchState` that it is about, `key` the place in it.
+    """One write. `field` is the attribute of `SwitchState` that it changes, `key` the element in it.
 
-    `value` is what shall be there; with MODIFY None means: as the program has it. With DELETE it is what was.
+    `value` is the new value. With MODIFY, None restores the program's own; with DELETE it is the old value.
     """
 
     stage: int
@@ -42,7 +40,7 @@ class Change(Struct, frozen=True):
     value: Any
 
 
-# The stage in which things of a field are made or changed, and the one in which they go.
+# The stage in which elements of a field are created or changed, and the one in which they are deleted.
 _STAGES: Final = {
     "members": (0, 5),
     "groups": (0, 5),
@@ -54,14 +52,14 @@ _STAGES: Final = {
     "entries": (2, 3),
     "defaults": (2, 2),
 }
-# These are always there: they are modified only, and go back to what the program has.
+# These always exist: they are only modified, and restored to the program's own value.
 _ALWAYS: Final = ("value_sets", "registers", "meters", "defaults")
-# Of these only the cells that are wanted are looked at.
+# Of these only the cells in the target state are compared.
 _OWNED: Final = ("registers", "meters")
 
 
 def diff(actual: SwitchState, desired: SwitchState) -> tuple[Change, ...]:
-    """The writes that make `actual` hold `desired`, in the order in which they are to be done; none twice."""
+    """Returns the writes that bring `actual` to `desired`, in execution order, without duplicates."""
     found = [change for field in _STAGES for change in _field(field, actual, desired)]
     return tuple(sorted(found, key=lambda change: change.stage))
 
@@ -87,10 +85,10 @@ def _field(field: str, actual: SwitchState, desired: SwitchState) -> Iterator[Ch
 
 
 def apply(state: SwitchState, changes: Iterable[Change]) -> SwitchState:
-    """What a switch holds after these writes: the model that tests hold real switches against.
+    """Returns a switch's state after these writes: the model that tests compare real switches with.
 
-    ValueError where a switch would refuse: what is inserted is there, what is modified or deleted is not, or
-    something refers to what is not there.
+    Raises ValueError for a write that a switch would refuse: an insert of an existing element, a change of a
+    missing one, or a reference to a missing one.
     """
     fields = {name: dict(getattr(state, name)) for name in SwitchState.__struct_fields__}
     for change in changes:
@@ -128,7 +126,9 @@ _STEP: Final[dict[Kind, Callable[[dict[Any, Any], Change], None]]] = {
 
 
 def _check_references(fields: dict[str, dict[Any, Any]]) -> None:
-    """Groups of members name members that are there. (Which entries use which profile is P4Info's to say.)"""
+    """Checks that groups of members name existing members. (P4Info defines which entries use which
+    profile.)
+    """
     for (profile, number), group in fields["selections"].items():
         for member in group.members:
             if (profile, member.member) not in fields["members"]:
@@ -138,11 +138,11 @@ def _check_references(fields: dict[str, dict[Any, Any]]) -> None:
 
 
 class SwitchRefused(Exception):
-    """The switch does not do what is asked: another controller is primary, or it refuses a write."""
+    """The switch does not do what was requested: another controller is primary, or it refuses a write."""
 
 
 class SwitchDiffers(Exception):
-    """The switch has acknowledged everything, and holds something else. `changes` would mend it."""
+    """The switch acknowledged everything but holds something else. `changes` would correct it."""
 
     def __init__(self, name: str, changes: tuple[Change, ...]) -> None:
         first = changes[0]

@@ -1,6 +1,6 @@
-"""A switch of this very process brought to a state: the emulator's, and those with a controller beside them.
+"""Control of a switch in this process: the emulator's, and those with a controller beside them.
 
-The same messages as over the network, without the network: what works here works there.
+It uses the same messages as over the network, so that what works here works there.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from .state import SwitchState
 
 
 class LocalSwitch:
-    """One program's entities on a switch, as `Device` has them (`device.active.schema`, `.entities`)."""
+    """One program's entities on a switch, as in `Device` (`device.active.schema`, `.entities`)."""
 
     def __init__(self, schema: Schema, entities: Entities, name: str = "switch") -> None:
         self.name = name
         self._schema, self._entities = schema, entities
 
     def read(self, wanted: SwitchState | None = None, now: float = 0.0) -> SwitchState:
-        """What the switch holds; of registers and meters the cells that `wanted` has."""
+        """Returns the switch's state; of registers and meters only the cells in `wanted`."""
         filters = filters_for(self._schema, wanted or SwitchState())
         return state_of(self._schema, self._entities.read(filters, now))
 
     def write(self, changes: tuple[Change, ...], now: float = 0.0) -> int:
-        """All of the changes or, with SwitchRefused, none."""
+        """Makes all changes and returns their number, or makes none and raises SwitchRefused."""
         updates = [update_of(self._schema, change) for change in changes]
         outcomes = self._entities.write(updates, p4r.WriteRequest.DATAPLANE_ATOMIC, now)
         refused = next((one for one in outcomes if one is not DONE and one.code is not Code.ABORTED), None)
@@ -36,7 +36,7 @@ class LocalSwitch:
         return len(updates)
 
     def bring_to(self, desired: SwitchState, now: float = 0.0) -> int:
-        """Makes the switch hold `desired`, and reads back that it does; answers how many writes it took."""
+        """Brings the switch to `desired` and reads it back. Returns the number of writes."""
         count = self.write(diff(self.read(desired, now), desired), now)
         left = diff(self.read(desired, now), desired)
         if left:

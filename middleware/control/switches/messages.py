@@ -1,4 +1,4 @@
-"""Changes as P4Runtime updates, and what was read as a state."""
+"""Changes as P4Runtime updates, and read entities as a state."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _KINDS: Final = {
 
 
 def update_of(schema: Schema, change: Change) -> p4r.Update:
-    """One change as a message. KeyError where the program has no such thing."""
+    """Returns one change as a message. Raises KeyError if the program has no such element."""
     return p4r.Update(type=_KINDS[change.kind], entity=_ENTITIES[change.field](schema, change))
 
 
@@ -124,7 +124,7 @@ _ENTITIES: Final[dict[str, Callable[[Schema, Change], p4r.Entity]]] = {
 
 
 def filters_for(schema: Schema, wanted: SwitchState) -> list[p4r.Entity]:
-    """What is to be read so that `state_of` sees everything that a state says; of cells only those wanted."""
+    """Returns read filters for everything in a `SwitchState`; of cells only the wanted ones."""
     filters = [p4r.Entity() for _ in range(5)]
     filters[0].action_profile_member.SetInParent()
     filters[1].action_profile_group.SetInParent()
@@ -158,7 +158,9 @@ def _table_filters(table: Table) -> Iterable[p4r.Entity]:
 
 
 def state_of(schema: Schema, entities: Iterable[p4r.Entity]) -> SwitchState:
-    """The state that these entities say. ValueError where one is not what the program has."""
+    """Returns the state in these entities. Raises ValueError for an element that the program does not
+    have.
+    """
     reading = _Reading(schema)
     for entity in entities:
         which = entity.WhichOneof("entity") or "nothing"
@@ -170,7 +172,7 @@ def state_of(schema: Schema, entities: Iterable[p4r.Entity]) -> SwitchState:
 
 
 class _Reading:
-    """A method for each kind of entity; they fill the arguments of `SwitchState.of`."""
+    """A reader with a method for each kind of entity; they fill the arguments of `SwitchState.of`."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -195,7 +197,7 @@ class _Reading:
             self.found["entries"].append((table.name, entry))
 
     def _default(self, table: Table, message: p4r.TableEntry) -> None:
-        """Only where it is another than the program's own."""
+        """Records the default action if it differs from the program's own."""
         action = action_from(self._schema, table, message.action, default=True, what=table.name)
         if isinstance(action, ActionCall) and action != self._initial(table):
             self.found["defaults"][table.name] = action

@@ -1,7 +1,7 @@
 """A session with one switch over P4Runtime, as its primary controller.
 
-finsy brings the client and the messages; what is written is a difference of states, in stages, and it is
-read back: a switch that acknowledges a write and holds something else is found out.
+finsy provides the client and the messages. Writes are a difference of states, in stages, and are read back: a
+switch that acknowledges a write and holds something else is detected.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from .difference import Change, SwitchDiffers, SwitchRefused, diff
 from .messages import filters_for, state_of, update_of
 from .state import SwitchState
 
-MOST_UPDATES = 500  # in one Write: the status with a detail for each fits into the metadata that finsy takes
+# in one Write: the status with a detail for each fits into the metadata that finsy accepts
+MOST_UPDATES = 500
 CONNECT_SECONDS = 30.0
 _log = logging.getLogger(__name__)
 
 
 class Program(Struct, frozen=True):
-    """What a switch shall run: its P4Info, and the device config in the switch's own form."""
+    """A program for a switch: its P4Info, and the device config in the switch's own form."""
 
     info: p4i.P4Info
     config: bytes
@@ -37,7 +38,7 @@ class Program(Struct, frozen=True):
 
 
 class SwitchSession:
-    """An open session; use it in `async with`. Raises SwitchRefused where it cannot become primary."""
+    """An open session; use it in `async with`. Raises SwitchRefused if it cannot become primary."""
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class SwitchSession:
 
     @property
     def schema(self) -> Schema:
-        """What the switch's program has. SwitchRefused before it is known."""
+        """The entities of the switch's program. Raises SwitchRefused before the program is known."""
         if self._schema is None:
             raise SwitchRefused(f"{self.name} runs no program that is known")
         return self._schema
@@ -83,7 +84,7 @@ class SwitchSession:
     # --- arbitration
 
     def _complete(self, request: Any) -> None:
-        """finsy asks before each call: those that change something say who we are."""
+        """Adds the election id to calls that change something. finsy calls it before each call."""
         if isinstance(request, p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest):
             request.election_id.CopyFrom(U128.encode(self._election_id))
 
@@ -110,10 +111,10 @@ class SwitchSession:
             )
         self._primary.clear()
         self.lost.set()
-        _log.warning("%s: another controller is primary now", self.name)
+        _log.warning("%s: another controller has become primary", self.name)
 
     async def _listen(self) -> None:
-        """Reads the stream as long as it lasts; what is not arbitration goes to `heard`."""
+        """Reads the stream as long as it lasts; passes everything but arbitration to `heard`."""
         try:
             while True:
                 message = await self._client.receive()
@@ -129,8 +130,9 @@ class SwitchSession:
     # --- pipelines
 
     async def set_program(self, program: Program, *, always: bool = False) -> bool:
-        """Makes the switch run it; says whether it had to. Without `always` the same cookie is the same
-        program."""
+        """Makes the switch run the program; returns whether it had to be set. Without `always`, an equal
+        cookie means the same program.
+        """
         known = await self._config(p4r.GetForwardingPipelineConfigRequest.P4INFO_AND_COOKIE)
         same = program.cookie and known.HasField("cookie") and known.cookie.cookie == program.cookie
         if not always and same:
@@ -149,7 +151,7 @@ class SwitchSession:
         return True
 
     async def learn_program(self) -> Schema:
-        """What the switch runs already."""
+        """Returns the schema of the program that the switch runs."""
         known = await self._config(p4r.GetForwardingPipelineConfigRequest.P4INFO_AND_COOKIE)
         if not known.HasField("p4info"):
             raise SwitchRefused(f"{self.name} runs no program")
@@ -170,7 +172,7 @@ class SwitchSession:
     # --- state
 
     async def read(self, wanted: SwitchState | None = None) -> SwitchState:
-        """What the switch holds; of registers and meters the cells that `wanted` has."""
+        """Returns the switch's state; of registers and meters only the cells in `wanted`."""
         schema = self.schema
         filters = filters_for(schema, wanted or SwitchState())
         request = p4r.ReadRequest(device_id=self._device_id, entities=filters)
@@ -183,8 +185,9 @@ class SwitchSession:
                 yield entity
 
     async def write(self, changes: Iterable[Change]) -> int:
-        """Writes changes stage after stage; answers how many. SwitchRefused at the first batch with a
-        refusal: later stages are not begun."""
+        """Writes changes stage by stage and returns their number. Raises SwitchRefused at the first batch
+        with a refusal; later stages are then not started.
+        """
         count = 0
         schema = self.schema
         for _, stage in groupby(changes, key=lambda change: change.stage):
@@ -197,8 +200,10 @@ class SwitchSession:
         return count
 
     async def bring_to(self, desired: SwitchState) -> int:
-        """Makes the switch hold `desired`, and reads back that it does; answers how many writes it took.
-        SwitchDiffers where the switch holds something else afterwards."""
+        """Brings the switch to `desired` and reads it back. Returns the number of writes.
+
+        Raises SwitchDiffers if the switch holds something else afterwards.
+        """
         count = await self.write(diff(await self.read(desired), desired))
         left = diff(await self.read(desired), desired)
         if left:
@@ -206,13 +211,13 @@ class SwitchSession:
         return count
 
     async def send_packet(self, payload: bytes, metadata: Iterable[p4r.PacketMetadata] = ()) -> None:
-        """A packet-out."""
+        """Sends a packet-out."""
         message = p4r.StreamMessageRequest(packet=p4r.PacketOut(payload=payload, metadata=metadata))
         with _refusals(self.name):
             await self._client.send(message)
 
     async def acknowledge(self, digests: p4r.DigestList) -> None:
-        """A digest list has been dealt with."""
+        """Acknowledges a digest list."""
         ack = p4r.DigestListAck(digest_id=digests.digest_id, list_id=digests.list_id)
         with _refusals(self.name):
             await self._client.send(p4r.StreamMessageRequest(digest_ack=ack))
@@ -220,7 +225,7 @@ class SwitchSession:
 
 @contextlib.contextmanager
 def _refusals(name: str) -> Iterator[None]:
-    """finsy's errors as ours, with what the switch says of each update."""
+    """Translates finsy's errors, with the switch's message for each update."""
     try:
         yield
     except P4RuntimeError as error:

@@ -1,11 +1,9 @@
-"""What a switch holds, or shall hold, as a value. Pure.
+"""The state of a switch, actual or desired, as a value. Pure.
 
-Names are those of the program's P4Info. Entries that the program fixes itself are not part of it, nor are
-counts.
-What is left out of `defaults` and `value_sets` is as the program has it: its own default action, an empty
-set.
-`registers` and `meters` name the cells that the control plane owns; others are the data plane's and are left
-alone.
+Names are those of the program's P4Info. The state excludes entries that the program itself fixes, and counts.
+
+Elements missing from `defaults` and `value_sets` are as in the program: its own default action, an empty set.
+`registers` and `meters` name the cells that the control plane owns; others belong to the data plane.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from treecast.middleware.dataplane.p4 import (
 
 
 class EntryKey(Struct, frozen=True):
-    """What identifies an entry: two with the same key cannot both be there."""
+    """The identity of an entry: no two entries have the same key."""
 
     table: str
     matches: tuple[tuple[str, Match], ...]
@@ -40,7 +38,7 @@ class EntryKey(Struct, frozen=True):
 
     @classmethod
     def of(cls, table: str, matches: Matches, priority: int = 0) -> EntryKey:
-        """The key of an entry with these matches."""
+        """Returns the key of an entry with these matches."""
         return cls(table, tuple(sorted(matches.items(), key=lambda item: item[0])), priority)
 
 
@@ -49,7 +47,7 @@ Cell = tuple[str, int]
 
 
 class SwitchState(Struct, frozen=True):
-    """Everything that one switch shall hold. Made by `of`; never changed."""
+    """The whole state of one switch. Created by `of`; never changed."""
 
     entries: dict[EntryKey, Entry] = {}
     defaults: dict[str, ActionCall] = {}
@@ -75,7 +73,7 @@ class SwitchState(Struct, frozen=True):
         registers: Mapping[Cell, int] | None = None,
         meters: Mapping[Cell, MeterConfig] | None = None,
     ) -> SwitchState:
-        """From lists. ValueError where two things have the same key."""
+        """Returns a state from lists. Raises ValueError if two elements have the same key."""
         kept = [(EntryKey.of(table, one.matches, one.priority), plain(one)) for table, one in entries]
         return cls(
             _unique(kept, "entries"),
@@ -90,12 +88,12 @@ class SwitchState(Struct, frozen=True):
         )
 
     def __len__(self) -> int:
-        """How many things it holds."""
+        """Returns the number of elements."""
         return sum(len(getattr(self, name)) for name in self.__struct_fields__)
 
 
 def plain(entry: Entry) -> Entry:
-    """The entry without what the data plane changes or the program fixes: counts, idle time."""
+    """Returns the entry without values of the data plane or the program: counts, idle time."""
     return replace(entry, counter=None, idle=None, is_const=False)
 
 
@@ -112,7 +110,7 @@ def _unique(pairs: list[tuple[_K, _V]], what: str) -> dict[_K, _V]:
 
 
 def _sorted_group(group: MulticastGroup) -> MulticastGroup:
-    """Replicas have no order."""
+    """Returns the group with sorted replicas, whose order has no meaning."""
     replicas = tuple(sorted(group.replicas, key=lambda one: (one.port, one.instance)))
     return replace(group, replicas=replicas)
 

@@ -1,10 +1,10 @@
 """`python -m treecast.middleware.control.trees FILE`: programs label switches, and tells publishers.
 
-FILE is described in `description`. `ready` is printed once all is read back and acknowledged. Switches are
-programmed before publishers have to answer, and these are waited for (not with `--once`): daemons may reach
-each other only by what the switches hold. SIGHUP reads the file again and goes over to its trees, make before
-break; with `adapt` it asks publishers now and then to whom they send, and goes over to better trees where
-there are; SIGTERM ends it, and switches keep what they have.
+`description` documents FILE. Prints `ready` once everything is read back and acknowledged. Switches are
+programmed before publishers must answer, because daemons may reach each other only through the switches; it
+then waits for publishers (not with `--once`). SIGHUP reads the file again and changes to its trees, make
+before break. With `adapt` it asks publishers regularly which receivers they send to, and changes to better
+trees. SIGTERM ends it; switches keep their state.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from .manager import Surroundings, TreeManager
 from .publishers import Daemons, NotAcknowledged
 from .store import FileStore
 
-WAIT_SECONDS = 2.0  # between tries to reach publishers that have not answered
+WAIT_SECONDS = 2.0  # between attempts to reach publishers that have not answered
 FAULTS = (OSError, ValueError, RoutingError, SwitchRefused, SwitchDiffers, NotAcknowledged)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="trees", description=__doc__.split("\n")[0])
     parser.add_argument("file", type=Path)
-    parser.add_argument("--once", action="store_true", help="end when all is in place")
+    parser.add_argument("--once", action="store_true", help="end when everything is programmed")
     parser.add_argument(
         "--token",
         metavar="TOKEN|@FILE",
@@ -62,7 +62,7 @@ def _token(text: str) -> JoinToken:
 async def _serve(path: Path, token: JoinToken | None, *, once: bool) -> None:
     described = read(path)
     network = described.network()
-    described.chosen()  # before anything is written to a switch
+    described.chosen()  # checked before anything is written to a switch
     publishers = Daemons(described.controls(), token=token)
     async with contextlib.AsyncExitStack() as opened:
         sessions = {}
@@ -87,7 +87,7 @@ async def _serve(path: Path, token: JoinToken | None, *, once: bool) -> None:
 
 
 async def _begin_with_all(manager: TreeManager, described: Described) -> None:
-    """Waits for publishers, and says for whom and why when that changes."""
+    """Waits for publishers, and prints which ones and why when that changes."""
     said: tuple[str, ...] = ()
     while True:
         try:
@@ -103,7 +103,7 @@ async def _begin_with_all(manager: TreeManager, described: Described) -> None:
 async def _begin(manager: TreeManager, described: Described) -> None:
     await manager.start()
     if described.adapt and manager.rules.trees:
-        _print(manager)  # what was learned outlives the manager
+        _print(manager)  # learned trees outlive the manager
     else:
         await _go(manager, described)
 
@@ -123,7 +123,7 @@ def _print(manager: TreeManager) -> None:
 
 
 async def _follow(path: Path, manager: TreeManager, publishers: Daemons, described: Described) -> None:
-    """Until SIGTERM. What a new file asks for and cannot be done leaves what is there as it is."""
+    """Serves until SIGTERM. If a new file cannot be applied, the present state stays."""
     loop, again, ended = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, again.set)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -148,13 +148,13 @@ async def _follow(path: Path, manager: TreeManager, publishers: Daemons, describ
 def _read_again(path: Path, described: Described) -> Described:
     changed = read(path)
     if (changed.links, changed.switches) != (described.links, described.switches):
-        raise RoutingError("another network: start anew")
+        raise RoutingError("the network differs: restart the program")
     changed.chosen()
     return changed
 
 
 async def _look(manager: TreeManager, publishers: Daemons, seen: Observed, rng: Random) -> None:
-    """What was sent since the last look, and an update where that has better trees."""
+    """Reads what was sent since the last call, and updates the trees if better ones exist."""
     seen.add(await publishers.observed())
     trees = await asyncio.to_thread(better_trees, manager.rules, seen, rng)
     if trees is not None:

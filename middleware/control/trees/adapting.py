@@ -1,14 +1,16 @@
-"""Trees that follow what publishers send: measured receiver sets become a sample, and that better trees.
+"""Trees that follow what publishers send: measured receiver sets become a sample, and the sample better
+trees.
 
-    seen = Observed(network)
-    seen.add(await publishers.observed())       # counts by publisher and set of hosts, as they are now
-    trees = better_trees(manager.rules, seen, rng)
-    if trees is not None:
-        await manager.update(trees)             # make before break, while packets are on their way
+  seen = Observed(network)
+  seen.add(await publishers.observed())       # present counts by publisher and set of hosts
+  trees = better_trees(manager.rules, seen, rng)
+  if trees is not None:
+      await manager.update(trees)             # make before break, while packets are in flight
 
-What was sent before counts half as much with every look, once there is enough. Trees are learned first
-(`routing.virtual.choice.relearn`); where that is not worth it, all strategies are measured (`adapt`). An
-update has to save 5 % of the labels, learned trees on notifications that they were not learned from.
+Each further observation halves the weight of earlier ones, once there is enough. Trees are learned first
+(`routing.virtual.choice.relearn`); if that is not worthwhile, all strategies are measured (`adapt`). An
+update must save 5 % of the labels; learned trees are measured on notifications that they were not learned
+from.
 """
 
 from __future__ import annotations
@@ -26,19 +28,19 @@ from treecast.middleware.routing.virtual.strategies import Knowledge
 
 Counts = Mapping[tuple[str, ...], int]
 
-SAMPLE: Final = 300  # notifications that are drawn for one decision
+SAMPLE: Final = 300  # notifications drawn for one decision
 FEWEST: Final = (
-    300  # packets that have to be seen before anything is decided: of 60 it learned what cost others
+    300  # packets to observe before any decision: from 60, trees were learned that made others worse
 )
-FADING: Final = 0.5  # of what was seen before, with every look that has enough
+FADING: Final = 0.5  # factor for earlier observations at each one that has enough
 _FORGOTTEN: Final = 0.5
 _REGIONS: Final = 4
 
 
 class Observed:
-    """What publishers have sent, by publisher and receivers (node numbers), as weights.
+    """What publishers have sent: weights by publisher and receivers (node numbers).
 
-    They fade once they have come to `fewest` packets, before which nothing is decided.
+    Weights fade once they sum up to `fewest` packets; nothing is decided before that.
     """
 
     def __init__(self, network: Network, fewest: int = FEWEST) -> None:
@@ -53,7 +55,7 @@ class Observed:
         return sum(self.weights.values())
 
     def add(self, counts: Mapping[str, Counts]) -> None:
-        """One look: counts that only grow, but for those of a publisher that was started anew."""
+        """Adds one observation. Counts only increase, except for a publisher that was restarted."""
         if self.total >= self.fewest:
             faded = {key: weight * FADING for key, weight in self.weights.items()}
             self.weights = {key: weight for key, weight in faded.items() if weight >= _FORGOTTEN}
@@ -65,7 +67,7 @@ class Observed:
             self._before[publisher] = dict(sets)
 
     def _note(self, publisher: str, hosts: tuple[str, ...], count: int) -> None:
-        """Hosts that are not on the network are nobody's to be reached by labels."""
+        """Adds packets of a publisher. Ignores hosts outside the network, which labels cannot reach."""
         source = self._nodes.get(publisher)
         found = {self._nodes[host] for host in hosts if host in self._nodes} - {source}
         if source is not None and found and count > 0:
@@ -73,13 +75,15 @@ class Observed:
             self.weights[key] = self.weights.get(key, 0.0) + count
 
     def sample(self, rng: Random, count: int = SAMPLE) -> list[Request]:
-        """So many notifications, each set as often as it was sent."""
+        """Returns `count` notifications; each set is drawn in proportion to its weight."""
         keys = sorted(self.weights)
         drawn = rng.choices(keys, [self.weights[key] for key in keys], k=count) if keys else []
         return [request(self._network, source, list(receivers)) for source, receivers in drawn]
 
     def knowledge(self, rng: Random) -> Knowledge:
-        """Of every publisher the share of its packets that each host gets, and where these are dense."""
+        """Returns, per publisher, the share of its packets that each host gets, and the regions where these
+        are dense.
+        """
         sent: dict[int, float] = {}
         got: dict[int, dict[int, float]] = {}
         for (source, receivers), weight in self.weights.items():
@@ -96,9 +100,9 @@ class Observed:
 
 
 def better_trees(current: RuleBase, seen: Observed, rng: Random, count: int = SAMPLE) -> list[int] | None:
-    """The trees (edges as bits) of a better rule base, or None where none is worth an update.
+    """Returns the trees (edges as bits) of a better rule base, or None if none is worth an update.
 
-    Nothing is decided before enough has been seen. `count` notifications are drawn of it.
+    Decides nothing before enough has been observed. Draws `count` notifications.
     """
     if seen.total < seen.fewest:
         return None
@@ -108,6 +112,6 @@ def better_trees(current: RuleBase, seen: Observed, rng: Random, count: int = SA
         if learned is not None:
             return list(learned.rules.trees.values())
         chosen = adapt(current, seen.knowledge(rng), sample, rng)
-    except RoutingError:  # a receiver that cannot be reached, which its publisher's carrier has seen too
+    except RoutingError:  # a receiver is unreachable, which its publisher's carrier has noticed too
         return None
     return None if chosen is None else list(chosen[1].rules.trees.values())

@@ -38,14 +38,14 @@ from . import states
 
 
 class HostPlace(msgspec.Struct, forbid_unknown_fields=True):
-    """`control` empty: it publishes nothing."""
+    """A host. If `control` is empty, it publishes nothing."""
 
     control: str = ""
     mac: str = ""
 
 
 class Described(msgspec.Struct, forbid_unknown_fields=True):
-    """The file, as its docstring above says."""
+    """The content of the file, as documented in the module."""
 
     links: list[tuple[str, str]]
     switches: dict[str, str]
@@ -58,7 +58,9 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
     adapt: float = 0.0
 
     def network(self) -> Network:
-        """RoutingError where links name what is no node, or a host hangs on none."""
+        """Returns the network. Raises RoutingError if a link names an unknown node, or a host connects to no
+        switch.
+        """
         names = [*self.switches, *self.hosts]
         if len(set(names)) != len(names):
             raise RoutingError("a host and a switch have one name")
@@ -72,12 +74,13 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
         return network
 
     def chosen(self) -> Strategy:
-        """RoutingError for an unknown strategy, and for one that goes by what publishers send, as nothing is
-        known of that at first: it would install no tree."""
+        """Returns the strategy. Raises RoutingError for an unknown one, and for one that needs knowledge of
+        what publishers send: without knowledge at first, it would install no tree.
+        """
         known = [name for name in STRATEGIES if name not in NEED_KNOWLEDGE]
         if self.strategy in NEED_KNOWLEDGE:
             raise RoutingError(
-                f"strategy {self.strategy!r} goes by what publishers send, and nothing is known of that"
+                f"strategy {self.strategy!r} needs knowledge of what publishers send, which is missing"
                 f" at first: choose {', '.join(known)}, and let `adapt` find better trees"
             )
         if self.strategy not in STRATEGIES:
@@ -85,12 +88,12 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
         return STRATEGIES[self.strategy]
 
     def trees(self, network: Network) -> list[int]:
-        """The trees that the strategy wants, as far as there is room. RoutingError as `chosen`."""
+        """Returns the strategy's trees, as far as there is room. Raises RoutingError as `chosen` does."""
         rules = install(network, self.limit, self.chosen(), Knowledge(), Random(self.seed))
         return list(rules.trees.values())
 
     def remark(self, trees: list[int]) -> str:
-        """What an operator should hear of them; empty where that is nothing."""
+        """Returns a remark for the operator about the trees; empty if there is none."""
         if trees or self.strategy == "hops":
             return ""
         return (
@@ -99,17 +102,19 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
         )
 
     def ways(self, network: Network) -> dict[int, dict[int, int]]:
-        """By switch, the ports towards hosts' MAC addresses. RoutingError where one is none."""
+        """Returns, by switch, the ports towards hosts' MAC addresses. Raises RoutingError for an invalid
+        address.
+        """
         macs = {network.node(name): _mac(host.mac) for name, host in self.hosts.items() if host.mac}
         return states.shortest_ways(network, macs)
 
     def controls(self) -> dict[str, str]:
-        """Where publishers are told, by name."""
+        """Returns the control addresses of publishers, by name."""
         return {name: host.control for name, host in self.hosts.items() if host.control}
 
 
 def read(path: Path) -> Described:
-    """OSError, or RoutingError with what is wrong in the file."""
+    """Reads the file. Raises OSError, or RoutingError with the error in the file."""
     try:
         return msgspec.toml.decode(path.read_bytes(), type=Described)
     except msgspec.DecodeError as error:
@@ -122,5 +127,5 @@ def _mac(text: str) -> int:
     except ValueError:
         packed = b""
     if len(packed) != 6:
-        raise RoutingError(f"{text!r} is no MAC address")
+        raise RoutingError(f"{text!r} is not a MAC address")
     return int.from_bytes(packed)

@@ -1,14 +1,14 @@
 """Brings the label switches of a network from one rule base to the next, make before break.
 
-    manager = TreeManager(network, switches, publishers, store, limit=40)
-    await manager.start()                # every switch holds what it shall, read back; publishers are told
-    await manager.update(wanted trees)   # rules in, publishers told, packets drained, rules out
+  manager = TreeManager(network, switches, publishers, store, limit=40)
+  await manager.start()                # switches get their state, read back; publishers are told
+  await manager.update(wanted trees)   # rules in, publishers told, packets drained, rules out
 
-The steps are `routing.virtual.update`'s. No tree is announced before every switch on it has been read back,
-none is removed before every publisher has acknowledged a version without it and twice the longest life of a
-packet has passed. What a step could not do is not skipped: `update` raises, all that was written stays, and
-the next call, or `start` of a manager with the same store, goes on from there. Ids are stored before they
-are written to a switch, so that those of removed trees never come back, whoever dies when.
+The steps are those of `routing.virtual.update`. No tree is announced before every switch on it has been read
+back. None is removed before every publisher has acknowledged a version without it and twice the longest life
+of a packet has passed. A failed step is not skipped: `update` raises, everything written stays, and the next
+call, or `start` of a manager with the same store, continues from there. Ids are stored before they are
+written to a switch, so that ids of removed trees are never reused, whichever process dies when.
 """
 
 from __future__ import annotations
@@ -31,24 +31,27 @@ _log = logging.getLogger(__name__)
 
 
 class Switch(Protocol):
-    """One switch; `control.switches.SwitchSession` is one."""
+    """One switch, for example `control.switches.SwitchSession`."""
 
     async def bring_to(self, desired: SwitchState) -> int:
-        """How many writes it took. Raises where the switch does not hold it then."""
+        """Brings the switch to `desired`; returns the number of writes. Raises if the switch does not hold it
+        then.
+        """
         ...
 
 
 class Publishers(Protocol):
-    """All who encode stacks."""
+    """All publishers, which encode stacks."""
 
     async def announce(self, version: int, network: Network, trees: Mapping[int, int]) -> None:
-        """Returns when every one of them uses these trees (edges by id) and no others; else raises."""
+        """Returns when every publisher uses these trees (edges by id) and no others; otherwise raises."""
         ...
 
 
 class Kept(Struct, frozen=True):
-    """What outlives a manager. `held`: every tree (edges by id) that a switch may have a rule of; of those
-    `usable` are announced. The next tree gets the id `next`."""
+    """The durable state of a manager. `held`: every tree (edges by id) that a switch may have a rule of;
+    those in `usable` are announced. The next tree gets the id `next`.
+    """
 
     version: int = 0
     next: int = 1
@@ -57,7 +60,7 @@ class Kept(Struct, frozen=True):
 
 
 class Store(Protocol):
-    """Where `Kept` is durable."""
+    """The durable store of `Kept`."""
 
     def load(self) -> Kept: ...
 
@@ -65,7 +68,7 @@ class Store(Protocol):
 
 
 class Surroundings(Struct, frozen=True):
-    """What switches hold beside links and trees, by switch: MAC addresses and tunnels, each by port."""
+    """The state of switches beside links and trees, by switch: MAC addresses and tunnels, each by port."""
 
     addresses: Mapping[int, Mapping[int, int]] = field(default_factory=dict)  # switch -> MAC -> port
     tunnels: Mapping[int, Mapping[int, states.Tunnel]] = field(default_factory=dict)  # switch -> port
@@ -73,7 +76,9 @@ class Surroundings(Struct, frozen=True):
 
 
 class TreeManager:
-    """One network's. `limit`: rules that a switch has room for; `life`: a packet's longest, in seconds."""
+    """The manager of one network. `limit`: rules per switch; `life`: the longest life of a packet, in
+    seconds.
+    """
 
     def __init__(
         self,
@@ -99,12 +104,12 @@ class TreeManager:
 
     @property
     def version(self) -> int:
-        """Of what publishers were told last."""
+        """The version that publishers were told last."""
         return self._kept.version
 
     @property
     def rules(self) -> RuleBase:
-        """The trees that publishers may use, with the ids that are next."""
+        """The trees that publishers may use, with the next free id."""
         rules = RuleBase(self.network, self._limit)
         for number in sorted(self._kept.usable):
             rules.next = number
@@ -113,17 +118,19 @@ class TreeManager:
         return rules
 
     async def start(self) -> None:
-        """Switches hold all that they may have held, and publishers what they may use; leftovers go then."""
+        """Restores the state of switches and tells publishers which trees they may use; then removes
+        leftovers.
+        """
         await self._write(set(self._switches))
         await self._announce(self._kept.usable)
         await self._remove(self._kept.held.keys() - self._kept.usable)
 
     async def update(self, wanted: list[int]) -> RuleBase:
-        """To a rule base with these trees (edges as bits), in the order of preference; what came of it.
+        """Changes to a rule base with these trees (edges as bits, in order of preference), and returns it.
 
-        What does not fit is left out. Raises what a switch or publisher raised.
+        Leaves out trees that do not fit. Raises the error of a switch or publisher.
         """
-        await self._remove(self._kept.held.keys() - self._kept.usable)  # of an update that did not end
+        await self._remove(self._kept.held.keys() - self._kept.usable)  # leftovers of an interrupted update
         for step in plan(self.rules, wanted).steps:
             await self._take(step)
         return self.rules
@@ -144,7 +151,9 @@ class TreeManager:
         await self._write(self._touched(trees))
 
     async def _announce(self, usable: frozenset[int]) -> None:
-        """The version is stored first: one that somebody may have heard of is never given to other trees."""
+        """Announces trees. Stores the version first: a version that anybody has heard is never used for other
+        trees.
+        """
         kept = self._kept
         self._keep(Kept(kept.version + 1, kept.next, kept.held, usable))
         trees = {number: kept.held[number] for number in sorted(usable)}
@@ -166,7 +175,7 @@ class TreeManager:
         self._keep(Kept(kept.version, kept.next, held, kept.usable - gone.keys()))
 
     def _touched(self, trees: Mapping[int, int]) -> set[int]:
-        """The switches that have rules of some trees."""
+        """Returns the switches that have rules of some trees."""
         alone = RuleBase(self.network, 0)
         return {switch for edges in trees.values() for switch in alone.switches(edges)}
 
@@ -182,7 +191,7 @@ class TreeManager:
             raise faults[0]
 
     def state_of(self, switch: int, held: Mapping[int, int] | None = None) -> SwitchState:
-        """What a switch holds with these trees (by default all that may be in use)."""
+        """Returns what a switch holds with these trees (by default all that may be in use)."""
         held = self._kept.held if held is None else held
         return states.labels(
             self.network,

@@ -63,7 +63,7 @@ class Daemons:
             return None
 
     def _tell(self, address: str, request: pb.SetTreesRequest) -> str:
-        """Why it is not used there; empty where it is."""
+        """Why it is not used there; empty if it is."""
         try:
             with DaemonClient(address, timeout=self._seconds, token=self._token) as client:
                 used = client.set_trees(request)

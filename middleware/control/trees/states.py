@@ -39,7 +39,9 @@ def ports_of(network: Network, links: int) -> int:
 
 
 def port_sessions(network: Network, switch: int) -> list[CloneSession]:
-    """One clone session for each port. RoutingError where a switch has more than the programs can name."""
+    """One clone session for each port. Raises RoutingError if a switch has more than the programs can
+    name.
+    """
     count = len(network.out[switch])
     if count > MOST_PORTS:
         raise RoutingError(f"switch {network.names[switch]} has {count} ports; {MOST_PORTS} can be named")

@@ -23,7 +23,7 @@ def write_trees(version: int, network: Network, trees: Mapping[int, int]) -> pb.
 
 
 def read_trees(request: pb.SetTreesRequest) -> tuple[Network, RuleBase]:
-    """RoutingError where it is no network, or a tree is none of it."""
+    """Raises RoutingError if it is no network, or a tree is none of it."""
     ends = list(request.ends)
     if len(ends) % 2:
         raise RoutingError("edges have two ends")

@@ -1,4 +1,4 @@
-"""What an emulation has counted: by link and by switch, as values."""
+"""The counts of an emulation, by link and by switch, as values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from .links import Way
 
 
 class LinkCounts(Struct, frozen=True):
-    """One direction. `packets` and `bytes` are what was put on it, Ethernet's header counted."""
+    """One direction of a link. `packets` and `bytes` are what was sent into it, including Ethernet
+    headers.
+    """
 
     packets: int = 0
     bytes: int = 0
@@ -38,7 +40,7 @@ class EmulationCounts(Struct, frozen=True):
 
 
 def read_counts(emulator: Emulator) -> EmulationCounts:
-    """A reading, since the beginning."""
+    """Returns a reading, since the beginning."""
     network = emulator.network
     return EmulationCounts(
         emulator.now,
@@ -52,5 +54,5 @@ def read_counts(emulator: Emulator) -> EmulationCounts:
 
 
 def counts_of(way: Way) -> LinkCounts:
-    """One direction's."""
+    """Returns the counts of one direction."""
     return LinkCounts(way.packets, way.bytes, way.lost, way.overflow, way.doubled, way.late)

@@ -1,4 +1,4 @@
-"""What stands at a node: a switch with the controller at its CPU port, a host, anything with ports."""
+"""The devices at nodes: a switch with the controller at its CPU port, a host, anything with ports."""
 
 from __future__ import annotations
 
@@ -14,29 +14,31 @@ class Device(Protocol):
     """Reads no clock and draws nothing that isn't its own."""
 
     def turn(self, packets: Sequence[tuple[int, bytes]], now: float) -> Sequence[Out]:
-        """Packets that came at this moment, (port, packet), none where a deadline has come; what leaves."""
+        """Handles packets that arrived at this moment as (port, packet), none if a deadline passed. Returns
+        the output.
+        """
 
     def next_deadline(self) -> float:
-        """When it wants a turn at the latest; NEVER."""
+        """Returns the time by which the device needs a turn; NEVER if none."""
 
 
 class CpuPort(Protocol):
     """A controller beside its switch: it writes the switch's tables itself, and sends packets."""
 
     def packet_in(self, packet: bytes, now: float) -> None:
-        """What left at the CPU port, the program's header in front."""
+        """Handles a packet that left at the CPU port, with the program's header in front."""
 
     def work(self, now: float) -> None:
-        """What is due."""
+        """Does the work that is due."""
 
     def take(self) -> Sequence[bytes]:
-        """Packet-outs, the program's header in front; once."""
+        """Returns pending packet-outs, with the program's header in front, and clears them."""
 
     def next_deadline(self) -> float: ...
 
 
 class SwitchDevice:
-    """A P4 switch. Packets of one moment go through it as one batch, then what they sent to the CPU port."""
+    """A P4 switch. The packets of one moment pass it as one batch, then those they sent to the CPU port."""
 
     def __init__(self, switch: Switch, controller: CpuPort | None = None, *, cpu_port: int = 510) -> None:
         self.switch = switch
@@ -60,7 +62,7 @@ class SwitchDevice:
             before = self.packet_ins
             sent = self.switch.receive_many([(self._cpu_port, one) for one in outs], now)
             found += self._without_cpu(sent, controller, now)
-            self._again = self.packet_ins > before  # what that sent up is answered in the next turn
+            self._again = self.packet_ins > before  # packets sent up are answered in the next turn
         return found
 
     def _without_cpu(self, found: list[Out], controller: CpuPort, now: float) -> list[Out]:
@@ -80,7 +82,7 @@ class SwitchDevice:
 
 
 class Endpoint:
-    """A host that keeps what comes and sends what it is given, once the emulator is told (`wake`)."""
+    """A host that keeps received packets and sends given ones once the emulator wakes it (`wake`)."""
 
     def __init__(self) -> None:
         self.arrived: list[tuple[float, int, bytes]] = []  # when, port, packet

@@ -1,12 +1,12 @@
-"""Devices at the nodes of a network, packets between them, and a clock that goes from event to event.
+"""Devices at the nodes of a network, packets between them, and a clock that advances from event to event.
 
     emulator = Emulator(network, Random(seed), LinkSettings(delay=0.001, loss=0.05))
     emulator.attach(node, device)              # ports are the network's: 1, 2, ... in the order of its edges
     emulator.at(2.5, action); emulator.wake(node)
     emulator.run(10.0); emulator.drain()
 
-The same calls and the same seed give the same run. Packets that come to a device at the same moment are one
-batch; there is one entry in the heap for each moment at which something happens, not for each packet.
+The same calls and the same seed give the same run. Packets that reach a device at the same moment are one
+batch. The heap has one entry per moment with an event, not per packet.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ Packets = list[tuple[int, bytes]]
 
 
 class EmulatorError(Exception):
-    """The emulation can't go on."""
+    """The emulation cannot continue."""
 
 
 class _Moment:
-    """What happens at one time: actions in their order, then a turn of each device in the order of its first
-    packet."""
+    """The events of one time: actions in their order, then a turn of each device in the order of its first
+    packet.
+    """
 
     __slots__ = ("actions", "packets")
 
@@ -43,7 +44,7 @@ class _Moment:
 
 
 class Emulator:
-    """Nodes without a device swallow what comes to them (`unattached` counts it)."""
+    """An emulation. Nodes without a device discard packets that reach them (`unattached` counts these)."""
 
     def __init__(
         self,
@@ -54,10 +55,10 @@ class Emulator:
         *,
         tick: float = 0.001,
     ) -> None:
-        """`link` is every direction's, `links` those of single ones, by the network's directed links.
+        """`link` applies to every direction, `links` to single ones, by the network's directed links.
 
-        Deadlines of devices wait for the next multiple of `tick` seconds, so that many are one moment; 0:
-        they do not.
+        Deadlines of devices are rounded up to the next multiple of `tick` seconds, so that many fall on one
+        moment; 0: not rounded.
         """
         self.network = network
         self.now = 0.0
@@ -87,7 +88,7 @@ class Emulator:
         self._schedule(node, device)
 
     def set_edge(self, edge: int, settings: LinkSettings) -> None:
-        """Both directions of a link, from now on."""
+        """Changes both directions of a link, from now on."""
         for way in (self.ways[2 * edge], self.ways[2 * edge + 1]):
             way.change(settings)
 
@@ -98,11 +99,13 @@ class Emulator:
     # --- what happens
 
     def at(self, when: float, action: Callable[[], None]) -> None:
-        """In the order in which they were given; not before now."""
+        """Schedules an action, not before now. Actions of one time run in the order in which they
+        were given.
+        """
         self._moment(max(when, self.now)).actions.append(action)
 
     def wake(self, node: int) -> None:
-        """A device has something to do, or another deadline, without a packet having come."""
+        """Notes that a device has work or another deadline although no packet arrived."""
         self._schedule(node, self.devices[node])
 
     def _moment(self, at: float) -> _Moment:
@@ -137,7 +140,7 @@ class Emulator:
         return not self._times
 
     def step(self) -> bool:
-        """All that happens at the next time at which something does; False where nothing will."""
+        """Runs all events of the next time that has any. Returns False if there is none."""
         if not self._times:
             return False
         at = heapq.heappop(self._times)
@@ -157,14 +160,16 @@ class Emulator:
             raise EmulatorError(f"time stands still at {at}: links without delay in a loop, or a device")
 
     def run(self, seconds: float) -> None:
-        """All that happens in so many seconds; the clock is there then."""
+        """Runs all events of the next `seconds`; the clock is then at their end."""
         end = self.now + seconds
         while self._times and self._times[0] <= end:
             self.step()
         self.now = end
 
     def run_until(self, done: Callable[[], bool], seconds: float) -> bool:
-        """Whether it came about, looked at after each moment, within so many seconds."""
+        """Runs until `done`, checked after each moment, for at most `seconds`. Returns whether it became
+        true.
+        """
         end = self.now + seconds
         while not done():
             if not self._times or self._times[0] > end:
@@ -174,7 +179,7 @@ class Emulator:
         return True
 
     def drain(self, seconds: float = NEVER) -> None:
-        """Until no packet is under way. Deadlines that come meanwhile are kept."""
+        """Runs until no packet is in flight. Keeps deadlines that pass meanwhile."""
         end = self.now + seconds
         while self.under_way and self._times and self._times[0] <= end:
             self.step()
@@ -227,7 +232,7 @@ class Emulator:
             packets.append((way.port, packet))
 
     def check_invariants(self) -> None:
-        """For tests: every packet is accounted for."""
+        """For tests: checks that every packet is accounted for."""
         put = sum(way.packets + way.doubled for way in self.ways)
         gone = sum(way.lost + way.overflow for way in self.ways)
         assert put == gone + sum(self.received) + self.under_way

@@ -1,10 +1,10 @@
-"""One direction of a link: how long a packet takes, and whether it comes at all.
+"""One direction of a link: delay and loss of packets.
 
-A packet meets, in this order: the queue before the link (where the rate is limited; it is thrown away where
-the queue is full), the wire (size by rate), loss, the delay, reordering (it comes up to `late` seconds later,
-so others overtake it), duplication (a copy comes with it). Nothing is drawn for what a link doesn't do.
+A packet passes, in this order: the queue before the link (if the rate is limited; a full queue drops it), the
+wire (size by rate), loss, the delay, reordering (it arrives up to `late` seconds later, so others overtake
+it), and duplication (a copy arrives with it). Disabled effects draw no random numbers.
 
-    packets + doubled == lost + overflow + what has arrived or is under way
+    packets + doubled == lost + overflow + arrived or in flight
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Random(Protocol):
 
 
 class LinkSettings(Struct, frozen=True):
-    """Rate in bits a second, times in seconds, shares from 0 to 1. ValueError for others."""
+    """Rate in bits a second, times in seconds, shares from 0 to 1. Raises ValueError for others."""
 
     rate: float = 0.0  # 0: not limited
     delay: float = 0.001
@@ -29,7 +29,7 @@ class LinkSettings(Struct, frozen=True):
     duplicate: float = 0.0
     reorder: float = 0.0
     late: float = 0.005
-    queue: int = 0  # bytes that may wait for the wire; 0: as many as come
+    queue: int = 0  # bytes that may wait for the wire; 0: unlimited
 
     def __post_init__(self) -> None:
         for name in ("rate", "delay", "late", "queue"):
@@ -49,7 +49,7 @@ PLAIN: Final = LinkSettings()  # a millisecond, and nothing is lost
 
 
 class Way:
-    """A direction of a link, with what it has counted; it leads to `port` of the node `head`."""
+    """A direction of a link with its counts; it leads to `port` of the node `head`."""
 
     __slots__ = (
         "bytes",
@@ -79,13 +79,13 @@ class Way:
         self.change(settings)
 
     def change(self, settings: LinkSettings) -> None:
-        """What is under way comes as it would have come."""
+        """Changes the settings. Packets in flight are not affected."""
         self.settings = settings
         self.plain = settings.plain
         self.delay = settings.delay
 
     def arrivals(self, size: int, now: float, random: Random) -> tuple[float, ...]:
-        """When a packet of so many bytes comes, and its copy; counted by the caller."""
+        """Returns the arrival times of a packet of `size` bytes and of its copy; the caller counts it."""
         settings = self.settings
         at = self._sent(size, now) if settings.rate else now
         if at < 0:
@@ -104,7 +104,7 @@ class Way:
         return (at,)
 
     def _sent(self, size: int, now: float) -> float:
-        """When the last bit is on the wire; -1 where the queue is full."""
+        """Returns when the last bit is on the wire; -1 if the queue is full."""
         begin = max(now, self.free_at)
         queue = self.settings.queue
         if queue and (begin - now) * self.settings.rate / 8 + size > queue:

@@ -1,15 +1,15 @@
 """Hosts, routers and bridges as network namespaces of this machine, joined by links that can be impaired.
 
-| module        | what it is                                                                   |
+| module        | content                                                                      |
 | ------------- | ---------------------------------------------------------------------------- |
-| `description` | what a lab consists of; read from TOML (pure)                                 |
+| `description` | the parts of a lab; read from TOML (pure)                                     |
 | `plan`        | addresses, routes, and the steps that build the lab (pure)                    |
-| `impairment`  | what a bad link does to frames, given `now` and a seeded generator (pure)     |
-| `messages`    | what a relay is asked and answers                                             |
+| `impairment`  | the effects of a bad link on frames, given `now` and a seeded generator (pure) |
+| `messages`    | requests to a relay and its answers                                           |
 | `relay`       | the process between two interfaces that applies an impairment                 |
-| `namespaces`  | network namespaces: made, entered, removed                                    |
+| `namespaces`  | network namespaces: creation, entry, removal                                  |
 | `enter`       | the program that starts a command inside a namespace                          |
-| `execute`     | carries out the steps of a plan                                               |
-| `state`       | what is written down about a lab, so that anybody can remove it               |
-| `lab`         | a lab that is up: commands, links, counters                                   |
+| `execute`     | execution of a plan's steps                                                   |
+| `state`       | the record of a lab, so that anybody can remove it                            |
+| `lab`         | a running lab: commands, links, counters                                      |
 """

@@ -51,7 +51,7 @@ GOOD = Impairment()
 
 
 class DescriptionError(Exception):
-    """A description is wrong. The text names its source, the key, and what would be right."""
+    """A description is wrong. The text names its source, the key, and a correction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,9 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Between two nodes. `rate` in bit/s. With `relay`, or where impaired, frames go through a relay."""
+    """A link between two nodes. `rate` in bit/s. Frames of a link with `relay` or an impairment pass
+    a relay.
+    """
 
     between: tuple[str, str]
     rate: int | None = None
@@ -111,7 +113,7 @@ Node = Host | Router | Bridge | Switch
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A whole lab. DescriptionError where its parts do not fit together; `source` is named in errors."""
+    """A whole lab. Raises DescriptionError if its parts do not fit together; `source` is named in errors."""
 
     hosts: Mapping[str, Host]
     links: tuple[Link, ...] = ()
@@ -231,7 +233,9 @@ _TABLES: dict[str, type[msgspec.Struct]] = {
 
 
 def parse(text: str, source: str) -> Description:
-    """Reads a lab's TOML; DescriptionError says what is wrong, where, and what is nearest to it."""
+    """Parses a lab's TOML. Raises DescriptionError with the mistake, its place, and the nearest valid
+    text.
+    """
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -1,9 +1,9 @@
-"""Starts a command inside a namespace: run as a program, by its path, and it imports nothing of ours.
+"""Starts a command inside a namespace. Run as a program, by its path; imports no module of Treecast.
 
     enter.py NETNS HOSTS_FILE HOST_NAME PARENT -- COMMAND ...
 
-The command sees the namespace's network, /sys of that network, HOSTS_FILE as /etc/hosts and HOST_NAME
-as the machine's name. PARENT is the process that it shall not outlive, or 0.
+The command sees the namespace's network, /sys of that network, HOSTS_FILE as /etc/hosts and HOST_NAME as the
+machine's name. It ends with the process PARENT, unless that is 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOT_FOUND, NOT_RUN = 127, 126  # as shells answer
 
 
 def enter(netns: str, hosts_file: str, host_name: str) -> None:
-    """Moves this process. OSError says which call was refused."""
+    """Moves this process into the namespace. Raises OSError, which names the refused call."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def call(result: int, what: str) -> None:
@@ -43,7 +43,7 @@ def enter(netns: str, hosts_file: str, host_name: str) -> None:
 
 
 def end_with(parent: int) -> None:
-    """Has the kernel kill this process, and what it becomes, when `parent` ends."""
+    """Makes the kernel kill this process, and the command it becomes, when `parent` ends."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it ended before we asked
@@ -51,7 +51,7 @@ def end_with(parent: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Does not return where the command could be started."""
+    """Starts the command. Returns only if that failed."""
     netns, hosts_file, host_name, parent, _, *command = arguments
     if int(parent):
         end_with(int(parent))

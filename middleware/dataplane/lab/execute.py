@@ -1,6 +1,6 @@
-"""Carries out the steps of a plan with rtnetlink. Needs root. Every interface is born in its namespace.
+"""Executes the steps of a plan with rtnetlink. Needs root. Every interface is created in its namespace.
 
-Interfaces are never made in, nor moved through, the machine's own namespace.
+Interfaces are never created in, or moved through, the machine's own namespace.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _QUERY_RESPONSE = 50
 _STARTUP_QUERY = 100
 _QUERY_INTERVAL = 1000
 _IGMP_VERSION, _MLD_VERSION = 3, 2
-_QUEUE_SECONDS = 0.05  # what may wait in a shaped interface
+_QUEUE_SECONDS = 0.05  # longest queue of a shaped interface
 _BURST_SECONDS = 0.01
 _LEAST_BURST = 20_000
 _UP_SECONDS = 15.0
@@ -67,7 +67,7 @@ def _visit(steps: list[Step], names: Names) -> None:
 
 @contextmanager
 def _route() -> Iterator[Any]:
-    """rtnetlink of the namespace that the thread is in. pyroute2 has no types."""
+    """Yields rtnetlink of the thread's namespace. pyroute2 has no types."""
     from pyroute2 import IPRoute  # here: it is an extra of the package, and takes 0.1 s to load
 
     with IPRoute() as route:
@@ -75,7 +75,9 @@ def _route() -> Iterator[Any]:
 
 
 def interface_counters(interface: str) -> dict[str, int]:
-    """The kernel's 64-bit counters (`rx_packets`, `tx_bytes`, ...) of an interface where the thread is."""
+    """Returns the kernel's 64-bit counters (`rx_packets`, `tx_bytes`, ...) of an interface in the thread's
+    namespace.
+    """
     with _route() as route:
         found: dict[str, int] = route.link("get", ifname=interface)[0].get("stats64")
         return found
@@ -100,7 +102,7 @@ def _(step: MakeNode, route: Any, names: Names) -> None:
             namespaces.write_setting(f"{ipv6}/{silent}", "0")
         namespaces.write_setting(
             f"{ipv4}/rp_filter", "0"
-        )  # what comes another way than it would go is no error
+        )  # packets may arrive by another interface than replies leave by
         namespaces.write_setting(f"{ipv6}/forwarding", "1" if step.forward else "0")
     namespaces.write_setting("net/ipv4/ip_forward", "1" if step.forward else "0")
     route.link("set", index=_index(route, "lo"), state="up")
@@ -151,7 +153,7 @@ def _(step: Shape, route: Any, names: Names) -> None:
 
 @_do.register
 def _(step: Plug, route: Any, names: Names) -> None:
-    namespaces.write_setting(f"net/ipv6/conf/{step.interface}/disable_ipv6", "1")  # a port is no host
+    namespaces.write_setting(f"net/ipv6/conf/{step.interface}/disable_ipv6", "1")  # a port is not a host
     route.link("set", index=_index(route, step.interface), master=_index(route, BRIDGE))
 
 

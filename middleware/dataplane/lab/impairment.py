@@ -1,9 +1,9 @@
-"""What a bad link does to frames. Pure: `now` and the generator are arguments.
+"""The effects of a bad link on frames. Pure: `now` and the generator are arguments.
 
-A frame meets, in this order: a cut link (it is gone), loss, duplication (a copy follows it directly),
-reordering (it is held back until `OVERTAKERS` later frames have passed it, or for `HOLD_SECONDS`
-where none come), delay. Frames that are not held back leave in the order in which they came, also
-when the delay is changed while some are on their way.
+A frame passes, in this order: a cut link (it is dropped), loss, duplication (a copy follows it directly),
+reordering (it is held until `OVERTAKERS` later frames have passed it, or for `HOLD_SECONDS` if none come),
+delay. Frames that are not held leave in their order of arrival, even if the delay changes while some are in
+flight.
 
 At every moment, for each direction:
 
@@ -63,7 +63,7 @@ class Counters:
 
 @dataclass(slots=True)
 class _Held:
-    """A frame that later ones shall overtake."""
+    """A frame that later ones are to overtake."""
 
     frame: bytes
     overtakers: int
@@ -72,7 +72,7 @@ class _Held:
 
 @dataclass(slots=True)
 class Direction:
-    """One direction of a link: `receive` what comes in, `take` what is due."""
+    """One direction of a link: `receive` takes incoming frames, `take` returns due ones."""
 
     impairment: Impairment
     generator: Generator
@@ -83,7 +83,7 @@ class Direction:
     _last_due: float = 0.0
 
     def change(self, **settings: float | bool) -> None:
-        """Replaces some settings, from the next frame on; TypeError or ValueError for bad ones."""
+        """Replaces some settings, from the next frame on. Raises TypeError or ValueError for bad ones."""
         self.impairment = replace(self.impairment, **settings)  # type: ignore[arg-type]
 
     def receive(self, frame: bytes, now: float) -> None:
@@ -133,7 +133,7 @@ class Direction:
         self._queue.append((self._last_due, frame))
 
     def take(self, now: float) -> list[bytes]:
-        """The frames that leave at `now`, in order. They are counted as sent."""
+        """Returns the frames that leave at `now`, in order. They are counted as sent."""
         while self._held and self._held[0].deadline <= now:
             self._enqueue(self._held.pop(0).frame, now)
         queue, counters = self._queue, self.counters
@@ -150,14 +150,14 @@ class Direction:
         return leaving
 
     def next_due(self) -> float | None:
-        """When `take` has something again, if nothing more comes in."""
+        """Returns when `take` has a frame next, if no more arrive."""
         times = [self._queue[0][0]] if self._queue else []
         if self._held:
             times.append(self._held[0].deadline)
         return min(times, default=None)
 
     def check_invariants(self) -> None:
-        """AssertionError where a frame is unaccounted for."""
+        """Raises AssertionError if a frame is unaccounted for."""
         c = self.counters
         assert c.received + c.doubled == c.sent + c.lost + c.cut + c.overflow + c.waiting
         assert c.waiting == len(self._queue) + len(self._held)

@@ -1,4 +1,4 @@
-"""A lab that is up: commands in its hosts, its links, its counters; and how it is made and taken down."""
+"""A running lab: commands in its hosts, its links and counters; its creation and removal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PROCESSES = (StartRelay, StartSwitch, StartCommand)
 
 
 class LabError(Exception):
-    """A lab cannot be made or used as asked. The text says why and what to do."""
+    """A lab cannot be built or used as requested. The text states the reason and the next step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +39,26 @@ class RelayedLink:
     socket: Path
 
     def change(self, *, direction: Direction = "both", **settings: float | bool) -> None:
-        """Sets fields of `Impairment`: `change(loss=0.1)`. RelayError where one is unknown or impossible."""
+        """Sets fields of `Impairment`: `change(loss=0.1)`. Raises RelayError if one is unknown or
+        impossible.
+        """
         ask_for_change(self.socket, direction, settings)
 
     def cut(self, direction: Direction = "both") -> None:
-        """From now on nothing passes; what is on its way still arrives."""
+        """Drops frames from now on; those in flight still arrive."""
         self.change(direction=direction, cut=True)
 
     def heal(self, direction: Direction = "both") -> None:
         self.change(direction=direction, cut=False)
 
     def look(self) -> Answer:
-        """All its counters at this moment."""
+        """Returns all its counters at this moment."""
         return ask(self.socket, Request("look"))
 
     def settled(self, timeout: float = 10.0) -> tuple[Counters, Counters]:
-        """The counters forward and backward, once nothing waits and nothing new has come for a moment."""
+        """Returns the counters forward and backward, once nothing waits and nothing new has come for a
+        moment.
+        """
         deadline = time.monotonic() + timeout
         before = self.look()
         while True:
@@ -82,9 +86,10 @@ class Lab:
 
     @classmethod
     def up(cls, description: Description, *, file: Path | None = None, seed: int = 1) -> Lab:
-        """Builds a lab. From a `file` it stays after this process; else it is this process's own.
+        """Builds a lab. One from a `file` outlives this process; otherwise this process owns it.
 
-        What an earlier owner left behind is removed first. LabError, and nothing left, where it fails.
+        Leftovers of earlier owners are removed first. Raises LabError on failure, and then leaves nothing
+        behind.
         """
         require_root()
         state.sweep()
@@ -152,7 +157,7 @@ class Lab:
         return (step for step in self.plan.steps if isinstance(step, StartRelay))
 
     def _start_relays(self) -> None:
-        """All at once, then waits for each."""
+        """Starts all relays at once, then waits for each."""
         started = [(step, self._start_relay(step)) for step in self._relay_steps()]
         for step, relay in started:
             assert relay.stdout is not None
@@ -169,7 +174,7 @@ class Lab:
             return self._popen(step.node, command, stdout=subprocess.PIPE, stderr=log)
 
     def _start_switches(self) -> None:
-        """All at once, then waits for each."""
+        """Starts all switches at once, then waits for each."""
         steps = [step for step in self.plan.steps if isinstance(step, StartSwitch)]
         started = [(step, self._start_switch(step)) for step in steps]
         for step, switch in started:
@@ -199,7 +204,7 @@ class Lab:
             return self._popen(step.node, command, stdout=subprocess.PIPE, stderr=log)
 
     def _beside(self, program: str) -> Path:
-        """A path in the lab's file is seen from there."""
+        """Returns a path relative to the lab's file."""
         return Path(self.plan.description.source).parent / program
 
     def _start_logged(self, step: StartCommand) -> None:
@@ -217,31 +222,35 @@ class Lab:
     # --- what is in it
 
     def namespace(self, node: str) -> str:
-        """The name of a node's namespace, for `ip netns exec`."""
+        """Returns the name of a node's namespace, for `ip netns exec`."""
         return state.namespace(self.id, node)
 
     def interface(self, node: str, number: int = 0) -> Interface:
-        """An addressed interface of a host or router, in the order of its links."""
+        """Returns an addressed interface of a host or router, in the order of its links."""
         return self.plan.of(node)[number]
 
     def ipv4(self, node: str) -> str:
-        """The first IPv4 address of a host or router."""
+        """Returns the first IPv4 address of a host or router."""
         return str(self.interface(node).ipv4.ip)
 
     def ipv6(self, node: str) -> str:
-        """The first IPv6 address of a host or router."""
+        """Returns the first IPv6 address of a host or router."""
         return str(self.interface(node).ipv6.ip)
 
     def p4runtime(self, switch: str) -> str:
-        """Where controllers reach a P4 switch, from anywhere on this machine: `unix:PATH`."""
+        """Returns the address of a P4 switch for controllers, usable anywhere on this machine:
+        `unix:PATH`.
+        """
         return f"unix:{self.folder / switch / 'p4runtime.sock'}"
 
     def switch_stats(self, switch: str) -> Path:
-        """Where a P4 switch writes its counts, at its end and on SIGUSR1."""
+        """Returns the file with a P4 switch's counts, written at its end and on SIGUSR1."""
         return self.folder / switch / "stats.json"
 
     def link(self, one: str, other: str) -> RelayedLink:
-        """The control of the relay of a link, named as in its description (`forward` is from `one`)."""
+        """Returns the control of the relay of a link, named as in its description (`forward` is from
+        `one`).
+        """
         for step in self._relay_steps():
             if self.plan.description.links[step.number].between == (one, other):
                 return RelayedLink(self._relay_socket(step.number))
@@ -250,14 +259,14 @@ class Lab:
         )
 
     def end(self, one: str, other: str, at: str) -> End:
-        """Where the link between two nodes meets `at`: also the port of a bridge."""
+        """Returns the end of a link at node `at`; it is also the port of a bridge."""
         for link, ends in zip(self.plan.description.links, self.plan.ends, strict=True):
             if link.between == (one, other):
                 return next(end for end in ends if end.node == at)
         raise LabError(f"no link is described between {one} and {other}, in this order")
 
     def counters(self, node: str, interface: str = "eth0") -> dict[str, int]:
-        """The kernel's counters of an interface: `rx_packets`, `tx_bytes` and so on."""
+        """Returns the kernel's counters of an interface: `rx_packets`, `tx_bytes` and so on."""
         return namespaces.inside(self.namespace(node), lambda: execute.interface_counters(interface))
 
     # --- commands
@@ -265,7 +274,7 @@ class Lab:
     def run(
         self, node: str, *command: str, timeout: float = 60.0, check: bool = True
     ) -> subprocess.CompletedProcess[str]:
-        """Runs a command in a node to its end; with `check`, CalledProcessError where it fails."""
+        """Runs a command in a node to its end. With `check`, raises CalledProcessError if it fails."""
         arguments = self._command(node, command)
         return subprocess.run(
             arguments,
@@ -318,13 +327,15 @@ class Lab:
 
 
 def _where(lab_id: str, node: str) -> tuple[str, str, str]:
-    """The first arguments of `enter`."""
+    """Returns the first arguments of `enter`."""
     path = namespaces.path_of(state.namespace(lab_id, node))
     return str(path), str(state.folder(lab_id) / "hosts"), node
 
 
 def host_environment(lab_id: str, node: str) -> dict[str, str]:
-    """The environment of a host's processes: its own runtime directory, no settings of another daemon."""
+    """Returns the environment of a host's processes: its own runtime directory, no settings of another
+    daemon.
+    """
     runtime = state.folder(lab_id) / node / "run"
     runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("TREECAST_") or k in _OURS}
@@ -332,13 +343,13 @@ def host_environment(lab_id: str, node: str) -> dict[str, str]:
 
 
 def require_root() -> None:
-    """LabError where this process may not make namespaces."""
+    """Raises LabError if this process may not make namespaces."""
     if os.geteuid() != 0:
         raise LabError("network namespaces need root; run it again as root, for example with sudo")
 
 
 def replace_by_command(lab_id: str, node: str, command: Sequence[str]) -> int:
-    """Turns this process into a command in a host; answers an exit code where that cannot be."""
+    """Replaces this process by a command in a host. Returns an exit code if that is impossible."""
     where, environment = _where(lab_id, node), host_environment(lab_id, node)
     os.environ.clear()
     os.environ.update(environment)

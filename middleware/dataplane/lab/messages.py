@@ -1,4 +1,4 @@
-"""What a relay is asked and answers: one JSON object per packet of a Unix SEQPACKET socket.
+"""Requests to a relay and its answers: one JSON object per packet of a Unix SEQPACKET socket.
 
     -> {"do": "change", "direction": "both", "settings": {"loss": 0.1}}
     <- {"error": "", "counters": {"forward": {...}, "backward": {...}}, "missed": 0, "refused": 0}
@@ -24,7 +24,9 @@ Direction = Literal["forward", "backward", "both"]
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`look` asks for the counters; `change` sets fields of `Impairment` and answers the counters too."""
+    """A request. `look` reads the counters; `change` sets fields of `Impairment` and also returns the
+    counters.
+    """
 
     do: Literal["look", "change"]
     direction: Direction = "both"
@@ -41,11 +43,11 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class RelayError(Exception):
-    """A relay cannot be reached, or does not do what it was asked. The text says why."""
+    """A relay is unreachable or refused a request. The text states the reason."""
 
 
 def ask(path: Path, request: Request) -> Answer:
-    """Asks the relay at a socket. RelayError where it refuses or is not there."""
+    """Asks the relay at a socket. Raises RelayError if it refuses or is not there."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
             client.settimeout(_ANSWER_SECONDS)
@@ -60,7 +62,7 @@ def ask(path: Path, request: Request) -> Answer:
 
 
 def as_direction(text: str) -> Direction:
-    """ValueError where it is none."""
+    """Returns the text as a direction. Raises ValueError if it is not one."""
     if text not in (*DIRECTIONS, "both"):
         raise ValueError(f"direction {text!r} is not one of forward, backward, both")
     return cast(Direction, text)

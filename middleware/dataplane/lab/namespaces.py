@@ -1,7 +1,7 @@
-"""Network namespaces with names, as `ip netns` knows them: files in /run/netns. Needs root.
+"""Named network namespaces, compatible with `ip netns`: files in /run/netns. Needs root.
 
-A namespace belongs to a thread in Linux, so whatever is done in one is done by a thread that is born
-for it and dies after it: the caller's own threads never leave the machine's namespace.
+In Linux a namespace belongs to a thread. So each operation inside one runs in a thread of its own: the
+caller's threads never leave the machine's namespace.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ def _call(result: int, what: str) -> None:
 
 
 def path_of(name: str) -> Path:
-    """The file that stands for a namespace."""
+    """Returns the file of a namespace."""
     return FOLDER / name
 
 
 def listed(prefix: str) -> list[str]:
-    """The names that begin with `prefix`."""
+    """Returns the names that begin with `prefix`."""
     return sorted(path.name for path in FOLDER.glob(f"{prefix}*")) if FOLDER.is_dir() else []
 
 
 def create(name: str) -> None:
-    """Makes a namespace. FileExistsError where there is one of this name."""
+    """Creates a namespace. Raises FileExistsError if the name exists."""
     _prepare_folder()
     path = path_of(name)
     os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL, 0o444))
@@ -67,10 +67,10 @@ def create(name: str) -> None:
 
 
 def _prepare_folder() -> None:
-    """/run/netns as `ip netns` makes it and leaves it: a mount that other mount namespaces share.
+    """Prepares /run/netns as `ip netns` does: a mount that is shared with other mount namespaces.
 
-    So that what is unmounted here is unmounted in the mount namespaces of running commands too, whose
-    copies would keep a removed network alive.
+    An unmount here then also applies to the mount namespaces of running commands, whose copies would
+    otherwise keep a removed network alive.
     """
     FOLDER.mkdir(mode=0o755, parents=True, exist_ok=True)
     descriptor = os.open(FOLDER, os.O_RDONLY)
@@ -85,15 +85,17 @@ def _prepare_folder() -> None:
 
 
 def is_mount(path: Path) -> bool:
-    """Whether something is mounted there. `os.path.ismount` does not see bind mounts of one file system."""
+    """Returns whether something is mounted there. `os.path.ismount` does not see bind mounts of one file
+    system.
+    """
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     return any(line.split()[4] == str(path) for line in lines)  # field 5; /run/netns needs no escapes
 
 
 def remove(name: str) -> None:
-    """Ends the processes in a namespace and removes it with its interfaces; one that is gone is no error."""
+    """Ends the processes in a namespace and removes it with its interfaces. A missing one is not an error."""
     path = path_of(name)
-    with suppress(FileNotFoundError):  # also where another process removes it at the same time
+    with suppress(FileNotFoundError):  # another process may remove it at the same time
         _end_processes(path)
         while is_mount(path):
             if _libc.umount2(str(path).encode(), _MNT_DETACH) != 0 and is_mount(path):
@@ -102,7 +104,7 @@ def remove(name: str) -> None:
 
 
 def processes(path: Path) -> Iterator[int]:
-    """The processes in the namespace of this file, never our own."""
+    """Yields the processes in the namespace of this file, never our own."""
     wanted = os.stat(path)
     here = os.stat("/proc/self/ns/net")
     if (wanted.st_dev, wanted.st_ino) == (here.st_dev, here.st_ino) or wanted.st_dev != here.st_dev:
@@ -115,7 +117,7 @@ def processes(path: Path) -> Iterator[int]:
 
 
 def _end_processes(path: Path) -> None:
-    """SIGKILL until none is left; they are children of whoever started them, so that nobody waits here."""
+    """Sends SIGKILL until no process is left. Does not wait for them, because they are others' children."""
     deadline = time.monotonic() + _END_SECONDS
     while found := list(processes(path)):
         for pid in found:
@@ -127,7 +129,7 @@ def _end_processes(path: Path) -> None:
 
 
 def inside(name: str, function: Callable[[], T]) -> T:
-    """What `function` answers when a thread of its own calls it in the namespace."""
+    """Returns the result of `function`, called by a new thread inside the namespace."""
 
     def enter() -> T:
         with path_of(name).open() as namespace:
@@ -156,7 +158,7 @@ def _in_thread(function: Callable[[], T]) -> T:
 
 
 def open_socket(name: str, family: int, kind: int, protocol: int = 0) -> socket.socket:
-    """A socket that lives in a namespace, to be used from anywhere."""
+    """Returns a socket that lives in a namespace, to be used from anywhere."""
     return inside(name, lambda: socket.socket(family, kind, protocol))
 
 
@@ -170,7 +172,7 @@ def write_setting(key: str, value: str) -> None:
 
 
 def turn_offloads_off(interface: str) -> None:
-    """No checksums and no segmentation left for hardware that isn't there."""
+    """Turns off checksum and segmentation offloads, which no hardware would perform."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for command in _OFFLOADS:
             value = ctypes.create_string_buffer(struct.pack("II", command, 0))

@@ -1,16 +1,16 @@
 """From a description to addresses, routes and the steps that build the lab. Pure and deterministic.
 
-Each network (two nodes joined by a link, or all that hangs on joined bridges) gets a number, in the
-order of the links; what hangs on a P4 switch is one network too, whatever its program makes of it, and
-its hosts know each other's MAC without asking: a program need not carry ARP. Interface `n` of network `k`,
+Each network (two nodes joined by a link, or everything attached to joined bridges) gets a number, in the
+order of links. Everything attached to a P4 switch is one network too, whatever its program does, and its
+hosts have static neighbour entries, so that a program need not forward ARP. Interface `n` of network `k`,
 counted from 1, has
 
     IPv4   10.(64 + k // 256).(k % 256).n / 24
     IPv6   fd54:7265:6563:k::n / 64            (k and n in hexadecimal)
     MAC    02:54:kk:kk:00:nn
 
-Hosts reach every network over the fewest routers, the first named of several; their multicast leaves
-by their first interface. A relayed link is two pairs with a node of the relay's own between them.
+Hosts reach every network over the fewest routers, among equals by the first named; multicast leaves by their
+first interface. A relayed link is two pairs with the relay's own node between them.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class TurnOffloadsOff:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A token bucket of `rate` bit/s on what leaves."""
+    """A token bucket of `rate` bit/s for outgoing frames."""
 
     node: str
     interface: str
@@ -133,7 +133,7 @@ class AwaitUp:
 
 @dataclass(frozen=True, slots=True)
 class AddRoute:
-    """To `destination` by way of the address `via`, or directly where it is empty."""
+    """A route to `destination` via the address `via`, or directly if it is empty."""
 
     node: str
     interface: str
@@ -205,7 +205,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done, and what there is then. `ends[n]` are the two ends of link `n`."""
+    """The steps, and their result. `ends[n]` are the two ends of link `n`."""
 
     description: Description
     interfaces: tuple[Interface, ...]
@@ -213,12 +213,12 @@ class Plan:
     steps: tuple[Step, ...]
 
     def of(self, node: str) -> tuple[Interface, ...]:
-        """The addressed interfaces of a node, in the order of its links."""
+        """Returns the addressed interfaces of a node, in the order of its links."""
         return tuple(interface for interface in self.interfaces if interface.node == node)
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """All namespaces, those of relays too."""
+        """All namespaces, including those of relays."""
         return tuple(step.node for step in self.steps if isinstance(step, MakeNode))
 
 
@@ -247,7 +247,7 @@ def make_plan(lab: Description) -> Plan:
 
 
 def relay_node(number: int) -> str:
-    """The namespace of the relay of link `number`; no node of a description can have this name."""
+    """Returns the namespace of the relay of link `number`; no node of a description can have this name."""
     return f"relay.{number}"
 
 
@@ -266,13 +266,13 @@ def _ends(lab: Description) -> tuple[tuple[End, End], ...]:
 
 
 def _networks(lab: Description) -> list[int]:
-    """For each link, the number of its network: links that meet in a bridge or P4 switch share theirs."""
+    """Returns the network number of each link; links that meet in a bridge or P4 switch share theirs."""
     of_bridge: dict[str, int] = {}
     found = list(range(len(lab.links)))
     for number, link in enumerate(lab.links):
         for node in (node for node in link.between if node in lab.bridges or node in lab.switches):
             mine, theirs = found[number], of_bridge.setdefault(node, found[number])
-            if mine != theirs:  # the lower number stands for both
+            if mine != theirs:  # the lower number is used for both
                 low, high = sorted((mine, theirs))
                 found = [low if network == high else network for network in found]
                 of_bridge = {name: low if network == high else network for name, network in of_bridge.items()}
@@ -310,7 +310,7 @@ def _make_nodes(lab: Description) -> list[Step]:
 
 
 def _by_switch(lab: Description, link: Link) -> bool:
-    """Whether a P4 switch is at an end, which sees the frames that a wire would carry."""
+    """Returns whether a P4 switch is at an end, which sees the frames that a wire would carry."""
     return any(node in lab.switches for node in link.between)
 
 
@@ -337,7 +337,7 @@ def _join(
 def _configure(
     lab: Description, node: str, ends: tuple[tuple[End, End], ...], interfaces: tuple[Interface, ...]
 ) -> list[Step]:
-    """All that is done inside one node once its interfaces are there."""
+    """Returns the steps inside one node after its interfaces exist."""
     steps: list[Step] = []
     for link, pair in zip(lab.links, ends, strict=True):
         for end in (end for end in pair if end.node == node):
@@ -362,7 +362,7 @@ def _neighbours(
     mine: list[Interface],
     interfaces: tuple[Interface, ...],
 ) -> list[Step]:
-    """The others of every network with a P4 switch."""
+    """Returns the others of every network with a P4 switch."""
     by_switch = {
         network for network, link in zip(_networks(lab), lab.links, strict=True) if _by_switch(lab, link)
     }
@@ -383,7 +383,7 @@ def _start_switch(lab: Description, node: str, ends: tuple[tuple[End, End], ...]
 
 
 def _await_up(lab: Description, ends: tuple[tuple[End, End], ...]) -> list[Step]:
-    """For every node with links, those of relays too."""
+    """Returns a step for every node with links, including relays."""
     waiting: dict[str, tuple[str, ...]] = {}
     for end in (end for pair in ends for end in pair):
         waiting[end.node] = (*waiting.get(end.node, ()), end.interface)
@@ -394,7 +394,7 @@ def _await_up(lab: Description, ends: tuple[tuple[End, End], ...]) -> list[Step]
 
 
 def _routes(lab: Description, node: str, interfaces: tuple[Interface, ...]) -> list[Step]:
-    """To every network that is not its own, by the fewest routers: breadth first over networks."""
+    """Returns routes to all other networks over the fewest routers, by breadth-first search over networks."""
     own = {i.network: i for i in reversed(interfaces) if i.node == node}
     first: dict[int, tuple[Interface, Interface]] = {}  # network: (the way out, the next hop)
     waiting = deque(sorted(own))

@@ -1,10 +1,10 @@
-"""The process between two interfaces of its namespace: what comes in at one leaves by the other, impaired.
+"""The process between two interfaces of its namespace: frames from one leave by the other, impaired.
 
     python -m treecast.middleware.dataplane.lab.relay SOCKET SEED IMPAIRMENT_JSON
 
-It reads and writes whole Ethernet frames with AF_PACKET, many per turn, and prints `ready` once frames
-pass. The first interface is `end0`. VLAN tags are not kept. The directions draw from two generators,
-both made from SEED, so that traffic one way does not change the luck of the other.
+It reads and writes whole Ethernet frames with AF_PACKET, many per turn, and prints `ready` once frames pass.
+The first interface is `end0`. VLAN tags are not kept. Each direction has its own generator, both made from
+SEED, so that traffic in one direction does not change the random numbers of the other.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _STALE = 1.0
 
 
 class Relay:
-    """Two packet sockets, two directions, and the socket on which it is controlled."""
+    """Two packet sockets, two directions, and the control socket."""
 
     def __init__(self, ends: tuple[socket.socket, socket.socket], impairment: Impairment, seed: int) -> None:
         self._ends = ends
@@ -71,16 +71,17 @@ class Relay:
         for frame in frames:
             try:
                 end.send(frame)
-            except OSError:  # no buffer, too long for this side, or the interface is down: as on a wire, gone
+            # no buffer, too long for this side, or the interface is down: the frame is lost, as on a wire
+            except OSError:
                 self._refused += 1
 
     def seconds_to_wait(self) -> float | None:
-        """Until a frame is due."""
+        """Returns the seconds until a frame is due; None if there is none."""
         times = [due for direction in self._directions if (due := direction.next_due()) is not None]
         return max(0.0, min(times) - time.monotonic()) if times else None
 
     def answer(self, data: bytes) -> Answer:
-        """Does what a request says; a bad one changes nothing."""
+        """Executes a request; an invalid one changes nothing."""
         try:
             request = msgspec.json.decode(data, type=Request)
             if request.do == "change":
@@ -97,7 +98,7 @@ class Relay:
                 direction.change(**request.settings)
 
     def _count_missed(self) -> int:
-        """The kernel's counters start anew with each reading."""
+        """Adds the frames that the kernel missed; its counters restart with each reading."""
         for end in self._ends:
             _, missed = struct.unpack("II", end.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))
             self._missed += missed
@@ -105,7 +106,7 @@ class Relay:
 
 
 def open_end(interface: str) -> socket.socket:
-    """A packet socket on an interface, that does not hear what it sends itself."""
+    """Returns a packet socket on an interface that does not receive its own frames."""
     end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)  # deaf until it is bound
     end.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
     end.setsockopt(_SOL_PACKET, _PACKET_QDISC_BYPASS, 1)
@@ -125,7 +126,7 @@ def listen(path: Path) -> socket.socket:
 
 
 def serve_one(relay: Relay, server: socket.socket) -> None:
-    """Answers one request; a client that asks nothing is left after a second."""
+    """Answers one request; drops a client that sends none within a second."""
     with suppress(OSError):
         client, _ = server.accept()
         with client:
@@ -143,7 +144,7 @@ def main(arguments: list[str]) -> None:
     print("ready", flush=True)
     watched = [*(end.fileno() for end in ends), server.fileno()]
     while True:
-        # select and not epoll: its time-out is in microseconds, and there are three descriptors
+        # select rather than epoll: its time-out has microseconds, and there are only three descriptors
         readable, _, _ = select.select(watched, [], [], relay.seconds_to_wait())
         if server.fileno() in readable:
             serve_one(relay, server)

@@ -1,15 +1,15 @@
-"""What is written down about a lab before its first namespace is made, so that anybody can remove it.
+"""The record of a lab, written before its first namespace is created, so that anybody can remove the lab.
 
     <runtime dir>/lab/<id>/
       state.json        `State`
       hosts             /etc/hosts of all its nodes
       relay-<n>         the control socket of the relay of link n
       <host>/run/       the host's runtime directory
-      <host>/log        what commands of the lab's file print
+      <host>/log        output of the commands in the lab's file
 
-Namespaces are named `treecast-lab.<id>.<node>`. An id is either `f` and a hash of the path of the file
-that the lab was made from (it stays until it is taken down), or `p<pid>-<start>-<n>` of the process
-that owns it: where that process has ended, the lab is a leftover, with or without its directory.
+Namespaces are named `treecast-lab.<id>.<node>`. An id is either `f` and a hash of the path of the lab's file
+(the lab stays until it is taken down), or `p<pid>-<start>-<n>` of the process that owns it: when that process
+has ended, the lab is a leftover, with or without its directory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _numbers = itertools.count(1)
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """A process, told from a later one with its pid by its start, in clock ticks since boot."""
+    """A process, distinguished from a later one with its pid by its start, in clock ticks since boot."""
 
     pid: int
     start: int
@@ -50,7 +50,7 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct):
-    """`owner`: who builds the lab, or for whom it is; None once it stands by itself."""
+    """`owner`: the process that builds or owns the lab; None once it is independent."""
 
     id: str
     source: str
@@ -60,7 +60,7 @@ class State(msgspec.Struct):
 
 
 def _start_of(pid: int) -> int | None:
-    """Field 22 of /proc/<pid>/stat; None where there is no such process, or only its corpse."""
+    """Returns field 22 of /proc/<pid>/stat; None if the process does not exist or is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -69,7 +69,7 @@ def _start_of(pid: int) -> int | None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process that has not ended."""
+    """Returns whether the process exists and has not ended."""
     return _start_of(pid) is not None
 
 
@@ -77,12 +77,12 @@ def is_running(pid: int) -> bool:
 
 
 def kept_id(file: Path) -> str:
-    """The id of the lab that is made from this file."""
+    """Returns the id of the lab that is made from this file."""
     return "f" + hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:10]
 
 
 def owned_id() -> str:
-    """A new id for a lab of this process."""
+    """Returns a new id for a lab of this process."""
     owner = Owner.this()
     return f"p{owner.pid}-{owner.start}-{next(_numbers)}"
 
@@ -92,12 +92,12 @@ def namespace(lab_id: str, node: str) -> str:
 
 
 def folder(lab_id: str = "", environment: Mapping[str, str] = os.environ) -> Path:
-    """The directory of a lab, or of all labs."""
+    """Returns the directory of a lab, or of all labs."""
     return runtime_dirs(environment)[0] / "lab" / lab_id
 
 
 def relay_socket(lab_id: str, number: int) -> Path:
-    """Where the relay of a link is controlled."""
+    """Returns the control socket of a link's relay."""
     return folder(lab_id) / f"relay-{number}"
 
 
@@ -105,7 +105,7 @@ def relay_socket(lab_id: str, number: int) -> Path:
 
 
 def claim(lab_id: str) -> bool:
-    """Makes a lab's directory; says no where it, or a namespace of this id, is there already."""
+    """Creates a lab's directory. Returns False if it, or a namespace of this id, exists already."""
     folder().mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         folder(lab_id).mkdir(mode=0o700)
@@ -127,7 +127,7 @@ def write(state: State) -> None:
 
 
 def read(lab_id: str) -> State | None:
-    """None where there is none, or none that can be read."""
+    """Returns the state; None if it is missing or unreadable."""
     try:
         return msgspec.json.decode((folder(lab_id) / "state.json").read_bytes(), type=State)
     except (FileNotFoundError, msgspec.MsgspecError):
@@ -138,7 +138,7 @@ def read(lab_id: str) -> State | None:
 
 
 def remove(lab_id: str) -> bool:
-    """Ends what runs in a lab and removes all of it; says whether there was anything."""
+    """Ends a lab's processes and removes it. Returns whether there was anything."""
     names = namespaces.listed(f"{PREFIX}.{lab_id}.")
     for name in names:
         namespaces.remove(name)
@@ -150,14 +150,14 @@ def remove(lab_id: str) -> bool:
 
 
 def existing() -> list[str]:
-    """The ids of all labs of which anything is left."""
+    """Returns the ids of all labs with any remains."""
     of_names = {name.split(".")[1] for name in namespaces.listed(f"{PREFIX}.")}
     of_folders = {path.name for path in folder().iterdir()} if folder().is_dir() else set()
     return sorted(of_names | of_folders)
 
 
 def is_leftover(lab_id: str) -> bool:
-    """Whether the process that owned it has ended."""
+    """Returns whether the process that owned it has ended."""
     if owned := _OWNED.fullmatch(lab_id):
         return not Owner(int(owned[1]), int(owned[2])).alive
     state = read(lab_id)
@@ -165,7 +165,7 @@ def is_leftover(lab_id: str) -> bool:
 
 
 def sweep() -> list[str]:
-    """Removes what dead owners have left; answers the ids."""
+    """Removes labs of dead owners. Returns their ids."""
     found = [lab_id for lab_id in existing() if is_leftover(lab_id)]
     for lab_id in found:
         remove(lab_id)

@@ -1,4 +1,4 @@
-"""Numbers with units, as a lab's file spells them: rates, durations, shares.
+"""Numbers with units in a lab's file: rates, durations, shares.
 
 | value    | examples                     | unit of the result |
 | -------- | ---------------------------- | ------------------ |
@@ -36,7 +36,7 @@ def duration(text: str | float) -> float:
 
 
 def share(text: str | float) -> float:
-    """A share of all frames, from 0 to 1."""
+    """Returns a share of all frames, from 0 to 1."""
     found = _scaled(text, _SHARES, "1%")
     if not 0 <= found <= 1:
         raise ValueError(f"{text!r} is not from 0 to 1, or from 0% to 100%")

@@ -1,8 +1,8 @@
-"""The embedded P4_16 target for v1model: front end, interpreter, tables, and what control planes see. Pure.
+"""The embedded P4_16 target for v1model: front end, interpreter, tables, and their control-plane view. Pure.
 
-The rest of the house uses what is named here, and nothing that lies behind it (tests/house). A source is
-loaded as a `Program`, and a `Switch` runs it; `Entities` reads and writes a switch as P4Runtime says it; a
-`Runner` runs vectors on one. Who does what inside stands in docs/decisions/2026-11-21-p4-target-rooms.md.
+Other rooms use only the names exported here (tests/house checks this). A source is loaded as a `Program` and
+run by a `Switch`; `Entities` reads and writes a switch in P4Runtime's terms; a `Runner` runs vectors on one.
+The inner structure is described in docs/decisions/2026-11-21-p4-target-rooms.md.
 """
 
 # A program: from its source, or from a device config.
@@ -11,7 +11,7 @@ from .bundle import load as load_device_config
 from .frontend import load_program
 from .ir import Program
 
-# What P4Info and P4Runtime say of it, messages to values and back.
+# P4Info of a program, and conversion of P4Runtime messages to values and back.
 from .p4info import build_p4info, parse_text, to_text
 from .p4info.layout import layouts
 from .p4runtime.actions import action_from, action_to
@@ -31,7 +31,7 @@ from .p4runtime.schema import Schema, Table
 from .p4runtime.sets import digest_list_to
 from .p4runtime.tables import entry_from, entry_to
 
-# The switch that runs it, and what is put into its tables.
+# The switch that runs it, and the contents of its tables.
 from .runtime import (
     ActionCall,
     CloneSession,

@@ -1,7 +1,8 @@
-"""Bits of packets and integers: what interpreted and generated P4 code computes with.
+"""Operations on bits of packets and integers, for interpreted and generated P4 code.
 
 Values of `bit<W>` are plain ints from 0 to 2^W - 1, values of `int<W>` signed ints; no value carries its
-width. All is typed and free of closures, so that mypyc compiles it; the same source runs without.
+width. The code is typed and free of closures, so that mypyc compiles it; the same source also runs
+interpreted.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ MASK64 = 0xFFFFFFFFFFFFFFFF
 
 
 def extract(data: bytes, offset: int, width: int) -> int:
-    """The `width` bits that begin at bit `offset`. The caller has checked that they are there."""
+    """Returns the `width` bits that begin at bit `offset`. The caller has checked that they are there."""
     end = offset + width
     first = offset >> 3
     last = (end + 7) >> 3
@@ -27,13 +28,13 @@ def extract(data: bytes, offset: int, width: int) -> int:
 
 
 def to_signed(value: int, width: int) -> int:
-    """Two's complement: the low `width` bits of `value` as an `int<width>`."""
+    """Returns the low `width` bits of `value` as an `int<width>` (two's complement)."""
     value &= (1 << width) - 1
     return value - (1 << width) if value >> (width - 1) else value
 
 
 def saturate(value: int, width: int) -> int:
-    """`value` held between the bounds of `bit<width>`: what |+| and |-| do."""
+    """Returns `value` limited to the range of `bit<width>`, as |+| and |-| do."""
     if value < 0:
         return 0
     top = (1 << width) - 1
@@ -41,7 +42,7 @@ def saturate(value: int, width: int) -> int:
 
 
 def saturate_signed(value: int, width: int) -> int:
-    """`value` held between the bounds of `int<width>`."""
+    """Returns `value` limited to the range of `int<width>`."""
     top = (1 << (width - 1)) - 1
     if value > top:
         return top
@@ -49,12 +50,12 @@ def saturate_signed(value: int, width: int) -> int:
 
 
 def shift_left(value: int, by: int, width: int) -> int:
-    """`value << by` in `width` bits; a shift by the width or more is 0, and takes no memory."""
+    """Returns `value << by` in `width` bits; a shift by the width or more gives 0 and takes no memory."""
     return (value << by) & ((1 << width) - 1) if by < width else 0
 
 
 def prefix_mask(prefix: int, width: int) -> int:
-    """A mask of `width` bits whose first `prefix` bits are set."""
+    """Returns a mask of `width` bits whose first `prefix` bits are set."""
     return ((1 << prefix) - 1) << (width - prefix)
 
 
@@ -63,13 +64,15 @@ def prefix_mask(prefix: int, width: int) -> int:
 
 
 def packed(value: int, width: int) -> bytes:
-    """The bits of `value` as bytes, zero bits behind."""
+    """Returns the bits of `value` as bytes, zero bits behind."""
     size = (width + 7) >> 3
     return (value << (size * 8 - width)).to_bytes(size, "big")
 
 
 def csum16(value: int, width: int) -> int:
-    """The Internet checksum (RFC 1071): the ones' complement of the ones' complement sum of 16 bit words."""
+    """Returns the Internet checksum (RFC 1071): the ones' complement of the ones' complement sum of 16 bit
+    words.
+    """
     spare = -width & 15
     total = (value << spare) % 0xFFFF
     if total == 0 and value != 0:
@@ -78,12 +81,12 @@ def csum16(value: int, width: int) -> int:
 
 
 def csum16_bytes(data: bytes) -> int:
-    """The same of bytes, an odd one filled with a zero byte."""
+    """Returns the same of bytes, an odd one filled with a zero byte."""
     return csum16(int.from_bytes(data, "big"), len(data) * 8)
 
 
 def xor16(value: int, width: int) -> int:
-    """The exclusive or of 16 bit words."""
+    """Returns the exclusive or of 16 bit words."""
     value <<= -width & 15
     total = 0
     while value:
@@ -93,14 +96,14 @@ def xor16(value: int, width: int) -> int:
 
 
 def identity(value: int, width: int) -> int:
-    """The first 64 bits, as the behavioral model has it."""
+    """Returns the first 64 bits, as the behavioral model has it."""
     size = (width + 7) >> 3
     value <<= size * 8 - width
     return value >> (size * 8 - 64) if size > 8 else value
 
 
 def crc32(value: int, width: int) -> int:
-    """CRC-32 (polynomial 0x04C11DB7, reflected; that of Ethernet)."""
+    """Returns CRC-32 (polynomial 0x04C11DB7, reflected; that of Ethernet)."""
     return binascii.crc32(packed(value, width))
 
 
@@ -118,7 +121,7 @@ _CRC16: list[int] = _crc16_table()
 
 
 def crc16(value: int, width: int) -> int:
-    """CRC-16/ARC (polynomial 0x8005, reflected, initially 0)."""
+    """Returns CRC-16/ARC (polynomial 0x8005, reflected, initially 0)."""
     rest = 0
     for byte in packed(value, width):
         rest = (rest >> 8) ^ _CRC16[(rest ^ byte) & 0xFF]
@@ -126,8 +129,9 @@ def crc16(value: int, width: int) -> int:
 
 
 def crc_any(data: bytes, width: int, polynomial: int, initial: int, final: int, reflected: bool) -> int:
-    """A CRC of `width` (8 or more) bits by its parameters, bit by bit: `crc16_custom` and `crc32_custom`, and
-    the reference of the others."""
+    """Returns a CRC of `width` (8 or more) bits by its parameters, bit by bit: `crc16_custom` and
+    `crc32_custom`, and the reference of the others.
+    """
     top = 1 << (width - 1)
     mask = (1 << width) - 1
     rest = initial
@@ -139,7 +143,7 @@ def crc_any(data: bytes, width: int, polynomial: int, initial: int, final: int, 
 
 
 def reverse(value: int, width: int) -> int:
-    """The `width` bits in opposite order."""
+    """Returns the `width` bits in opposite order."""
     result = 0
     for _ in range(width):
         result = (result << 1) | (value & 1)
@@ -148,7 +152,7 @@ def reverse(value: int, width: int) -> int:
 
 
 def in_range(hashed: int, base: int, size: int, width: int) -> int:
-    """What `hash` stores: base + hashed % size, or base where size is 0, in `width` bits."""
+    """Returns the result of `hash`: base + hashed % size, or base if size is 0, in `width` bits."""
     return (base + (hashed % size if size > 0 else 0)) & ((1 << width) - 1)
 
 
@@ -162,7 +166,7 @@ class Generator:
         self.state = seed & MASK64
 
     def next64(self) -> int:
-        """64 random bits."""
+        """Returns 64 random bits."""
         self.state = (self.state + 0x9E3779B97F4A7C15) & MASK64
         mixed = self.state
         mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & MASK64
@@ -170,7 +174,7 @@ class Generator:
         return mixed ^ (mixed >> 31)
 
     def between(self, low: int, high: int) -> int:
-        """Uniform, both included; `low` where high < low, which v1model leaves open."""
+        """Returns a uniform number, both bounds included; `low` if high < low, which v1model leaves open."""
         span = high - low + 1
         if span <= 1:
             return low

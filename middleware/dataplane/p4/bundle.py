@@ -1,13 +1,13 @@
-"""A program as one piece of bytes: what a controller sends a switch as its device config. Pure.
+"""A program as one byte string, the device config that a controller sends to a switch. Pure.
 
-Either the P4 source itself, UTF-8, where it includes nothing but core.p4 and v1model.p4, or JSON with every
+It is either the P4 source itself (UTF-8), if it includes only core.p4 and v1model.p4, or JSON with every
 file:
 
     {"format": "treecast-p4/1", "name": "router.p4", "files": {"router.p4": "...", "headers.p4": "..."},
      "defines": {"PORTS": "4"}}
 
-`name` is the file that is compiled; a quoted or angled include is looked for beside the file that includes
-it, then by its name alone. `treecast p4 check --device-config FILE` writes it.
+`name` is the compiled file. A quoted or angled include is searched beside the including file, then by its
+name alone. `treecast p4 check --device-config FILE` writes it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FORMAT: Final = "treecast-p4/1"
 
 
 class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A program's files by name, and what is defined from outside."""
+    """A program's files by name, and its external definitions."""
 
     name: str
     files: dict[str, str]
@@ -33,7 +33,7 @@ class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: str = FORMAT
 
     def include(self, name: str, includer: str) -> tuple[str, str] | None:
-        """The file of that name, seen from another."""
+        """Returns the file of that name, seen from another."""
         for folder in (posixpath.dirname(includer), *self.folders, ""):
             path = posixpath.normpath(posixpath.join(folder, name))
             if path in self.files:
@@ -41,16 +41,18 @@ class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return None
 
     def load(self) -> ir.Program:
-        """P4Error where the program is refused."""
+        """Loads the program. Raises P4Error if it is refused."""
         return load_program(self.files[self.name], self.name, self.include, self.defines)
 
     def encode(self) -> bytes:
-        """As JSON, the same bytes for the same program."""
+        """Returns JSON, the same bytes for the same program."""
         return msgspec.json.encode(self, order="deterministic")
 
 
 def read(config: bytes) -> Bundle:
-    """ValueError where the bytes are neither. Anything that is JSON of an object has to be ours."""
+    """Parses a bundle. Raises ValueError if the bytes are neither form. Any JSON object must have our
+    format.
+    """
     if config.lstrip()[:1] == b"{":
         try:
             bundle = msgspec.json.decode(config, type=Bundle)
@@ -68,7 +70,7 @@ def read(config: bytes) -> Bundle:
 
 
 def load(config: bytes) -> ir.Program:
-    """The program of a device config. ValueError or P4Error where it is none."""
+    """Returns the program of a device config. Raises ValueError or P4Error for an invalid one."""
     if not config.strip():
         raise ValueError("it is empty")
     return read(config).load()

@@ -1,4 +1,4 @@
-"""What the preprocessor knows of macros and conditions, and the value of an `#if` expression. Pure."""
+"""The preprocessor's macros and conditions, and the value of an `#if` expression. Pure."""
 
 from __future__ import annotations
 
@@ -55,16 +55,18 @@ _DEEPEST = 200
 
 
 def integer(text: str) -> int:
-    """The value of an integer without width: `10`, `0x1F`, `0b1_0`, `0d10`; leading zeros don't mean
-    octal."""
+    """Returns the value of an integer without width: `10`, `0x1F`, `0b1_0`, `0d10`; leading zeros don't mean
+    octal.
+    """
     digits = text.replace("_", "").lower()
     base = {"0x": 16, "0o": 8, "0b": 2, "0d": 10}.get(digits[:2])
     return int(digits[2:], base) if base else int(digits)
 
 
 def evaluate(line: Sequence[Token], place: Token) -> int:
-    """An `#if` expression, its macros replaced. Words that are left are 0. Raises ValueError with what is
-    wrong."""
+    """Returns the value of an `#if` expression whose macros are replaced; remaining words are 0. Raises
+    ValueError with the reason.
+    """
     texts = _joined(line)
     if not texts:
         raise ValueError("there is no expression")
@@ -76,7 +78,7 @@ def evaluate(line: Sequence[Token], place: Token) -> int:
 
 
 def _joined(line: Sequence[Token]) -> list[str]:
-    """The words, with `>` `>` that touch each other made one."""
+    """Returns the words, with `>` `>` that touch each other made one."""
     texts: list[str] = []
     last: Token | None = None
     for token in line:

@@ -1,4 +1,4 @@
-"""The front end's one entry: text to a checked program. Pure."""
+"""The entry point of the front end: text to a checked program. Pure."""
 
 from __future__ import annotations
 
@@ -16,19 +16,17 @@ NO_DEFINES: Mapping[str, str] = {}
 
 
 def no_files(name: str, file: str) -> None:
-    """An `Include` for programs that include nothing but core.p4 and v1model.p4."""
+    """An `Include` for programs that include only core.p4 and v1model.p4."""
 
 
 def load_program(
     text: str, name: str, include: Include = no_files, defines: Mapping[str, str] = NO_DEFINES
 ) -> ir.Program:
-    """The program in `text`, checked and instantiated.
+    """Returns the program in `text`, checked and instantiated.
 
-    `name` is what messages call the file. `include(name, file)` brings the files that it includes: core.p4
-    and v1model.p4
-    are ours and never asked for as <...>. `defines` are macros, as -D gives them. Raises P4Error with
-    everything that is
-    wrong with the program, or that this target doesn't support.
+    `name` is the file's name in messages. `include(name, file)` returns included files; it is never called
+    for <core.p4> and <v1model.p4>, which are built in. `defines` are macros, as from -D. Raises P4Error with
+    all errors in the program and all features that this target does not support.
     """
     preprocessor = Preprocessor(include, defines)
     tokens = preprocessor.run(text, name)

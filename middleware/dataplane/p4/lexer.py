@@ -1,8 +1,8 @@
 """Text to tokens, by one regular expression. Pure.
 
 A token's `kind` is the word or the operator itself for keywords and operators, else IDENTIFIER, INTEGER,
-STRING, END, or BAD: a character that P4 doesn't have, which is an error only where someone reads it.
-`>` is always a token of its own, since `>>` also closes two lists of type arguments.
+STRING, END, or BAD: a character that P4 does not have, which is an error only if it is used. `>` is always a
+separate token, since `>>` also closes two lists of type arguments.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Token:
         return Span(self.file, self.line, self.column, self.end)
 
     def moved(self, place: Token, hidden: frozenset[str]) -> Token:
-        """The same word standing where `place` stands."""
+        """Returns the same word at the place of `place`."""
         token = Token(self.kind, self.text, place.file, place.line, place.column, place.end, place.row)
         token.hidden = hidden
         return token
@@ -115,7 +115,7 @@ class Token:
 
 
 def tokens(text: str, file: str) -> Iterator[Token]:
-    """All tokens of a file but END. Comments and line continuations are gone; `#` is there."""
+    """Yields all tokens of a file but END, without comments and line continuations; `#` is a token."""
     line, start, row = 1, 0, 1
     for found in _TOKEN.finditer(text):
         group = found.lastgroup

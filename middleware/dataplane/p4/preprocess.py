@@ -1,8 +1,8 @@
-"""The preprocessor: `#include`, `#define`, `#if` and their kin, over tokens. Pure.
+"""The preprocessor: `#include`, `#define`, `#if` and similar directives, over tokens. Pure.
 
-Every token that comes out knows where it stood; what a macro gave stands where the macro was used.
-Files are brought by the caller's `Include`; `core.p4` and `v1model.p4` are ours. Includes nest at most
-MOST_INCLUDES deep, and a program has at most MOST_TOKENS tokens, so that no input runs for ever.
+Every output token knows its place; tokens from a macro have the place of its use. The caller's `Include`
+supplies files; `core.p4` and `v1model.p4` are built in. Includes nest at most MOST_INCLUDES deep, and a
+program has at most MOST_TOKENS tokens, so that no input runs for ever.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from .source import NOWHERE, Diagnostic, Span
 MOST_INCLUDES = 64
 MOST_TOKENS = 500_000
 
-# (name as written, file that includes it) -> (name for messages, text), or None if there is no such file.
+# (name as written, including file) -> (name for messages, text), or None if the file does not exist
 Include = Callable[[str, str], tuple[str, str] | None]
 
-PREDEFINED = {"__TARGET_BMV2__": "1"}  # what p4c defines for programs of this architecture
+PREDEFINED = {"__TARGET_BMV2__": "1"}  # p4c's definitions for programs of this architecture
 
 
 class Stop(Exception):
@@ -28,7 +28,7 @@ class Stop(Exception):
 
 
 class Preprocessor:
-    """One run. `lines` holds the text of every file that was read, `problems` what was wrong."""
+    """One run. `lines` holds the text of every file read, `problems` the errors."""
 
     def __init__(self, include: Include, defines: Mapping[str, str]) -> None:
         self._include = include
@@ -42,7 +42,7 @@ class Preprocessor:
             self._macros[name] = Macro(None, tuple(tokens(value, "<command line>")))
 
     def run(self, text: str, file: str) -> list[Token]:
-        """All tokens of a program, with END."""
+        """Returns all tokens of a program, with END."""
         try:
             self._file(text, file)
         except Stop:
@@ -140,7 +140,7 @@ class Preprocessor:
             self._problem(place, f"there is no preprocessor directive #{name}")
 
     def _text(self, line: list[Token], first: int) -> str:
-        """What stands on the line from its token `first` on, as written."""
+        """Returns the line's text from its token `first` on, as written."""
         if len(line) <= first:
             return ""
         source = self.lines[line[first].file][line[first].line - 1]
@@ -239,7 +239,7 @@ class Preprocessor:
         ]
 
     def _substitute(self, macro: Macro, arguments: dict[str, list[Token]]) -> list[Token]:
-        """The body with its parameters replaced; `#` and `##` as in C."""
+        """Returns the body with its parameters replaced; `#` and `##` as in C."""
         body: list[Token] = []
         position = 0
         while position < len(macro.body):

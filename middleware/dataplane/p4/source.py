@@ -1,4 +1,4 @@
-"""Where something stands in a program's text, and how an error about it is shown. Pure.
+"""Places in a program's text, and the display of errors. Pure.
 
 router.p4:42:9: error: there is no field 'tll' in header 'ipv4_t'; did you mean 'ttl'?
         hdr.ipv4.tll = 64;
@@ -13,9 +13,9 @@ import msgspec
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A piece of one line: file name, line and column from 1, and the column after its last character.
+    """A part of one line: file name, line and column from 1, and the column after its last character.
 
-    What came out of a macro stands where the macro was used.
+    Text from a macro has the place of the macro's use.
     """
 
     file: str
@@ -27,7 +27,7 @@ class Span(msgspec.Struct, frozen=True):
         return f"{self.file}:{self.line}:{self.column}"
 
     def to(self, last: Span) -> Span:
-        """From here to the end of `last`, or to what of it is on this line."""
+        """Returns the span from here to the end of `last`, or of its part on this line."""
         if last.file == self.file and last.line == self.line and last.end > self.end:
             return Span(self.file, self.line, self.column, last.end)
         return self
@@ -37,14 +37,14 @@ NOWHERE = Span("", 0, 0, 0)
 
 
 class Diagnostic(msgspec.Struct, frozen=True):
-    """One error or warning: where, and in plain words what."""
+    """One error or warning: its place and a message."""
 
     span: Span
     message: str
     severity: str = "error"
 
     def show(self, lines: Mapping[str, tuple[str, ...]]) -> str:
-        """The message, the line of source that it is about, and carets under the place."""
+        """Returns the message, the line of source that it is about, and carets under the place."""
         head = f"{self.span}: {self.severity}: {self.message}" if self.span.file else f"error: {self.message}"
         source = lines.get(self.span.file, ())
         if not 1 <= self.span.line <= len(source):

@@ -1,7 +1,7 @@
-"""Types as the checker knows them, before they are represented. Pure.
+"""The checker's types, before their representation is chosen. Pure.
 
-What is the same in both worlds is shared with `ir.types`: Bits, Bool, Varbit, ErrorCode, String, Void.
-Named types are equal only to themselves; tuples, stacks and bits are equal where their parts are.
+Types common to both are shared with `ir.types`: Bits, Bool, Varbit, ErrorCode, String, Void. Named types are
+equal only to themselves; tuples, stacks and bits are equal if their parts are.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Stack(msgspec.Struct, frozen=True):
 
 
 class Tuple(msgspec.Struct, frozen=True):
-    """`tuple<...>`, and the type of a list in the text, which turns into what is wanted."""
+    """`tuple<...>`, and the type of a list in the text, which converts to the expected type."""
 
     elements: tuple[Type, ...]
 
@@ -119,7 +119,7 @@ class TypeVariable:
 
 
 class ExternType:
-    """An extern object type with its arguments; () where they are still to be found out."""
+    """An extern object type with its arguments; () if they are still to be inferred."""
 
     def __init__(self, declaration: ast.Extern, arguments: tuple[Type, ...], scope: Scope) -> None:
         self.declaration = declaration
@@ -193,11 +193,11 @@ ERROR = ir.ErrorCode()
 STRING = ir.String()
 VOID = ir.Void()
 BIT32 = ir.Bits(32)
-UNSIZED = ir.Bits(-1, True)  # what an `int` literal has for a type until it is given a width
+UNSIZED = ir.Bits(-1, True)  # the type of an `int` literal until it is given a width
 
 
 def describe(type_: Type) -> str:
-    """The type as P4 writes it, for messages and for the names of generic records."""
+    """Returns the type as P4 writes it, for messages and for the names of generic records."""
     match type_:
         case ir.Bits(width=width, signed=signed):
             return f"{'int' if signed else 'bit'}<{width}>"
@@ -238,7 +238,7 @@ def is_union(type_: Type) -> bool:
 
 
 def represent(type_: Type) -> ir.Type:
-    """What the type is at run time. KeyError for what has no values there."""
+    """Returns the run-time type. Raises KeyError for a type without values at run time."""
     match type_:
         case ir.Bits() | ir.Bool() | ir.Varbit() | ir.ErrorCode() | ir.String() | ir.Void():
             return type_
@@ -280,12 +280,12 @@ def _represent_record(record: Record) -> ir.StructType | ir.HeaderType | ir.Unio
 
 
 def named(type_: Type) -> str | None:
-    """The name that a control plane needs to know of: of a new type or a serializable enum."""
+    """Returns the name that a control plane needs to know of: of a new type or a serializable enum."""
     return type_.name if isinstance(type_, NewType | SerialEnum) else None
 
 
 def underlying(type_: Type) -> Type:
-    """What new types and serializable enums stand for, all the way down."""
+    """Returns the type behind new types and serializable enums, fully resolved."""
     while True:
         if isinstance(type_, NewType):
             type_ = type_.original

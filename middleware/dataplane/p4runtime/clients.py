@@ -1,4 +1,4 @@
-"""The streams of controllers: what waits for each is bounded, and what is too much is dropped and counted."""
+"""Streams of controllers: a bounded queue for each; excess messages are dropped and counted."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ MOST_WAITING_BYTES = 8 * 1024 * 1024
 
 
 class StreamCounters(Struct):
-    """What the endpoint has done, for statistics. `dropped`: messages that a slow controller had no room
-    for."""
+    """Statistics of the endpoint. `dropped`: messages that a slow controller had no room for."""
 
     packet_ins: int = 0
     packet_outs: int = 0
     dropped: int = 0
-    unheard: int = 0  # told while there was no primary
+    unheard: int = 0  # messages while there was no primary
     errors: int = 0
 
 
@@ -40,7 +39,7 @@ class Client:
         self.failure: P4RuntimeError | None = None
 
     def tell(self, message: p4r.StreamMessageResponse) -> None:
-        """Something that may be dropped: packets, digests, idle entries, errors."""
+        """Queues a message that may be dropped: packets, digests, idle entries, errors."""
         size = message.ByteSize()
         if len(self._waiting) >= MOST_WAITING or self._bytes + size > MOST_WAITING_BYTES:
             self._counters.dropped += 1
@@ -48,7 +47,7 @@ class Client:
         self.notify(message)
 
     def notify(self, message: p4r.StreamMessageResponse) -> None:
-        """Something that may not be dropped."""
+        """Queues a message that may not be dropped."""
         self._waiting.append(message)
         self._bytes += message.ByteSize()
         if len(self._waiting) >= MOST_WAITING:
@@ -60,13 +59,15 @@ class Client:
         await self._room.wait()
 
     def end(self, failure: P4RuntimeError | None = None) -> None:
-        """Nothing more will come; `failure` is what the stream ends with."""
+        """Ends the stream with `failure`."""
         self.failure, self._ended = failure, True
         self._more.set()
         self._room.set()
 
     async def next(self) -> p4r.StreamMessageResponse | None:
-        """The next message; None at the end. A failure ends at once, all else first sends what waits."""
+        """Returns the next message; None at the end. A failure ends it at once; a normal end first delivers
+        waiting messages.
+        """
         while not self._waiting and not self._ended:
             self._more.clear()
             await self._more.wait()

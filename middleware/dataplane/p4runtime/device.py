@@ -1,7 +1,8 @@
-"""A switch as its control plane and its links see it: pipelines set while it runs, packets in and out.
+"""A switch for its control plane and its links: pipelines can be set while it runs, packets come in and go
+out.
 
-It has no clock and no socket: `now` comes in as an argument, packets for links and messages for controllers
-come back. The software switch, the emulator and tests put the same device on their own links.
+It has no clock and no socket: `now` is an argument; packets for links and messages for controllers are
+returned. The software switch, the emulator and tests connect the same device to their own links.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ from treecast.middleware.dataplane.p4 import (
 from .device_config import unwrapped
 
 Load = Callable[[bytes], Program]
-"""Makes a program of a device config; P4Error or ValueError where it is none."""
+"""Makes a program from a device config. Raises P4Error or ValueError for an invalid one."""
 
 
 class DeviceSettings(Struct, frozen=True):
-    """What a switch is before it runs a program. `cpu_port` None: nothing goes to controllers as a packet."""
+    """A switch's settings before it runs a program. `cpu_port` None: no packets are sent to controllers."""
 
     ports: tuple[int, ...]
     device_id: int = 1
@@ -51,7 +52,7 @@ class DeviceSettings(Struct, frozen=True):
 
 
 class Pipeline(Struct, frozen=True):
-    """A program on a switch of its own, with what control planes know of it."""
+    """A program on its own switch, with its control-plane description."""
 
     config: p4r.ForwardingPipelineConfig
     program: Program
@@ -61,7 +62,7 @@ class Pipeline(Struct, frozen=True):
 
 
 class Device:
-    """One device. What it tells controllers is waiting in `told` until somebody takes it."""
+    """One device. Messages for controllers wait in `told` until they are taken."""
 
     def __init__(self, settings: DeviceSettings, load: Load) -> None:
         self.settings = settings
@@ -75,8 +76,10 @@ class Device:
     # --- pipelines
 
     def verify(self, config: p4r.ForwardingPipelineConfig, now: float) -> Pipeline:
-        """The pipeline of a config, not yet in use. Pure: it may run in a thread. INVALID_ARGUMENT where the
-        program is refused, or is not what the P4Info describes."""
+        """Returns the pipeline of a config, not yet in use. Pure: it may run in a thread.
+
+        Raises INVALID_ARGUMENT if the program is refused or does not match the P4Info.
+        """
         try:
             program = self._load(unwrapped(config.p4_device_config))
             info = build_p4info(program)
@@ -109,8 +112,7 @@ class Device:
         self.saved = pipeline
 
     def commit(self, pipeline: Pipeline | None = None) -> None:
-        """Packets go through it from now on. Without one: the one that was saved, with what was written to
-        it."""
+        """Makes packets use the pipeline from now on; without one, the saved pipeline with its entries."""
         chosen = pipeline or self.saved
         if chosen is None:
             raise P4RuntimeError(Code.NOT_FOUND, "no pipeline config was saved")
@@ -119,8 +121,9 @@ class Device:
             chosen.switch.set_port(port, port in self.ports)
 
     def reconcile(self, pipeline: Pipeline, now: float) -> None:
-        """As `commit`, with all that was written of the active one. INVALID_ARGUMENT where that has no place
-        in it: then nothing changes."""
+        """Does as `commit`, keeping everything written to the active pipeline. Raises INVALID_ARGUMENT if
+        part of that does not fit; nothing changes then.
+        """
         if self.active is not None:
             old = self.active
             try:
@@ -134,7 +137,7 @@ class Device:
 
     @property
     def controlled(self) -> Pipeline:
-        """The pipeline that writes and reads are about."""
+        """The pipeline for writes and reads."""
         found = self.saved or self.active
         if found is None:
             raise P4RuntimeError(Code.FAILED_PRECONDITION, "no forwarding pipeline config is set")
@@ -143,7 +146,7 @@ class Device:
     # --- links
 
     def set_port(self, port: int, up: bool) -> None:
-        """A link has come or gone."""
+        """Adds or removes a port for a link."""
         (self.ports.add if up else self.ports.discard)(port)
         if self.active is not None:
             self.active.switch.set_port(port, up)
@@ -151,14 +154,14 @@ class Device:
     def receive(
         self, packets: Sequence[tuple[int, bytes]], now: float
     ) -> tuple[list[Out], list[p4r.StreamMessageResponse]]:
-        """Packets from links: what goes out at links, and what controllers are told."""
+        """Processes packets from links. Returns packets for links, and messages for controllers."""
         if self.active is None:
             self.without_pipeline += len(packets)
             return [], []
         return self._sorted(self.active, self.active.switch.receive_many(packets, now))
 
     def send(self, message: p4r.PacketOut, now: float) -> tuple[list[Out], list[p4r.StreamMessageResponse]]:
-        """A packet from a controller."""
+        """Processes a packet from a controller."""
         active, cpu_port = self.active, self.settings.cpu_port
         if active is None:
             raise P4RuntimeError(Code.FAILED_PRECONDITION, "no forwarding pipeline config is set")
@@ -202,11 +205,11 @@ class Device:
         return told
 
     def next_poll_at(self) -> float | None:
-        """When digests are due without another packet."""
+        """Returns when digests are due without another packet."""
         return None if self.active is None else self.active.switch.control.next_digest_at()
 
     def acknowledge(self, message: p4r.DigestListAck) -> None:
-        """A controller has a digest list."""
+        """Acknowledges a digest list for a controller."""
         if self.active is None or message.digest_id not in self.active.schema.digests:
             raise invalid(f"there is no digest with id {message.digest_id:#x}")
         name = self.active.schema.digests.find(message.digest_id).name

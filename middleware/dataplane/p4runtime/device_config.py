@@ -1,9 +1,9 @@
-"""Device configs as controllers send them: P4 source, also inside `p4.tmp.P4DeviceConfig`.
+"""Device configs as sent by controllers: P4 source, possibly inside `p4.tmp.P4DeviceConfig`.
 
     P4DeviceConfig:  1 reassign (bool) | 2 extras (message) | 3 device_data (bytes)
 
-Controllers that were made for bmv2's first P4Runtime server wrap what they send so. P4Runtime itself says
-nothing of what is inside `p4_device_config`. Pure.
+Controllers made for bmv2's first P4Runtime server wrap their configs this way. P4Runtime itself does not
+define the content of `p4_device_config`. Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LONGEST_VARINT: Final = 10
 
 
 def unwrapped(config: bytes) -> bytes:
-    """What is inside a P4DeviceConfig, or the bytes themselves where they are none.
+    """Returns the content of a P4DeviceConfig, or the bytes themselves if they are not one.
 
     The message's tags are control characters, with which no P4 source begins.
     """
@@ -41,7 +41,7 @@ def unwrapped(config: bytes) -> bytes:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """(the number, where it ends); (-1, the end) where it does not end."""
+    """Returns (number, position after it); (-1, end) for an unterminated varint."""
     number = 0
     for place, byte in enumerate(data[position : position + _LONGEST_VARINT]):
         number |= (byte & 0x7F) << 7 * place

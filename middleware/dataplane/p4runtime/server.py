@@ -36,9 +36,9 @@ from .device import Device, Pipeline
 
 API_VERSION = "1.4.1"
 ENTITIES_A_MESSAGE = 256
-MOST_READS = 4  # at once: each holds what it has read
+MOST_READS = 4  # concurrent ones: each holds its results in memory
 MOST_MESSAGE = 64 * 1024 * 1024
-# A client takes 8 KiB of metadata unless it says otherwise; finsy takes 64. Above this the details stay away.
+# A client accepts 8 KiB of metadata by default; finsy 64. Above this size the details are omitted.
 MOST_DETAILS = 48 * 1024
 IDLE_SECONDS = 0.5
 _SOCKET_MODE = 0o660  # of a Unix socket: for the user and its group
@@ -61,7 +61,7 @@ def _is_loopback(host: str) -> bool:
 
 
 class P4RuntimeServer:
-    """Serves one device. `transmit` takes what goes out at links because a controller sent a packet."""
+    """Serves one device. `transmit` takes packets for links that a controller's packet caused."""
 
     def __init__(
         self,
@@ -82,8 +82,9 @@ class P4RuntimeServer:
     # --- life
 
     async def start(self, address: str) -> str:
-        """Listens at HOST:PORT or unix:PATH, unencrypted; answers the address with the port that was picked.
-        OSError where it cannot."""
+        """Listens at HOST:PORT or unix:PATH, unencrypted. Returns the address with the chosen port. Raises
+        OSError.
+        """
         server = grpc.aio.server(options=_OPTIONS)
         p4r_grpc.add_P4RuntimeServicer_to_server(_Service(self), server)
         try:
@@ -111,7 +112,7 @@ class P4RuntimeServer:
     # --- what the switch tells
 
     def receive(self, packets: Sequence[tuple[int, bytes]]) -> list[Out]:
-        """Packets from links; what goes out at links. Controllers are told what is theirs."""
+        """Processes packets from links, notifies controllers, and returns packets for links."""
         outs, told = self.device.receive(packets, self._clock())
         self._tell(told)
         if self.device.next_poll_at() is not None:
@@ -147,7 +148,7 @@ class P4RuntimeServer:
     # --- streams
 
     def heard(self, client: Client, request: p4r.StreamMessageRequest) -> None:
-        """One message of a controller. P4RuntimeError ends its stream."""
+        """Handles one message of a controller. Raises P4RuntimeError, which ends its stream."""
         kind = request.WhichOneof("update")
         if kind == "arbitration":
             self._arbitrate(client, request.arbitration)
@@ -182,7 +183,7 @@ class P4RuntimeServer:
         self._notify(notices)
 
     def left(self, client: Client) -> None:
-        """A stream has ended."""
+        """Handles the end of a stream."""
         self._notify(self._arbitration.leave(client))
 
     def _notify(self, notices: Sequence[Notice]) -> None:
@@ -211,7 +212,7 @@ class P4RuntimeServer:
             raise not_found(f"there is no device {device_id}; this is {self.device.settings.device_id}")
 
     def check_primary(self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest) -> None:
-        """Device, role and election id of a call that changes something, in the specification's order."""
+        """Checks device, role and election id of a changing call, in the specification's order."""
         self.check_device(request.device_id)
         role = _role_of(request)
         if not self._arbitration.knows_role(role):
@@ -221,7 +222,9 @@ class P4RuntimeServer:
             raise P4RuntimeError(Code.PERMISSION_DENIED, "this election id is not the primary's")
 
     def write(self, request: p4r.WriteRequest) -> list[Outcome]:
-        """One outcome for each update; P4RuntimeError where none was attempted."""
+        """Executes a write; returns one outcome for each update. Raises P4RuntimeError if none was
+        attempted.
+        """
         self.check_primary(request)
         self._roles.check_write(_role_of(request), request)
         pipeline = self.device.controlled
@@ -230,7 +233,7 @@ class P4RuntimeServer:
         return outcomes
 
     def read(self, request: p4r.ReadRequest) -> list[p4r.Entity]:
-        """All that the filters let through, as of now."""
+        """Returns all that the filters let through, as of now."""
         self.check_device(request.device_id)
         found = self.device.controlled.entities.read(request.entities, self._clock())
         return [entity for entity in found if self._roles.covers(request.role, entity)]
@@ -274,7 +277,7 @@ class P4RuntimeServer:
     def get_pipeline(
         self, request: p4r.GetForwardingPipelineConfigRequest
     ) -> p4r.GetForwardingPipelineConfigResponse:
-        """The config as it was set, or the parts of it that are asked for."""
+        """Returns the config as it was set, or the parts of it that are asked for."""
         self.check_device(request.device_id)
         response = p4r.GetForwardingPipelineConfigResponse()
         pipeline = self.device.saved or self.device.active
@@ -370,7 +373,7 @@ def _role_of(request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest)
 
 
 def role_name(role: p4r.Role) -> str:
-    """The role's name; the numbers of old clients are names too."""
+    """Returns the role's name; the numbers of old clients are names too."""
     return role.name or (str(role.id) if role.id else "")
 
 
@@ -394,7 +397,7 @@ async def _abort(context: _Context, error: P4RuntimeError) -> None:
 
 
 async def _abort_batch(context: _Context, outcomes: Sequence[Outcome]) -> None:
-    """UNKNOWN, and one p4.v1.Error for each update in the status' details."""
+    """Ends the call with UNKNOWN, and one p4.v1.Error for each update in the status' details."""
     refused = [outcome for outcome in outcomes if outcome is not DONE]
     text = f"{len(refused)} of {len(outcomes)} updates were refused, the first: {refused[0].message}"
     status = rpc_status.Status(code=Code.UNKNOWN, message=text)

@@ -1,6 +1,6 @@
 """Network interfaces as the ports of a switch: whole Ethernet frames, many per turn (AF_PACKET, Linux, root).
 
-A VLAN tag that the kernel takes off a frame before it hands it over is lost, as in `lab.relay`.
+A VLAN tag that the kernel strips from a frame before delivery is lost, as in `lab.relay`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Links:
     """The packet sockets of a switch by port number."""
 
     def __init__(self, interfaces: dict[int, str]) -> None:
-        """OSError where an interface is not there, or the right to open packet sockets is missing."""
+        """Raises OSError if an interface is not there, or the right to open packet sockets is missing."""
         self.counters = LinkCounters()
         self._ends: dict[int, socket.socket] = {}
         try:
@@ -52,11 +52,11 @@ class Links:
 
     @property
     def ports(self) -> Iterable[tuple[int, socket.socket]]:
-        """Port numbers and their sockets, to wait for."""
+        """The port numbers and their sockets, to wait for."""
         return self._ends.items()
 
     def receive(self, port: int) -> list[tuple[int, bytes]]:
-        """The frames that wait at a port, at most BATCH."""
+        """Returns the frames that wait at a port, at most BATCH."""
         receive = self._ends[port].recv
         frames: list[tuple[int, bytes]] = []
         with suppress(OSError):  # nothing more to read, or the interface went down
@@ -65,7 +65,9 @@ class Links:
         return frames
 
     def send(self, outs: Sequence[Out]) -> None:
-        """Frames to their ports, in order; what cannot be sent is counted and gone, as on a wire."""
+        """Sends frames to their ports, in order. Frames that cannot be sent are counted and lost, as on a
+        wire.
+        """
         for out in outs:
             end = self._ends.get(out.port)
             if end is None:
@@ -77,7 +79,7 @@ class Links:
                 self.counters.refused += 1
 
     def count_missed(self) -> int:
-        """The kernel's counters start anew with each reading."""
+        """Adds the frames that the kernel missed; its counters restart with each reading."""
         for end in self._ends.values():
             _, missed = struct.unpack("II", end.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))
             self.counters.missed += missed
@@ -90,7 +92,7 @@ class Links:
 
 
 def open_end(interface: str) -> socket.socket:
-    """A packet socket that hears every frame of an interface but those that it sends itself."""
+    """Returns a packet socket that hears every frame of an interface but those that it sends itself."""
     end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)  # deaf until it is bound
     try:
         end.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)

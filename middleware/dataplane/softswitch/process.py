@@ -2,7 +2,7 @@
 
     ready name=s1 p4runtime=127.0.0.1:9559 ports=1:eth1,2:eth2 program=router.p4
 
-It runs without a program too, and drops everything until a controller sets one.
+It also runs without a program, and then drops everything until a controller sets one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SwitchSettings(Struct, frozen=True):
 
 
 class Report(Struct):
-    """What a switch has counted, for `--stats FILE`."""
+    """A switch's counts, for `--stats FILE`."""
 
     name: str
     streams: StreamCounters
@@ -82,7 +82,7 @@ class SoftwareSwitch:
             loop.add_reader(end.fileno(), self._readable, port)
 
     def _readable(self, port: int) -> None:
-        """A batch in, its consequences out. What else waits comes with the next turn of the loop."""
+        """Processes one batch of a port; further frames wait for the next turn of the loop."""
         frames = self.links.receive(port)
         if frames:
             self.links.send(self.server.receive(frames))
@@ -95,7 +95,7 @@ class SoftwareSwitch:
         self.links.close()
 
     def report(self) -> Report:
-        """All counts as of now."""
+        """Returns all present counts."""
         self.links.count_missed()
         active = self.device.active
         return Report(
@@ -138,7 +138,7 @@ async def serve(
 
 
 def write_stats(switch: SoftwareSwitch, path: Path) -> None:
-    """The counts as JSON, whole or not at all."""
+    """Writes the counts as JSON, atomically."""
     import msgspec
 
     beside = path.with_name(f"{path.name}.new")

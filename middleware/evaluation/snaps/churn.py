@@ -70,7 +70,7 @@ def changed(root: int, leaves: int, clients: list[int], most: int, rng: Random) 
 
 
 def shapes(shape: Shape | None) -> set[tuple[int, int, int]]:
-    """All places of a tree that copy."""
+    """Returns all places of a tree that copy."""
     if shape is None or not shape.copies:
         return set()
     return {shape.key}.union(*(shapes(behind) for _, behind in shape.below))

@@ -18,7 +18,7 @@ RATIOS = (1.2, 2.2)  # the paper's, across its cases
 
 
 def network_of(options: Options) -> str:
-    """The one that is asked for, else the paper's."""
+    """Returns the one that is asked for, else the paper's."""
     return (named(options.topologies, options.topology_dir) or (NETWORK,))[0]
 
 

@@ -22,7 +22,9 @@ COLUMNS = (*KEYS, "routers", "segments alone", "segments shared", "ratio", "± r
 
 
 def networks(options: Options) -> tuple[str, ...]:
-    """Those that are asked for, else those of the seven that are at hand; RoutingError where none is."""
+    """Returns those that are asked for, else those of the seven that are at hand. Raises RoutingError if none
+    is.
+    """
     found = named(options.topologies, options.topology_dir)
     return found or tuple(available(list(NETWORKS), options.topology_dir)) or NETWORKS[:1]
 

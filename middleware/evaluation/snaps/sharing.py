@@ -93,7 +93,7 @@ class Drawing:
         return [exp(-2 * far[node]) if far[node] >= 0 else 0.0 for node in self._border]
 
     def group(self, spread: str, leaves: int, rng: Random) -> tuple[int, int]:
-        """A root and so many leaves, all different."""
+        """Returns a root and so many leaves, all different."""
         drawn = rng.sample(self._border, leaves + 1) if spread == "random" else self._nearby(leaves + 1, rng)
         return drawn[0], mask_of(drawn[1:])
 
@@ -117,7 +117,7 @@ class Drawing:
 
 @lru_cache(maxsize=8)
 def paths_of(name: str, folder: Path | None) -> Paths:
-    """The shortest paths of a network, computed once in a process."""
+    """Returns the shortest paths of a network, computed once in a process."""
     return Paths(load(name, folder))
 
 
@@ -128,7 +128,7 @@ def drawn(paths: Paths, spread: str, leaves: int, count: int, rng: Random) -> Gr
 
 
 def planner(paths: Paths, strategy: str) -> Planner:
-    """How a strategy makes trees."""
+    """Returns how a strategy makes trees."""
     network = paths.network
     if strategy == "direct":
         return direct(paths)
@@ -144,7 +144,7 @@ def zones(network: Network) -> list[list[int]]:
 
 
 def count(paths: Paths, strategy: str, method: str, groups: Groups, at: Sequence[int]) -> Iterator[Counts]:
-    """What so many groups come to, for each number of groups that is asked for (ascending)."""
+    """Yields what so many groups come to, for each number of groups that is asked for (ascending)."""
     counted = (
         _paper(paths, strategy, groups) if method == "paper" else _forest(paths, strategy, method, groups)
     )
@@ -189,7 +189,7 @@ def _forest(paths: Paths, strategy: str, method: str, groups: Groups) -> Iterato
 
 
 def places(shape: Shape) -> int:
-    """How many places of a tree copy: its segments, if it shares none."""
+    """Returns how many places of a tree copy: its segments, if it shares none."""
     return shape.copies + sum(places(behind) for _, behind in shape.below)
 
 

@@ -148,7 +148,7 @@ class ApplicationLayer:
 
     @staticmethod
     def _broker(network: Network, node: int) -> int:
-        """The second host on a switch."""
+        """Returns the second host on a switch."""
         return network.heads[network.out[node][-1]]
 
     def _place(self, network: Network, node: int, switch: Switch) -> None:

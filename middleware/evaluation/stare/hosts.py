@@ -24,7 +24,7 @@ class StareHost:
         self.node = node
         self.mac = mac
         self.address = address
-        self.opened: dict[int, int] = {}  # token: VNF id, 0 where none is left
+        self.opened: dict[int, int] = {}  # token: VNF id, 0 if none is left
         self.vnfs: dict[int, Deliver] = {}
         self.strangers = 0  # frames that are not STARE's
         self.publishes = 0  # packets of states that the network brought

@@ -148,7 +148,9 @@ class StareNetwork:
         return self.emulator.now
 
     def open(self, host: int, deliver: Deliver, seconds: float = 60.0) -> int:
-        """A VNF's id, once it has come. TimeoutError where none comes in so many simulated seconds."""
+        """Returns a VNF's id, once it has come. Raises TimeoutError if none comes in so many simulated
+        seconds.
+        """
         self._tokens += 1
         token, there = self._tokens, self.hosts[host]
         there.node.open(token, self.now)
@@ -175,7 +177,7 @@ class StareNetwork:
         self._touch(self.vnfs[vnf])
 
     def publish(self, vnf: int, state: int, value: bytes) -> int:
-        """The update's number."""
+        """Returns the update's number."""
         number = self.node_of(vnf).publish(vnf, state, value, self.now)
         self._touch(self.vnfs[vnf])
         return number
@@ -193,7 +195,7 @@ class StareNetwork:
     # --- what the subscriptions imply
 
     def wanted(self, state: int) -> int:
-        """The hosts that want the state of the network, as bits."""
+        """Returns the hosts that want the state of the network, as bits."""
         found = 0
         for node, host in self.hosts.items():
             if host.node.subscription(state) is not None:

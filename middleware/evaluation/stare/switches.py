@@ -74,7 +74,7 @@ class StareSwitch:
         self.device = SwitchDevice(self.switch, self.cpu, cpu_port=CPU_PORT)
 
     def held(self, state: int) -> int:
-        """The ports, as a set, that the data plane sends the state's publishes to."""
+        """Returns the ports, as a set, that the data plane sends the state's publishes to."""
         if self.cpu is None:
             return self.switch.control.register(REGISTER, state)
         try:

@@ -41,7 +41,7 @@ def work(options: Options, task: Task) -> list[Row]:
 
 
 def samples(kind: str, counts: Sequence[int]) -> list[tuple[int, int]]:
-    """(rules, bytes), measured in a process of its own. TreecastError where that fails."""
+    """(rules, bytes), measured in a process of its own. Raises TreecastError if that fails."""
     module = "treecast.middleware.evaluation.stare.memory"
     command = [sys.executable, "-m", module, kind, *map(str, counts)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
@@ -51,8 +51,9 @@ def samples(kind: str, counts: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def line(points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
-    """The slope of the line through points by least squares, half the width of its 95 % confidence interval,
-    and the share of the variance that the line explains (R2)."""
+    """Returns the slope of the line through points by least squares, half the width of its 95 % confidence
+    interval, and the share of the variance that the line explains (R2).
+    """
     x, y = mean([a for a, _ in points]), mean([b for _, b in points])
     spread = sum((a - x) ** 2 for a, _ in points)
     rise = sum((a - x) * (b - y) for a, b in points) / spread

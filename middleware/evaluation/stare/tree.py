@@ -55,7 +55,7 @@ class Site:
     # --- places
 
     def host(self, switch: int) -> int:
-        """The first host on a switch."""
+        """Returns the first host on a switch."""
         return next(
             self.network.heads[link]
             for link in self.network.out[switch]
@@ -102,7 +102,7 @@ class Site:
         self.emulator.drain()
 
     def take(self) -> dict[int, list[bytes]]:
-        """What has come to hosts since the last call."""
+        """Returns what has come to hosts since the last call."""
         found = {}
         for node, host in self.hosts.items():
             if host.arrived:
@@ -133,7 +133,9 @@ class Load:
 
 
 def group_of(switch: Switch, ports: Iterable[int]) -> int:
-    """The multicast group that goes to ports, made where it is not there; port p is bit p of its number."""
+    """Returns the multicast group that goes to ports, made where it is not there; port p is bit p of its
+    number.
+    """
     known = sorted(ports)
     number = sum(1 << port for port in known)
     if number not in {one.group for one in switch.control.multicast_groups()}:

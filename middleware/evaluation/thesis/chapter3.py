@@ -37,7 +37,7 @@ def points(options: Options) -> list[tuple[Any, ...]]:
 
 
 def pick(options: Options, network: Network, share: int, run: int) -> tuple[int, list[int]]:
-    """A publisher and its receivers: the same for every scheme."""
+    """Returns a publisher and its receivers: the same for every scheme."""
     source, *others = rng_of(options, "clients", share, run).sample(network.hosts, len(network.hosts))
     return source, others[: round(share / 100 * len(network.hosts))]
 

@@ -59,7 +59,7 @@ def work(options: Options, task: Task) -> list[Row]:
 
 
 def _depth(network: Network, source: int, tree: int) -> int:
-    """The most switches on a way from the publisher."""
+    """Returns the most switches on a way from the publisher."""
     return int(max(_along(network, source, tree, dict.fromkeys(network.switches, 1.0)).values()))
 
 
@@ -85,7 +85,7 @@ def _p4_delay(network: Network, source: int, tree: int, outcome: Outcome) -> flo
 
 
 def _alm(network: Network, source: int, tree: int, name: str) -> tuple[int, float]:
-    """The packets between switches and brokers, and the worst delay."""
+    """Returns the packets between switches and brokers, and the worst delay."""
     cost: dict[int, float] = {}
     extra = 0
     for switch, links in below(network, source, tree).items():

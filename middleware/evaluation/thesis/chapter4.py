@@ -49,7 +49,7 @@ def work(options: Options, task: Task) -> list[Row]:
 def _scheme(
     network: Network, source: int, receivers: list[int], tree: int, name: str
 ) -> tuple[Any, list[Any], int]:
-    """A scheme, its stack and the rules on all switches: for hops one per port."""
+    """Returns a scheme, its stack and the rules on all switches: for hops one per port."""
     ports = sum(len(network.out[switch]) for switch in network.switches)
     if name == "HOPS":
         hops = Hops(network)

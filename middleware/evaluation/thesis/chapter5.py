@@ -111,8 +111,9 @@ def measure(
     limit: int,
     what: tuple[Any, ...],
 ) -> tuple[float, float]:
-    """The bytes of a header at the publisher, and the KB that a notification of 50 B loads the network
-    with."""
+    """Returns the bytes of a header at the publisher, and the KB that a notification of 50 B loads the
+    network with.
+    """
     network = fabric()
     rules = install(network, limit, strategy, knowledge, rng_of(options, "trees", *what))
     encode = encoder_of(options.encoder, network, rules)
@@ -211,7 +212,7 @@ def load_checks(rows: list[Row]) -> list[Check]:
 
 
 def _absolute(seen: dict[tuple[int, str], float]) -> list[Check]:
-    """The thesis' limits, 50 KB at 30 % and 120 KB at 70 %, beside ours.
+    """Returns the thesis' limits, 50 KB at 30 % and 120 KB at 70 %, beside ours.
 
     Whoever enters no node twice crosses one link less than there are nodes, so by the thesis' own headers
     (figure 5.11) no single notification can load this fabric with as much.

@@ -23,7 +23,7 @@ COLUMNS = ("network", "strategy", "rules/switch", "labels", *LABELS, "links")
 
 
 def networks(options: Options) -> tuple[str, ...]:
-    """Those that are asked for, else the three that the thesis looks at closely."""
+    """Returns those that are asked for, else the three that the thesis looks at closely."""
     return named(options.topologies, options.topology_dir) or NETWORKS
 
 
@@ -36,19 +36,19 @@ def measure(
     asked: list[Request],
     what: object,
 ) -> Row:
-    """The labels per notification of a strategy that knows a population."""
+    """Returns the labels per notification of a strategy that knows a population."""
     return encoded(options, network, trees_of(options, network, name, limit, known, what), asked)
 
 
 def trees_of(
     options: Options, network: Network, name: str, limit: int, known: Population, what: object
 ) -> RuleBase:
-    """What a strategy installs that knows a population."""
+    """Returns what a strategy installs that knows a population."""
     return install(network, limit, STRATEGIES[name], known.knowledge, rng_of(options, "trees", name, what))
 
 
 def encoded(options: Options, network: Network, rules: RuleBase, asked: list[Request]) -> Row:
-    """The labels per notification with these trees."""
+    """Returns the labels per notification with these trees."""
     encode = encoder_of(options.encoder, network, rules)
     found = [encode(one) for one in asked]
     return {
@@ -125,7 +125,7 @@ def checks_of(rows: list[Row], places: tuple[str, ...]) -> list[Check]:
 
 
 def _rules_checks(rows: list[Row], place: str) -> list[Check]:
-    """What the thesis says of hops, and of more rules."""
+    """Returns what the thesis says of hops, and of more rules."""
     others = [name for name in COMPARED if name != "hops"]
     hops, most = _labels(rows, place, "hops"), max(_labels(rows, place, name) for name in others)
     few, many = (mean([_labels(rows, place, name, limit) for name in others]) for limit in (LIMITS[0], 40))

@@ -80,7 +80,7 @@ def finish(options: Options, rows: list[Row]) -> Result:
 
 
 def checks_of(shown: list[Row], is_scale_free: dict[str, bool]) -> list[Check]:
-    """What the thesis says in 6.6.3."""
+    """Returns what the thesis says in 6.6.3."""
     free = [row for row in shown if is_scale_free[row["network"]]]
     others = [row for row in shown if not is_scale_free[row["network"]]]
     sizes = [mean([row["labels"] for row in some]) for some in (free, others)]
@@ -141,7 +141,7 @@ def _leading(what: str, rows: list[Row], expected: tuple[str, ...]) -> Check:
 
 
 def _counts(names: list[str]) -> dict[str, int]:
-    """How often each strategy is best, the most frequent first."""
+    """Returns how often each strategy is best, the most frequent first."""
     return {
         name: names.count(name) for name in sorted(set(names), key=lambda name: (-names.count(name), name))
     }

@@ -54,7 +54,7 @@ def work(options: Options, task: Task) -> list[Row]:
 
 
 def checks_of(rows: list[Row], places: tuple[str, ...]) -> list[Check]:
-    """What the thesis says, network by network."""
+    """Returns what the thesis says, network by network."""
     return [
         Check(f"{place}: {check.statement}", check.holds, check.seen)
         for place in places
@@ -63,7 +63,7 @@ def checks_of(rows: list[Row], places: tuple[str, ...]) -> list[Check]:
 
 
 def checks_of_many(rows: list[Row], scale_free: dict[str, bool]) -> list[Check]:
-    """The same on many networks: of their mean, and on how many of them it holds."""
+    """Returns the same on many networks: of their mean, and on how many of them it holds."""
     each = {place: _checks([row for row in rows if row["network"] == place]) for place in scale_free}
     found = []
     for number, one in enumerate(_checks(_means(rows))):
@@ -84,7 +84,7 @@ def _means(rows: list[Row]) -> list[Row]:
 
 
 def _checks(rows: list[Row]) -> list[Check]:
-    """What the thesis says, of the rows of one network."""
+    """Returns what the thesis says, of the rows of one network."""
 
     def labels(kind: str, name: str, churn: int) -> float:
         return value(rows, "labels", scenario=kind, strategy=name, **{"churn %": churn})
@@ -115,7 +115,7 @@ def _checks(rows: list[Row]) -> list[Check]:
 
 
 def _kinds_checks(rows: list[Row]) -> list[Check]:
-    """What the thesis says of cycles, clusters and partitions, over all shares of churn."""
+    """Returns what the thesis says of cycles, clusters and partitions, over all shares of churn."""
 
     def over(kind: str, name: str, column: str = "labels") -> float:
         return value(rows, column, scenario=kind, strategy=name)
@@ -173,7 +173,7 @@ def finish(options: Options, rows: list[Row]) -> Result:
 
 
 def _drawn(found: list[Row]) -> list[Row]:
-    """The mean rows, by scenario; of all others, those of the best strategies are marked."""
+    """Returns the mean rows, by scenario; of all others, those of the best strategies are marked."""
     best: dict[tuple[Any, ...], Row] = {}
     for row in found:
         key = tuple(row[column] for column in ("network", "scenario", "churn %"))
@@ -185,7 +185,7 @@ def _drawn(found: list[Row]) -> list[Row]:
 
 
 def _table(found: list[Row]) -> Table:
-    """A line for all shares of churn of the mean, and for none and all of it of every network."""
+    """Returns a line for all shares of churn of the mean, and for none and all of it of every network."""
     lines: dict[tuple[Any, ...], Row] = {}
     for row in [*_means(found), *(row for row in found if row["churn %"] in (CHURN[0], CHURN[-1]))]:
         key = {column: row[column] for column in ("network", "scenario", "churn %")}

@@ -95,7 +95,7 @@ def _size(tenant: int, rng: Random) -> int:
 
 
 def _placed(network: Network, machines: int, rng: Random) -> list[int]:
-    """A tenant's hosts: pod after pod, there rack after rack, at most so many in each."""
+    """Returns a tenant's hosts: pod after pod, there rack after rack, at most so many in each."""
     found: list[int] = []
     for racks in rng.sample(_racks(network), PODS):
         for hosts in rng.sample(racks, RACKS):
@@ -138,7 +138,7 @@ def elmo_bytes(asked: Request) -> int:
 
 
 def _place(network: Network, rack: int) -> tuple[int, int]:
-    """A rack's pod, and its number there."""
+    """Returns a rack's pod, and its number there."""
     pod, number = network.names[rack].removeprefix("tor").split(".")
     return int(pod), int(number)
 

@@ -53,7 +53,7 @@ def work(options: Options, task: Task) -> list[Row]:
 def rule_bases(
     options: Options, network: Network, known: Population, place: str, run: int
 ) -> dict[str, RuleBase]:
-    """What each candidate installs that knows a population."""
+    """Returns what each candidate installs that knows a population."""
     return {
         name: install(
             network,

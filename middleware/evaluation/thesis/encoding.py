@@ -19,7 +19,7 @@ ENCODERS = (*ORDERS, "ours", "thorough")
 
 
 def encoder_of(name: str, network: Network, rules: RuleBase) -> Callable[[Request], Encoding]:
-    """A function from requests to encodings. RoutingError where no encoder is so named."""
+    """Returns a function from requests to encodings. Raises RoutingError if no encoder is so named."""
     if name == "ours":
         return Encoder(network, rules).encode
     if name == "thorough":

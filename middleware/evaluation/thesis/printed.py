@@ -42,7 +42,7 @@ def work(options: Options, task: Task) -> list[Row]:
 
 
 def misdelivered(network: Network, rules: RuleBase, asked: list[Request], order: str, printed: bool) -> int:
-    """How many of the notifications are not delivered once to each receiver and to nobody else."""
+    """Returns how many of the notifications are not delivered once to each receiver and to nobody else."""
     forwarder = LabelForwarder(network, rules)
     count = 0
     for one in asked:

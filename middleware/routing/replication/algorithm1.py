@@ -1,25 +1,24 @@
-"""SNAPS' Algorithm 1 as it is written: which replication segments a new tree needs, and which it finds.
+"""SNAPS' Algorithm 1 as printed: the replication segments that a new tree needs, and those it reuses.
 
-    for each leaf n, on the way from it to the root:
-        at a node with more than one child:
-            if a replication segment there has the same set of descendant leaves:
-                take it; go on with the leaves that it does not cover; found <- TRUE
-            if found == FALSE: add the segment that one comes from to this node's
-            the segment that one comes from <- this node's
+  for each leaf n, on the way from it to the root:
+    at a node with more than one child:
+      if a replication segment there has the same set of descendant leaves:
+        take it; go on with the leaves that it does not cover; found <- TRUE
+      if found == FALSE: add the segment that one comes from to this node's
+      the segment that one comes from <- this node's
 
-The text that is to hand ends there: that the walk goes one node up each time, and ends, is read into it. Four
-things are wrong with it, and `Reading` has each as it is printed or mended.
+The available text ends there. That the walk goes up one node at a time, and ends, is an interpretation. It
+has four flaws, each printed or mended according to `Reading`:
 
-- `found` is never set back. After the first segment that is found nothing is added any more: receivers are
-  lost.
-- Equal leaf sets are taken for equal subtrees. That holds where shortest paths are unique (`paths`), and not
-  where ties are broken at random: then a tree takes up links that it was not computed for, and segments that
-  the walk has begun below the one that it finds stay unfinished for whoever finds them.
-- The walk ends before the root, although the text (II-E) makes a segment there, for the publisher at 4.
-- A member at a node that others are behind is left out of account there. Neither the node's branches nor its
-  set of leaves have it: it gets a copy of its own from farther up, and a link carries two.
+- `found` is never reset. After the first segment found nothing is added any more: receivers are lost.
+- Equal leaf sets are taken for equal subtrees. That holds if shortest paths are unique (`paths`), but not if
+  ties are broken at random: then a tree uses links that it was not computed for, and segments that the walk
+  has begun below the found one stay unfinished for later users.
+- The walk ends before the root, although the text (II-E) creates a segment there, for the publisher at 4.
+- A member at a node with others behind it is not counted there. Neither the node's branches nor its set of
+  leaves contain it: it gets a separate copy from farther up, and a link carries two.
 
-This is the slow, plain form. `forest` keeps what it computes, changes it, and shares as much.
+This is the slow, plain form. `forest` keeps its results, changes them, and shares as much.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from ..network import Network, Unreachable
 
 
 class Reading(Struct, frozen=True):
-    """How Algorithm 1 is read; each field is one of its flaws, mended where it is true."""
+    """A reading of Algorithm 1. Each field is one of its flaws, mended if true."""
 
     resets_found: bool = True
     compares_links: bool = True
@@ -40,16 +39,16 @@ class Reading(Struct, frozen=True):
 
 
 AS_PRINTED = Reading(False, False, False, False)
-# What the paper's figures are of: nothing is lost by `found`, but only nodes with several children count.
+# The reading of the paper's figures: `found` loses nothing, but only nodes with several children count.
 AS_MEANT = Reading(True, False, False, False)
 MENDED = Reading()
 
 
 class Reverse:
-    """The reverse tree: of each node the link that arrives there, with the leaves and links behind it."""
+    """The reverse tree: for each node the link that arrives there, and the leaves and links behind it."""
 
     def __init__(self, network: Network, arrived: list[int], root: int, leaves: int) -> None:
-        """`arrived` is as `Paths.arrivals` gives it; Unreachable where it does not lead to all leaves."""
+        """`arrived` is as from `Paths.arrivals`. Raises Unreachable if it does not lead to all leaves."""
         self.network, self.root, self.leaves = network, root, leaves
         self.up: dict[int, int] = {}
         self.behind: dict[int, int] = {root: leaves}
@@ -75,39 +74,39 @@ class Reverse:
             node = above
 
     def _add_links(self, node: int) -> None:
-        """A node's link lies behind all nodes above it."""
+        """Adds a node's link to all nodes above it."""
         bit = 1 << self.up[node]
         while node != self.root:
             node = self.network.tails[self.up[node]]
             self.links[node] = self.links.get(node, 0) | bit
 
     def descendants(self, node: int, reading: Reading) -> int:
-        """A node's set of descendant leaves (bits).
+        """Returns a node's set of descendant leaves (bits).
 
-        By step 2 of the text a leaf is in the sets of the nodes above it; mended, it is in its own as well.
+        By step 2 of the text, a leaf is in the sets of the nodes above it; mended, it is in its own as well.
         """
         own = 0 if reading.counts_members or not self.children[node] else 1 << node
         return self.behind[node] & ~own
 
     def branches(self, node: int, reading: Reading) -> bool:
-        """Whether a replication segment is due at a node."""
+        """Returns whether a node needs a replication segment."""
         member = reading.counts_members and self.leaves >> node & 1
         return self.children[node] + member > 1
 
 
-# A branch of a segment: (node, leaves behind it), a single leaf being its node's local SID.
+# A branch of a segment: (node, leaves behind it); a single leaf is its node's local SID.
 Branch = tuple[int, int]
 
 
 class Replication:
-    """A replication segment. What it holds of a tree is filled in while the leaves are walked."""
+    """A replication segment. The walk of the leaves fills in its part of the tree."""
 
     def __init__(self, node: int, leaves: int, links: int) -> None:
         self.node, self.leaves, self.links = node, leaves, links
         self.branches: dict[Branch, Replication | None] = {}
 
     def delivers(self) -> list[int]:
-        """Whom a packet reaches, with repeats."""
+        """Returns the nodes that a packet reaches, with repeats."""
         found: list[int] = []
         for (node, _), below in self.branches.items():
             found += [node] if below is None else below.delivers()
@@ -118,7 +117,7 @@ Existing = dict[tuple[int, int, int], Replication]
 
 
 class Outcome:
-    """What one tree needed: its segments by node, and how many of them there were before."""
+    """The segments of one tree by node, and how many of them existed before."""
 
     def __init__(self) -> None:
         self.segments: dict[int, Replication] = {}
@@ -126,7 +125,7 @@ class Outcome:
 
 
 def replication_segments(tree: Reverse, existing: Existing, reading: Reading = MENDED) -> Outcome:
-    """The segments of a tree, by Algorithm 1. New ones are added to `existing`."""
+    """Returns the segments of a tree, by Algorithm 1. New ones are added to `existing`."""
     outcome = Outcome()
     fresh: Existing = {}
     left, found = tree.leaves, False
@@ -155,9 +154,9 @@ def replication_segments(tree: Reverse, existing: Existing, reading: Reading = M
 
 
 def missed(tree: Reverse, outcome: Outcome) -> int:
-    """The leaves that get no copy (bits).
+    """Returns the leaves that get no copy (bits).
 
-    The root sends to segments that no other leads to, and to the leaves on whose way there is none.
+    The root sends to segments that no other segment leads to, and to leaves without a segment on their way.
     """
     led_to = {id(below) for one in outcome.segments.values() for below in one.branches.values()}
     served = 0
@@ -169,15 +168,15 @@ def missed(tree: Reverse, outcome: Outcome) -> int:
 
 
 def strays(tree: Reverse, outcome: Outcome) -> bool:
-    """Whether it takes up a segment that leads over other links than its own tree."""
+    """Returns whether it reuses a segment that leads over links outside its own tree."""
     return any(one.links != tree.links[node] for node, one in outcome.segments.items())
 
 
 def _way_up(tree: Reverse, leaf: int, reading: Reading) -> list[int]:
-    """The nodes that the walk from a leaf looks at: from the next upstream one on, the root perhaps with
-    them.
+    """Returns the nodes that the walk from a leaf visits: from the next upstream one on, possibly with the
+    root.
 
-    A leaf that is on other leaves' way is looked at itself, where members count.
+    If members count, a leaf on other leaves' way is visited itself.
     """
     nodes = [leaf]
     while nodes[-1] != tree.root:

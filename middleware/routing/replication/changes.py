@@ -1,13 +1,13 @@
-"""What has to be done on nodes and at publishers so that a group has another tree: make before break.
+"""The steps on nodes and at publishers that give a group another tree: make before break.
 
-| step | what is done | why packets do not mind |
+| step | action | why packets are safe |
 | --- | --- | --- |
-| CREATE | new segments, each after those that it leads to | nobody names them yet |
-| REWRITE or ENTER | a segment gets other branches, or the publisher an entry | each meets one whole tree |
-| DRAIN | twice the longest life of a packet passes | those that met the old tree have arrived |
-| REMOVE | segments that nobody refers to, each before those that it leads to | nobody names them any more |
+| CREATE | write new segments, each after those that it leads to | nothing refers to them yet |
+| REWRITE or ENTER | new branches of a segment, or a new entry of the publisher | a packet meets one tree |
+| DRAIN | wait for twice the longest life of a packet | packets on the old tree have arrived |
+| REMOVE | remove unreferenced segments, each before those it leads to | nothing refers to them now |
 
-There is never more than one switch in a change: with two, packets between them would meet half of each tree.
+A change has at most one switch-over: with two, packets between them would meet half of each tree.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .segments import Branch, Segment
 
 
 class StepKind(enum.Enum):
-    """What a step does; each waits for the one before."""
+    """The action of a step; each waits for the one before."""
 
     CREATE = "write a new segment to its node"
     REWRITE = "give a segment other branches, all at once"
@@ -31,7 +31,7 @@ class StepKind(enum.Enum):
 
 
 class Step(Struct, frozen=True):
-    """`segment` of CREATE, REWRITE and REMOVE; `entry` of ENTER, None where nobody listens."""
+    """`segment` of CREATE, REWRITE and REMOVE; `entry` of ENTER, None if nobody listens."""
 
     kind: StepKind
     segment: Segment | None = None
@@ -39,7 +39,7 @@ class Step(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """One change of one group. `rewritten` or `entered` says where it is switched over; neither: nothing to
+    """One change of one group. `rewritten` or `entered` is its switch-over; with neither there is nothing to
     do.
     """
 
@@ -52,11 +52,11 @@ class Change(Struct, frozen=True):
 
     @property
     def writes(self) -> int:
-        """Messages to nodes: segments created, rewritten and removed."""
+        """The number of messages to nodes: segments created, rewritten and removed."""
         return len(self.created) + (self.rewritten is not None) + len(self.removed)
 
     def steps(self) -> Iterator[Step]:
-        """The steps in their order."""
+        """Yields the steps in order."""
         for segment in self.created:
             yield Step(StepKind.CREATE, segment)
         if self.rewritten is not None:

@@ -1,7 +1,7 @@
-"""A packet through replication segments, node by node: whom it reaches, over which links.
+"""A packet through replication segments, node by node: the nodes that it reaches, and its links.
 
-This is the model that routers and `p4/srv6_replication.p4` have to agree with. It looks at nothing but what a
-node holds under a SID, so that it tells what happens between the steps of a change, too.
+Routers and `p4/srv6_replication.p4` must agree with this model. It uses only what a node holds under a SID,
+so it also covers the states between the steps of a change.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from ..network import Network, RoutingError
 from .segments import LOCAL, Branch, Segment
 
-_MOST = 1 << 16  # copies of one packet: beyond it packets go round
+_MOST = 1 << 16  # copies of one packet; more mean a loop
 
 
 class Delivery:
-    """What one packet did: copies by node where it was delivered, and by link."""
+    """The result of one packet: copies by node of delivery, and by link."""
 
     def __init__(self) -> None:
         self.arrivals: Counter[int] = Counter()
@@ -26,8 +26,8 @@ class Delivery:
 def deliver(network: Network, held: Mapping[int, Segment], root: int, entry: Branch | None) -> Delivery:
     """Sends one packet from a root by an entry.
 
-    RoutingError where a copy meets a SID that its node does not hold, a way that is none, or where packets go
-    round.
+    Raises RoutingError if a copy meets a SID that its node does not hold or an invalid path, or if packets
+    loop.
     """
     outcome = Delivery()
     waiting = [(root, entry)] if entry is not None else []

@@ -1,13 +1,12 @@
-"""Traffic engineering: trees leave links that carry too much (SNAPS, IV-B3), and come back when they fit
-again.
+"""Traffic engineering: trees leave overloaded links (SNAPS, IV-B3), and return when they fit again.
 
-Of each directed link it is known what it can carry and what others send over it; of each group its rate. A
-link above `high`, a share of what it can carry, gives up groups, those with the highest rates first, until it
-is below. A group goes where all links of its new tree stay below `high` with it, or not at all: nothing is
-moved from one full link to another. It comes back to the shortest paths when these stay below `low` with it;
-the gap between the two keeps it from going to and fro.
+Inputs are each directed link's capacity and other traffic, and each group's rate. A link above `high`, a
+share of its capacity, gives up groups, those with the highest rates first, until it is below. A group moves
+only if all links of its new tree stay below `high` with it: nothing moves from one full link to another. It
+returns to the shortest paths when these stay below `low` with it; the gap between both thresholds prevents
+oscillation.
 
-Each move is one change (`changes`): make before break, so that no packet is lost by it.
+Each move is one change (`changes`), make before break, so that it loses no packet.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ LOW = 0.5
 
 
 class Moves(Struct, frozen=True):
-    """What was changed, in order, and the links that are above `high` still."""
+    """The changes in order, and the links that are still above `high`."""
 
     changes: tuple[Change, ...]
     hot: tuple[int, ...]
@@ -41,14 +40,16 @@ class Engineer:
         if not 0 < low <= high:
             raise ValueError(f"thresholds {low} and {high}: expected 0 < low <= high")
         if min(capacity, default=1.0) <= 0:
-            raise ValueError("a link that can carry nothing is none")
+            raise ValueError("a link needs a positive capacity")
         self._forest = forest
         self._capacity = capacity
         self.high = high
         self.low = low
 
     def load(self, background: Sequence[float], rates: Mapping[Hashable, float]) -> list[float]:
-        """By link, in bits per second: what others send, and the groups by the trees that they have."""
+        """Returns the load by link, in bits per second: other traffic, and the groups with their present
+        trees.
+        """
         found = list(background)
         for name, rate in rates.items():
             for link in members(self._forest.links_of(name)):
@@ -56,9 +57,7 @@ class Engineer:
         return found
 
     def balance(self, background: Sequence[float], rates: Mapping[Hashable, float]) -> Moves:
-        """Moves trees off links above `high`, then back where there is room for it. A group moves once at
-        most.
-        """
+        """Moves trees off links above `high`, then back if there is room. A group moves at most once."""
         load = self.load(background, rates)
         changes: dict[Hashable, Change] = {}
         for link in self._by_share(load):
@@ -72,7 +71,7 @@ class Engineer:
         return Moves(tuple(changes.values()), self._above(load))
 
     def _by_share(self, load: list[float]) -> list[int]:
-        """The links, the fullest first."""
+        """Returns the links, most loaded first."""
         shares = [now / most for now, most in zip(load, self._capacity, strict=True)]
         return sorted(range(len(shares)), key=lambda link: shares[link], reverse=True)
 
@@ -81,12 +80,12 @@ class Engineer:
         return tuple([link for link, now in enumerate(load) if now > limits[link]])
 
     def _on(self, link: int, rates: Mapping[Hashable, float]) -> list[Hashable]:
-        """The groups on a link, the highest rate first."""
+        """Returns the groups on a link, the highest rate first."""
         found = [name for name in rates if self._forest.links_of(name) >> link & 1]
         return sorted(found, key=lambda name: rates[name], reverse=True)
 
     def _full(self, load: list[float], rate: float, used: int, most: float) -> int:
-        """The links that a group must not use: with it they would be above a share (bits)."""
+        """Returns the links that a group must not use, because with it they would exceed a share (bits)."""
         full = 0
         for link, now in enumerate(load):
             added = 0.0 if used >> link & 1 else rate
@@ -100,12 +99,12 @@ class Engineer:
         try:
             change = self._forest.reroute(name, avoid)
         except Unreachable:
-            return  # nowhere to go: it stays, and another group is tried
+            return  # no other path: it stays, and the next group is tried
         changes[name] = change
         self._shift(name, rate, used, load)
 
     def _back(self, name: Hashable, rate: float, load: list[float], changes: dict[Hashable, Change]) -> None:
-        """Back to the shortest paths, where they have room; else what it avoids stays."""
+        """Moves a group back to the shortest paths if they have room; otherwise it keeps avoiding links."""
         group = self._forest.groups[name]
         if not group.avoid:
             return

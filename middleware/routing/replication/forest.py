@@ -1,17 +1,18 @@
 """The trees of all groups, and the replication segments that they share.
 
-A group has a root, leaves, links that it avoids, and an entry: the links from the root to the first segment,
-or to the only leaf. Each change takes the group to the tree that a planner (`shapes`) makes for it, with as
-few writes as sharing allows:
+A group has a root, leaves, links to avoid, and an entry: the links from the root to the first segment, or to
+the only leaf. Each change brings the group to the tree that a planner (`shapes`) makes for it, with as few
+writes as sharing allows:
 
-- What other groups have already is taken up (`segments`).
-- A segment that only this group uses, and all above it as well, keeps its SID: it is rewritten at the deepest
-  place behind which the whole difference lies. So a join mostly creates one segment at most and rewrites one.
-- What is shared is never rewritten: the group gets segments of its own from there down to the difference.
+- Existing segments of other groups are reused (`segments`).
+- A segment that only this group uses, as are all above it, keeps its SID: it is rewritten at the deepest
+  place behind which the whole difference lies. So a join usually creates at most one segment and rewrites
+  one.
+- A shared segment is never rewritten: the group gets its own segments from there down to the difference.
 
-With `superset` above 0 a group may also take a segment with so many leaves more than it has behind that node.
-These leaves get copies that they drop: each one at most per packet, never the root, and over links that carry
-no other copy in that direction.
+With `superset` above 0 a group may also reuse a segment with up to that many more leaves than it has behind
+that node. These leaves get copies that they drop: at most one per packet, never the root, and over links that
+carry no other copy in that direction.
 """
 
 from __future__ import annotations
@@ -36,29 +37,29 @@ class Group(Struct, frozen=True):
 
 
 class _Need:
-    """What is asked of the tree that is being made, as far as supersets have to mind it."""
+    """The constraints of the tree being made that supersets must respect."""
 
     def __init__(self, planned: Planned, group: Group, own: set[int]) -> None:
         self.taken = group.leaves | 1 << group.root  # nodes that must not get another copy
         self.links = planned.links
         self.avoid = group.avoid
-        self.own = own  # segments that nobody else uses: they are cut to measure
-        self.barred: set[int] = set()  # segments that are being rewritten
+        self.own = own  # segments used by this group only: they are made to fit exactly
+        self.barred: set[int] = set()  # segments being rewritten
 
     def allows(self, kept: Kept, shape: Shape) -> bool:
-        """Whether a segment with more leaves than a shape may stand for it."""
+        """Returns whether a segment with more leaves than a shape may replace it."""
         if kept.segment.number in self.own or kept.leaves & ~shape.leaves & self.taken:
             return False
         return not kept.links & (self.links & ~shape.links | self.avoid)
 
     def take(self, kept: Kept, shape: Shape) -> None:
-        """It does: what it has more is taken now."""
+        """Records that the segment replaces the shape: its additional leaves are now taken."""
         self.taken |= kept.leaves & ~shape.leaves
         self.links |= kept.links
 
 
 class Forest:
-    """The groups of one network by name. RoutingError and Unreachable leave everything as it was."""
+    """The groups of one network by name. RoutingError and Unreachable leave everything unchanged."""
 
     def __init__(self, network: Network, planner: Planner, *, superset: int = 0) -> None:
         self.network = network
@@ -68,29 +69,29 @@ class Forest:
         self._superset = superset
 
     def open(self, name: Hashable, root: int, leaves: int) -> Change:
-        """A new group. RoutingError where there is one of this name, Unreachable where a leaf is."""
+        """Creates a group. Raises RoutingError if the name exists, Unreachable if a leaf is unreachable."""
         if name in self.groups:
-            raise RoutingError(f"there is a group {name!r} already")
+            raise RoutingError(f"group {name!r} exists already")
         return self._change(name, Group(root, self._others(root, leaves), 0, None))
 
     def _others(self, root: int, leaves: int) -> int:
-        """The leaves without a root that is a host: what it sends itself never leaves it."""
+        """Returns the leaves without a root that is a host: packets to itself never leave it."""
         inside = 0 <= root < self.network.node_count and self.network.is_host[root]
         return leaves & ~(1 << root) if inside else leaves
 
     def join(self, name: Hashable, leaf: int) -> Change:
-        """A leaf more; nothing to do where it is one."""
+        """Adds a leaf; does nothing if it is one already."""
         group = self._group(name)
         return self.set_leaves(name, group.leaves | 1 << leaf)
 
     def leave(self, name: Hashable, leaf: int) -> Change:
-        """A leaf less; nothing to do where it is none."""
+        """Removes a leaf; does nothing if it is none."""
         group = self._group(name)
         return self.set_leaves(name, group.leaves & ~(1 << leaf))
 
     def set_leaves(self, name: Hashable, leaves: int) -> Change:
-        """Other leaves, in one change. Where a leaf is behind links that the group avoids, it avoids none any
-        more.
+        """Sets the leaves, in one change. If a leaf is reachable only over avoided links, the group stops
+        avoiding links.
         """
         group = self._group(name)
         leaves = self._others(group.root, leaves)
@@ -100,28 +101,30 @@ class Forest:
             return self._change(name, Group(group.root, leaves, 0, group.entry))
 
     def reroute(self, name: Hashable, avoid: int) -> Change:
-        """A tree without certain links (bits). Unreachable where there is none."""
+        """Gives the group a tree without certain links (bits). Raises Unreachable if there is none."""
         group = self._group(name)
         return self._change(name, Group(group.root, group.leaves, avoid, group.entry))
 
     def close(self, name: Hashable) -> Change:
-        """The group is no more."""
+        """Removes the group."""
         change = self.set_leaves(name, 0)
         del self.groups[name]
         return change
 
     def links_of(self, name: Hashable) -> int:
-        """The links that a packet of the group uses, unwanted copies with them (bits)."""
+        """Returns the links that a packet of the group uses, including those of unwanted copies (bits)."""
         entry = self._group(name).entry
         return self.segments.links_of(entry) if entry is not None else 0
 
     def planned_links(self, name: Hashable, avoid: int) -> int:
-        """The links that its tree would have if it avoided these (bits). Unreachable where there is none."""
+        """Returns the links that its tree would have if it avoided these (bits). Raises Unreachable if there
+        is none.
+        """
         group = self._group(name)
         return self._planner(group.root, group.leaves, avoid).links
 
     def unwanted(self, name: Hashable) -> int:
-        """The nodes that get a copy and are no leaves of the group (bits)."""
+        """Returns the nodes that get a copy but are not leaves of the group (bits)."""
         group = self._group(name)
         return self.segments.leaves_of(group.entry) & ~group.leaves if group.entry is not None else 0
 
@@ -133,7 +136,7 @@ class Forest:
     def _change(self, name: Hashable, wanted: Group) -> Change:
         nodes = self.network.node_count
         if wanted.leaves < 0 or wanted.leaves >> nodes or not 0 <= wanted.root < nodes:
-            raise RoutingError("the root or a leaf is no node of the network")
+            raise RoutingError("the root or a leaf is not a node of the network")
         planned = self._planner(wanted.root, wanted.leaves, wanted.avoid)
         need = _Need(planned, wanted, self._own(wanted.entry) if self._superset else set())
         made: list[Segment] = []
@@ -151,7 +154,7 @@ class Forest:
         return Change(name, tuple(made), None, True, entry, tuple(gone))
 
     def _own(self, entry: Branch | None) -> set[int]:
-        """The segments that only this group uses."""
+        """Returns the segments that only this group uses."""
         waiting, found = [entry.segment] if entry is not None else [], set()
         for number in waiting:
             if number != LOCAL and self.segments.kept[number].references == 1:
@@ -160,8 +163,9 @@ class Forest:
         return found
 
     def _chain(self, entry: Branch | None, planned: Planned, need: _Need) -> tuple[list[Kept], Shape | None]:
-        """The segments that stay although what is behind them changes, from the entry on, and what the last
-        of them shall be; none where the entry itself has to change."""
+        """Returns the segments, from the entry on, that stay although the subtree behind them changes, and
+        the new shape of the last one; none if the entry itself must change.
+        """
         chain: list[Kept] = []
         way, shape, target = planned.way, planned.top, None
         while entry is not None and shape is not None and self._may_stay(entry, way, shape, need):
@@ -174,8 +178,8 @@ class Forest:
         return chain, target
 
     def _may_stay(self, branch: Branch, way: Way, shape: Shape, need: _Need) -> bool:
-        """Whether a branch's segment can be rewritten to a shape: it is the group's own, and none is there
-        yet.
+        """Returns whether a branch's segment can be rewritten to a shape: it is the group's own, and no other
+        segment fits.
         """
         if branch.segment == LOCAL or not shape.copies or (branch.way, branch.node) != (way, shape.node):
             return False
@@ -184,7 +188,7 @@ class Forest:
     def _only_difference(
         self, segment: Segment, shape: Shape, need: _Need
     ) -> tuple[Branch, tuple[Way, Shape]] | None:
-        """The branch that alone has to change, and to what; None where more does."""
+        """Returns the only branch that must change, and its new shape; None if more must change."""
         fitting = self._fitting(segment, shape, need)
         left = [one for one in segment.branches if one not in fitting]
         wanted = [part for part, one in zip(shape.below, fitting, strict=True) if one is None]
@@ -194,7 +198,9 @@ class Forest:
         return left[0], wanted[0]
 
     def _fitting(self, segment: Segment, shape: Shape, need: _Need) -> list[Branch | None]:
-        """For each branch of a shape the one of a segment that can stay; None where there is none."""
+        """Returns, for each branch of a shape, the branch of a segment that can stay; None if there
+        is none.
+        """
         left = list(segment.branches)
         found: list[Branch | None] = []
         for way, behind in shape.below:
@@ -205,7 +211,7 @@ class Forest:
         return found
 
     def _fits(self, branch: Branch, way: Way, shape: Shape, need: _Need) -> bool:
-        """Whether a branch leads to a shape, or to a superset of it that is allowed still."""
+        """Returns whether a branch leads to a shape, or to an allowed superset of it."""
         if (branch.way, branch.node) != (way, shape.node) or shape.copies != (branch.segment != LOCAL):
             return False
         if branch.segment == LOCAL or self.segments.kept[branch.segment].key == shape.key:
@@ -213,7 +219,7 @@ class Forest:
         kept = self.segments.kept[branch.segment]
         if not self._superset or shape.leaves & ~kept.leaves:
             return False
-        if branch.segment in need.own:  # there are supersets behind it, if anything
+        if branch.segment in need.own:  # supersets, if any, are behind it
             parts = zip(kept.segment.branches, shape.below, strict=False)
             same = (kept.segment.delivers, len(kept.segment.branches)) == (shape.delivers, len(shape.below))
             return same and all(self._fits(one, *part, need) for one, part in parts)
@@ -221,13 +227,13 @@ class Forest:
         return more <= self._superset and need.allows(kept, shape)
 
     def _take(self, branches: list[Branch | None], shape: Shape, need: _Need) -> None:
-        """Branches that stay keep the leaves that they have beyond their shapes."""
+        """Records the additional leaves of branches that stay."""
         for branch, (_, behind) in zip(branches, shape.below, strict=True):
             if branch is not None and branch.segment != LOCAL:
                 need.take(self.segments.kept[branch.segment], behind)
 
     def _find(self, shape: Shape, need: _Need) -> Kept | None:
-        """What there is for a shape already: the very same, or with leaves more."""
+        """Returns an existing segment for a shape: an exact one, or one with more leaves."""
         found = self.segments.find(shape)
         if found is not None and found.segment.number not in need.barred:
             return found
@@ -238,7 +244,7 @@ class Forest:
         return None
 
     def _branch(self, part: tuple[Way, Shape], need: _Need, made: list[Segment]) -> Branch:
-        """The way to a shape's segment, which is found or made, with what it leads to before it."""
+        """Returns the way to a shape's segment, found or created, after creating what it leads to."""
         way, shape = part
         if not shape.copies:
             return Branch(way, shape.node, LOCAL)
@@ -254,7 +260,9 @@ class Forest:
     def _rewrite(
         self, chain: list[Kept], shape: Shape, need: _Need, made: list[Segment]
     ) -> tuple[Segment | None, list[Segment]]:
-        """Gives the last of a chain other branches, and measures anew what is behind all of it."""
+        """Gives the last segment of a chain other branches, and updates the leaves and links behind the whole
+        chain.
+        """
         last = chain[-1]
         for kept in chain:
             self.segments.unindex(kept)
@@ -271,13 +279,15 @@ class Forest:
         return None if same else last.segment, gone
 
     def entries(self) -> Iterator[Branch]:
-        """The entries of all groups that have one."""
+        """Yields the entries of all groups with one."""
         for group in self.groups.values():
             if group.entry is not None:
                 yield group.entry
 
     def check_invariants(self) -> None:
-        """Every group reaches its leaves, more only by supersets, and segments are kept for somebody."""
+        """Checks that every group reaches its leaves, more only by supersets, and that every segment is
+        referenced.
+        """
         self.segments.check_invariants(self.entries())
         for name, group in self.groups.items():
             reached = self.segments.leaves_of(group.entry) if group.entry is not None else 0

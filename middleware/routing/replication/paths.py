@@ -1,10 +1,10 @@
-"""Shortest paths of which there is one only, between any two nodes, whichever of them one begins at.
+"""Unique shortest paths between any two nodes, the same in both directions.
 
-Where several paths have the same number of hops, the smallest sum of marks of their edges decides. A mark is
-a fixed hash of the edge's number, so no two paths have the same sum in practice. Then a part of a shortest
-path is a shortest path, the way back is the way there, and the ways from a node to a set of leaves are the
-same in every tree that comes by this node: two trees with the same leaves behind a node have the same links
-there. This is what lets trees share what lies behind a node by its leaves alone.
+If several paths have the same number of hops, the smallest sum of their edges' marks decides. A mark is a
+fixed hash of the edge's number, so no two paths have the same sum in practice. Then a part of a shortest path
+is a shortest path, the way back is the way there, and the paths from a node to a set of leaves are the same
+in every tree through this node: two trees with the same leaves behind a node have the same links there.
+Therefore trees can share a subtree by its leaves alone.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _MARK = (1 << 40) - 1
 
 
 def marks(network: Network, salt: int = 0) -> list[int]:
-    """The cost of each edge: a hop and its mark. Another salt breaks ties in another way."""
+    """Returns the cost of each edge: a hop and its mark. Another salt breaks ties differently."""
     return [_HOP + (_mixed(edge + (salt << 20)) & _MARK) for edge in range(network.edge_count)]
 
 
 def _mixed(number: int) -> int:
-    """Bits of a number spread over 64 (SplitMix64's finalizer)."""
+    """Returns the bits of a number spread over 64 (SplitMix64's finalizer)."""
     number = (number + 1) * 0x9E3779B97F4A7C15 & (1 << 64) - 1
     number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 & (1 << 64) - 1
     number = (number ^ number >> 27) * 0x94D049BB133111EB & (1 << 64) - 1
@@ -33,9 +33,9 @@ def _mixed(number: int) -> int:
 
 
 class Paths:
-    """The shortest paths of a network. They are computed when they are first asked for, and kept.
+    """The shortest paths of a network, computed on first use and kept.
 
-    `salt` says how ties are broken; `avoid` in the calls is a set of links (bits) that no path may use.
+    `salt` determines how ties are broken; `avoid` in the calls is a set of links (bits) that no path may use.
     """
 
     def __init__(self, network: Network, salt: int = 0) -> None:
@@ -44,7 +44,9 @@ class Paths:
         self._arrivals: dict[tuple[int, int], list[int]] = {}
 
     def arrivals(self, root: int, avoid: int = 0) -> list[int]:
-        """Of each node the link by which the path from the root arrives; -1 at the root and out of reach."""
+        """Returns for each node the last link of the path from the root; -1 at the root and for unreachable
+        nodes.
+        """
         found = self._arrivals.get((root, avoid))
         if found is None:
             found = self._search(root, avoid)
@@ -59,7 +61,7 @@ class Paths:
         far = [-1] * size
         arrived = [-1] * size
         far[root] = 0
-        heap = [root]  # cost * nodes + node, which sorts as the pair does
+        heap = [root]  # cost * nodes + node, which sorts like the pair
         while heap:
             entry = heappop(heap)
             so_far, node = divmod(entry, size)
@@ -74,7 +76,7 @@ class Paths:
         return arrived
 
     def path(self, start: int, end: int, avoid: int = 0) -> tuple[int, ...]:
-        """The links from one node to another, in order. Unreachable where there is no path."""
+        """Returns the links from one node to another, in order. Raises Unreachable if there is no path."""
         arrived, network = self.arrivals(start, avoid), self.network
         found: list[int] = []
         node = end
@@ -87,12 +89,12 @@ class Paths:
         return tuple(reversed(found))
 
     def reachable(self, root: int, leaves: int, avoid: int = 0) -> bool:
-        """Whether there is a path to each of the leaves (bits of nodes)."""
+        """Returns whether there is a path to each of the leaves (bits of nodes)."""
         arrived = self.arrivals(root, avoid)
         return all(leaf == root or arrived[leaf] >= 0 for leaf in members(leaves))
 
     def hops(self, root: int) -> list[int]:
-        """The number of links to each node; -1 out of reach."""
+        """Returns the number of links to each node; -1 if unreachable."""
         arrived, tails = self.arrivals(root), self.network.tails
         found = [-1] * self.network.node_count
         found[root] = 0
@@ -109,9 +111,10 @@ class Paths:
 
 
 def rendezvous_point(paths: Paths, border: list[int]) -> int:
-    """The switch with the shortest average distance to all border nodes (SNAPS, IV-A); of several the first.
+    """Returns the switch with the shortest average distance to all border nodes (SNAPS, IV-A); among equals
+    the first.
 
-    Unreachable where no switch reaches all of them.
+    Raises Unreachable if no switch reaches all of them.
     """
     best: tuple[int, int] | None = None
     for node in paths.network.switches:

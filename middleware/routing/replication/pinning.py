@@ -1,8 +1,8 @@
-"""The segment list that keeps a packet on a way.
+"""The segment list that keeps a packet on a given path.
 
-Routers forward to a node's SID by shortest paths, and over any of several equally short ones. A way is pinned
-by the SIDs of nodes on it, each as far on as the way there is the only shortest path; where not even the next
-node is reached so, the link's own SID (End.X) takes the packet over it.
+Routers forward to a node's SID by shortest paths, and over any of several equally short ones. A path is
+pinned by the SIDs of nodes on it, each the farthest one for which the path is the only shortest one. If not
+even the next node qualifies, the link's own SID (End.X) sends the packet over it.
 """
 
 from __future__ import annotations
@@ -14,26 +14,23 @@ from .shapes import Way
 
 
 class Waypoint(Struct, frozen=True):
-    """A segment of the list: the node that a SID belongs to; `link` says which of its links End.X is for, or
-    -1.
-    """
+    """A segment of the list: the SID's node, and for End.X its link, else -1."""
 
     node: int
     link: int = -1
 
 
 class Pinning:
-    """Segment lists in a network whose routers count hops. Paths are counted when first asked for."""
+    """Segment lists in a network whose routers count hops. Path counts are computed on first use."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
         self._counted: dict[int, tuple[list[int], list[int]]] = {}
 
     def segment_list(self, way: Way) -> tuple[Waypoint, ...]:
-        """What a packet has to be given to go this way; the last SID is that of the way's end, which is left
-        out.
+        """Returns the SIDs that keep a packet on this path, without the SID of its end.
 
-        Empty where shortest paths lead there anyway.
+        Empty if shortest paths lead there anyway.
         """
         found: list[Waypoint] = []
         done = 0
@@ -48,7 +45,7 @@ class Pinning:
         return tuple(found)
 
     def _farthest(self, way: Way, done: int) -> int:
-        """How far along a way its part from `done` on is the only shortest path."""
+        """Returns the end index of the longest part from `done` on that is the only shortest path."""
         hops, ways = self._count(self._network.tails[way[done]])
         reached = done
         for number in range(done, len(way)):
@@ -59,7 +56,7 @@ class Pinning:
         return reached
 
     def _count(self, start: int) -> tuple[list[int], list[int]]:
-        """Hops from a node to every other, and the number of shortest paths."""
+        """Returns hops from a node to every other, and the numbers of shortest paths."""
         if start not in self._counted:
             network = self._network
             hops, ways = [-1] * network.node_count, [0] * network.node_count

@@ -1,12 +1,12 @@
-"""Replication segments as they lie on nodes, shared by whoever has the same leaves behind the same node.
+"""Replication segments as stored on nodes, shared by all with the same leaves behind the same node.
 
-    Replication segment of a node (RFC 9524)
-        SID                 a number of its own, which no other segment has had before
-        delivers            whether the packet also leaves here (a bud node)
-        branches            each: the links to the next place, and its replication SID or a leaf's local SID
+  Replication segment of a node (RFC 9524)
+    SID                 a unique number, never reused
+    delivers            whether the packet also leaves here (a bud node)
+    branches            each: the links to the next place, and its replication SID or a leaf's local SID
 
-A segment is kept as long as somebody refers to it: a group's entry, or a branch of another segment. Segments
-are found by node, leaves and links behind them: two with the same of these are one.
+A segment is kept as long as something refers to it: a group's entry, or a branch of another segment. Segments
+are found by node, leaves and links behind them; no two segments agree in all of these.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from msgspec import Struct
 
 from .shapes import Shape, Way
 
-LOCAL = 0  # in the place of a segment's number: the node's local SID, which is there anyway
+LOCAL = 0  # instead of a segment's number: the node's local SID, which always exists
 
 Key = tuple[int, int, int]  # node, leaves, links
 
 
 class Branch(Struct, frozen=True):
-    """Where a copy goes: over which links, to which node, to which segment there (or LOCAL)."""
+    """The destination of a copy: over which links, to which node and segment there (or LOCAL)."""
 
     way: Way
     node: int
@@ -31,7 +31,7 @@ class Branch(Struct, frozen=True):
 
 
 class Segment(Struct, frozen=True):
-    """What one node holds under one replication SID."""
+    """The content of one replication SID on one node."""
 
     number: int
     node: int
@@ -40,7 +40,7 @@ class Segment(Struct, frozen=True):
 
 
 class Kept:
-    """A segment with what is behind it, and how many refer to it."""
+    """A segment with the leaves and links behind it, and its number of references."""
 
     __slots__ = ("leaves", "links", "references", "segment")
 
@@ -68,12 +68,14 @@ class Segments:
         return len(self.kept)
 
     def find(self, shape: Shape) -> Kept | None:
-        """The segment that is just this shape."""
+        """Returns the segment with exactly this shape."""
         number = self._by_key.get(shape.key)
         return None if number is None else self.kept[number]
 
     def larger(self, shape: Shape, most: int) -> Iterable[Kept]:
-        """Segments of the same node with all its leaves and up to `most` more; the fewest more first."""
+        """Yields segments of the same node with all its leaves and up to `most` more, the fewest more
+        first.
+        """
         size = shape.leaves.bit_count()
         for more in range(most + 1):
             for number in self._by_size.get((shape.node, size + more), ()):
@@ -81,7 +83,7 @@ class Segments:
                     yield self.kept[number]
 
     def create(self, node: int, delivers: bool, branches: tuple[Branch, ...]) -> Kept:
-        """A new segment, to which nobody refers yet."""
+        """Returns a new segment without references."""
         self._last += 1
         made = Kept(Segment(self._last, node, delivers, branches), 0, 0)
         made.leaves, made.links = self.behind(made.segment)
@@ -91,9 +93,9 @@ class Segments:
         return made
 
     def rewrite(self, kept: Kept, delivers: bool, branches: tuple[Branch, ...]) -> list[Segment]:
-        """Gives a segment another content; what nobody refers to any more is removed and returned.
+        """Changes a segment's content. Segments that lose their last reference are removed and returned.
 
-        The caller takes it out of the index before and puts it back when all above it are measured again.
+        The caller removes it from the index before, and adds it again when all segments above it are updated.
         """
         before = kept.segment.branches
         kept.segment = Segment(kept.segment.number, kept.segment.node, delivers, branches)
@@ -101,7 +103,7 @@ class Segments:
         return self.release(before)
 
     def behind(self, segment: Segment) -> tuple[int, int]:
-        """The leaves and links behind a segment, by what its branches lead to."""
+        """Returns the leaves and links behind a segment, computed from its branches."""
         leaves, links = (1 << segment.node) * segment.delivers, 0
         for branch in segment.branches:
             leaves |= self.leaves_of(branch)
@@ -112,7 +114,7 @@ class Segments:
         return self.kept[branch.segment].leaves if branch.segment else 1 << branch.node
 
     def links_of(self, branch: Branch) -> int:
-        """The links of a branch's way, and those behind it."""
+        """Returns the links of a branch's way, and those behind it."""
         links = self.kept[branch.segment].links if branch.segment else 0
         for link in branch.way:
             links |= 1 << link
@@ -129,13 +131,13 @@ class Segments:
         self._by_size[kept.segment.node, kept.leaves.bit_count()].pop(kept.segment.number, None)
 
     def acquire(self, branches: Iterable[Branch]) -> None:
-        """Somebody refers to what these lead to."""
+        """Adds a reference to each segment that these lead to."""
         for branch in branches:
             if branch.segment:
                 self.kept[branch.segment].references += 1
 
     def release(self, branches: Iterable[Branch]) -> list[Segment]:
-        """Nobody does any more. Returns what is removed thereby, each before what it leads to."""
+        """Removes these references. Returns the removed segments, each before those that it leads to."""
         removed: list[Segment] = []
         waiting = [branch.segment for branch in branches if branch.segment]
         for number in waiting:
@@ -149,7 +151,9 @@ class Segments:
         return removed
 
     def check_invariants(self, entries: Iterable[Branch]) -> None:
-        """References are those of branches and entries; what is said to be behind a segment is."""
+        """Checks that references match branches and entries, and that leaves and links behind segments are
+        right.
+        """
         counted = dict.fromkeys(self.kept, 0)
         for branch in [*entries, *(b for kept in self.kept.values() for b in kept.segment.branches)]:
             if branch.segment:

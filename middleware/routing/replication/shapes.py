@@ -1,16 +1,15 @@
-"""The shape of a tree: where packets are copied, and the links between those places.
+"""The shape of a tree: the nodes where packets are copied, and the links between them.
 
-A shape is a node with what lies behind it: a leaf, or a node that copies, with a shape behind each branch.
-Nodes that only pass packets on are links of a branch. A node that copies becomes a replication segment (RFC
-9524): its branches lead to replication SIDs of other nodes or to a leaf's local SID, and a node that also
-delivers is a bud node.
+A shape is a node with its subtree: a leaf, or a node that copies, with a shape behind each branch. Nodes that
+only forward are links of a branch. A node that copies becomes a replication segment (RFC 9524): its branches
+lead to replication SIDs of other nodes or to a leaf's local SID. A node that also delivers is a bud node.
 
 | function | tree |
 | --- | --- |
 | `direct` | the shortest paths from the root to the leaves |
 | `by_rendezvous` | a shortest path to a rendezvous point, and from there |
-| `on_spanning_tree` | the part of one spanning tree between root and leaves, whichever side the root is on |
-| `by_gateways` | two tiers: shortest paths to a gateway of each zone, and in the zone from there |
+| `on_spanning_tree` | the part of one spanning tree between root and leaves, whatever the root |
+| `by_gateways` | two tiers: shortest paths to a gateway of each zone, and within the zone from there |
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ..network import Network, RoutingError, Unreachable
 from ..rooted import preorder
 from .paths import Paths
 
-# Branches of one segment: what `p4/srv6_replication.p4` has room for. A node with more copies to itself
+# The branches of one segment that `p4/srv6_replication.p4` has room for. A node with more copies to itself
 # first.
 MOST_BRANCHES = 64
 
@@ -32,10 +31,10 @@ Way = tuple[int, ...]  # links in order
 
 
 class Shape(Struct, frozen=True):
-    """A node and what lies behind it.
+    """A node and its subtree.
 
-    `leaves` are all leaves behind it, itself with them where it `delivers` (bits of nodes); `links` are all
-    links behind it (bits of links); `below` has of each branch the links to the next place, and that place.
+    `leaves` are all leaves behind it, including itself if it `delivers` (bits of nodes); `links` are all
+    links behind it (bits of links); `below` has for each branch the links to the next place, and that place.
     """
 
     node: int
@@ -46,17 +45,17 @@ class Shape(Struct, frozen=True):
 
     @property
     def copies(self) -> bool:
-        """Whether a replication segment is due here; a leaf has its router's local SID."""
+        """Whether the node needs a replication segment; a leaf has its router's local SID."""
         return bool(self.below)
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """What equal subtrees have in common: the node, its leaves, and its links."""
+        """The identity of equal subtrees: the node, its leaves, and its links."""
         return self.node, self.leaves, self.links
 
 
 class Planned(Struct, frozen=True):
-    """A whole tree: the links from the root to the first place, and that place; None where nobody listens."""
+    """A whole tree: the links from the root to the first place, and that place; None without receivers."""
 
     way: Way
     top: Shape | None
@@ -75,12 +74,14 @@ NOTHING = Planned((), None)
 
 
 def leaf(node: int) -> Shape:
-    """A leaf by itself."""
+    """Returns a leaf."""
     return Shape(node, 1 << node, 0, True)
 
 
 def place(node: int, delivers: bool, below: Sequence[tuple[Way, Shape]]) -> Shape:
-    """A node that copies. With more than `MOST_BRANCHES` branches it copies to segments of its own."""
+    """Returns a node that copies. With more than `MOST_BRANCHES` branches it copies to segments of
+    its own.
+    """
     room = MOST_BRANCHES - delivers
     while len(below) > room:
         below = [
@@ -99,9 +100,9 @@ def place(node: int, delivers: bool, below: Sequence[tuple[Way, Shape]]) -> Shap
 
 
 def grow(network: Network, arrived: Sequence[int], root: int, ends: dict[int, Shape]) -> Planned:
-    """The tree from a root to some ends, along the links by which paths arrive.
+    """Returns the tree from a root to some ends, along the last links of paths.
 
-    An end is a leaf, or what another tier has behind its node. Unreachable where no path leads there.
+    An end is a leaf, or another tier's subtree. Raises Unreachable if no path leads there.
     """
     behind = _branches(network, arrived, root, ends)
     order = [root]
@@ -120,7 +121,7 @@ def grow(network: Network, arrived: Sequence[int], root: int, ends: dict[int, Sh
 def _branches(
     network: Network, arrived: Sequence[int], root: int, ends: dict[int, Shape]
 ) -> dict[int, list[int]]:
-    """Of every node of the tree the links that lead on."""
+    """Returns the outgoing links of every node of the tree."""
     behind: dict[int, list[int]] = {root: []}
     for end in sorted(ends):
         node, fresh = end, []
@@ -137,12 +138,12 @@ def _branches(
 
 
 def _joined(node: int, end: Shape | None, parts: list[tuple[Way, Shape]]) -> tuple[Way, Shape]:
-    """What is behind a node, and the way there: it passes packets on, is an end, or copies."""
+    """Returns the shape behind a node and the way there: the node forwards, is an end, or copies."""
     if end is None:
         return parts[0] if len(parts) == 1 else ((), place(node, False, sorted(parts)))
     if not parts:
         return (), end
-    if end.copies:  # another tier's place stays one of its own: what is here leads to it
+    if end.copies:  # the other tier's place stays separate: this one leads to it
         return (), place(node, False, [((), end), *sorted(parts)])
     return (), place(node, True, sorted(parts))
 
@@ -152,7 +153,7 @@ def _leaves(leaves: int) -> dict[int, Shape]:
 
 
 def direct(paths: Paths) -> Planner:
-    """Shortest paths from the root to each leaf."""
+    """Plans shortest paths from the root to each leaf."""
 
     def plan(root: int, leaves: int, avoid: int) -> Planned:
         if not leaves:
@@ -163,10 +164,11 @@ def direct(paths: Paths) -> Planner:
 
 
 def by_rendezvous(paths: Paths, point: int) -> Planner:
-    """Shortest paths from a rendezvous point to each leaf. The root sends to the first place that copies.
+    """Plans shortest paths from a rendezvous point to each leaf. The root sends to the first place that
+    copies.
 
-    The paper sends to the point itself. Where the point only passes packets on, the way past it is as long or
-    shorter, and the segments are the same. A tree that avoids links is a direct one.
+    The paper sends to the point itself. If the point only forwards, the path past it is at most as long and
+    the segments are the same. A tree that avoids links is a direct one.
     """
     straight = direct(paths)
 
@@ -180,10 +182,11 @@ def by_rendezvous(paths: Paths, point: int) -> Planner:
 
 
 def on_spanning_tree(paths: Paths, center: int) -> Planner:
-    """The part of the center's tree of shortest paths that joins root and leaves; each link serves both ways.
+    """Plans the part of the center's shortest-path tree that joins root and leaves; each link serves both
+    directions.
 
-    Paths are longer than the shortest, and most of what lies behind a node is the same for all roots. A tree
-    that avoids links is a direct one.
+    Paths are longer than the shortest, but most subtrees are the same for all roots. A tree that avoids links
+    is a direct one.
     """
     straight, network = direct(paths), paths.network
     edges = mask_of(link >> 1 for link in paths.arrivals(center) if link >= 0)
@@ -202,11 +205,11 @@ def on_spanning_tree(paths: Paths, center: int) -> Planner:
 
 
 def by_gateways(paths: Paths, zones: Sequence[Sequence[int]]) -> Planner:
-    """Two tiers: the root's tree leads to other zones' trees, which are the same for all roots outside.
+    """Plans two tiers: the root's tree leads to other zones' trees, which are the same for all outside roots.
 
-    A zone's tree begins at its gateway, the node with the shortest average distance to the others, and has
-    links of the zone only. Leaves of the root's own zone, of none, and those that are alone in a zone are the
-    first tier's. RoutingError where a node is in two zones. A tree that avoids links is a direct one.
+    A zone's tree starts at its gateway, the node with the shortest average distance to the others, and uses
+    links of the zone only. The first tier contains leaves of the root's own zone, of no zone, and single ones
+    of a zone. Raises RoutingError if a node is in two zones. A tree that avoids links is a direct one.
     """
     straight, network = direct(paths), paths.network
     masks = [mask_of(zone) for zone in zones]
@@ -244,6 +247,6 @@ def _gateway(paths: Paths, zone: Sequence[int]) -> int:
 
 
 def _links_outside(network: Network, zone: int) -> int:
-    """The links that do not have both ends in a zone."""
+    """Returns the links without both ends in a zone."""
     pairs = enumerate(zip(network.tails, network.heads, strict=True))
     return mask_of(link for link, (tail, head) in pairs if not (zone >> tail & 1 and zone >> head & 1))

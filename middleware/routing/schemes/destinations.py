@@ -1,6 +1,6 @@
 """Paths to destinations (4.2.2): a label per receiver; every switch knows the port towards each of them.
 
-A switch makes one copy per port, with the labels of those receivers that lie behind it.
+A switch makes one copy per port, with the labels of the receivers behind it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from ..rooted import distances
 
 
 class Destinations:
-    """Encoder and switches. Look-ups: one per label of a packet, and for each copy those behind its first."""
+    """Encoder and switches. Look-ups: one per label of a packet, and for each copy one per label but its
+    first.
+    """
 
     def __init__(self, network: Network, *, form: EntryFormat = NODES) -> None:
         if network.node_count - 1 >> form.value_bits:
@@ -29,11 +31,11 @@ class Destinations:
 
     @property
     def rule_count(self) -> int:
-        """Rules on all switches: one per switch and host."""
+        """The number of rules on all switches: one per switch and host."""
         return sum(len(rules) for rules in self.toward)
 
     def encode(self, source: int, edges: int) -> list[Entry]:
-        """The stack for the receivers of a tree; on which ways they are reached is the switches' affair."""
+        """Returns the stack for the receivers of a tree; switches choose the paths."""
         network, found = self.network, []
         for edge in members(edges):
             found += [node for node in network.ends[edge] if network.is_host[node] and node != source]

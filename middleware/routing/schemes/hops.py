@@ -1,8 +1,8 @@
 """Hops to neighbours (4.2.1): the nodes of the tree in preorder; a switch knows its neighbours.
 
-A copy for a neighbour takes what stands between that neighbour's label and the next neighbour's. As
-printed this fails where a node deeper in a subtree is a neighbour too: it would be served twice. So the
-tree is first hung up breadth first among its own nodes, where no node has a neighbour two levels below it.
+A copy for a neighbour takes the labels between that neighbour's and the next neighbour's. As printed this
+fails if a node deeper in a subtree is a neighbour too: it would be served twice. So the tree is first rebuilt
+breadth first among its own nodes, where no node has a neighbour two levels below it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Hops:
         ]
 
     def encode(self, source: int, edges: int) -> list[Entry]:
-        """The stack that a publisher sends for a tree."""
+        """Returns the publisher's stack for a tree."""
         network, root = self.network, self.network.switch_of(source)
         nodes = nodes_of(network, edges) & ~(1 << source)
         clients = mask_of(node for node in members(nodes) if network.is_host[node])

@@ -1,7 +1,7 @@
-"""Mixed entries (3.3.4): every entry says which of the three ways its value means.
+"""Mixed entries (3.3.4): a tag in each entry selects one of three kinds of value.
 
-A switch uses a group that it knows, else a bitmask where it may and more than one port is meant, else a port
-per entry. As a switch may have several entries, it goes through the whole stack.
+The encoder uses a group that the switch knows, else a bitmask if allowed and more than one port is needed,
+else a port per entry. As a switch may have several entries, it reads the whole stack.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Way(enum.IntEnum):
 
 
 class Ability:
-    """What one switch can do: whether it reads bitmasks, and its groups (ports as bits, by number)."""
+    """The abilities of one switch: whether it reads bitmasks, and its groups (ports as bits, by number)."""
 
     def __init__(self, *, bitmask: bool = True, groups: Mapping[int, int] | None = None) -> None:
         self.bitmask = bitmask
@@ -34,7 +34,7 @@ class Ability:
 
 
 class Mixed:
-    """Encoder and switches; a switch that `abilities` does not name reads ports only."""
+    """Encoder and switches. A switch that is not in `abilities` reads ports only."""
 
     def __init__(
         self, network: Network, abilities: Mapping[int, Ability], *, form: EntryFormat = MIXED
@@ -46,7 +46,7 @@ class Mixed:
         check_fits(network, form, (1 << max(len(network.out[switch]) for switch in network.switches)) - 1)
 
     def encode(self, source: int, edges: int) -> list[Entry]:
-        """The stack that a publisher sends for a tree."""
+        """Returns the publisher's stack for a tree."""
         entries: list[Entry] = []
         for switch, mask in port_masks(self.network, source, edges):
             ability = self.abilities.get(switch, self._ports_only)

@@ -1,4 +1,6 @@
-"""A tree that outgrows the header is served by several packets, each with a part of the receivers (3.4.1)."""
+"""Splitting of a tree that outgrows the header into several packets, each for a part of the receivers
+(3.4.1).
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,10 @@ from .common import branch
 def split(
     network: Network, source: int, edges: int, room: int, size: Callable[[int], int]
 ) -> list[tuple[int, list[int]]]:
-    """Parts of a tree with their receivers, each of whose stacks has at most `room` bytes.
+    """Returns parts of a tree with their receivers; each part's stack has at most `room` bytes.
 
-    `size` gives the bytes of a tree's stack. Receivers are taken in preorder, so that a part is a region
-    of the
-    tree. RoutingError where not even one receiver's stack has room.
+    `size` returns the bytes of a tree's stack. Receivers are taken in preorder, so that a part is a region of
+    the tree. Raises RoutingError if not even one receiver's stack fits.
     """
     root = network.switch_of(source)
     links = preorder(network, edges & ~network.edge_masks[source], root)
@@ -33,7 +34,7 @@ def split(
 
 
 def _most(receivers: list[int], fits: Callable[[list[int]], bool]) -> int:
-    """How many of the first receivers fit: halving, as more receivers never need less."""
+    """Returns how many of the first receivers fit, by bisection: more receivers never need less room."""
     low, high = 0, len(receivers)
     while low < high:
         middle = (low + high + 1) // 2

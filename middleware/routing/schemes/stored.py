@@ -1,8 +1,8 @@
 """Stored trees of publishers, alone and with hops: the tree and hybrid strategies (4.2.3, 4.3).
 
-A stored tree leads to a publisher's stable subscribers; who else is to receive is attached by hop labels.
-These name links, as virtual trees' do, so that neither markers nor separators are needed and switches do
-the same as for virtual trees (`virtual.stacks`). Stable subscribers get every notification.
+A stored tree leads to a publisher's stable subscribers; other receivers are attached by hop labels. These
+name links, as in virtual trees, so that neither markers nor separators are needed and switches behave as for
+virtual trees (`virtual.stacks`). Stable subscribers get every notification.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .common import below, check_clients
 
 
 class StoredTrees:
-    """Trees by id, each rooted at a publisher: what switches know."""
+    """The trees that switches store, by id, each rooted at a publisher."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -27,7 +27,7 @@ class StoredTrees:
         self.rules: dict[tuple[int, int], int] = {}
 
     def store(self, source: int, edges: int) -> int:
-        """A publisher's tree; its id. RoutingError where there is none to store."""
+        """Stores a publisher's tree and returns its id. Raises RoutingError if there is none to store."""
         if not edges & ~self.network.edge_masks[source]:
             raise RoutingError("a tree without edges beyond the publisher's own")
         number = len(self.trees) + 1
@@ -45,15 +45,16 @@ class StoredTrees:
 
 
 def tree_rules(network: Network, source: int, edges: int) -> dict[int, int]:
-    """Of every switch of a publisher's tree that sends, its links as bits."""
+    """Returns, for every sending switch of a publisher's tree, its links as bits."""
     if not edges & ~network.edge_masks[source]:
         return {}
     return {switch: mask_of(links) for switch, links in below(network, source, edges).items() if links}
 
 
 class Hybrid:
-    """Encoder and switches. The strategy `tree` is a hybrid whose subscribers are all stable; one whose
-    subscribers are all dynamic sends hops only."""
+    """Encoder and switches. The strategy `tree` is a hybrid with stable subscribers only; with dynamic
+    subscribers only it sends hops only.
+    """
 
     def __init__(self, network: Network, *, clean_up: bool = False) -> None:
         self.network = network
@@ -64,7 +65,7 @@ class Hybrid:
     def subscribe(self, source: int, potential: int, stable: Iterable[int]) -> int:
         """Stores the part of a publisher's tree to all potential subscribers that leads to the stable ones.
 
-        Its edges; 0 and nothing stored where there are no stable ones.
+        Returns its edges; without stable subscribers stores nothing and returns 0.
         """
         edges = prune(self.network, potential, mask_of([source, *stable]))
         if not edges & ~self.network.edge_masks[source]:
@@ -74,8 +75,9 @@ class Hybrid:
         return edges
 
     def encode(self, source: int, edges: int) -> list[int]:
-        """The stack for a tree that holds the stored one: hops to where that does not lead, in preorder, last
-        its label. RoutingError where the tree leaves a stable subscriber out."""
+        """Returns the stack for a tree that contains the stored one: hops to other receivers in preorder,
+        then the stored tree's label. Raises RoutingError if the tree leaves out a stable subscriber.
+        """
         number = self._numbers.get(source, 0)
         held = self.stored.trees[number][1] if number else 0
         if held & ~edges:
@@ -94,9 +96,9 @@ class Hybrid:
 
 
 def publisher_tree(network: Network, source: int, subscribers: Iterable[int]) -> int:
-    """The shortest-path tree of a publisher to its subscribers, a part of its tree to all hosts.
+    """Returns the shortest-path tree of a publisher to its subscribers, a part of its tree to all hosts.
 
-    RoutingError where one of them cannot be reached.
+    Raises RoutingError if one of them is unreachable.
     """
     wanted = list(subscribers)
     check_clients(network, source, wanted)
@@ -114,12 +116,13 @@ def replacements(
     newcomers: list[int],
     order: list[int],
 ) -> list[int]:
-    """Rules changed, summed up, after each replacement of a subscriber by a newcomer (4.4.3).
+    """Returns the accumulated number of changed rules after each replacement of a subscriber by a newcomer
+    (4.4.3).
 
-    `order` holds places in the stable ones and the dynamic ones behind them, each replaced by the next
-    newcomer, which takes over whether it is stable. Changing a dynamic one costs nothing; a stable one
-    changes the rules of those switches whose part of the tree becomes another. HEAD replaces the dynamic ones
-    first, RULE the stable ones, RAND any.
+    `order` holds indexes into the stable ones followed by the dynamic ones. Each is replaced by the next
+    newcomer, which inherits whether it is stable. Changing a dynamic one costs nothing; a stable one changes
+    the rules of switches whose part of the tree changes. HEAD replaces the dynamic ones first, RULE the
+    stable ones, RAND any.
     """
     held, spent, found = list(stable), 0, []
     rules = tree_rules(network, source, publisher_tree(network, source, held))

@@ -1,7 +1,6 @@
-"""Switch/bitmask pairs (3.3.2): one entry per switch that sends, in preorder; bit i of the value is port i
-+ 1.
+"""Switch/bitmask pairs (3.3.2): one entry per sending switch, in preorder; bit i of the value is port i + 1.
 
-A switch throws away entries until its own; every bit of it makes a copy with what stands behind.
+A switch discards entries up to its own; every set bit makes a copy with the entries behind it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class SwitchBitmask:
         check_fits(network, form, (1 << max(len(network.out[switch]) for switch in network.switches)) - 1)
 
     def encode(self, source: int, edges: int) -> list[Entry]:
-        """The stack that a publisher sends for a tree."""
+        """Returns the publisher's stack for a tree."""
         return [Entry(switch, mask) for switch, mask in port_masks(self.network, source, edges)]
 
     def size(self, stack: list[Entry]) -> int:
@@ -39,7 +38,7 @@ class SwitchBitmask:
 
 
 def port_masks(network: Network, source: int, edges: int) -> list[tuple[int, int]]:
-    """Every switch of a tree that sends, in preorder, with its ports as bits (port 1 is bit 0)."""
+    """Returns every sending switch of a tree, in preorder, with its ports as bits (port 1 is bit 0)."""
     links = below(network, source, edges)
     found, waiting = [], [network.switch_of(source)]
     while waiting:

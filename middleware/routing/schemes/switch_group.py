@@ -15,14 +15,14 @@ from .switch_bitmask import port_masks
 
 
 def group_count(ports: int, subsets: int = 1) -> int:
-    """The groups that a switch has to know."""
+    """Returns the number of groups that a switch must know."""
     return subsets * ((1 << -(-ports // subsets)) - 1)
 
 
 class SwitchGroup:
     """Encoder and switches. Look-ups: one per entry seen; a group makes all its copies at once.
 
-    With several subsets a switch may have several entries, so all of the stack is seen.
+    With several subsets a switch may have several entries, so the whole stack is read.
     """
 
     def __init__(self, network: Network, *, subsets: int = 1, form: EntryFormat = SWITCH_GROUP) -> None:
@@ -36,7 +36,7 @@ class SwitchGroup:
         check_fits(network, form, subsets << self.width)
 
     def encode(self, source: int, edges: int) -> list[Entry]:
-        """The stack that a publisher sends for a tree."""
+        """Returns the publisher's stack for a tree."""
         entries, within = [], (1 << self.width) - 1
         for switch, mask in port_masks(self.network, source, edges):
             for subset in range(self.subsets):
@@ -61,12 +61,12 @@ class SwitchGroup:
         return copies, len(stack)
 
     def groups(self) -> list[int]:
-        """The numbers of all groups that a switch has to know."""
+        """Returns the numbers of all groups that a switch must know."""
         within = range(1, 1 << self.width)
         return [subset << self.width | ports for subset in range(self.subsets) for ports in within]
 
     def links(self, switch: int, group: int) -> list[int]:
-        """The links of a switch by which a group goes."""
+        """Returns the links of a switch in a group."""
         first = (group >> self.width) * self.width
         ports = members(group & (1 << self.width) - 1)
         links = [self.network.link_at(switch, first + bit + 1) for bit in ports]

@@ -1,8 +1,8 @@
-"""Switch/port pairs in preorder (3.3.1): per link of the tree one entry, its whole subtree behind it.
+"""Switch/port pairs in preorder (3.3.1): one entry per link of the tree, followed by its whole subtree.
 
-Predictive pruning: before a copy leaves, everything from the switch's next entry on is cut off, as it
-belongs to another subtree. Reactive: a copy takes all that stands behind its entry, and whoever gets it
-skips what is not its own.
+Predictive pruning: before a copy leaves, everything from the switch's next entry on is cut off, because it
+belongs to another subtree. Reactive: a copy takes everything behind its entry, and the next switch skips
+entries of others.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from .common import below, check_fits
 
 
 class SwitchPort:
-    """Encoder and switches. Look-ups: one per entry that a packet or, with predictive pruning, a copy
-    sees."""
+    """Encoder and switches. Look-ups: one per entry that a packet sees and, with predictive pruning, one per
+    entry that a copy sees.
+    """
 
     def __init__(self, network: Network, *, predictive: bool = True, form: EntryFormat = SWITCH_PORT) -> None:
         self.network = network
@@ -23,7 +24,7 @@ class SwitchPort:
         check_fits(network, form, max(len(out) for out in network.out))
 
     def encode(self, source: int, edges: int) -> list[Entry]:
-        """The stack that a publisher sends for a tree."""
+        """Returns the publisher's stack for a tree."""
         links = below(self.network, source, edges)
         entries: list[Entry] = []
         waiting = list(reversed(links[self.network.switch_of(source)]))

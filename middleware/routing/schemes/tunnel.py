@@ -1,8 +1,8 @@
-"""Ways through switches that know nothing of stacks (3.4.1): there the packet travels inside IP and UDP.
+"""Paths through switches without support for stacks (3.4.1): there the packet travels inside IP and UDP.
 
-An overlay has the switches that know, the hosts, and between any two of them that legacy switches join a
-tunnel in the place of a link. Trees, encoders and forwarders work on it as on any network; `under` says
-over which links a tunnel really goes, and `bytes_below` counts them.
+An overlay consists of the supporting switches and the hosts. Two of them that are joined by legacy switches
+have a tunnel instead of a link. Trees, encoders and forwarders work on it as on any network; `under` lists
+the links that a tunnel really uses, and `bytes_below` counts them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ TUNNEL_BYTES = 28
 
 
 class Overlay(Struct, frozen=True):
-    """`network` has the names of the nodes that it shares with the one below; `under` is per its link."""
+    """`network` shares node names with the network below; `under` is per link of it."""
 
     network: Network
     under: list[tuple[int, ...]]
 
     def bytes_below(self, outcome: Outcome) -> dict[int, int]:
-        """The bytes that an overlay's packet put on the links below, the tunnels' headers with them."""
+        """Returns the bytes that an overlay's packet put on the links below, including tunnel headers."""
         found: dict[int, int] = {}
         for link, amount in outcome.link_bytes.items():
             way = self.under[link]
@@ -36,18 +36,18 @@ class Overlay(Struct, frozen=True):
 
 
 def overlay(network: Network, legacy: Iterable[int]) -> Overlay:
-    """The network without its legacy switches. RoutingError where one is no switch, or none is left.
+    """Returns the network without its legacy switches. Raises RoutingError if one is not a switch, or none is
+    left.
 
-    A host on a legacy switch ends all tunnels itself: only hosts that can do so are reached by others;
-    here it
-    gets one tunnel, to the nearest switch that knows.
+    A host on a legacy switch ends all tunnels itself: others can reach only hosts that support this. Here it
+    gets one tunnel, to the nearest supporting switch.
     """
     gone = set(legacy)
     if any(network.is_host[node] for node in gone):
-        raise RoutingError("a host is no legacy switch")
+        raise RoutingError("a host is not a legacy switch")
     kept = [node for node in range(network.node_count) if node not in gone]
     if not any(not network.is_host[node] for node in kept):
-        raise RoutingError("no switch is left that knows of stacks")
+        raise RoutingError("no switch with support for stacks is left")
     ways = _direct(network, gone)
     for node in kept:
         if not network.is_host[node]:
@@ -69,7 +69,7 @@ def _direct(network: Network, gone: set[int]) -> Ways:
 
 
 def _through(network: Network, start: int, gone: set[int]) -> dict[int, tuple[int, ...]]:
-    """The shortest ways from a node over legacy switches alone to nodes that are none."""
+    """Returns the shortest paths from a node over legacy switches alone to other nodes."""
     ways: dict[int, tuple[int, ...]] = {start: ()}
     found: dict[int, tuple[int, ...]] = {}
     level = [start]

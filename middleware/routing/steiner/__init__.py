@@ -1,9 +1,9 @@
-"""Trees that span terminals, few links long: three heuristics behind one call.
+"""Trees that span terminals with few links: three heuristics behind one call.
 
-    steiner_tree(network, terminals, method="mehlhorn", costs=None) -> edges as bits
+  steiner_tree(network, terminals, method="mehlhorn", costs=None) -> edges as bits
 
-All keep within twice the optimum; ties are broken by node and edge numbers, so that the answer depends on
-the arguments alone. The tree's leaves are terminals.
+All stay within twice the optimum. Node and edge numbers break ties, so that the result depends on the
+arguments alone. The tree's leaves are terminals.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = ["METHODS", "Heuristic", "steiner_tree"]
 def steiner_tree(
     network: Network, terminals: list[int], method: str = "mehlhorn", costs: list[int] | None = None
 ) -> int:
-    """The edges of a tree over all terminals, as bits; 0 for fewer than two.
+    """Returns the edges of a tree over all terminals, as bits; 0 for fewer than two.
 
-    `costs` are one number per edge, from 0; all edges cost 1 where it is absent. RoutingError for a method
-    that there is not, Unreachable where terminals cannot reach each other.
+    `costs` is one non-negative number per edge; by default all edges cost 1. Raises RoutingError for an
+    unknown method, Unreachable if terminals cannot reach each other.
     """
     if method not in METHODS:
         raise RoutingError(f"no Steiner heuristic {method!r}; there are {', '.join(METHODS)}")

@@ -1,4 +1,4 @@
-"""Pieces of all heuristics: distances, spanning trees, pruning. Integers; costs are per edge, from 0."""
+"""Parts of all heuristics: distances, spanning trees, pruning. Costs are non-negative integers per edge."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FAR = 1 << 60
 
 
 class Reach:
-    """Of every node: the nearest source, how far it is, and the link by which one comes (-1 at a source)."""
+    """For every node: the nearest source, its distance, and the last link from it (-1 at a source)."""
 
     def __init__(self, nodes: int) -> None:
         self.distance: list[int] = [FAR] * nodes
@@ -19,11 +19,11 @@ class Reach:
 
 
 def reach(network: Network, costs: list[int], sources: list[int]) -> Reach:
-    """Dijkstra from all sources at once."""
+    """Runs Dijkstra's algorithm from all sources at once."""
     found = Reach(len(network.names))
     distance, heads, out = found.distance, network.heads, network.out
     size = len(network.names)
-    heap: list[int] = []  # distance * nodes + node, which sorts as the pair does
+    heap: list[int] = []  # distance * nodes + node, which sorts like the pair
     for source in sources:
         distance[source] = 0
         found.source[source] = source
@@ -46,7 +46,7 @@ def reach(network: Network, costs: list[int], sources: list[int]) -> Reach:
 
 
 def path_to(network: Network, found: Reach, node: int) -> int:
-    """The edges by which one came to a node, as bits."""
+    """Returns the edges of the path to a node, as bits."""
     edges = 0
     while found.link[node] >= 0:
         edges |= 1 << (found.link[node] >> 1)
@@ -68,14 +68,14 @@ class Forest:
         return node
 
     def join(self, first: int, second: int) -> bool:
-        """Whether they were apart."""
+        """Joins two sets; returns whether they were separate."""
         first, second = self.find(first), self.find(second)
         self.parent[first] = second
         return first != second
 
 
 def spanning_tree(network: Network, edges: list[int], costs: list[int]) -> int:
-    """A cheapest spanning forest of these edges, as bits."""
+    """Returns a cheapest spanning forest of these edges, as bits."""
     forest, tree = Forest(len(network.names)), 0
     for _, edge in sorted([(costs[edge], edge) for edge in edges]):
         first, second = network.ends[edge]
@@ -85,7 +85,7 @@ def spanning_tree(network: Network, edges: list[int], costs: list[int]) -> int:
 
 
 def prune(network: Network, edges: int, keep: int) -> int:
-    """The forest without the branches that lead to no node of `keep` (bits of nodes)."""
+    """Returns the forest without branches that lead to no node of `keep` (bits of nodes)."""
     waiting = _ends(network, edges)
     while waiting:
         node = waiting.pop()
@@ -109,7 +109,7 @@ def _ends(network: Network, edges: int) -> list[int]:
 
 
 def nodes_of(network: Network, edges: int) -> int:
-    """The nodes that edges touch, as bits."""
+    """Returns the nodes that edges touch, as bits."""
     mask = 0
     for node in _ends(network, edges):
         mask |= 1 << node

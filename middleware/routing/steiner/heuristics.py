@@ -1,5 +1,6 @@
-"""Three heuristics for Steiner trees. Each takes terminals that are distinct and connected, and answers the
-tree's edges as bits."""
+"""Three heuristics for Steiner trees. Each takes distinct, connected terminals and returns the tree's edges
+as bits.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from .common import FAR, Forest, path_to, prune, reach, spanning_tree
 
 
 def cheapest_insertion(network: Network, terminals: list[int], costs: list[int]) -> int:
-    """Again and again the terminal nearest to the tree is joined to it: one Dijkstra, whose sources grow by
-    each path that is joined.
+    """Repeatedly joins the nearest terminal to the tree: one Dijkstra search whose sources grow by each
+    joined path.
 
     Source: Takahashi and Matsuyama, An approximate solution for the Steiner problem in graphs, 1980.
     """
@@ -28,7 +29,7 @@ def cheapest_insertion(network: Network, terminals: list[int], costs: list[int])
         if entry // size > distance[node]:
             continue
         if node in missing:
-            while not inside >> node & 1:  # up to the tree: all on the way are sources from now on
+            while not inside >> node & 1:  # up to the tree: all nodes on the way become sources
                 inside |= 1 << node
                 missing.discard(node)
                 tree |= 1 << (arrived[node] >> 1)
@@ -47,7 +48,7 @@ def cheapest_insertion(network: Network, terminals: list[int], costs: list[int])
 
 
 def kou(network: Network, terminals: list[int], costs: list[int]) -> int:
-    """A spanning tree of all distances between terminals, drawn out.
+    """Returns a spanning tree of the distances between terminals, expanded to edges.
 
     Source: Kou, Markowsky and Berman, A fast algorithm for Steiner trees, Acta Informatica 15, 1981.
     """
@@ -65,7 +66,7 @@ def kou(network: Network, terminals: list[int], costs: list[int]) -> int:
 
 
 def mehlhorn(network: Network, terminals: list[int], costs: list[int]) -> int:
-    """One Dijkstra from all terminals, then the cheapest bridges between their regions.
+    """Runs one Dijkstra search from all terminals, then joins their regions by the cheapest bridges.
 
     Source: Mehlhorn, A faster approximation algorithm for the Steiner problem in graphs, IPL 27, 1988.
     """

@@ -10,7 +10,7 @@ from ..network import Network, RoutingError, build
 
 
 class _Nodes:
-    """Names, edges, hosts and places, while a generator lists them."""
+    """Names, edges, hosts and coordinates, collected by a generator."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -35,7 +35,7 @@ class _Nodes:
 
 
 def fat_tree(k: int) -> Network:
-    """A fat tree of switches with `k` ports: k pods, k * k / 4 cores, k ** 3 / 4 hosts. `k` is even."""
+    """Returns a fat tree of switches with `k` ports (even): k pods, k * k / 4 cores, k ** 3 / 4 hosts."""
     if k < 2 or k % 2:
         raise RoutingError(f"a fat tree needs an even number of ports, not {k}")
     half, nodes = k // 2, _Nodes()
@@ -56,7 +56,8 @@ def fat_tree(k: int) -> Network:
 def facebook_fabric(
     pods: int = 8, racks: int = 4, planes: int = 4, spines: int = 4, machines: int = 2
 ) -> Network:
-    """Pods of `racks` top-of-rack switches and a fabric switch per plane; planes of `spines` spine switches.
+    """Returns pods of `racks` top-of-rack switches and a fabric switch per plane; planes of `spines` spine
+    switches.
 
     A fabric switch of plane p is joined to all racks of its pod and to all spines of plane p.
     """

@@ -1,7 +1,7 @@
 """GraphML, as the Internet Topology Zoo publishes it: `<node id>` and `<edge source target>`.
 
-A node's name is its `label` datum where that is unique, else its id. Longitude and Latitude become its place
-where every node has them.
+A node's name is its `label` datum if unique, else its id. Longitude and Latitude become its coordinates if
+every node has them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..network import Network, RoutingError, build
 
 
 def parse_graphml(text: str) -> Network:
-    """The network of the first graph. RoutingError where the text is none."""
+    """Returns the network of the first graph. Raises RoutingError for invalid text."""
     try:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
@@ -28,7 +28,7 @@ def parse_graphml(text: str) -> Network:
         if _tag(edge) == "edge":
             source, target = edge.get("source", ""), edge.get("target", "")
             if source not in numbers or target not in numbers:
-                raise RoutingError(f"edge {source!r} -- {target!r} names a node that there is not")
+                raise RoutingError(f"edge {source!r} -- {target!r} names an unknown node")
             edges.append((numbers[source], numbers[target]))
     data = [_data(node, keys) for node in nodes]
     network = build(_names(list(numbers), data), edges)

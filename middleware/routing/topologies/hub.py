@@ -1,6 +1,6 @@
 """Networks of the package topohub: 203 of the zoo's, SNDlib's, and generated ones.
 
-topohub is asked for only here and only when a network is wanted; the extra `topologies` installs it.
+topohub is imported only here and only on use; the extra `topologies` installs it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from ..network import Network, RoutingError, build
 
 
 def from_topohub(name: str) -> Network:
-    """`topozoo/Abilene` or just `Abilene`. RoutingError where topohub is absent or has none so named."""
+    """Returns the network `topozoo/Abilene`, or just `Abilene`. Raises RoutingError if topohub is absent or
+    lacks it.
+    """
     try:
         import topohub  # type: ignore[import-untyped,unused-ignore]
     except ImportError as error:
@@ -21,7 +23,8 @@ def from_topohub(name: str) -> Network:
     wanted = name if "/" in name else f"topozoo/{name}"
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)  # topohub 1.5 leaves its file to the collector
+            # topohub 1.5 leaves closing its file to the collector
+            warnings.simplefilter("ignore", ResourceWarning)
             found = topohub.get(wanted)
         return from_node_link(found)
     except (KeyError, OSError) as error:
@@ -29,7 +32,9 @@ def from_topohub(name: str) -> Network:
 
 
 def from_node_link(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Network:
-    """A network from the node-link form: `nodes` with `id` and perhaps `name`, `pos`; `edges` or `links`."""
+    """Returns a network from the node-link form: `nodes` with `id` and optional `name`, `pos`; `edges` or
+    `links`.
+    """
     nodes, links = found["nodes"], found.get("edges") or found.get("links") or []
     numbers = {node["id"]: number for number, node in enumerate(nodes)}
     names = [str(node.get("name") or node["id"]) for node in nodes]

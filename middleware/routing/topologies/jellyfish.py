@@ -1,7 +1,7 @@
 """Jellyfish: switches joined at random, all of one degree.
 
-Source: Singla, Hong, Popa, Godfrey, NSDI 2012: pairs with free ports are joined at random; when none is left
-that is not joined yet, a random edge is broken up to serve two free ports.
+Source: Singla, Hong, Popa, Godfrey, NSDI 2012: pairs with free ports are joined at random; when all of them
+are joined already, a random edge is replaced by two to serve two free ports.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ _ATTEMPTS = 100
 
 
 def jellyfish(switches: int, degree: int, rng: Rng, hosts: int = 1) -> Network:
-    """A connected network of `switches`, each joined to `degree` others, with `hosts` on each.
+    """Returns a connected network of `switches`, each joined to `degree` others, with `hosts` on each.
 
-    Where `switches * degree` is odd one switch has a port less. RoutingError where no such network exists.
+    If `switches * degree` is odd, one switch has one port less. Raises RoutingError if no such network
+    exists.
     """
     if not 2 <= degree < switches:
         raise RoutingError(
@@ -57,9 +58,9 @@ def _random_pair(shuffled: list[int], edges: set[tuple[int, int]]) -> tuple[int,
 
 
 def _break_up(free: dict[int, int], edges: set[tuple[int, int]], rng: Rng) -> bool:
-    """Puts two free ports, of one switch or of two that are joined already, into an edge of two others;
-    whether
-    one was found."""
+    """Inserts two free ports, of one switch or of two joined ones, into an edge between two others. Returns
+    whether one was found.
+    """
     ports = [switch for switch, count in free.items() for _ in range(min(count, 2))][:2]
     listed = sorted(edges)
     rng.shuffle(listed)

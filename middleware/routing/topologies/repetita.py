@@ -1,10 +1,9 @@
-"""REPETITA's text format, in which the Internet Topology Zoo is passed on.
+"""REPETITA's text format, used to distribute the Internet Topology Zoo.
 
-    NODES n
-    label x y                               n lines; x and y are degrees of longitude and latitude
-
-    EDGES m
-    label src dest weight bw delay          m lines, one per direction; kbit/s and microseconds
+  NODES n
+  label x y                               n lines; x and y are degrees of longitude and latitude
+  EDGES m
+  label src dest weight bw delay          m lines, one per direction; kbit/s and microseconds
 
 Source: Gay, Schaus, Vissicchio: REPETITA, arXiv 1710.08665. Directions and parallel edges are merged.
 """
@@ -19,7 +18,7 @@ _MOST_LINES = 1_000_000
 
 
 def parse_repetita(text: str) -> Network:
-    """The network. RoutingError names the line that is wrong."""
+    """Returns the network. Raises RoutingError, which names the wrong line."""
     lines = [(number, line.split()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     names, positions, rest = _nodes(lines)
     edges, weights = _edges(rest, len(names))
@@ -41,7 +40,7 @@ def _count(lines: Lines, at: int, word: str) -> int:
 
 
 def _block(lines: Lines, at: int, word: str, fields: int) -> tuple[Lines, int]:
-    """The lines of a block without its two heads, and where the next begins."""
+    """Returns the lines of a block without its two header lines, and the position of the next block."""
     count = _count(lines, at, word)
     found = lines[at + 2 : at + 2 + count]
     if len(found) != count:
@@ -58,7 +57,7 @@ def _nodes(lines: Lines) -> tuple[list[str], list[tuple[float, float]], Lines]:
         return [f[0] for _, f in block], [(float(f[1]), float(f[2])) for _, f in block], lines[end:]
     except ValueError:
         place = next(" ".join(f[1:3]) for _, f in block if not all(map(_is_number, f[1:3])))
-        raise RoutingError(f"a node's place is no two numbers: {place}") from None
+        raise RoutingError(f"a node's coordinates are not two numbers: {place}") from None
 
 
 def _is_number(text: str) -> bool:
@@ -76,7 +75,7 @@ def _edges(lines: Lines, nodes: int) -> tuple[list[tuple[int, int]], list[int]]:
     edges, weights = [], []
     for number, fields in block:
         if not all(field.isdigit() for field in fields[1:4]) or max(int(f) for f in fields[1:3]) >= nodes:
-            raise RoutingError(f"line {number}: source, destination and weight are no numbers in range")
+            raise RoutingError(f"line {number}: source, destination and weight are not numbers in range")
         edges.append((int(fields[1]), int(fields[2])))
         weights.append(int(fields[3]))
     return edges, weights

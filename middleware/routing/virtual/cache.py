@@ -1,4 +1,4 @@
-"""Stacks as bytes, kept by receiver set: a hit is one look-up in a dictionary."""
+"""Stacks as bytes, cached by receiver set: a hit is one look-up in a dictionary."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ CACHED = 4096
 class Stacks(dict[int, bytes]):
     """The stacks of one publisher: `stacks[receivers as bits]`.
 
-    What is not there is encoded. It is a dictionary itself so that a hit costs no call. Bounded: full, it is
-    emptied. Made anew when rules change. RoutingError for an empty set, the publisher in it, unknown nodes,
-    receivers that cannot be reached, and stacks that no frame can hold.
+    Missing entries are encoded. It is a dictionary itself so that a hit costs no call. It is bounded: when
+    full, it is cleared. Create a new one when rules change. Raises RoutingError for an empty set, a set with
+    the publisher, unknown nodes, unreachable receivers, and stacks that exceed a frame.
     """
 
     __slots__ = ("_encoder", "_most", "_source")
@@ -32,7 +32,7 @@ class Stacks(dict[int, bytes]):
         start = network.switch_of(self._source)
         clients = network.host_mask or (1 << network.node_count) - 1
         if receivers <= 0 or receivers & ~clients or receivers >> self._source & 1:
-            raise RoutingError("receivers are at least one client, and the publisher is none of them")
+            raise RoutingError("there must be at least one receiver, and the publisher must not be one")
         access = network.edge_masks[self._source] if network.is_host[self._source] else 0
         found = self._encoder.encode(Request(start, access, receivers))
         check_encoding(found)

@@ -1,8 +1,7 @@
-"""The choice of a strategy by measuring: what the thesis leaves open (7.2, automated selection, adaptation).
+"""Choice of a strategy by measurement, which the thesis leaves open (7.2, automated selection, adaptation).
 
-Every strategy's rule base encodes a sample of observed notifications; the one with the fewest labels is
-taken. Nothing has to be known of diameters or churn: a network where trees of publishers decay shows it in
-the sample.
+Every strategy's rule base encodes a sample of observed notifications; the one with the fewest labels wins.
+Diameters and churn need not be known: the sample shows it if publishers' trees decay in a network.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from .stacks import Request
 from .strategies import STRATEGIES, Knowledge, install
 from .update import Plan, plan
 
-# New rules cost writes to switches: they have to save this share of labels.
+# New rules cost writes to switches, so they must save this share of labels.
 WORTH = 0.05
 
 
@@ -31,7 +30,7 @@ class Measured(Struct, frozen=True):
 
 
 def measure(network: Network, rules: RuleBase, sample: list[Request]) -> float:
-    """Labels per notification; 0 for an empty sample."""
+    """Returns the labels per notification; 0 for an empty sample."""
     encoder = Encoder(network, rules)
     return sum(encoder.encode(asked).label_count for asked in sample) / max(1, len(sample))
 
@@ -44,7 +43,7 @@ def choose(
     rng: Rng,
     names: list[str] | None = None,
 ) -> list[Measured]:
-    """All strategies with what they need, the best first; among equals the one with fewer rules."""
+    """Returns all strategies with their results, the best first; among equals the one with fewer rules."""
     found = []
     for name in names or list(STRATEGIES):
         rules = install(network, limit, STRATEGIES[name], knowledge, rng)
@@ -55,7 +54,7 @@ def choose(
 def adapt(
     current: RuleBase, knowledge: Knowledge, sample: list[Request], rng: Rng
 ) -> tuple[str, Plan] | None:
-    """The update to a better strategy for what has been observed lately, or None where none is worth it."""
+    """Returns the update to a better strategy for recent observations, or None if none is worthwhile."""
     network, limit = current.network, current.limit
     now = measure(network, current, sample)
     best = choose(network, limit, knowledge, sample, rng)[0]
@@ -65,10 +64,10 @@ def adapt(
 
 
 def relearn(current: RuleBase, sample: list[Request], rng: Rng) -> Plan | None:
-    """The update to trees learned from what has been observed lately, or None where they are not worth it.
+    """Returns the update to trees learned from recent observations, or None if they are not worthwhile.
 
-    They are learned from two thirds of the sample, and judged by the last: it takes a few hundreds for them
-    to suit others too.
+    They are learned from two thirds of the sample and measured on the rest: a few hundred notifications are
+    needed for trees that suit others too.
     """
     seen, judges = held_out(sample)
     learned = learn(current.network, current, seen, rng).rules

@@ -1,14 +1,13 @@
-"""The encoder: which virtual trees, and which delivery tree, need the fewest labels.
+"""The encoder: the virtual trees and the delivery tree with the fewest labels.
 
-Gain-greedy: of all installed trees the few are tried that would gain most if the delivery tree stayed as
-it is, or that share most edges with it; for each a delivery tree is grown that avoids stops (`growth`);
-the best is chosen, until none gains. Then chosen trees are left out where that costs nothing, and the
-delivery tree is improved by local search. `effort` widens the search: how many first choices are followed,
-how many are tried.
+Gain-greedy: of all installed trees, the few are tried that would gain most if the delivery tree stayed as it
+is, or that share most edges with it. For each, a delivery tree is grown that avoids stops (`growth`). The
+best is chosen, until none gains. Then chosen trees that save nothing are dropped, and the delivery tree is
+improved by local search. `effort` widens the search: how many first choices are followed, how many are tried.
 
 A cap bounds detours: no delivery tree has more than `stretch` times the links of the hop-minimal one.
 
-Hot: compiled by mypyc. `cache` keeps answers by receiver set.
+Hot: compiled by mypyc. `cache` keeps results by receiver set.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ STRETCH: Final = 1.6
 
 
 class Choice:
-    """Virtual trees (places in the list of candidates), and the delivery tree grown for them."""
+    """The chosen virtual trees (indexes into the candidates), and the delivery tree grown for them."""
 
     def __init__(self, places: list[int], tree: Grown) -> None:
         self.places = places
@@ -37,14 +36,14 @@ class Choice:
         return len(self.places) + self.tree.labels
 
     def beats(self, other: Choice) -> bool:
-        """Fewer labels, or as many and fewer links."""
+        """Returns whether it has fewer labels, or as many and fewer links."""
         if self.cost != other.cost:
             return self.cost < other.cost
         return self.tree.size < other.tree.size
 
 
 class Encoder:
-    """Encodes for one rule base as it is now; after a change of rules make a new one.
+    """Encodes for one rule base as it is at creation; create a new one after a change of rules.
 
     `tried` candidates are grown per round, `starts` first choices are followed to their end.
     """
@@ -63,7 +62,7 @@ class Encoder:
         self.tried = tried
         self.starts = starts
         self.stretch = stretch
-        # With few trees there are few that could be the best.
+        # Few trees contain few candidates for the best one.
         self.grown = grown or min(tried, max(3, len(rules.trees) // 7))
         self.numbers: list[int] = sorted(rules.trees)
         self.masks: list[int] = [rules.trees[number] for number in self.numbers]
@@ -77,13 +76,13 @@ class Encoder:
         return mask
 
     def encode(self, asked: Request) -> Encoding:
-        """The labels of a notification, uncached: never more than the hops of Mehlhorn's tree alone.
+        """Returns the labels of a notification, uncached: never more than the hops of Mehlhorn's tree alone.
 
-        RoutingError where a receiver cannot be reached.
+        Raises RoutingError if a receiver is unreachable.
         """
         found = self._encoding(asked, self.search(asked))
         if found.label_count < asked.receivers.bit_count():
-            return found  # a tree of hops has at least so many
+            return found  # a tree of hops has at least this many
         other = _mehlhorn(self.network, asked)
         if other.bit_count() >= found.label_count:
             return found
@@ -94,7 +93,7 @@ class Encoder:
         return encoding(self.network, self.rules, asked, numbers, choice.tree.edges)
 
     def go_on(self, asked: Request, trees: list[int]) -> Encoding:
-        """As `encode`, from a choice of virtual trees (ids) that somebody else has made."""
+        """Encodes like `encode`, starting from a given choice of virtual trees (ids)."""
         receivers = members(asked.receivers)
         wanted = [0] * len(self.network.names)
         for node in receivers:
@@ -111,7 +110,7 @@ class Encoder:
         return self._encoding(asked, self._follow(soil, first, asked, wanted, count, most))
 
     def search(self, asked: Request) -> Choice:
-        """The best choice found."""
+        """Returns the best choice found."""
         wanted = [0] * len(self.network.names)
         receivers = members(asked.receivers)
         for node in receivers:
@@ -131,7 +130,7 @@ class Encoder:
     def _follow(
         self, soil: Soil, choice: Choice, asked: Request, wanted: list[int], count: int, most: int
     ) -> Choice:
-        """On from a first choice, greedily; then back over what turned out not to be needed."""
+        """Extends a first choice greedily, then removes what turned out to be unnecessary."""
         for place in choice.places:
             soil.add(self.edge_lists[place])
         while True:
@@ -159,7 +158,7 @@ class Encoder:
         most: int,
         keep: int,
     ) -> list[Choice]:
-        """The best choices with one virtual tree more, the best first, at most `keep`."""
+        """Returns the best choices with one more virtual tree, the best first, at most `keep`."""
         found: list[Choice] = []
         size = len(self.masks)
         for entry in self._shortlist(choice, asked)[: self.grown]:
@@ -174,11 +173,12 @@ class Encoder:
         return found
 
     def _shortlist(self, choice: Choice, asked: Request) -> list[int]:
-        """The candidates that gain most with the tree as it is, and those that share most edges with it.
+        """Returns the candidates that gain most with the present tree, and those that share most edges with
+        it.
 
-        As labels * number of candidates + place, the fewest labels first: those that are needed if the tree
-        stays. That is what `growth.weigh` says of the tree when the candidate is chosen too: each edge of it
-        that becomes a candidate's saves one, each link of the candidate that leads away costs one.
+        Each is labels * number of candidates + index, fewest labels first: the labels needed if the tree
+        stays. That is `growth.weigh` of the tree with the candidate: each edge of the tree that the candidate
+        covers saves one label, each link of the candidate that leads away costs one.
         """
         edges, union = choice.tree.edges, 0
         for place in choice.places:
@@ -219,7 +219,7 @@ class Encoder:
     def _leave_out(
         self, soil: Soil, choice: Choice, asked: Request, wanted: list[int], count: int, most: int
     ) -> Choice:
-        """Without chosen trees that cost as much as they save."""
+        """Drops chosen trees that cost as much as they save."""
         for place in list(choice.places):
             if len(choice.places) < 2:
                 break
@@ -247,7 +247,9 @@ def _mehlhorn(network: Network, asked: Request) -> int:
 
 
 def hop_minimal(network: Network, asked: Request) -> int:
-    """The edges of the shortest tree without virtual trees: the better of Mehlhorn's and the grown one."""
+    """Returns the edges of the shortest tree without virtual trees: the better of Mehlhorn's and the grown
+    one.
+    """
     receivers = members(asked.receivers)
     wanted = [0] * len(network.names)
     for node in receivers:

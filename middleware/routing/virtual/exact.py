@@ -1,4 +1,4 @@
-"""The fewest labels there can be, for small cases: all choices of virtual trees, all delivery trees."""
+"""The minimum number of labels, for small cases: all choices of virtual trees, all delivery trees."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _MOST_EDGES = 16
 
 
 def delivery_trees(network: Network, asked: Request) -> list[int]:
-    """All trees over the request's nodes whose leaves are receivers. RoutingError beyond 16 edges."""
+    """Returns all trees over the request's nodes whose leaves are receivers. Raises RoutingError beyond 16
+    edges.
+    """
     nodes = [
         node for node in range(network.node_count) if network.edge_masks[node] != asked.access or node < 0
     ]
@@ -40,7 +42,7 @@ def delivery_trees(network: Network, asked: Request) -> list[int]:
 
 
 def encode(network: Network, rules: RuleBase, asked: Request, most_trees: int = 3) -> Encoding:
-    """An encoding with the fewest labels and then links, of at most `most_trees` trees."""
+    """Returns an encoding with the fewest labels, then links, of at most `most_trees` trees."""
     trees = delivery_trees(network, asked)
     if not trees:
         raise RoutingError("a receiver cannot be reached")

@@ -102,7 +102,7 @@ def bold_prices(soil: Soil, start: int, wanted: list[int]) -> Prices:
 
 
 def _prices(soil: Soil, wanted: list[int], useful: list[int]) -> Prices:
-    """`useful`: per node, the edges of the union that are thought to be used; 0 where nothing is thought."""
+    """`useful`: per node, the edges of the union that are thought to be used; 0 if nothing is thought."""
     size: i64 = len(wanted)
     inside: list[int] = [LINK] * len(wanted)
     outside: list[int] = [AWAY * LABEL + LINK] * len(wanted)
@@ -140,9 +140,9 @@ def _useful(soil: Soil, start: int, wanted: list[int]) -> list[int]:
 
 
 def grow(soil: Soil, start: int, wanted: list[int], missing: int) -> Grown:
-    """A tree from `start` over all nodes that are 1 in `wanted`; there are `missing` of them.
+    """Returns a tree from `start` over all nodes that are 1 in `wanted`; there are `missing` of them.
 
-    The better of a wary and a bold one. RoutingError where receivers cannot be reached.
+    The better of a wary and a bold one. Raises RoutingError if receivers cannot be reached.
     """
     bold = grow_boldly(soil, start, wanted, missing)
     if not soil.chosen:
@@ -245,7 +245,7 @@ def improve(soil: Soil, tree: Grown, wanted: list[int]) -> Grown:
 
 
 def _dear_leaves(soil: Soil, tree: Grown, wanted: list[int]) -> list[int]:
-    """The leaves whose branches need more labels than the cheapest way into them could."""
+    """Returns the leaves whose branches need more labels than the cheapest way into them could."""
     tails, entered, inside, degree = soil.network.tails, tree.entered, soil.inside, soil.degree
     children = [0] * len(entered)
     for node in tree.nodes[1:]:

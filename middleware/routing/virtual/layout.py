@@ -12,9 +12,9 @@ from ..rooted import preorder
 def layout(
     network: Network, union: int, start: int, access: int, edges: int, printed: bool
 ) -> tuple[list[int], list[int]]:
-    """The links away from `start` that no virtual tree holds, in preorder; the links of `union` that lead
-    away
-    from the tree. `printed`: of a chord only the first end's link, as the thesis' line 8 counts."""
+    """Returns the links away from `start` that no virtual tree holds, in preorder; the links of `union` that
+    lead away from the tree. `printed`: of a chord only the first end's link, as the thesis' line 8 counts.
+    """
     oriented = preorder(network, edges, start)
     nodes = [start]
     hops: list[int] = []

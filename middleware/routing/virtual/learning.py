@@ -2,9 +2,9 @@
 
 A sample is encoded with the trees that there are. What encodings still say by hops hangs together in pieces,
 and delivery trees share parts: these are candidates. Each is rated by the labels that it would save if all
-delivery trees stayed (bits alone). The first few are tried: installed, in the place of those trees that the
-sample misses least where a switch is full, and what they may change is encoded anew. A set is better only
-if the sample then needs fewer labels. So no strategy has to be known, and trees that nobody uses go.
+delivery trees stayed (bits alone). The first few are tried: installed, instead of those trees that the sample
+misses least where a switch is full, and what they may change is encoded anew. A set is better only if the
+sample then needs fewer labels. So no strategy has to be known, and trees that nobody uses go.
 
 What is learned from few notifications suits these alone: `held_out` parts a sample, so that it is judged by
 others than those it was learned from.
@@ -49,9 +49,9 @@ class _Seen:
 def learn(
     network: Network, start: RuleBase, sample: list[Request], rng: Rng, rounds: int = ROUNDS
 ) -> Learned:
-    """A rule base that needs fewer labels for a sample, from one that is there; that is not changed.
+    """Returns a rule base that needs fewer labels for a sample, from one that is there; that is not changed.
 
-    RoutingError where a receiver of the sample cannot be reached.
+    Raises RoutingError if a receiver of the sample cannot be reached.
     """
     encoder = Encoder(network, start)
     seen = _Seen(start.copy(), sample, [encoder.encode(asked) for asked in sample])
@@ -72,7 +72,7 @@ def held_out(sample: list[Request]) -> tuple[list[Request], list[Request]]:
 
 
 def _round(network: Network, seen: _Seen, refused: set[int], rng: Rng) -> _Seen | None:
-    """With one tree more or another, or None where none that was tried helps."""
+    """With one tree more or another, or None if none that was tried helps."""
     ratings = _ratings(network, seen, refused, rng)
     for edges in ratings[:TRIED]:
         better = _with(network, seen, edges)
@@ -83,7 +83,7 @@ def _round(network: Network, seen: _Seen, refused: set[int], rng: Rng) -> _Seen 
 
 
 def _with(network: Network, seen: _Seen, edges: int) -> _Seen | None:
-    """With one tree more, others taken out where there is no room; None where that does not help."""
+    """With one tree more, others taken out where there is no room; None if that does not help."""
     rules = seen.rules.copy()
     gone = _make_room(seen, rules, edges)
     if not rules.offer(edges):
@@ -182,7 +182,7 @@ def _candidates(network: Network, seen: _Seen, rng: Rng) -> set[int]:
 
 
 def pieces(network: Network, edges: int) -> list[int]:
-    """The parts of a forest that hang together, of two edges at least."""
+    """Returns the parts of a forest that hang together, of two edges at least."""
     found = []
     while edges:
         piece = edges & -edges

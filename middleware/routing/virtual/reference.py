@@ -35,7 +35,7 @@ def encode(
     printed: bool = False,
     steiner: Steiner = mehlhorn,
 ) -> Encoding:
-    """The thesis' encoding of a notification. RoutingError where receivers cannot be reached."""
+    """Returns the thesis' encoding of a notification. Raises RoutingError if receivers cannot be reached."""
     terminals = [asked.start, *members(asked.receivers)]
     edge_count = network.edge_count
     delivery = steiner(network, terminals, [1] * edge_count)  # lines 2 and 3

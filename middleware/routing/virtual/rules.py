@@ -16,7 +16,7 @@ FEWEST_EDGES = 2
 
 
 def tree_links(network: Network, edges: int, switch: int) -> int:
-    """The links of a switch over which a tree goes, as bits."""
+    """Returns the links of a switch over which a tree goes, as bits."""
     touching, found = edges & network.edge_masks[switch], 0
     for link in network.out[switch] if touching else []:
         if touching >> (link >> 1) & 1:
@@ -37,15 +37,15 @@ class RuleBase:
         self.next = first
 
     def fits(self, edges: int) -> bool:
-        """Whether all switches of a tree have room."""
+        """Returns whether all switches of a tree have room."""
         return self.limit > 0 and all(self.used[switch] < self.limit for switch in self.switches(edges))
 
     def switches(self, edges: int) -> list[int]:
-        """The switches that a tree takes a rule of."""
+        """Returns the switches that a tree takes a rule of."""
         return members(nodes_of(self.network, edges) & ~self.network.host_mask)
 
     def add(self, edges: int) -> int:
-        """Installs a tree; its id. RoutingError where it is no tree, does not fit, or ids are used up."""
+        """Installs a tree; its id. Raises RoutingError if it is no tree, does not fit, or ids are used up."""
         self._check_tree(edges)
         if not self.fits(edges):
             raise RoutingError(f"a switch of the tree has {self.limit} rules already")
@@ -65,14 +65,14 @@ class RuleBase:
         return self.add(edges)
 
     def remove(self, number: int) -> None:
-        """Takes a tree out. RoutingError where there is none."""
+        """Takes a tree out. Raises RoutingError if there is none."""
         if number not in self.trees:
             raise RoutingError(f"there is no tree {number}")
         for switch in self.switches(self.trees.pop(number)):
             self.used[switch] -= 1
 
     def links(self, switch: int, number: int) -> int:
-        """The links by which a switch sends on for a tree, as bits; 0 where it has no such rule."""
+        """Returns the links by which a switch sends on for a tree, as bits; 0 if it has no such rule."""
         return tree_links(self.network, self.trees.get(number, 0), switch)
 
     @property
@@ -81,7 +81,7 @@ class RuleBase:
         return sum(self.used)
 
     def copy(self) -> RuleBase:
-        """The same trees, ids and counts, changed apart from these."""
+        """Returns the same trees, ids and counts, changed apart from these."""
         other = RuleBase(self.network, self.limit, self.next)
         other.trees, other.used = dict(self.trees), list(self.used)
         return other
@@ -94,7 +94,7 @@ class RuleBase:
             raise RoutingError("the edges of a virtual tree hang together and close no circle")
 
     def check_invariants(self) -> None:
-        """RoutingError where trees, limits, counts or ids contradict each other."""
+        """Raises RoutingError if trees, limits, counts or ids contradict each other."""
         counted = [0] * self.network.node_count
         for number, edges in self.trees.items():
             self._check_tree(edges)

@@ -26,8 +26,7 @@ class Request(Struct, frozen=True):
     """A notification to be encoded.
 
     `start` is the switch where labels begin to count, `access` the edge by which the packet comes there
-    (bits;
-    0 where its publisher is inside), `receivers` are bits of nodes.
+    (bits; 0 if its publisher is inside), `receivers` are bits of nodes.
     """
 
     start: int
@@ -57,13 +56,15 @@ class Encoding(Struct, frozen=True):
 
 
 def check_ids(network: Network) -> None:
-    """RoutingError where a network has more links than labels can name."""
+    """Raises RoutingError if a network has more links than labels can name."""
     if len(network.tails) > LAST_ID + 1:
         raise RoutingError(f"{len(network.tails)} links; labels name {LAST_ID + 1}: use a smaller network")
 
 
 def request(network: Network, source: int, receivers: list[int]) -> Request:
-    """The request of a publisher. RoutingError for no receivers, and for ids that there are not."""
+    """Returns the request of a publisher. Raises RoutingError for no receivers, and for ids that there are
+    not.
+    """
     if not receivers:
         raise RoutingError("a notification without receivers needs no tree")
     wanted = 0
@@ -90,7 +91,8 @@ def encoding(
     *,
     printed: bool = False,
 ) -> Encoding:
-    """The labels for a tree and a choice of virtual trees: hops where none leads, stops where one leads away.
+    """Returns the labels for a tree and a choice of virtual trees: hops where none leads, stops where one
+    leads away.
 
     `printed`: one stop for a chord, as the thesis' line 8 counts them; such a stack may deliver twice.
     """
@@ -102,7 +104,7 @@ def encoding(
 
 
 def check_encoding(found: Encoding) -> None:
-    """RoutingError where a stack is longer than switches have room for."""
+    """Raises RoutingError if a stack is longer than switches have room for."""
     if found.label_count > MOST_LABELS:
         raise RoutingError(
             f"{found.label_count} labels; switches have room for {MOST_LABELS}: send to fewer receivers"
@@ -127,7 +129,7 @@ class LabelForwarder:
         return stack_size(len(stack))
 
     def forward(self, switch: int, arrived: int, stack: list[int]) -> tuple[list[tuple[int, list[int]]], int]:
-        """The copies of one packet.
+        """Returns the copies of one packet.
 
         Look-ups are passes through the switch: one per label that the packet or a copy of it looks at, and
         one per copy beyond a label's first. A copy looks no further than its stop.
@@ -154,7 +156,7 @@ class LabelForwarder:
         return copies, lookups
 
     def _meaning(self, switch: int, mine: int, label: int) -> tuple[int, bool]:
-        """The links that a label asks for, and whether it stays in the stack."""
+        """Returns the links that a label asks for, and whether it stays in the stack."""
         kind, number = kind_of(label), id_of(label)
         if kind == LabelKind.TREE:
             return self.rules.links(switch, number), True

@@ -1,7 +1,7 @@
-"""The fewest labels that we know how to find, for who has the time: tens of milliseconds for a notification.
+"""The fewest labels that we can find, for callers with tens of milliseconds per notification.
 
-The best of a wide search and of Algorithm 5.1's choices in three orders, each gone on with and improved by
-local search. So it is never worse than any of these orders, and mostly better than all.
+The best of a wide search and of Algorithm 5.1's choices in three orders, each extended and improved by local
+search. So it is never worse than any of these orders, and usually better than all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ThoroughEncoder:
         self._wide = Encoder(network, rules, tried=TRIED, starts=STARTS, grown=TRIED)
 
     def encode(self, asked: Request) -> Encoding:
-        """RoutingError where a receiver cannot be reached."""
+        """Returns the encoding. Raises RoutingError if a receiver is unreachable."""
         found = [self._wide.encode(asked), self._quick.encode(asked)]
         for order in TRIED_ORDERS:
             theirs = reference.encode(self._network, self._rules, asked, order=order)

@@ -1,9 +1,9 @@
-"""From one rule base to another while packets are on their way: make before break.
+"""From one rule base to another while packets are in flight: make before break.
 
-New rules first, then publishers are told, and only when all have acknowledged and twice the longest life of a
-packet has passed are old rules removed. So a packet meets the rules that its publisher knew. Ids of removed
-trees never come back. Where old and new trees do not fit together under the limit, those new trees that do
-are installed first, old ones go, the others follow: at no time is a tree named that is not there.
+New rules come first, then publishers are told. Old rules are removed only when all have acknowledged and
+twice the longest life of a packet has passed. So a packet meets the rules that its publisher knew. Ids of
+removed trees are never reused. If old and new trees together exceed the limit, the new trees that fit are
+installed first, old ones are removed, and the others follow: a named tree always exists.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .rules import RuleBase
 
 
 class StepKind(enum.Enum):
-    """What a step does; each waits for the one before."""
+    """The action of a step; each waits for the one before."""
 
     INSTALL = "write rules to switches"
     ANNOUNCE = "tell publishers which trees there are, and wait until all have acknowledged"
@@ -27,7 +27,7 @@ class StepKind(enum.Enum):
 
 
 class SwitchRule(Struct, frozen=True):
-    """One rule: at a switch, the links of a tree by which packets go on."""
+    """One rule: a tree's outgoing links at a switch."""
 
     switch: int
     tree: int
@@ -35,8 +35,9 @@ class SwitchRule(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """`rules` of install and remove; `trees` (id to edges) is what publishers may use once told, or what is
-    installed."""
+    """`rules` of install and remove; `trees` (id to edges) are those that publishers may use once told, or
+    that are installed.
+    """
 
     kind: StepKind
     rules: tuple[SwitchRule, ...] = ()
@@ -44,14 +45,14 @@ class Step(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """The steps, and the rule base at their end."""
+    """The steps, and the resulting rule base."""
 
     steps: tuple[Step, ...]
     rules: RuleBase
 
 
 def switch_rules(network: Network, number: int, edges: int) -> list[SwitchRule]:
-    """The rules of one tree, one per switch on it."""
+    """Returns the rules of one tree, one per switch on it."""
     alone = RuleBase(network, 1)
     alone.trees[number] = edges
     return [
@@ -61,9 +62,9 @@ def switch_rules(network: Network, number: int, edges: int) -> list[SwitchRule]:
 
 
 def plan(current: RuleBase, wanted: list[int]) -> Plan:
-    """The steps from a rule base to one with these trees (edges as bits), in the order of preference.
+    """Returns the steps to a rule base with these trees (edges as bits, in order of preference).
 
-    Trees that stay keep their ids. `current` is not changed. What does not fit at the end is left out.
+    Trees that stay keep their ids. `current` is not changed. Trees that do not fit are left out.
     """
     rules = current.copy()
     stays = set(wanted)
@@ -89,7 +90,7 @@ def plan(current: RuleBase, wanted: list[int]) -> Plan:
 
 
 def _install(rules: RuleBase, wanted: list[int], steps: list[Step]) -> dict[int, int]:
-    """Installs what fits; the new trees."""
+    """Installs the trees that fit. Returns the new ones."""
     added: dict[int, int] = {}
     written: list[SwitchRule] = []
     for edges in wanted:

@@ -123,10 +123,10 @@ def test_run_shows_the_difference(program: Path, tmp_path: Path, capsys: pytest.
     ("flags", "message"),
     [
         (["--port", "1"], "write N=INTERFACE"),
-        (["--port", "x=eth0"], "'x' is no port number"),
+        (["--port", "x=eth0"], "'x' is not a port number"),
         (["--port", "1=a", "--port", "1=b"], "port 1 is a already"),
         (["--port", "1=there-is-none-such", "--p4runtime", "off"], "the switch cannot run"),
-        (["--cpu-port", "much"], "'much' is no port number"),
+        (["--cpu-port", "much"], "'much' is not a port number"),
     ],
 )
 def test_switches_that_cannot_be(flags: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

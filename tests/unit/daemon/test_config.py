@@ -151,7 +151,7 @@ def test_topic_defaults_of_a_file_take_tomls_types(tmp_path: Path) -> None:
             "",
             "TREECAST_AUTO_CREATE_TOPICS: 'maybe' does not fit: expected true or false",
         ),
-        ({"kafka": "9092"}, {}, "", "--kafka: '9092' is no address: expected HOST:PORT"),
+        ({"kafka": "9092"}, {}, "", "--kafka: '9092' is not an address: expected HOST:PORT"),
         ({"kafka": "h:port"}, {}, "", "port 'port' is not a number from 0 to 65535"),
         ({"kafka": "h:65536"}, {}, "", "not a number from 0 to 65535"),
         ({"admin": "::1:7670"}, {}, "", "in brackets, as in [::1]:7670"),
@@ -219,7 +219,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_a_variable_of_another_program_is_only_remarked() -> None:
     loaded = load({}, {"TREECAST_PAPERS_URL": "x", "TREECAST_CI": "1", "OTHER": "y"})
-    assert loaded.remarks == ("TREECAST_PAPERS_URL is no setting of the daemon, and is ignored",)
+    assert loaded.remarks == ("TREECAST_PAPERS_URL is not a setting of the daemon and is ignored",)
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_meaning(text: str, tree: Filter) -> None:
         ("3 == a", "the name of a field is wanted, but there is '3'\n  3 == a\n  ^"),
         ("a\n== 1\nand", "the name of a field is wanted, but the filter ends\n  and\n     ^"),
         ("", "the name of a field is wanted, but the filter ends\n  \n  ^"),
-        ("a == §", "'§' begins nothing that this language knows\n  a == §\n       ^"),
+        ("a == §", "'§' starts no token of this language\n  a == §\n       ^"),
     ],
 )
 def test_refused_and_pointed_at(text: str, message: str) -> None:

@@ -185,7 +185,7 @@ def test_where_nothing_can_be_kept_logs_are_closed_by_checkpoints_as_well(
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "summaries").write_text("in the way")
     house = House(kit, tmp_path / "data")
-    assert "cannot be used" in caplog.text
+    assert "cannot use the summaries" in caplog.text
     kit.append(house.log(), kit.batch(1))
     house.restart()
     assert (house.log().rests, house.log().report.checked_batches) == (False, 0)

@@ -12,7 +12,7 @@ from .types import TypeRef
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """`direction type name = default`; direction is "" where there is none."""
+    """A parameter `direction type name = default`; direction is "" if there is none."""
 
     direction: str
     type: TypeRef
@@ -23,7 +23,7 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class Prototype(msgspec.Struct, frozen=True):
-    """`result name<types>(parameters)`. Of a constructor result is None."""
+    """A prototype `result name<types>(parameters)`. The result of a constructor is None."""
 
     result: TypeRef | None
     name: str
@@ -217,7 +217,7 @@ class Entries(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """A table; None for what isn't there."""
+    """A table; None for absent properties."""
 
     name: str
     keys: tuple[Key, ...] | None

@@ -45,7 +45,7 @@ class Name(msgspec.Struct, frozen=True):
 
 
 class TypeExpression(msgspec.Struct, frozen=True):
-    """A type where an expression may stand: of `E.member`, `error.E`, `C.apply()`, `C(args)`."""
+    """A type in place of an expression, as in `E.member`, `error.E`, `C.apply()`, `C(args)`."""
 
     type: TypeRef
     span: Span
@@ -177,7 +177,7 @@ class Argument(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """`target<types>(arguments)`: a call, or the construction of an object where target is a type."""
+    """`target<types>(arguments)`: a call, or the construction of an object if the target is a type."""
 
     target: Expression
     types: tuple[TypeRef, ...]

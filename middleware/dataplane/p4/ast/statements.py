@@ -131,7 +131,7 @@ class ConstantDeclaration(msgspec.Struct, frozen=True):
 
 
 class Instantiation(msgspec.Struct, frozen=True):
-    """`type(arguments) name;`; `initializer` if one of `= {...}` stands there."""
+    """`type(arguments) name;`, with `initializer` if there is a `= {...}`."""
 
     type: TypeRef
     arguments: tuple[Argument, ...]

@@ -1,1 +1,1 @@
-"""A program as written to `ir.Program`: names, types, constants, generics, instances. Pure."""
+"""The checker: a parsed program to `ir.Program` (names, types, constants, generics, instances). Pure."""

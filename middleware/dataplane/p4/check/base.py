@@ -1,4 +1,4 @@
-"""What all parts of the checker share: the program that grows, where the checker is, errors, names. Pure."""
+"""Shared by all parts of the checker: the growing program, the present place, errors, names. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .scope import Entity, ParameterType, PoisonEntity, Scope, Typed
 
 
 class Refused(Exception):
-    """What is being checked is wrong; without a diagnostic it was said before."""
+    """The checked element is wrong; without a diagnostic, it was reported before."""
 
     def __init__(self, diagnostic: Diagnostic | None = None) -> None:
         super().__init__(diagnostic.message if diagnostic else "")
@@ -24,11 +24,10 @@ class Refused(Exception):
 
 
 class Frame(msgspec.Struct):
-    """Where the checker is: in which body, and under which control-plane prefix.
+    """The checker's place: the body that it is in, and the control-plane prefix.
 
-    `kind`: "top", "control", "parser", "action", "function", "table". `result`: what `return` must give,
-    None where
-    nothing. `loops`: how many are around. `output`: where statements go.
+    `kind`: "top", "control", "parser", "action", "function", "table". `result`: the type that `return` must
+    give, None if nothing. `loops`: number of enclosing loops. `output`: the destination of statements.
     """
 
     kind: str
@@ -65,7 +64,7 @@ class Base:
     # --- errors
 
     def fail(self, span: Span, message: str) -> NoReturn:
-        """Gives up what is being checked."""
+        """Abandons the element being checked."""
         raise Refused(Diagnostic(span, message))
 
     def report(self, refused: Refused) -> None:
@@ -76,7 +75,7 @@ class Base:
             self.problems.append(one)
 
     def complain(self, span: Span, message: str) -> None:
-        """An error after which checking goes on as if nothing had been."""
+        """Reports an error after which checking continues normally."""
         self.report(Refused(Diagnostic(span, message)))
 
     def warn(self, span: Span, message: str) -> None:
@@ -89,7 +88,7 @@ class Base:
 
     @contextmanager
     def inner(self, scope: Scope | None = None) -> Iterator[Scope]:
-        """A scope inside the present one, or inside `scope`."""
+        """Opens a scope inside the present one, or inside `scope`."""
         before = self.scope
         self.scope = Scope(scope or before)
         try:
@@ -99,7 +98,7 @@ class Base:
 
     @contextmanager
     def body(self, frame: Frame, scope: Scope) -> Iterator[Frame]:
-        """A body of its own: another frame, and a scope inside `scope`."""
+        """Opens a separate body: another frame, and a scope inside `scope`."""
         frame_before, scope_before = self.frame, self.scope
         self.frame, self.scope = frame, Scope(scope)
         try:
@@ -128,11 +127,11 @@ class Base:
         self.scope.names[name] = entity
 
     def poison(self, name: str, span: Span) -> None:
-        """What is declared under this name was refused."""
+        """Declares the name as refused."""
         self.scope.names.setdefault(name, PoisonEntity(span))
 
     def lookup(self, name: str, absolute: bool, span: Span) -> Entity:
-        """What a name stands for."""
+        """Returns the entity of a name."""
         scope = self.scope
         if absolute:
             top = self.scope.top()
@@ -148,25 +147,25 @@ class Base:
         return found
 
     def suggest(self, name: str, known: Iterable[str]) -> str:
-        """`; did you mean 'x'?`, or nothing."""
+        """Returns `; did you mean 'x'?`, or an empty string."""
         close = difflib.get_close_matches(name, list(known), 1)
         return f"; did you mean '{close[0]}'?" if close else ""
 
     # --- names of control planes
 
     def plane_name(self, name: str, annotations: tuple[Annotation, ...]) -> str:
-        """The control plane's name of what is declared here."""
+        """Returns the control plane's name of a declaration at this place."""
         return qualified(self.frame.prefix, name, annotations)
 
     # --- variables
 
     def new_variable(self, name: str, type_: types.Type, span: Span) -> int:
-        """A place for a value."""
+        """Returns a place for a value."""
         self.variables.append(ir.VariableInfo(name, self.represent(type_, span), self.frame.owner, span))
         return len(self.variables) - 1
 
     def represent(self, type_: types.Type, span: Span) -> ir.Type:
-        """The type at run time."""
+        """Returns the type at run time."""
         try:
             return types.represent(type_)
         except KeyError:
@@ -189,7 +188,7 @@ class Base:
         raise NotImplementedError
 
     def integer(self, node: ast.Expression, what: str) -> int:
-        """A number that is known at load."""
+        """Returns a number that is known at load."""
         found = self.expression(node)
         literal = found.node
         if not isinstance(literal, ir.Literal) or isinstance(literal.value, bool | str):
@@ -198,7 +197,7 @@ class Base:
 
 
 def qualified(prefix: str, name: str, annotations: tuple[Annotation, ...]) -> str:
-    """`prefix.name`; `@name("x")` replaces the name, `@name(".x")` all of it."""
+    """Returns `prefix.name`; `@name("x")` replaces the name, `@name(".x")` all of it."""
     mark = find(annotations, "name")
     if mark is not None and mark.arguments:
         name = str(mark.arguments[0])

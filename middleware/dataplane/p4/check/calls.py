@@ -24,10 +24,10 @@ _SIZES = frozenset({"minSizeInBits", "minSizeInBytes", "maxSizeInBits", "maxSize
 
 
 class Calls(Functions):
-    """The part of the checker that knows what can be called."""
+    """The part of the checker for calls."""
 
     def call(self, node: ast.Call, expected: types.Type | None) -> Typed:
-        """Any call. What does something and gives nothing is emitted as a statement."""
+        """Checks any call. One with an effect but no value is emitted as a statement."""
         target = node.target
         if isinstance(target, ast.Member):
             return self._method(node, target, expected)
@@ -115,7 +115,7 @@ class Calls(Functions):
         return self.literal(value, types.INT, span)
 
     def _direct_application(self, node: ast.Call, target: ast.Member, base: ast.TypeExpression) -> Typed:
-        """`C.apply(...)`: an instance of its own, that is named as its type."""
+        """Checks `C.apply(...)`: an anonymous instance, named like its type."""
         type_ = self.type_of(base.type)
         if not isinstance(type_, types.Applicable):
             self.fail(target.name_span, f"{types.describe(type_)} has no method '{target.name}'")
@@ -138,7 +138,7 @@ class Calls(Functions):
         return self.nothing(node.span)
 
     def _objects(self, node: ast.Call, entity: InstanceEntity) -> dict[str, ExternEntity]:
-        """The extern objects among the arguments, by parameter."""
+        """Returns the extern objects among the arguments, by parameter."""
         found = {}
         declared = [one.declaration for one in entity.parameters]
         paired = self.pair(entity.declaration.name, declared, node.arguments, node.span)
@@ -153,14 +153,14 @@ class Calls(Functions):
     # --- tables
 
     def apply_table(self, node: ast.Call, entity: TableEntity) -> Typed:
-        """`t.apply()`."""
+        """Checks `t.apply()`."""
         if self.frame.kind != "control":
             self.fail(node.span, f"a table can't be applied in {_article(self.frame.kind)}")
         self._no_arguments(node, "apply")
         return Typed(types.VOID, ir.TableApply(entity.index, types.BOOL, node.span))
 
     def table_result(self, node: ast.Member, call: ast.Call) -> Typed:
-        """`t.apply().hit`, `t.apply().miss`."""
+        """Checks `t.apply().hit` and `t.apply().miss`."""
         applied = self.call(call, None)
         if not isinstance(applied.node, ir.TableApply):
             self.fail(node.name_span, f"'{node.name}' is a result of applying tables only")
@@ -244,7 +244,7 @@ class Calls(Functions):
         return self.nothing(node.span)
 
     def argument_value(self, node: ast.Expression, wanted: types.Type) -> Typed:
-        """An argument; extern objects are passed by name."""
+        """Returns an argument; extern objects are passed by name."""
         if isinstance(wanted, types.ExternType):
             entity = self.lookup(node.name, node.absolute, node.span) if isinstance(node, ast.Name) else None
             if not isinstance(entity, ExternEntity) or entity.type != wanted:
@@ -270,7 +270,7 @@ def _article(word: str) -> str:
 
 
 def sizes(type_: ir.Type) -> tuple[int, int]:
-    """The fewest and the most bits of a value on the wire."""
+    """Returns the fewest and the most bits of a value on the wire."""
     match type_:
         case ir.Varbit(width=width):
             return 0, width

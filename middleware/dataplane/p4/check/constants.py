@@ -1,6 +1,6 @@
-"""Arithmetic on what is known at load. Pure.
+"""Arithmetic on constants known at load time. Pure.
 
-`int` is of any size; Bits wrap. Errors are ValueErrors with what is wrong.
+`int` has any size; Bits wrap. Errors are ValueErrors with the reason.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MOST_BITS = 1 << 17  # of a number: wider than any packet; keeps `1 << (1 << 40)
 
 
 def wrap(value: int, type_: ir.Bits) -> int:
-    """The value that the type holds: modulo 2**width, with sign if it has one."""
+    """Returns the value that the type holds: modulo 2**width, with sign if it has one."""
     if type_.width < 0:
         if value.bit_length() > MOST_BITS:
             raise ValueError("the number is too large")
@@ -27,7 +27,7 @@ def wrap(value: int, type_: ir.Bits) -> int:
 
 
 def bounds(type_: ir.Bits) -> tuple[int, int]:
-    """The least and the most that the type holds."""
+    """Returns the least and the most that the type holds."""
     if type_.signed:
         half = 1 << max(type_.width - 1, 0)
         return (-half, half - 1) if type_.width else (0, 0)
@@ -53,14 +53,14 @@ _COMPARE: dict[Operator, Callable[[int, int], bool]] = {
 
 
 def compare(symbol: Operator, left: int | bool | str, right: int | bool | str) -> bool:
-    """==, !=, <, <=, >, >= of two values of one type."""
+    """Evaluates ==, !=, <, <=, >, >= on two values of one type."""
     if isinstance(left, str) or isinstance(right, str):
         return (left == right) == (symbol is Operator.EQ)
     return _COMPARE[symbol](left, right)
 
 
 def arithmetic(symbol: Operator, left: int, right: int, type_: ir.Bits) -> int:
-    """A binary operation whose operands and result are of one type."""
+    """Returns the result of a binary operation whose operands and result have one type."""
     plain = _PLAIN.get(symbol)
     if plain is not None:
         return wrap(plain(left, right), type_)
@@ -75,7 +75,7 @@ def arithmetic(symbol: Operator, left: int, right: int, type_: ir.Bits) -> int:
 
 
 def shift(symbol: Operator, left: int, right: int, type_: ir.Bits) -> int:
-    """`<<` and `>>`; the result is of the left operand's type."""
+    """Evaluates `<<` and `>>`; the result has the left operand's type."""
     if right < 0:
         raise ValueError("a shift by a negative number is not defined")
     if symbol is Operator.SHR:
@@ -88,11 +88,11 @@ def shift(symbol: Operator, left: int, right: int, type_: ir.Bits) -> int:
 
 
 def concatenate(left: int, left_type: ir.Bits, right: int, right_type: ir.Bits) -> int:
-    """`left ++ right`, of the type that `concatenated` gives."""
+    """Evaluates `left ++ right`, of the type that `concatenated` returns."""
     bits = (left << right_type.width) | (right & ((1 << right_type.width) - 1))
     return wrap(bits, ir.Bits(left_type.width + right_type.width, left_type.signed))
 
 
 def slice_of(value: int, high: int, low: int) -> int:
-    """`value[high:low]`."""
+    """Evaluates `value[high:low]`."""
     return (value >> low) & ((1 << (high - low + 1)) - 1)

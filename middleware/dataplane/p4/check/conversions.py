@@ -1,4 +1,4 @@
-"""What type a value may be given where another is wanted: implicit and explicit casts. Pure."""
+"""Implicit and explicit casts between types. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Conversions(TypeRefs):
     """The part of the checker that casts."""
 
     def literal(self, value: int | bool | str, type_: types.Type, span: Span) -> Typed:
-        """A constant."""
+        """Returns a constant."""
         return Typed(type_, ir.Literal(value, types.represent(type_), span))
 
     def convert(self, typed: Typed, wanted: types.Type, span: Span | None = None) -> Typed:
-        """The value as the wanted type, if that goes without a cast in the text."""
+        """Returns the value as the wanted type, if that goes without a cast in the text."""
         span = span or typed.span
         if same(typed.type, wanted):
             return typed
@@ -39,7 +39,7 @@ class Conversions(TypeRefs):
         return None
 
     def sized(self, typed: Typed, bits: ir.Bits, span: Span, wanted: types.Type | None = None) -> Typed:
-        """An `int` as bits; a warning if it does not fit."""
+        """Returns an `int` as bits; a warning if it does not fit."""
         node = typed.node
         if not isinstance(node, ir.Literal):
             self.fail(span, "this number must be known when the program is loaded")
@@ -51,7 +51,7 @@ class Conversions(TypeRefs):
         return self.literal(value, wanted or bits, node.span)
 
     def _aggregate(self, typed: Typed, wanted: types.Type, span: Span) -> Typed | None:
-        """A list in the text, as the tuple, struct or header that is wanted."""
+        """Returns a list in the text, as the tuple, struct or header that is wanted."""
         node = typed.node
         if not isinstance(node, ir.StructValue):
             return None
@@ -89,7 +89,7 @@ class Conversions(TypeRefs):
         return self.build(whole, elements, span)
 
     def build(self, whole: types.Type, elements: tuple[ir.Expression, ...], span: Span) -> Typed:
-        """A struct, tuple or valid header from its elements."""
+        """Returns a struct, tuple or valid header from its elements."""
         represented = self.represent(whole, span)
         make = ir.HeaderValue if types.is_header(whole) else ir.StructValue
         return Typed(whole, make(elements, represented, span))
@@ -97,7 +97,7 @@ class Conversions(TypeRefs):
     # --- explicit casts
 
     def cast(self, typed: Typed, wanted: types.Type, span: Span) -> Typed:
-        """`(wanted) typed`."""
+        """Checks `(wanted) typed`."""
         if same(typed.type, wanted):
             return Typed(wanted, typed.node)
         found = self._explicit(typed, wanted, span)
@@ -167,5 +167,5 @@ class Conversions(TypeRefs):
 
 
 def same(one: types.Type, other: types.Type) -> bool:
-    """Whether two types are one."""
+    """Returns whether two types are one."""
     return one is other or one == other

@@ -39,7 +39,7 @@ class Declarations(Instances):
         self.mains: list[ast.Instantiation] = []
 
     def declaration(self, node: ast.Declaration) -> None:
-        """One declaration; keeps its error and goes on."""
+        """Checks one declaration; records its error and continues."""
         self.order += 1
         self.scope.limit = None
         try:
@@ -61,7 +61,7 @@ class Declarations(Instances):
     def declare_generic(
         self, node: ast.Record | ast.Extern | ast.Control | ast.Parser | ast.Package, make: Any
     ) -> None:
-        """A type that needs arguments; the same arguments give the same type."""
+        """Declares a type with type parameters; equal arguments give the same type."""
         made: dict[tuple[types.Type, ...], types.Type] = {}
 
         def specialize(arguments: tuple[types.Type, ...], span: Span) -> types.Type:
@@ -188,7 +188,7 @@ class Declarations(Instances):
         self.declare_type(node.name, type_, node.span)
 
     def _translated(self, marks: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
-        """The annotations; the W of `@p4runtime_translation(uri, bit<W>)` is the number that it comes to."""
+        """Returns the annotations, with the W of `@p4runtime_translation(uri, bit<W>)` evaluated."""
         return tuple(
             msgspec.structs.replace(mark, arguments=(mark.arguments[0], self._width(mark)))
             if mark.name == "p4runtime_translation" and len(mark.arguments) == 2
@@ -232,7 +232,9 @@ class Declarations(Instances):
                 self.match_kinds[one.name] = one.span
 
     def _error_number(self, name: str) -> int:
-        """Those of core.p4 come first, wherever it is included: 0 has to be NoError."""
+        """Returns the number of an error. Those of core.p4 come first, wherever it is included, because
+        NoError must be 0.
+        """
         if name in CORE_ERRORS:
             return CORE_ERRORS.index(name)
         return len(CORE_ERRORS) + sum(1 for known in self.errors if known not in CORE_ERRORS)
@@ -294,7 +296,7 @@ class Declarations(Instances):
             self.check_constructor(node.parameters)
 
     def check_constructor(self, parameters: tuple[ast.Parameter, ...]) -> None:
-        """What constructors are given is known at load, so that it has no direction."""
+        """Refuses directions of constructor parameters, whose arguments are known at load time."""
         for one in parameters:
             if one.direction:
                 self.complain(one.span, f"constructor parameter '{one.name}' can't have a direction")
@@ -331,7 +333,7 @@ class Declarations(Instances):
         self.instantiation(node)
 
     def is_package(self, entity: TypeEntity) -> bool:
-        """Whether a type is a package, with its arguments or without."""
+        """Returns whether a type is a package, with its arguments or without."""
         if entity.type is not None:
             return isinstance(entity.type, types.PackageType)
         assert entity.generic is not None
@@ -340,7 +342,7 @@ class Declarations(Instances):
 
 
 def header_field(type_: types.Type) -> bool:
-    """What may be a field of a header: bits, and structs of bits."""
+    """Returns whether the type may be a field of a header: bits, and structs of bits."""
     base = types.underlying(type_)
     if isinstance(base, types.Record):
         return base.kind == "struct" and all(header_field(one.type) for one in base.fields)

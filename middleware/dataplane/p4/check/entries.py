@@ -1,4 +1,4 @@
-"""What tables run: their actions, default action, and entries with priorities. Pure."""
+"""Contents of tables: their actions, default action, and entries with priorities. Pure."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Entries(Matches):
     def _bound(
         self, name: ast.Name, arguments: tuple[ast.Argument, ...], entity: ActionEntity, span: Span
     ) -> tuple[ir.Expression, ...]:
-        """The arguments that a table gives to the parameters with a direction."""
+        """Returns the arguments that a table gives to the parameters with a direction."""
         directed = [one for one in entity.parameters if one.direction]
         paired = self.pair(name.name, [one.declaration for one in directed], arguments, span)
         found = []
@@ -72,7 +72,7 @@ class Entries(Matches):
     def _action_data(
         self, name: ast.Name, arguments: tuple[ast.Argument, ...], actions: Actions, span: Span
     ) -> ir.ActionData:
-        """An action of the table with its data: what default_action and entries say."""
+        """Returns an action of the table with its data, for default_action and entries."""
         entity = self._action_entity(name)
         if entity not in actions.entities:
             self.fail(name.span, f"action '{name.name}' is not among the actions of the table")
@@ -97,7 +97,7 @@ class Entries(Matches):
     def _same_bound(
         self, arguments: tuple[ast.Argument, ...], entity: ActionEntity, reference: ir.TableAction
     ) -> None:
-        """Arguments with a direction that are written again have to be those of the list of actions."""
+        """Checks that repeated arguments with a direction equal those in the list of actions."""
         for argument, parameter, bound in zip(
             arguments, entity.parameters, reference.arguments, strict=False
         ):
@@ -106,7 +106,7 @@ class Entries(Matches):
                 self.fail(argument.span, "this argument is another one in the table's list of actions")
 
     def _default(self, node: ast.Property | None, actions: Actions, span: Span) -> tuple[ir.ActionData, bool]:
-        """The default action; NoAction, added to the actions if need be, where none is named."""
+        """Returns the default action; NoAction, added to the actions if necessary, if none is named."""
         if node is None:
             nothing = self._action_entity(ast.Name("NoAction", True, span))
             if nothing not in actions.entities:
@@ -160,7 +160,7 @@ class Entries(Matches):
         return tuple(found)
 
     def _priorities(self, node: ast.Entries, largest: bool, properties: dict[str, ast.Property]) -> list[int]:
-        """Each entry's priority, so that the largest wins. Without a number, order decides."""
+        """Returns each entry's priority, so that the largest wins. Without a number, order decides."""
         delta = self._number(properties.get("priority_delta")) or 1
         written = [
             None if one.priority is None else self.integer(one.priority, "a priority") for one in node.entries
@@ -238,7 +238,7 @@ def _by_marks(marks: Sequence[ir.Annotation | None]) -> list[int]:
 
 
 def alike(one: object, other: object) -> bool:
-    """Whether two expressions are the same but for their places."""
+    """Returns whether two expressions are equal except for their places."""
     if isinstance(one, ir.Expression) and type(one) is type(other):
         names = (name for name in one.__struct_fields__ if name != "span")
         return all(alike(getattr(one, name), getattr(other, name)) for name in names)

@@ -35,8 +35,9 @@ class Expressions(Operators):
     """The part of the checker that types expressions."""
 
     def expression(self, node: ast.Expression, expected: types.Type | None = None) -> Typed:
-        """The expression with its type. `expected` helps lists and numbers to find theirs; it forces
-        nothing."""
+        """Returns the expression with its type. `expected` helps lists and numbers to find theirs; it forces
+        nothing.
+        """
         handler = _HANDLERS.get(type(node))
         if handler is None:
             self.fail(node.span, "this can't stand here")
@@ -44,11 +45,11 @@ class Expressions(Operators):
         return typed
 
     def value(self, node: ast.Expression, wanted: types.Type) -> Typed:
-        """The expression as a value of the wanted type."""
+        """Returns the expression as a value of the wanted type."""
         return self.convert(self.expression(node, wanted), wanted, node.span)
 
     def lvalue(self, node: ast.Expression) -> Typed:
-        """Something that may be assigned to."""
+        """Checks an expression that must be assignable."""
         typed = self.expression(node)
         if not typed.writable:
             why = "it is read-only" if typed.place else "it is no variable, field, element or slice"
@@ -56,7 +57,7 @@ class Expressions(Operators):
         return typed
 
     def boolean(self, node: ast.Expression) -> Typed:
-        """A condition."""
+        """Returns a condition."""
         typed = self.expression(node, types.BOOL)
         if not isinstance(typed.type, ir.Bool):
             self.fail(node.span, f"a condition is bool, not {types.describe(typed.type)}")
@@ -84,7 +85,7 @@ class Expressions(Operators):
         return self.default(expected, node.span)
 
     def default(self, type_: types.Type, span: Span) -> Typed:
-        """The value of something that isn't initialised."""
+        """Returns the value of something that isn't initialised."""
         base = types.underlying(type_)
         if isinstance(base, ir.Bits | ir.ErrorCode | types.EnumType):
             return self.literal(0, type_, span)
@@ -182,7 +183,7 @@ class Expressions(Operators):
         return self.entity_value(self.lookup(node.name, node.absolute, node.span), node)
 
     def entity_value(self, entity: Entity, node: ast.Name) -> Typed:
-        """The value of a constant or variable."""
+        """Returns the value of a constant or variable."""
         if isinstance(entity, VariableEntity):
             represented = self.represent(entity.type, node.span)
             variable = ir.Variable(entity.index, represented, node.span)
@@ -378,7 +379,7 @@ class Expressions(Operators):
 
 
 def _slots(wanted: types.Type | None) -> tuple[types.Type, ...] | None:
-    """The types of the elements of what a list may become."""
+    """Returns the element types of a list's target type; None if a list cannot become it."""
     if isinstance(wanted, types.Tuple):
         return wanted.elements
     if isinstance(wanted, types.Record) and wanted.kind != "header_union":
@@ -387,7 +388,7 @@ def _slots(wanted: types.Type | None) -> tuple[types.Type, ...] | None:
 
 
 def _moved(node: ir.Expression, span: Span) -> ir.Expression:
-    """A constant where it is used."""
+    """Returns a constant with the place of its use."""
     if isinstance(node, ir.Literal):
         return ir.Literal(node.value, node.type, span)
     return node

@@ -1,4 +1,4 @@
-"""Which externs this target has, and what it asks of their uses beyond their types. Pure."""
+"""The externs of this target, and its requirements on their use beyond types. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BUILT_IN = frozenset({"verify", "static_assert"})
 
 
 def is_ours(declaration: ast.Extern | ast.ExternFunction) -> bool:
-    """Whether an extern is declared by our own includes, so that it is the one we know."""
+    """Returns whether an extern is declared by our own includes, so that it is the one we know."""
     return declaration.span.file.startswith("<")
 
 
@@ -22,12 +22,12 @@ def has_function(declaration: ast.ExternFunction) -> bool:
     return is_ours(declaration) and declaration.name in FUNCTIONS | BUILT_IN
 
 
-# Constructor parameters that count something: what they have to be at least, and may be at most.
+# Constructor parameters that are counts: their minimum and maximum.
 SIZES = {"size": (0, 1 << 24), "outputWidth": (1, 64)}
 
 
 def header_like(type_: ir.Type) -> bool:
-    """What emit takes: headers, and whatever is made of headers."""
+    """Returns whether emit accepts the type: headers, and types made of headers."""
     match type_:
         case ir.HeaderType() | ir.UnionType() | ir.StackType():
             return True

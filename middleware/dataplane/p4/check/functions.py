@@ -33,7 +33,7 @@ class Functions(Inference):
         self._lowered: dict[tuple[int, tuple[types.Type, ...]], int] = {}
 
     def nothing(self, span: Span) -> Typed:
-        """The value of a call that gives none."""
+        """Returns the value of a call that gives none."""
         return Typed(types.VOID, ir.Default(types.VOID, span))
 
     # --- functions
@@ -55,7 +55,7 @@ class Functions(Inference):
         return Typed(result, ir.Call(index, passed, represented, node.span))
 
     def function(self, declaration: ast.Function, bound: tuple[types.Type, ...], scope: Scope) -> int:
-        """The lowered function for this binding of its type parameters."""
+        """Returns the lowered function for this binding of its type parameters."""
         key = (id(declaration), bound)
         if key in self._lowered:
             return self._lowered[key]
@@ -82,7 +82,7 @@ class Functions(Inference):
     def bind(
         self, parameters: tuple[ParameterType, ...], objects: Mapping[str, ExternEntity] = NO_OBJECTS
     ) -> tuple[ir.Parameter, ...]:
-        """Makes parameters the variables of the present scope. Extern objects are none: they are known."""
+        """Declares parameters as variables of the present scope, except extern objects, which are known."""
         found = []
         for one in parameters:
             span = one.declaration.span
@@ -160,7 +160,7 @@ class Functions(Inference):
 
     @contextmanager
     def within(self, declaration: object) -> Iterator[None]:
-        """While this is lowered, also where it is refused; what refers to it meanwhile contains itself."""
+        """Marks the declaration as being lowered, to detect references to itself meanwhile."""
         order = self.order
         self._active.append(declaration)
         try:
@@ -182,7 +182,7 @@ class Functions(Inference):
         return self.nothing(node.span)
 
     def action(self, entity: ActionEntity) -> int:
-        """The lowered action."""
+        """Returns the lowered action."""
         if entity.index >= 0:
             return entity.index
         declaration = entity.declaration
@@ -230,7 +230,7 @@ def _prototype(declaration: ast.Function | ast.ExternFunction) -> ast.Prototype:
 def without_packets(
     arguments: list[ir.Argument], parameters: tuple[ParameterType, ...]
 ) -> tuple[ir.Argument, ...]:
-    """The arguments without packet_in and packet_out."""
+    """Returns the arguments without packet_in and packet_out."""
     return tuple(
         one
         for one, parameter in zip(arguments, parameters, strict=True)
@@ -239,7 +239,7 @@ def without_packets(
 
 
 def always_returns(body: tuple[ir.Statement, ...]) -> bool:
-    """Whether every way through the statements ends in a return or exit."""
+    """Returns whether every way through the statements ends in a return or exit."""
     for one in body:
         match one:
             case ir.Return() | ir.Exit():

@@ -1,4 +1,4 @@
-"""Arguments to parameters, and what type parameters are bound to. Pure."""
+"""Assignment of arguments to parameters, and inference of type parameters. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Inference(Expressions):
     """The part of the checker that matches arguments with parameters."""
 
     def signature(self, prototype: ast.Prototype, scope: Scope) -> Signature:
-        """The types of a function, extern function or method, resolved inside `scope`."""
+        """Returns the types of a function, extern function or method, resolved inside `scope`."""
         with self.inner(scope) as own:
             variables = self.type_variables(prototype.types, prototype.span)
             parameters = self.parameters(prototype.parameters)
@@ -50,7 +50,7 @@ class Inference(Expressions):
     def choose(
         self, name: str, overloads: Sequence[ast.Prototype], arguments: tuple[ast.Argument, ...], span: Span
     ) -> ast.Prototype:
-        """The overload that takes these arguments, judged by their number and names."""
+        """Returns the overload that takes these arguments, judged by their number and names."""
         fitting = [one for one in overloads if accepts(one.parameters, arguments)]
         if not fitting:
             if len(overloads) == 1:
@@ -67,7 +67,7 @@ class Inference(Expressions):
         arguments: tuple[ast.Argument, ...],
         span: Span,
     ) -> list[ast.Argument | None]:
-        """One argument per parameter; None where the default is meant."""
+        """Returns one argument per parameter; None for a default."""
         if len(arguments) > len(parameters):
             count = len(parameters)
             takes = f"{count} argument{'' if count == 1 else 's'}"
@@ -95,7 +95,7 @@ class Inference(Expressions):
         call: ast.Call,
         expected: types.Type | None,
     ) -> tuple[list[ir.Argument], types.Type, tuple[types.Type, ...]]:
-        """The arguments as they are passed, the type of the result, and what the type parameters are."""
+        """Returns the converted arguments, the result type, and the inferred type arguments."""
         declared = [one.declaration for one in signature.parameters]
         paired = self.pair(signature.name, declared, call.arguments, call.span)
         bindings = self._explicit_types(signature, call)
@@ -128,7 +128,7 @@ class Inference(Expressions):
     def _typed_arguments(
         self, signature: Signature, paired: list[ast.Argument | None], bindings: Bindings
     ) -> list[Typed | None]:
-        """Each argument's expression with its type; binds type parameters on the way."""
+        """Returns each argument's expression with its type; binds type parameters on the way."""
         found: list[Typed | None] = []
         for parameter, argument in zip(signature.parameters, paired, strict=True):
             if argument is None or isinstance(argument.value, ast.DontCare):
@@ -149,12 +149,12 @@ class Inference(Expressions):
         return found
 
     def _bind_number(self, variable: types.TypeVariable, bindings: Bindings, one: Typed) -> None:
-        """An `int` for a type parameter that nothing else has bound: it has no width."""
+        """Refuses an `int` for a type parameter that nothing else has bound: it has no width."""
         if variable not in bindings:
             self.fail(one.span, "the width of this number isn't known here; write it as 32w... or cast it")
 
     def argument_value(self, node: ast.Expression, wanted: types.Type) -> Typed:
-        """An argument as an expression."""
+        """Returns an argument as an expression."""
         return self.expression(node, None if open_variables(wanted) else wanted)
 
     def _mismatch(self, span: Span, wanted: types.Type, given: types.Type) -> None:
@@ -181,7 +181,7 @@ class Inference(Expressions):
         return ir.Argument(direction, value.node)
 
     def check_out(self, typed: Typed, wanted: types.Type, parameter: ParameterType) -> None:
-        """What is passed for an out or inout parameter has to be assignable, and of its very type."""
+        """Checks that an argument of an out or inout parameter is assignable and has exactly its type."""
         if not typed.writable:
             why = "this is read-only" if typed.place else "this is no variable, field, element or slice"
             what = f"parameter '{parameter.name}' is {parameter.direction}"
@@ -190,7 +190,7 @@ class Inference(Expressions):
             self._mismatch(typed.span, wanted, typed.type)
 
     def check_sized(self, typed: Typed, of: str) -> None:
-        """A list whose numbers have no width can't be passed."""
+        """Refuses a list whose numbers have no width."""
         if isinstance(typed.type, types.Infinite):
             return
         if _unsized(typed.type):
@@ -204,7 +204,7 @@ class Inference(Expressions):
         signature: Signature,
         span: Span,
     ) -> ir.Expression:
-        """The default value, or for `_` of an out parameter a variable that nobody reads."""
+        """Returns the default value, or for `_` of an out parameter a variable that nobody reads."""
         if argument is not None:
             if parameter.direction != "out":
                 self.fail(argument.span, f"'_' may stand for out arguments only; '{parameter.name}' is none")
@@ -217,7 +217,7 @@ class Inference(Expressions):
 
 
 def accepts(parameters: Sequence[ast.Parameter], arguments: tuple[ast.Argument, ...]) -> bool:
-    """Whether the number and names of the arguments fit."""
+    """Returns whether the number and names of the arguments fit."""
     if len(arguments) > len(parameters):
         return False
     names = {one.name for one in arguments if one.name is not None}
@@ -233,7 +233,7 @@ def _may_be_left_out(parameter: ast.Parameter) -> bool:
 
 
 def substitute(type_: types.Type, bindings: Mapping[types.TypeVariable, types.Type]) -> types.Type:
-    """The type with its variables replaced."""
+    """Returns the type with its variables replaced."""
     if isinstance(type_, types.TypeVariable):
         return bindings.get(type_, type_)
     if isinstance(type_, types.Tuple):
@@ -254,7 +254,7 @@ def substitute(type_: types.Type, bindings: Mapping[types.TypeVariable, types.Ty
 
 
 def open_variables(type_: types.Type) -> bool:
-    """Whether the type holds variables."""
+    """Returns whether the type holds variables."""
     match type_:
         case types.TypeVariable():
             return True
@@ -301,7 +301,7 @@ def _unify_all(wanted: tuple[types.Type, ...], given: tuple[types.Type, ...], bi
 
 
 def _unsized(type_: types.Type) -> bool:
-    """Whether numbers without a width are in a list."""
+    """Returns whether numbers without a width are in a list."""
     if isinstance(type_, types.Tuple):
         return any(isinstance(one, types.Infinite) or _unsized(one) for one in type_.elements)
     if isinstance(type_, types.Record) and not type_.name:

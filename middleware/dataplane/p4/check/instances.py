@@ -1,4 +1,4 @@
-"""Controls, parsers and extern objects: made when the program is loaded. Pure."""
+"""Controls, parsers and extern objects, instantiated when the program is loaded. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Waiting:
         self._made: dict[tuple[int | None, ...], InstanceEntity] = {}
 
     def __call__(self, objects: Mapping[str, ExternEntity]) -> InstanceEntity:
-        """The instance with these objects, lowered once."""
+        """Returns the instance with these objects, lowered once."""
         key = tuple(one.index for one in objects.values())
         if key not in self._made:
             self._made[key] = self._checker.lower(*self._given, objects)
@@ -64,7 +64,7 @@ class Instances(Parsers):
         return qualified(entity.prefix, entity.declaration.name, entity.declaration.annotations)
 
     def instantiation(self, node: ast.Instantiation) -> None:
-        """`type(arguments) name;` in a control, a parser, or at the top."""
+        """Checks `type(arguments) name;` in a control, a parser, or at the top level."""
         type_ = self.type_of(node.type)
         if node.initializer:
             self.fail(node.span, "objects with methods of their own are not supported by this target")
@@ -88,7 +88,7 @@ class Instances(Parsers):
         arguments: tuple[ast.Argument, ...],
         span: Span,
     ) -> list[Constructed]:
-        """Constructor arguments: constants, extern objects, and instances of controls and parsers."""
+        """Returns constructor arguments: constants, extern objects, and instances of controls and parsers."""
         paired = self.pair(name, [one.declaration for one in parameters], arguments, span)
         found: list[Constructed] = []
         for parameter, argument in zip(parameters, paired, strict=True):
@@ -219,7 +219,7 @@ class Instances(Parsers):
         span: Span,
         objects: Mapping[str, ExternEntity] = NO_OBJECTS,
     ) -> InstanceEntity:
-        """The instance with these constructor arguments and this control-plane name.
+        """Returns the instance with these constructor arguments and this control-plane name.
 
         If it takes extern objects when it is applied, it is lowered then, with them as `objects`.
         """
@@ -268,7 +268,7 @@ class Instances(Parsers):
         return len(self.parsers) - 1
 
     def local(self, node: ast.Local) -> None:
-        """A declaration in a control or parser; keeps its error and goes on."""
+        """Checks a declaration in a control or parser; records its error and continues."""
         try:
             _LOCALS[type(node)](self, node)
         except Refused as refused:
@@ -288,7 +288,7 @@ class Instances(Parsers):
     def check_applicable(
         self, parameter: ParameterType, entity: InstanceEntity, bindings: dict[types.TypeVariable, types.Type]
     ) -> None:
-        """Whether an instance is what a package's parameter wants; binds its type parameters."""
+        """Checks that an instance fits a package's parameter, and binds its type parameters."""
         wanted = parameter.type
         assert isinstance(wanted, types.Applicable)
         declaration = wanted.declaration
@@ -315,7 +315,7 @@ class Instances(Parsers):
 
 
 def is_object(parameter: ParameterType) -> bool:
-    """Whether a parameter is an extern object other than packet_in and packet_out."""
+    """Returns whether a parameter is an extern object other than packet_in and packet_out."""
     return isinstance(parameter.type, types.ExternType) and parameter.type.name not in PACKETS
 
 

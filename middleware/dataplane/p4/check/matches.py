@@ -1,4 +1,4 @@
-"""Key sets: what select cases and table entries match. Pure."""
+"""Key sets of select cases and table entries. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Matches(Statements):
     """The part of the checker that knows key sets."""
 
     def match(self, node: ast.Expression, type_: types.Type) -> ir.Match:
-        """What one key set fits, for a key of that type."""
+        """Returns the match of one key set for a key of that type."""
         if isinstance(node, ast.DontCare | ast.Dots):
             return ir.MatchAny()
         if isinstance(node, ast.Mask):
@@ -57,7 +57,7 @@ class Matches(Statements):
         return ir.MatchRange(low, high)
 
     def key_elements(self, node: ast.Expression, count: int, span: Span) -> tuple[ast.Expression, ...]:
-        """One key set per key."""
+        """Returns one key set per key."""
         if isinstance(node, ast.KeySet | ast.ListValue):
             elements = node.elements
         elif isinstance(node, ast.DontCare):
@@ -74,7 +74,7 @@ def _ones(bits: ir.Bits) -> int:
 
 
 def as_prefix(match: ir.Match, width: int) -> bool:
-    """Whether a mask's ones are its highest bits, so that it is a prefix."""
+    """Returns whether a mask's ones are its highest bits, so that it is a prefix."""
     if not isinstance(match, ir.MatchMask):
         return True
     rest = ((1 << width) - 1) ^ match.mask

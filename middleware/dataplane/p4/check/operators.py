@@ -1,4 +1,4 @@
-"""Unary and binary operators: which types they take, and their value where it is known. Pure."""
+"""Unary and binary operators: their operand types, and their value if it is constant. Pure."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Operators(Conversions):
         return Typed(value_type, ir.Unary(operator, operand.node, value_type, node.span))
 
     def negated(self, operand: Typed, span: Span) -> Typed:
-        """`!operand`."""
+        """Checks `!operand`."""
         if isinstance(operand.node, ir.Literal):
             return self.literal(not operand.node.value, types.BOOL, span)
         return Typed(types.BOOL, ir.Unary(UnaryOperator.NOT, operand.node, types.BOOL, span))
@@ -72,14 +72,14 @@ class Operators(Conversions):
         return self.combined(operator, left, right, node.span)
 
     def operated(self, symbol: str, left: Typed, right: Typed, span: Span) -> Typed:
-        """The operation of an assignment such as `+=`."""
+        """Returns the operation of an assignment such as `+=`."""
         operator = _SYMBOLS[symbol]
         if operator in _SHIFTS:
             return self.shifted(operator, left, right, span)
         return self.combined(operator, left, right, span)
 
     def combined(self, operator: Operator, left: Typed, right: Typed, span: Span) -> Typed:
-        """Any operator but the logical ones and shifts, over checked operands."""
+        """Checks any operator but the logical ones and shifts, with checked operands."""
         if operator in _EQUALITY:
             return self._equality(operator, left, right, span)
         if operator is Operator.CONCAT:
@@ -114,7 +114,7 @@ class Operators(Conversions):
     def _operands(
         self, operator: Operator, left: Typed, right: Typed, span: Span
     ) -> tuple[Typed, Typed, types.Type]:
-        """Both operands as numbers of one type, and that type."""
+        """Returns both operands as numbers of one type, and that type."""
         one, other = _arithmetic_type(left.type), _arithmetic_type(right.type)
         for typed, found in ((left, one), (right, other)):
             if not isinstance(found, ir.Bits | types.Infinite):
@@ -157,7 +157,7 @@ class Operators(Conversions):
         return self._fold(operator, left, right, types.BOOL, span)
 
     def _comparable(self, left: Typed, right: Typed) -> tuple[Typed, Typed]:
-        """Two operands of `==`, with the implicit casts that may make them of one type."""
+        """Returns two operands of `==`, implicitly cast to one type if possible."""
         if same(left.type, right.type):
             return left, right
         for one, other, swapped in ((left, right, False), (right, left, True)):
@@ -195,7 +195,7 @@ class Operators(Conversions):
         return Typed(result, ir.Binary(Operator.CONCAT, left.node, right.node, result, span))
 
     def shifted(self, operator: Operator, left: Typed, right: Typed, span: Span) -> Typed:
-        """`left << right`, `left >> right`."""
+        """Checks `left << right` and `left >> right`."""
         value_type, amount = _arithmetic_type(left.type), _arithmetic_type(right.type)
         if not isinstance(value_type, ir.Bits | types.Infinite):
             self.fail(left.span, f"'{operator.value}' does not work on {types.describe(left.type)}")
@@ -230,7 +230,9 @@ class Operators(Conversions):
 
 
 def _arithmetic_type(type_: types.Type) -> types.Type:
-    """The type that a value counts with: a serializable enum's bits, else its own (new types don't count)."""
+    """Returns the type that a value counts with: a serializable enum's bits, else its own (new types don't
+    count).
+    """
     return type_.bits if isinstance(type_, types.SerialEnum) else type_
 
 

@@ -15,7 +15,7 @@ class Parsers(Tables):
     """The part of the checker that lowers the states of parsers."""
 
     def states(self, states: tuple[ast.State, ...], declaration: ast.Parser) -> tuple[ir.State, ...]:
-        """All states of the parser that is being lowered."""
+        """Returns all states of the parser that is being lowered."""
         places: dict[str, int] = dict(_END)
         for number, one in enumerate(states):
             if one.name in places:
@@ -86,7 +86,7 @@ class Parsers(Tables):
         return (ir.MatchSet(entity.index),)
 
     def value_set(self, node: ast.ValueSet) -> None:
-        """`value_set<T>(size) name;`."""
+        """Checks `value_set<T>(size) name;`."""
         type_ = self.type_of(node.type)
         size = self.integer(node.size, "the size of a value set")
         mark = find(node.annotations, "size")
@@ -109,7 +109,7 @@ class Parsers(Tables):
         return [self._set_field("", type_, node.annotations, node)]
 
     def _struct_fields(self, type_: types.Record, path: str, node: ast.ValueSet) -> list[ir.ValueSetField]:
-        """The fields of a struct, and those of structs inside it as `outer.inner`."""
+        """Returns the fields of a struct, and those of structs inside it as `outer.inner`."""
         found: list[ir.ValueSetField] = []
         for one in type_.fields:
             if isinstance(one.type, types.Record) and one.type.kind == "struct":

@@ -1,4 +1,4 @@
-"""A whole program: declarations, then `main` and everything it is made of, then what is left over. Pure."""
+"""A whole program: declarations, then `main` and everything it uses, then the rest. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Checked = tuple[ir.Program | None, list[Diagnostic], list[Diagnostic]]
 def check(
     declarations: Sequence[ast.Declaration], name: str, lines: Mapping[str, tuple[str, ...]]
 ) -> Checked:
-    """The program, or None; its errors; its warnings."""
+    """Returns the program, or None; its errors; its warnings."""
     checker = Checker()
     for one in declarations:
         checker.declaration(one)
@@ -45,7 +45,7 @@ class Checker(Declarations):
     """The whole checker."""
 
     def program(self, name: str, lines: Mapping[str, tuple[str, ...]]) -> ir.Program | None:
-        """`main` made and lowered, everything else checked."""
+        """Instantiates and lowers `main`, and checks everything else."""
         self.order += 1
         pipeline: ir.Pipeline | None = None
         marks: tuple[Annotation, ...] = ()
@@ -68,7 +68,7 @@ class Checker(Declarations):
         return found
 
     def _check_names(self, program: ir.Program) -> None:
-        """What control planes see under one name must be one thing."""
+        """Checks that each control-plane name denotes one object."""
         self._check_unique("action", [(one.name, one.hidden, one.span) for one in program.actions])
         self._check_unique("table", [(one.name, one.hidden, one.span) for one in program.tables])
         self._check_unique("value set", [(one.name, one.hidden, one.span) for one in program.value_sets])
@@ -127,7 +127,7 @@ class Checker(Declarations):
     def _package_of(
         self, node: ast.Instantiation
     ) -> tuple[types.PackageType, dict[types.TypeVariable, types.Type]]:
-        """The package with type arguments, or with variables in their places."""
+        """Returns the package with type arguments, or with variables in their places."""
         if isinstance(node.type, ast.Specialized):
             found = self.type_of(node.type)
         else:
@@ -144,7 +144,7 @@ class Checker(Declarations):
         return found, {}
 
     def _part(self, node: ast.Expression) -> InstanceEntity:
-        """`MyParser()` among the arguments of main."""
+        """Checks an argument of main such as `MyParser()`."""
         if not isinstance(node, ast.Call) or not isinstance(node.target, ast.TypeExpression):
             self.fail(node.span, "a control or parser is wanted here, as Name()")
         type_ = self.type_of(node.target.type)
@@ -155,7 +155,7 @@ class Checker(Declarations):
     # --- what main does not reach
 
     def _check_the_rest(self) -> None:
-        """Bodies that were never instantiated or called are checked, and what they lower to thrown away."""
+        """Checks bodies that were never instantiated or called, and discards the result."""
         reached = {id(one) for one in self._reached}
         for type_ in self.applicables:
             if id(type_.declaration) not in reached:
@@ -192,7 +192,7 @@ class Checker(Declarations):
         return ExternEntity(0, parameter.type, parameter.declaration.span)
 
     def _placeholder(self, parameter: ParameterType, span: Span) -> Constructed:
-        """Something of the type of a constructor's parameter, for a body that nobody instantiates."""
+        """Returns a value of the type of a constructor's parameter, for a body without instances."""
         if isinstance(parameter.type, types.ExternType):
             return ExternEntity(0, parameter.type, span)
         if isinstance(parameter.type, types.Applicable):
@@ -204,7 +204,7 @@ class Checker(Declarations):
         return self.default(parameter.type, span)
 
     def _stand_in(self, type_: types.Applicable, span: Span) -> InstanceEntity:
-        """An instance of a control or parser type, for its parameters alone."""
+        """Returns an instance of a control or parser type, for its parameters alone."""
         declaration = type_.declaration
         scope = Scope(type_.scope)
         for name, bound in zip(declaration.types, type_.arguments, strict=True):
@@ -273,8 +273,9 @@ class Checker(Declarations):
     # --- field lists
 
     def _field_lists(self, metadata: ir.Type) -> dict[int, tuple[tuple[str, ...], ...]]:
-        """The fields under `@field_list(n)`, by n. What is no number is complained of: a list would lack
-        fields, and packets would lose values without a word."""
+        """Returns the fields under `@field_list(n)`, by n. Reports an argument that is not a number: a list
+        would lack fields, and packets would silently lose values.
+        """
         found: dict[int, list[tuple[str, ...]]] = {}
         self._collect_lists(metadata, (), self.known_numbers(), found)
         return {number: tuple(paths) for number, paths in found.items()}
@@ -332,7 +333,7 @@ FIELD_LISTS = {"clone3": "clone", "resubmit": "resubmit", "recirculate": "recirc
 
 
 def check_supported(program: ir.Program, complain: Complain) -> None:
-    """Says what of the program the target has nothing for."""
+    """Reports program elements that the target does not support."""
     for node in bodies(program):
         if isinstance(node, ir.ExternCall):
             _call(node, complain)

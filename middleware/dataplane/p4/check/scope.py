@@ -1,4 +1,4 @@
-"""What names stand for, and where. Pure."""
+"""The entities that names denote, and scopes. Pure."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ActionEntity(msgspec.Struct):
 
 
 class TableEntity(msgspec.Struct, frozen=True):
-    """A table; `actions` are what the declarations of its actions are, in the order of the table's."""
+    """A table. `actions` are the entities of its actions, in the table's order."""
 
     index: int
     actions: tuple[ActionEntity, ...]
@@ -126,7 +126,7 @@ class ValueSetEntity(msgspec.Struct, frozen=True):
 
 
 class PoisonEntity(msgspec.Struct, frozen=True):
-    """Something whose declaration was refused."""
+    """A name whose declaration was refused."""
 
     span: Span
     order: int = 0
@@ -147,8 +147,9 @@ Entity = (
 
 
 class Scope:
-    """Names of one block, and the block around it. `limit`: of the top level only what was declared before
-    it is seen."""
+    """The names of one block, and the enclosing block. `limit`: at the top level, only earlier declarations
+    are visible.
+    """
 
     __slots__ = ("limit", "names", "parent")
 
@@ -176,7 +177,7 @@ class Scope:
         return None
 
     def visible(self) -> list[str]:
-        """All names, for suggestions."""
+        """Returns all names, for suggestions."""
         names: list[str] = []
         scope: Scope | None = self
         while scope is not None:

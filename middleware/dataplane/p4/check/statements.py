@@ -18,14 +18,14 @@ class Statements(Calls):
     """The part of the checker that lowers statements."""
 
     def statements(self, block: ast.Block) -> tuple[ir.Statement, ...]:
-        """What a block does, in a scope of its own."""
+        """Returns the statements of a block, checked in its own scope."""
         with self.collecting() as output, self.inner():
             for one in block.statements:
                 self.statement(one)
         return tuple(output)
 
     def statement(self, node: ast.Statement) -> None:
-        """Lowers one statement into the present output; keeps its error and goes on."""
+        """Lowers one statement into the present output; records its error and continues."""
         try:
             _HANDLERS[type(node)](self, node)
         except Refused as refused:
@@ -34,7 +34,7 @@ class Statements(Calls):
                 self.poison(node.name, node.span)
 
     def _alone(self, node: ast.Statement) -> tuple[ir.Statement, ...]:
-        """A branch: a statement in a scope of its own."""
+        """Returns a branch: a statement in a scope of its own."""
         if isinstance(node, ast.Block):
             return self.statements(node)
         with self.collecting() as output, self.inner():
@@ -44,7 +44,7 @@ class Statements(Calls):
     # --- declarations
 
     def variable(self, node: ast.VariableDeclaration) -> None:
-        """A local variable."""
+        """Checks a local variable."""
         type_ = self.type_of(node.type)
         if isinstance(type_, types.Infinite | ir.String | ir.Void | types.ListType):
             self.fail(node.span, f"a variable can't be of type {types.describe(type_)}")
@@ -64,13 +64,13 @@ class Statements(Calls):
         self.declare(node.name, VariableEntity(index, type_, True, node.span), node.span)
 
     def constant(self, node: ast.ConstantDeclaration) -> None:
-        """`const type name = value;`."""
+        """Checks `const type name = value;`."""
         type_ = self.type_of(node.type)
         typed = self.constant_value(node.value, type_)
         self.declare(node.name, ConstantEntity(typed, node.span, self.order), node.span)
 
     def constant_value(self, node: ast.Expression, type_: types.Type) -> Typed:
-        """A value that is known at load."""
+        """Returns a value that is known at load."""
         if isinstance(type_, types.ListType):
             return self._list_constant(node, type_)
         typed = self.value(node, type_)
@@ -99,7 +99,9 @@ class Statements(Calls):
         self.emit(ir.Assign(target.node, value.node, node.span))
 
     def _evaluated_once(self, node: ir.Expression) -> ir.Expression:
-        """An l-value that is read and written: its indices go into variables if they call something."""
+        """Returns an l-value that is read and written: its indices go into variables if they call
+        something.
+        """
         if isinstance(node, ir.Element):
             base, index = self._evaluated_once(node.base), node.index
             if any(isinstance(one, ir.Call | ir.ExternCall | ir.TableApply) for one in walk(index)):
@@ -306,7 +308,7 @@ class Statements(Calls):
 
 
 def is_constant(node: ir.Expression) -> bool:
-    """Whether a value is known at load."""
+    """Returns whether a value is known at load."""
     match node:
         case ir.Literal() | ir.Default():
             return True

@@ -32,7 +32,7 @@ class Tables(Entries):
     """The part of the checker that lowers tables."""
 
     def table(self, node: ast.Table) -> None:
-        """A table of the control that is being lowered."""
+        """Checks a table of the control being lowered."""
         key_types: list[types.Type] = []
         keys = tuple(self._key(one, key_types) for one in node.keys or ())
         if node.actions is None:
@@ -95,7 +95,7 @@ class Tables(Entries):
         return ir.Key(name, typed.node, kind, node.annotations, node.span, named)
 
     def _key_name(self, node: ast.Expression) -> str | None:
-        """The control plane's name of a key, as p4c derives it; None where it wants an annotation."""
+        """Returns the control plane's name of a key, as p4c derives it; None if it wants an annotation."""
         match node:
             case ast.Name(name=name, absolute=absolute):
                 return f".{name}" if absolute else name
@@ -123,7 +123,9 @@ class Tables(Entries):
         return named if len(named) == len(found) else None
 
     def _member_name(self, node: ast.Member) -> str | None:
-        """`base.field`; `@name` on the field counts, and replaces all with a dot in front."""
+        """Returns the name of `base.field`. `@name` on the field counts, and with a leading dot replaces all
+        of it.
+        """
         base = self.expression(node.base) if not isinstance(node.base, ast.TypeExpression) else None
         name = node.name
         if base is not None and isinstance(base.type, types.Record) and name in base.type.places:
@@ -136,7 +138,7 @@ class Tables(Entries):
         return None if inner is None else f"{inner}.{name}"
 
     def match_kind(self, node: ast.Name) -> ir.MatchKind:
-        """A match kind that this target has."""
+        """Returns a match kind that this target has."""
         if node.name not in self.match_kinds:
             hint = self.suggest(node.name, self.match_kinds)
             self.fail(node.span, f"there is no match kind '{node.name}'{hint}")
@@ -159,7 +161,7 @@ class Tables(Entries):
         return found
 
     def _object(self, node: ast.Property | None, table: str) -> int | None:
-        """The extern object that a property names, or makes."""
+        """Returns the extern object that a property names, or makes."""
         if node is None:
             return None
         wanted = _IMPLEMENTATIONS[node.name]

@@ -1,4 +1,4 @@
-"""Types as written to types as meant. Pure."""
+"""Resolution of written types. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TypeRefs(Base):
     """The part of the checker that resolves types."""
 
     def type_of(self, node: ast.TypeRef) -> types.Type:
-        """The type that is meant."""
+        """Returns the resolved type."""
         match node:
             case ast.PlainType(kind="_"):
                 self.fail(node.span, "a type must stand here, not '_'")
@@ -42,7 +42,7 @@ class TypeRefs(Base):
                 return self._array(node)
 
     def element_type(self, node: ast.TypeRef) -> types.Type:
-        """A type of which there are values at run time."""
+        """Returns a type that has values at run time."""
         found = self.type_of(node)
         if isinstance(found, ir.Void | types.ExternType | types.Applicable | types.PackageType):
             self.fail(node.span, f"{types.describe(found)} can't be part of another type")
@@ -96,7 +96,7 @@ class TypeRefs(Base):
         return types.Stack(element, size)
 
     def parameters(self, declared: tuple[ast.Parameter, ...]) -> tuple[ParameterType, ...]:
-        """The parameters of something callable, their types resolved in the present scope."""
+        """Returns the parameters of something callable, their types resolved in the present scope."""
         found = []
         names: set[str] = set()
         for one in declared:

@@ -1,4 +1,4 @@
-"""What v1model asks of a program beyond its types: looked at when everything is lowered. Pure."""
+"""v1model's requirements beyond types, checked after everything is lowered. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..source import Span
 
 Complain = Callable[[Span, str], None]
 _DIRECT = {"direct_counter.count": "counters", "direct_meter.read": "meters"}
-# Type parameters that have to be bit<w>, by their place; of objects those of their type.
+# Type parameters that must be bit<w>, by position; for objects, those of their type.
 _BITS = {
     "random": (0,),
     "hash": (0, 1, 3),
@@ -30,7 +30,7 @@ _PLACES = {
 
 
 def check_v1model(program: ir.Program, complain: Complain, warn: Complain) -> None:
-    """Says what a v1model switch can't do with the program."""
+    """Reports everything that a v1model switch cannot do with the program."""
     checker = _Checker(program, complain, warn)
     checker.pipeline()
     for table in program.tables:
@@ -72,7 +72,9 @@ class _Checker:
     # --- direct counters and meters
 
     def direct_objects(self) -> None:
-        """Each belongs to at most one table, and is used in that table's actions only."""
+        """Checks that each direct object belongs to at most one table, and is used in that table's actions
+        only.
+        """
         owners: dict[int, ir.Table] = {}
         for table in self.program.tables:
             for index in (table.counters, table.meters):
@@ -105,7 +107,7 @@ class _Checker:
     # --- calls
 
     def calls(self) -> None:
-        """Types that must be bits, and checksums where they belong."""
+        """Checks type arguments that must be bits, and the places of checksums."""
         for kind in self.program.externs:
             self._bits(kind.type_arguments, _OBJECT_BITS.get(kind.kind, ()), kind.kind, kind.span)
         pipeline, program = self.program.pipeline, self.program

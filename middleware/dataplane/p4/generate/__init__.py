@@ -1,4 +1,4 @@
-"""Generated code: a program as Python source, run by exec. No compiler at run time."""
+"""Code generation: a program as Python source, run by exec. Needs no compiler at run time."""
 
 from .engine import Generated
 from .layout import Unsupported

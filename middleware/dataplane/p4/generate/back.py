@@ -1,4 +1,4 @@
-"""`back`: egress for every copy of a packet, checksums, the deparser, and out."""
+"""The function `back`: egress for every copy of a packet, checksums, the deparser, and output."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from .blocks import Blocks, drops
 from .stores import Stack, leaf_texts
 from .writer import Line, assigned_names, loaded_names, names_in, shown
 
-# What `back` may be given besides headers and metadata, if it reads it.
+# Parameters of `back`, beside headers and metadata, that it gets if it reads them.
 FIXED = ("kind", "p", "o", "L", "plen", "port", "now", "us", "cut")
 PASSED = "PASSED_E2E_"
-# Names in the namespace whose use has effects, or differs from copy to copy.
+# Names in the namespace whose use has effects, or differs between copies.
 EFFECTS = ("between", "random_", "digest_", "log_")
 AT_EGRESS = ("egress_port", "egress_rid", "instance_type", "egress_spec", "packet_length")
 TIMES = ("egress_global_timestamp", "enq_timestamp")
 
 
 class Back(Blocks):
-    """`fixed` and `passed` are what `back` is given: what its body reads."""
+    """`fixed` and `passed` are the parameters of `back`: what its body reads."""
 
     def _back(self) -> list[str]:
         self.shares = False
@@ -36,8 +36,9 @@ class Back(Blocks):
         return [head, "    K.egress_passes += len(targets)", *shown(body, loaded)]
 
     def _choose_passed(self, body: list[Line]) -> set[str]:
-        """The parameters of `back`: what its body reads, and what a clone in egress hands on. Gives all names
-        that are read."""
+        """Chooses the parameters of `back`: what its body reads, and what a clone in egress passes on.
+        Returns all names read.
+        """
         roots = [text for store in (self.headers, self.user, self.meta) for text in leaf_texts(store)]
         given = {self.standard.get(name) for name in (*AT_EGRESS, *TIMES)}
         kept: set[str] = set()
@@ -51,7 +52,7 @@ class Back(Blocks):
             kept |= needed
 
     def _differs(self, body: list[Line]) -> bool:
-        """Whether egress has to run once per copy: it looks at what is different, or has effects."""
+        """Returns whether egress must run once per copy, because it reads what differs or has effects."""
         if self.requests or drops(body):
             return True
         loaded = loaded_names(body, set())
@@ -77,7 +78,7 @@ class Back(Blocks):
             self.writer.line(f"K.drop({DROP_EGRESS!r}, DROPS_)")
 
     def _compute_and_deparse(self) -> None:
-        """Copies in whose headers egress has changed nothing share their bytes."""
+        """Writes deparsing; copies whose headers egress has not changed share their bytes."""
         writer = self.writer
         if not self.shares:
             self._block(self.program.pipeline.compute)
@@ -93,8 +94,9 @@ class Back(Blocks):
             writer.line("data = same")
 
     def _may_share(self, egress: list[Line]) -> bool:
-        """Whether what is computed and emitted follows from the headers that egress leaves, and what it was
-        given."""
+        """Returns whether everything computed and emitted depends only on the headers after egress, and on
+        its inputs.
+        """
         after = self._written(self._after_egress)
         loaded = loaded_names(after, set())
         user = set(leaf_texts(self.user)) & assigned_names(egress, loaded_names(egress, loaded))
@@ -161,7 +163,7 @@ class Back(Blocks):
             writer.line("out.append(Out(eport, data))")
 
     def _restore(self, body: list[Line], loaded: set[str], one_by_one: bool) -> None:
-        """What a copy changes begins anew for the next."""
+        """Restores, for the next copy, what a copy changes."""
         if not one_by_one:
             return
         changed = assigned_names(body, loaded)
@@ -178,7 +180,9 @@ class Back(Blocks):
             body[0:0] = [Line(1, text, [], []) for text in ("ch_0 = ch", "same = None")]
 
     def _clone_egress(self) -> None:
-        """The same headers, fresh metadata, egress again, after the copies that wait already."""
+        """Writes a clone of egress: same headers, fresh metadata, egress again, after copies that wait
+        already.
+        """
         if "q_clone" not in self.requests:
             return
         writer = self.writer
@@ -188,7 +192,7 @@ class Back(Blocks):
             writer.line(f"later_((clones_[q_clone[0]], out, {PASSED}))")
 
     def _fill_passed(self, body: list[Line]) -> None:
-        """The arguments of a clone's run, now that `back`'s parameters are known."""
+        """Fills in the arguments of a clone's run, once `back`'s parameters are known."""
         for line in body:
             if PASSED in line.text:
                 line.text = line.text.replace(PASSED, self._passed_values())

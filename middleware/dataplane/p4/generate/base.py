@@ -1,4 +1,4 @@
-"""What all parts of the generator share: the writer, where variables are kept, names and constants."""
+"""Shared by all parts of the generator: the writer, storage of variables, names and constants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ZERO = {ir.Bool: "False", ir.Varbit: "(0, 0)"}
 
 
 class Frame:
-    """A body that is being inlined: where its result goes, and how a return leaves it."""
+    """A body being inlined: the place of its result, and how a return leaves it."""
 
     __slots__ = ("flag", "loops", "result", "wrapped")
 
@@ -36,7 +36,7 @@ class Base:
         self.stores: dict[int, Store] = {}
         self.frames: list[Frame] = []
         self.in_parser = False
-        self.requests: set[str] = set()  # what the packet's future may be asked: clone, resubmit...
+        self.requests: set[str] = set()  # possible futures of the packet: clone, resubmit...
         self.colors: set[str] = set()  # variables of direct meters' colours
         self._numbers = 0
         self._exits: dict[int, bool] = {}
@@ -48,20 +48,20 @@ class Base:
         return f"t{self._numbers}"
 
     def constant(self, prefix: str, value: object) -> str:
-        """A name for an object in the namespace."""
+        """Returns a name for an object in the namespace."""
         name = f"{prefix}_{len(self.env)}"
         self.env[name] = value
         return name
 
     def bound(self, name: str, value: object) -> str:
-        """The same with a fixed name."""
+        """Returns the same with a fixed name."""
         self.env[name] = value
         return name
 
     # --- stores
 
     def store_of(self, variable: int) -> Store:
-        """Where a variable is kept; made at its first mention."""
+        """Returns the store of a variable, created at its first use."""
         found = self.stores.get(variable)
         if found is None:
             info = self.program.variables[variable]
@@ -91,7 +91,7 @@ class Base:
         return Header(layout, f"{name}_v", f"{name}_r", f"{name}_d", fields)
 
     def default(self, type_: ir.Type) -> Store:
-        """The value of something uninitialised."""
+        """Returns the value of something uninitialised."""
         match type_:
             case ir.StructType(fields=fields):
                 return Group([self.default(f.type) for f in fields], type_)
@@ -111,17 +111,17 @@ class Base:
         return Header(layout, valid, self.zeros(layout), dirty, fields)
 
     def zeros(self, layout: Layout) -> str:
-        """The bytes of a header of zeros."""
+        """Returns the bytes of a header of zeros."""
         return self.bound(f"Z{layout.size}", bytes(layout.size))
 
     def fresh_element(self, type_: ir.Type) -> str:
-        """An element of a stack: invalid."""
+        """Returns an element of a stack: invalid."""
         if isinstance(type_, ir.UnionType):
             return f"[{', '.join(self.fresh_element(f.type) for f in type_.fields)}]"
         return f"[{', '.join(self._default_header(self.layouts.of(type_), 'False', 'False').texts())}]"
 
     def element(self, text: str, type_: ir.Type) -> Store:
-        """An element of a stack that is in a Python variable."""
+        """Returns an element of a stack that is in a Python variable."""
         if isinstance(type_, ir.UnionType):
             items = [list_header(self.layouts.of(f.type), f"{text}[{n}]") for n, f in enumerate(type_.fields)]
             return Union(items, type_)
@@ -134,7 +134,7 @@ class Base:
     # --- copying
 
     def put(self, target: Store, value: Store) -> None:
-        """`target = value`, everything at once."""
+        """Writes `target = value`, all parts at once."""
         targets, values = self._pairs(target, value)
         self.writer.assign_all(targets, values)
         self.after_put(target)
@@ -158,7 +158,7 @@ class Base:
         return [text for texts, _ in pairs for text in texts], [text for _, texts in pairs for text in texts]
 
     def copied(self, stack: Stack) -> str:
-        """A Python list of its own."""
+        """Returns a Python list of its own."""
         if stack.text.startswith("["):
             return stack.text
         if isinstance(stack.type.element, ir.UnionType):
@@ -166,7 +166,9 @@ class Base:
         return f"[h[:] for h in {stack.text}]"
 
     def after_put(self, target: Store) -> None:
-        """What else changes: the header of a field is dirty, the packet isn't what came any more."""
+        """Writes side effects of an assignment: the field's header is dirty, the packet differs from the
+        received one.
+        """
         if isinstance(target, Scalar):
             if target.header is not None:
                 self.touch(target.header)
@@ -189,14 +191,14 @@ class Base:
             self.writer.assign_all(others, ["False"] * len(others))
 
     def touch(self, header: Header) -> None:
-        """A field has changed."""
+        """Marks a field's header as changed."""
         self.writer.assign(header.dirty, "True")
         self.writer.assign("ch", "True")
 
     # --- what code can do
 
     def exits(self, body: object) -> bool:
-        """Whether an `exit` can be reached, through calls too."""
+        """Returns whether an `exit` can be reached, through calls too."""
         key = id(body)
         if key not in self._exits:
             self._exits[key] = False
@@ -220,5 +222,5 @@ class Base:
 
 
 def has_effects(expression: object) -> bool:
-    """Whether evaluating it may change something."""
+    """Returns whether evaluating it may change something."""
     return any(isinstance(node, ir.Call | ir.ExternCall | ir.TableApply) for node in walk(expression))

@@ -1,5 +1,6 @@
-"""What all functions of a generated pipeline share: the headers and metadata of the blocks, what is kept
-of them for a copy, and how blocks and the deparser are written."""
+"""Shared by all functions of a generated pipeline: headers and metadata of the blocks, values preserved for
+copies, and the writing of blocks and the deparser.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class Blocks(Parsing):
         self.standard = {field.name: self.scalar(store) for field, store in pairs}
 
     def _bind_blocks(self) -> None:
-        """All blocks work on the same headers and metadata."""
+        """Binds all blocks to the same headers and metadata."""
         pipeline = self.program.pipeline
         blocks: list[ir.Parser | ir.Control] = [self.program.parsers[pipeline.parser]]
         for number in (
@@ -60,13 +61,13 @@ class Blocks(Parsing):
         )
 
     def _written(self, write: Callable[[], None]) -> list[Line]:
-        """The lines that `write` writes."""
+        """Returns the lines that `write` writes."""
         self.writer = Writer()
         write()
         return self.writer.lines
 
     def _caught(self, write: Callable[[], None]) -> None:
-        """Around code that may throw a packet away."""
+        """Encloses code that may drop the packet."""
         before = self.writer.mark()
         with self.writer.block("try:"):
             write()
@@ -83,7 +84,7 @@ class Blocks(Parsing):
         return " + ".join(_bytes_of(one, self.element) for one in headers_in(self.headers)) or "0"
 
     def _fresh_meta(self) -> dict[str, str]:
-        """Standard metadata of something that arrives."""
+        """Returns standard metadata of an arriving packet."""
         values = {"ingress_port": "port", "packet_length": "L", "ingress_global_timestamp": "us"}
         return {self.standard[n]: text for n, text in values.items() if n in self.standard}
 
@@ -93,7 +94,7 @@ class Blocks(Parsing):
                 self.writer.assign(f"m{number}", "0")
 
     def _block(self, number: int) -> None:
-        """A top-level control."""
+        """Writes a top-level control."""
         body = self.program.controls[number].body
         if not self.exits(body):
             self.inline(body)
@@ -106,7 +107,7 @@ class Blocks(Parsing):
     # --- what is kept of user metadata
 
     def _kept_leaves(self) -> None:
-        """By variable the field lists that it is in, and its default."""
+        """Records, per variable, its field lists and its default."""
         self.kept: dict[str, list[int]] = {}
         for number, paths in self.program.field_lists.items():
             for path in paths:
@@ -129,7 +130,9 @@ class Blocks(Parsing):
         return store
 
     def _kept_text(self, name: str, request: str) -> str:
-        """The value that a user metadata variable has for a copy: its own if the field list names it."""
+        """Returns the value that a user metadata variable has for a copy: its own if the field list
+        names it.
+        """
         lists = self.kept.get(name)
         if not lists:
             return self.fresh_user[name]

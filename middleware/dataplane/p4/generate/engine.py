@@ -1,4 +1,4 @@
-"""Generated code as an engine, in the place of the interpreter."""
+"""Generated code as an engine, instead of the interpreter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..runtime.values import Out
 from .layout import Unsupported
 from .pipeline import Pipeline
 
-Arrival = tuple[bytes, int, int, tuple[object, ...] | None]  # packet, port, instance_type, what was preserved
+Arrival = tuple[bytes, int, int, tuple[object, ...] | None]  # packet, port, instance_type, preserved metadata
 
 
 class ExitBlock(Exception):
@@ -27,7 +27,7 @@ class DropPacket(Exception):
 
 
 class Generated:
-    """`source` is what runs. Raises Unsupported for what only the interpreter can do."""
+    """An engine; `source` is the running code. Raises Unsupported for features of the interpreter only."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -58,7 +58,7 @@ class Generated:
         self._back: Callable[..., None] = back
 
     def receive(self, port: int, data: bytes, now: float, out: list[Out]) -> None:
-        """All that one packet causes."""
+        """Processes one packet and everything that it causes."""
         self._work = 1
         self._front(data, port, NORMAL, None, now, out)
         while self._copies or self._arrivals:
@@ -70,7 +70,7 @@ class Generated:
                 self._front(packet, at, kind, kept, now, out)
 
     def _work_left(self) -> bool:
-        """Whether one packet may cause another pass; if not that is a drop."""
+        """Returns whether one packet may cause another pass; if not that is a drop."""
         self._work += 1
         if self._work > MAX_WORK:
             self._machine.counts.drop(DROP_WORK)

@@ -1,4 +1,4 @@
-"""Expressions as Python text. What can't be said in one expression is written as lines before it."""
+"""Expressions as Python text. Parts that are not one expression are written as lines before it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _ATOM = re.compile(r"-?\w+\Z")
 
 
 class Expressions(Packing):
-    """`value` gives a store whose texts have no effects; `text` is for scalars."""
+    """`value` returns a store whose texts have no effects; `text` is for scalars."""
 
     def text(self, e: ir.Expression) -> str:
         return self.scalar(self.value(e))
 
     def atom(self, e: ir.Expression) -> str:
-        """Text that may be repeated."""
+        """Returns text that may be repeated."""
         return self.hold(self.text(e))
 
     def hold(self, text: str) -> str:
@@ -38,7 +38,7 @@ class Expressions(Packing):
         return _VALUE[type(e)](self, e)
 
     def place(self, e: ir.Expression) -> Store:
-        """An l-value."""
+        """Returns an l-value."""
         if isinstance(e, ir.Slice):
             base = self.place(e.base)
             if isinstance(base, SliceOf):
@@ -79,7 +79,7 @@ class Expressions(Packing):
         return base.items[e.index]
 
     def _field(self, header: Store, path: tuple[int, ...], type_: ir.Type) -> Store:
-        """A field of a header; of a struct in it all its leaves."""
+        """Returns a field of a header; of a struct in it all its leaves."""
         if isinstance(header, Group):  # the path went through structs only
             for number in path[:-1]:
                 assert isinstance(header, Group)
@@ -165,7 +165,7 @@ class Expressions(Packing):
         return Scalar(self._computed(e, self.scalar(left), self.scalar(right)), e.type)
 
     def _saved(self, store: Store) -> Store:
-        """A copy that later effects don't change."""
+        """Returns a copy that later effects don't change."""
         if isinstance(store, Scalar):
             if store.text.lstrip("-").isdigit():
                 return store
@@ -224,7 +224,7 @@ class Expressions(Packing):
         return Scalar(name, e.type)
 
     def _aside(self, e: ir.Expression) -> tuple[str, list[Line]]:
-        """A scalar and the lines that it needs, one level deeper and not yet written."""
+        """Returns a scalar and the lines that it needs, one level deeper and not yet written."""
         before = self.writer.mark()
         self.writer.depth += 1
         text = self.text(e)

@@ -23,7 +23,7 @@ class Externs(Tables):
         return found or Scalar("None", e.type)
 
     def _scalars(self, call: ir.ExternCall) -> list[str]:
-        """The texts of all arguments, none of which is an out argument."""
+        """Returns the texts of all arguments; none is an out argument."""
         return [self.text(one.value) for one in call.arguments]
 
     def _array(self, call: ir.ExternCall) -> object:
@@ -44,7 +44,7 @@ class Externs(Tables):
             self.writer.line(f"{name}_b[{index}] += L")
 
     def _count_direct(self, call: ir.ExternCall) -> None:
-        """The look-up has counted."""
+        """Writes nothing: the look-up has counted."""
 
     def _execute_meter(self, call: ir.ExternCall) -> None:
         array = self._array(call)
@@ -96,7 +96,7 @@ class Externs(Tables):
     # --- numbers
 
     def _hashed(self, algorithm: ir.Expression, parts: list[tuple[str, str]]) -> str:
-        """The hash of the parts, side by side."""
+        """Returns the hash of the parts, side by side."""
         if not isinstance(algorithm, ir.Literal) or not isinstance(algorithm.type, ir.Enum):
             raise Unsupported("a hash algorithm that isn't known at load")
         name = algorithm.type.members[int(algorithm.value)]
@@ -111,8 +111,9 @@ class Externs(Tables):
         return f"{self.bound(f'hash_{name}', function)}({bits}, {width})"
 
     def _csum16(self, parts: list[tuple[str, int]]) -> str:
-        """The ones' complement sum is the rest of a division by 65535, and 2**16 has the rest 1: what counts
-        is where a part stands within its 16 bits, and no long number has to be put together."""
+        """Returns the ones' complement sum as the remainder of a division by 65535. As 2**16 has the
+        remainder 1, only a part's position within its 16 bits matters, and no long number is needed.
+        """
         left = sum(width for _, width in parts)
         left += -left & 15
         texts = []
@@ -177,7 +178,7 @@ class Externs(Tables):
             self._drop(self.place(call.arguments[0].value))
             return
         found = [one for one in self.stores.values() if isinstance(one, Group) and is_standard(one.type)]
-        for meta in {id(one): one for one in found}.values():  # the old form: whatever there is
+        for meta in {id(one): one for one in found}.values():  # the old form: all metadata
             self._drop(meta)
 
     def _drop(self, meta: Store) -> None:
@@ -232,7 +233,7 @@ class Externs(Tables):
         raise Unsupported("a digest of a stack or union")
 
     def _fields(self, header: Header) -> list[Scalar]:
-        """All fields, which a digest or message of the whole header makes variables."""
+        """Returns all fields, which a digest or message of the whole header makes variables."""
         return [Scalar(header.fields[n], leaf.type) for n, leaf in enumerate(header.layout.leaves)]
 
     def _assert(self, call: ir.ExternCall) -> None:

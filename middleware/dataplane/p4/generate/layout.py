@@ -1,7 +1,7 @@
-"""How headers lie in packets, and which of their fields a program touches at all.
+"""Layout of headers in packets, and the fields that a program accesses.
 
-A field that nothing reads or writes by itself never becomes a variable: it stays in the header's bytes. What
-counts is the header's type, so that headers of one type can be copied as they are.
+A field that is never read or written on its own does not become a variable: it stays in the header's bytes.
+This is decided per header type, so that headers of one type can be copied as they are.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Layout:
         self._by_path = {leaf.path: number for number, leaf in enumerate(self.leaves)}
 
     def under(self, path: tuple[int, ...]) -> list[int]:
-        """The leaves of a field."""
+        """Returns the leaves of a field."""
         return [n for n, leaf in enumerate(self.leaves) if leaf.path[: len(path)] == path]
 
     def number(self, path: tuple[int, ...]) -> int:
         return self._by_path[path]
 
     def order(self) -> list[int]:
-        """The live leaves in their order."""
+        """Returns the live leaves in their order."""
         return sorted(self.live)
 
 
@@ -116,7 +116,7 @@ class Layouts:
                 self._touch(node, True)
 
     def _touch(self, member: ir.Member, write: bool) -> None:
-        """A field of a header, or of a struct in a header."""
+        """Marks a field of a header, or of a struct in a header."""
         path: list[int] = []
         at: ir.Expression = member
         while isinstance(at, ir.Member):
@@ -132,7 +132,7 @@ class Layouts:
             at = at.base
 
     def _touch_in(self, type_: ir.Type) -> None:
-        """All headers in a value."""
+        """Marks all headers in a value."""
         if isinstance(type_, ir.HeaderType):
             layout = self.of(type_)
             layout.live.update(range(len(layout.leaves)))

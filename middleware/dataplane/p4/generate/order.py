@@ -1,5 +1,6 @@
-"""Whether a packet that nothing has changed leaves as it came: its deparser emits what the parser extracts,
-in the same order, whatever way the parser goes."""
+"""Detects programs whose unchanged packets leave as they came: the deparser emits what the parser extracts,
+in the same order on every path through the parser.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ NOTHING = -1
 
 
 def emits_in_order(program: ir.Program) -> bool:
-    """Along every way through the parser the places of extracted headers in the deparser's order grow; only a
-    stack's `next` may follow itself."""
+    """Returns whether, on every path through the parser, positions of extracted headers in the deparser's
+    order increase; only a stack's `next` may follow itself.
+    """
     places = _places(program)
     parser = program.parsers[program.pipeline.parser]
     if places is None or any(isinstance(s, ir.ApplyParser) for state in parser.states for s in state.body):
@@ -33,7 +35,9 @@ Path = tuple[int, ...]
 
 
 def _places(program: ir.Program) -> dict[Path, int] | None:
-    """The headers that the deparser emits, by path, with their place; None: it does more than emit."""
+    """Returns the headers that the deparser emits, by path, with their place; None: it does more than
+    emit.
+    """
     control = program.controls[program.pipeline.deparser]
     root = control.parameters[0].variable
     places: dict[Path, int] = {}
@@ -69,7 +73,7 @@ def _path(e: ir.Expression, root: int) -> Path | None:
 
 
 def _through(state: ir.State, furthest: int, places: dict[Path, int], root: int) -> int | None:
-    """The furthest place behind a state; None: out of order, or something that can't be told."""
+    """Returns the furthest position after a state; None: out of order, or unknown."""
     for s in state.body:
         if isinstance(s, ir.If):
             return None
@@ -83,7 +87,7 @@ def _through(state: ir.State, furthest: int, places: dict[Path, int], root: int)
 
 
 def _extracted(target: ir.Expression, places: dict[Path, int], root: int) -> tuple[int | None, bool]:
-    """The target's place, and whether it may come again."""
+    """Returns the target's place, and whether it may come again."""
     repeats = False
     while isinstance(target, ir.Member | ir.Next):
         if isinstance(target, ir.Next):

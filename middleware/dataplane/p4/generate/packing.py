@@ -11,10 +11,10 @@ from .texts import unsigned
 
 
 class Packing(Base):
-    """What is emitted, hashed, matched and compared."""
+    """Packs values to emit, hash, match and compare."""
 
     def packed(self, header: Header) -> str:
-        """A header's bytes."""
+        """Returns a header's bytes."""
         layout = header.layout
         if layout.varbit is not None:
             return self._packed_varbit(header)
@@ -42,7 +42,7 @@ class Packing(Base):
         return f"(({self._side_by_side(header)}).to_bytes(({layout.fixed} + {varbit}[1]) >> 3, 'big'))"
 
     def _side_by_side(self, header: Header) -> str:
-        """All leaves as one number."""
+        """Returns all leaves as one number."""
         total = "0"
         for number, leaf in enumerate(header.layout.leaves):
             text = header.fields[number]
@@ -53,7 +53,7 @@ class Packing(Base):
         return total
 
     def bits_of(self, store: Store) -> tuple[str, str]:
-        """A value's bits side by side, and their number."""
+        """Returns a value's bits side by side, and their number."""
         if isinstance(store, Scalar):
             if isinstance(store.type, ir.Varbit):
                 return f"{store.text}[0]", f"{store.text}[1]"
@@ -67,7 +67,7 @@ class Packing(Base):
         return self.joined(self.parts_of(store))
 
     def parts_of(self, store: Store) -> list[tuple[str, str]]:
-        """The bits of each part, and their number."""
+        """Returns the bits of each part, and their number."""
         if isinstance(store, Scalar | Header):
             return [self.bits_of(store)]
         if not isinstance(store, Group):

@@ -1,4 +1,4 @@
-"""What can be told about a parser before its code is written, and the texts of its matches."""
+"""Static analysis of a parser before code generation, and the texts of its matches."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .layout import Leaf
 
 
 def typed(text: str, type_: ir.Type) -> str:
-    """Raw bits as a value of the type."""
+    """Returns raw bits as a value of the type."""
     if isinstance(type_, ir.Bool):
         return f"{text} != 0"
     if isinstance(type_, ir.Bits) and type_.signed and type_.width:
@@ -17,7 +17,7 @@ def typed(text: str, type_: ir.Type) -> str:
 
 
 def from_whole(leaf: Leaf, whole: str, varbit: str) -> str:
-    """A leaf of a header with varbit, from the number of the whole header."""
+    """Returns a leaf of a header with varbit, from the number of the whole header."""
     shift = f"({leaf.after} + {varbit})" if leaf.before_varbit else str(leaf.after)
     if isinstance(leaf.type, ir.Varbit):
         return f"({whole} >> {leaf.after} & (1 << {varbit}) - 1, {varbit})"
@@ -40,7 +40,7 @@ def is_set(matches: tuple[ir.Match, ...]) -> bool:
 
 
 def merged(cases: tuple[ir.Case, ...]) -> list[tuple[list[tuple[ir.Match, ...]], int]]:
-    """Cases one after the other with one target stand together."""
+    """Merges consecutive cases with the same target."""
     merged: list[tuple[list[tuple[ir.Match, ...]], int]] = []
     for case in cases:
         if merged and merged[-1][1] == case.target and not is_any(merged[-1][0][-1]):
@@ -64,7 +64,7 @@ def targets(state: ir.State) -> list[int]:
 
 
 def labels(parser: ir.Parser) -> set[int]:
-    """The first state, and those that several lead to."""
+    """Returns the first state, and those that several lead to."""
     ways: dict[int, int] = {parser.start: 2}
     for state in parser.states:
         for target in targets(state):
@@ -77,7 +77,7 @@ def jumps_to(parser: ir.Parser, number: int) -> bool:
 
 
 def has_loop(parser: ir.Parser) -> bool:
-    """Whether a state can be reached from itself."""
+    """Returns whether a state can be reached from itself."""
     state_of: dict[int, int] = {}
 
     def loops(number: int) -> bool:
@@ -94,7 +94,7 @@ def has_loop(parser: ir.Parser) -> bool:
 
 
 def whole_bytes(e: ir.Expression) -> bool:
-    """Whether the number is a multiple of 8 for sure (32 bits wrap at one)."""
+    """Returns whether the number is a multiple of 8 for sure (32 bits wrap at one)."""
     if isinstance(e, ir.Literal):
         return int(e.value) % 8 == 0
     if isinstance(e, ir.Binary):

@@ -1,5 +1,6 @@
-"""Parsers as straight code. States that are reached in one way stand where they are reached; the others are
-branches of a loop over a state number."""
+"""Parsers as straight-line code. States with one predecessor are inlined; the others are branches of a loop
+over a state number.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ MAX_NESTED = 14  # states inside of each other; deeper ones become branches
 
 
 class Parsing(Externs):
-    """`at` is the next byte where that is known, else None and the variable `o` has it."""
+    """`at` is the next byte if it is known; otherwise None, and the variable `o` holds it."""
 
     at: int | None = 0
     parser: ir.Parser
@@ -50,7 +51,7 @@ class Parsing(Externs):
             self.writer.assign("o", f"o + {size}")
 
     def settle(self) -> None:
-        """From here on the variable `o` has it."""
+        """Writes the position to the variable `o`, which holds it from here on."""
         if self.at is not None:
             self.writer.assign("o", str(self.at))
             self.at = None
@@ -96,7 +97,7 @@ class Parsing(Externs):
             self.writer.assign(stack.next, f"{stack.next} + 1")
 
     def fill(self, header: Header, begin: int = 0) -> None:
-        """A header from the bytes here (or `begin` later); they are there."""
+        """Writes a header from the bytes here (or `begin` later), which are present."""
         layout = header.layout
         self.writer.assign(header.valid, "True")
         self.writer.assign(header.raw, f"p[{self.here(begin)}:{self.here(begin + layout.size)}]")
@@ -107,7 +108,7 @@ class Parsing(Externs):
             self.writer.assign(header.fields[number], text)
 
     def peeked(self, offset: int, width: int, type_: ir.Type) -> str:
-        """A fixed field, `offset` bits from here."""
+        """Returns a fixed field, `offset` bits from here."""
         first, last = offset >> 3, (offset + width + 7) >> 3
         spare = last * 8 - offset - width
         if width == 0:
@@ -176,7 +177,7 @@ class Parsing(Externs):
         return store
 
     def _peek_parts(self, type_: ir.Type, offset: int) -> tuple[Store, int]:
-        """A value, and the bit behind it."""
+        """Returns a value, and the bit behind it."""
         if isinstance(type_, ir.StructType | ir.TupleType):
             inner = type_.elements if isinstance(type_, ir.TupleType) else [f.type for f in type_.fields]
             items = []
@@ -199,7 +200,7 @@ class Parsing(Externs):
     # --- states
 
     def parse(self, parser: ir.Parser) -> None:
-        """The main parser, into `err` and `o`."""
+        """Writes the main parser, which sets `err` and `o`."""
         self.at = 0
         self.writer.assign("o", "0")
         self.in_parser = True
@@ -255,7 +256,7 @@ class Parsing(Externs):
             word = "elif"
 
     def _offsets(self, parser: ir.Parser, known: dict[int, int | None]) -> dict[int, int | None]:
-        """The byte at which each state begins, where all ways to it agree."""
+        """Returns the byte at which each state begins, if all paths to it agree."""
         offsets: dict[int, int | None] = dict(known)
         waiting = list(known)
         while waiting:
@@ -269,7 +270,7 @@ class Parsing(Externs):
         return offsets
 
     def _after(self, state: ir.State, at: int | None) -> int | None:
-        """Where a state's body leaves the cursor."""
+        """Returns the cursor after a state's body."""
         for s in state.body:
             if at is None or isinstance(s, ir.If | ir.ApplyParser):
                 return None

@@ -1,9 +1,9 @@
 """The v1model pipeline as functions: `front` parses, verifies, runs ingress and decides; `back` runs egress
-for every copy, computes, deparses and sends. Programs that clone in ingress have a third, `again`, which
+for every copy, computes, deparses and sends. Programs that clone in ingress have a third one, `again`, which
 parses once more.
 
-Headers and metadata are local variables of each; what egress reads of them goes from `front` to `back` as
-arguments. Where egress does the same for every copy, it runs once for all of them.
+Headers and metadata are local variables of each; `front` passes those that egress reads to `back` as
+arguments. If egress does the same for every copy, it runs once for all of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .writer import loaded_names, shown
 
 
 class Pipeline(Back):
-    """`generate` gives the text; `env` is what it runs in."""
+    """A pipeline; `generate` returns the text, `env` is its namespace."""
 
     def generate(self) -> str:
         pipeline, program = self.program.pipeline, self.program
@@ -57,7 +57,7 @@ class Pipeline(Back):
         self._cross()
 
     def _arrive(self) -> None:
-        """Everything as it is for a packet that begins."""
+        """Writes the initial values for an arriving packet."""
         writer = self.writer
         writer.assign("L", "len(p)")
         writer.assign("us", "microseconds_(now)")
@@ -83,7 +83,7 @@ class Pipeline(Back):
         writer.assign(self.standard["checksum_error"], "checksum_error")
 
     def _cross(self) -> None:
-        """What becomes of the packet after ingress."""
+        """Writes the decision about the packet after ingress."""
         writer = self.writer
         group, spec = self.standard["mcast_grp"], self.standard["egress_spec"]
         writer.assign("plen", f"L + {self._valid_bytes()} - hb")
@@ -122,7 +122,7 @@ class Pipeline(Back):
             self.writer.line(f"again(p, port, now, clones_[q_clone[0]], {cut}, {kept}, out)")
 
     def _again(self) -> list[str]:
-        """A clone of ingress: parsed once more, then egress."""
+        """Writes a clone of ingress: parsed again, then egress."""
         self.requests = {"q_cut"}
         body = self._written(self._clone_in)
         loaded = loaded_names(body, set())

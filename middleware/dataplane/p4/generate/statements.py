@@ -30,7 +30,7 @@ class Statements(Expressions):
     # --- calls
 
     def inline(self, body: tuple[ir.Statement, ...], result: Store | None = None) -> None:
-        """A callee's body; a return in the middle of it leaves a loop that runs once."""
+        """Writes a callee's body; an early return in it leaves a loop that runs once."""
         frame = Frame(result)
         self.frames.append(frame)
         if _returns_early(body):
@@ -53,8 +53,9 @@ class Statements(Expressions):
         alias: bool,
         result: Store | None = None,
     ) -> None:
-        """Copies in, runs, copies out. `alias`: the callee sees nothing of ours but its parameters, so that
-        they may stand for the arguments themselves where these don't overlap."""
+        """Writes copy-in, body, copy-out. `alias`: the callee sees only its parameters, so they may be
+        replaced by arguments that do not overlap.
+        """
         aliases, copies = self._arguments(parameters, arguments, alias)
         self._copy_in(copies)
         kept = {number: self.stores.get(number) for number in aliases}
@@ -71,7 +72,7 @@ class Statements(Expressions):
     def _arguments(
         self, parameters: tuple[ir.Parameter, ...], arguments: list[Directed], alias: bool
     ) -> tuple[dict[int, Store], list[tuple[ir.Parameter, ir.Direction, Store]]]:
-        """Parameters that stand for their argument, and those that are copied."""
+        """Returns parameters replaced by their arguments, and those that are copied."""
         aliases: dict[int, Store] = {}
         copies: list[tuple[ir.Parameter, ir.Direction, Store]] = []
         effects = any(has_effects(e) for _, e in arguments)
@@ -88,7 +89,7 @@ class Statements(Expressions):
         return aliases, copies
 
     def _alone(self, number: int, arguments: list[Directed]) -> bool:
-        """Whether the argument is a plain path that no other argument overlaps."""
+        """Returns whether the argument is a plain path that no other argument overlaps."""
         path = _path(arguments[number][1])
         if path is None:
             return False
@@ -114,7 +115,7 @@ class Statements(Expressions):
     def _guarded(
         self, copies: list[tuple[ir.Parameter, ir.Direction, Store]], body: tuple[ir.Statement, ...]
     ) -> Iterator[None]:
-        """An exit copies out, too, on its way."""
+        """Makes an exit copy out, too."""
         out = any(direction in (ir.Direction.OUT, ir.Direction.INOUT) for _, direction, _ in copies)
         if not out or not self.exits(body):
             yield
@@ -145,7 +146,7 @@ class Statements(Expressions):
     # --- storing
 
     def store(self, target: Store, value: Store) -> None:
-        """Assignment to any l-value."""
+        """Writes an assignment to any l-value."""
         if not isinstance(target, SliceOf):
             self.put(target, value)
             return
@@ -223,7 +224,7 @@ class Statements(Expressions):
             self.writer.line(f"{condition}")
 
     def _else(self, body: tuple[ir.Statement, ...]) -> None:
-        """`elif` where the next condition needs no lines of its own."""
+        """Writes `elif` if the next condition needs no lines of its own."""
         if len(body) == 1 and isinstance(body[0], ir.If) and body[0].yes:
             condition, lines = self._aside(body[0].condition)
             if not lines:
@@ -306,7 +307,7 @@ class Statements(Expressions):
 
     @contextmanager
     def _loop(self, head: str) -> Iterator[None]:
-        """A loop of P4's; a return inside leaves it first, and then its callee."""
+        """Writes a P4 loop; a return inside leaves it first, and then its callee."""
         frame = self.frames[-1] if self.frames else Frame(None)
         frame.loops += 1
         with self.writer.block(head):
@@ -340,7 +341,7 @@ def _slice_text(store: SliceOf) -> str:
 
 
 def _path(e: ir.Expression) -> tuple[int, ...] | None:
-    """A variable and the field numbers from there; () for a literal, which nothing changes."""
+    """Returns a variable and the field numbers from there; () for a literal, which nothing changes."""
     if isinstance(e, ir.Literal):
         return ()
     if isinstance(e, ir.Variable):
@@ -359,7 +360,7 @@ def _overlap(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
 
 
 def _returns_early(body: tuple[ir.Statement, ...]) -> bool:
-    """Whether there is a return that isn't the last statement of all."""
+    """Returns whether there is a return other than as the last statement."""
     early = any(isinstance(node, ir.Return) for node in walk(body[:-1]))
     last = body[-1] if body else None
     return early or (not isinstance(last, ir.Return) and any(isinstance(n, ir.Return) for n in walk((last,))))

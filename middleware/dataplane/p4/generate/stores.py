@@ -1,9 +1,9 @@
-"""Stores: where values of each type are kept in generated code, and what they are made of.
+"""Stores: the storage of values of each type in generated code.
 
-A scalar is one Python expression, mostly a local variable. A struct is its parts. A header is four things:
-`valid`, `raw` (its bytes as they came), `dirty` (a field has changed since) and a variable per live field. A
+A scalar is one Python expression, usually a local variable. A struct is its parts. A header has four parts:
+`valid`, `raw` (its bytes as received), `dirty` (a field has changed since) and a variable per live field. A
 stack is a Python list of such headers, each a list [valid, raw, dirty, fields...], and a variable for
-nextIndex. Stores double as values: then the strings are any expressions.
+nextIndex. Stores also represent values: the strings are then any expressions.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Header:
         self.union: Union | None = None
 
     def texts(self) -> list[str]:
-        """All its parts, in the order of a list header."""
+        """Returns all its parts, in the order of a list header."""
         return [self.valid, self.raw, self.dirty, *(self.fields[n] for n in self.layout.order())]
 
 
@@ -91,13 +91,13 @@ Store: TypeAlias = Scalar | SliceOf | Group | Header | Union | Stack
 
 
 def list_header(layout: Layout, text: str) -> Header:
-    """A header in a Python list."""
+    """Returns a header in a Python list."""
     fields = {number: f"{text}[{3 + place}]" for place, number in enumerate(layout.order())}
     return Header(layout, f"{text}[0]", f"{text}[1]", f"{text}[2]", fields)
 
 
 def leaf_texts(store: Store) -> list[str]:
-    """Every expression in a store."""
+    """Returns every expression in a store."""
     if isinstance(store, Scalar):
         return [store.text]
     if isinstance(store, Header):

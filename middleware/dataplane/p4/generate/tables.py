@@ -1,4 +1,4 @@
-"""Look-ups and the actions that they run."""
+"""Look-ups and their actions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .texts import unsigned
 
 
 class Tables(Statements):
-    """Tables are inlined where they are applied, their actions too."""
+    """Inlines tables, with their actions, at each application."""
 
     def apply_table(self, number: int) -> tuple[str, str]:
         """Texts of whether an entry was hit, and of the action's number."""
@@ -32,7 +32,7 @@ class Tables(Statements):
         return hit, action
 
     def _look_up(self, number: int) -> tuple[str, str]:
-        """The row, and the cell of its profile or the row again."""
+        """Returns the row, and the cell of its profile or the row again."""
         table, state = self.program.tables[number], self.machine.tables[number]
         row = self.temp()
         if not state.shape.keys:
@@ -105,7 +105,7 @@ class Tables(Statements):
 def pick_cell(
     match: MatchTable, row: Row, instance: ir.ExternInstance, bits: int, width: int, random: Generator
 ) -> tuple[Row, Row | Cell]:
-    """The row that counts and the cell that acts, of a table with an action profile or selector."""
+    """Returns the row that counts and the cell that acts, of a table with an action profile or selector."""
     if row.choices is not None and not row.choices:
         row = match.miss
     if not row.choices:

@@ -11,7 +11,7 @@ def type_of(store: Header | Stack | Group | Union) -> ir.Type:
 
 
 def inside(index: str, type_: ir.Type, size: int) -> str:
-    """The condition that an index is one of `size`."""
+    """Returns the condition that an index is one of `size`."""
     return f"0 <= {index} < {size}" if signed(type_) else f"{index} < {size}"
 
 
@@ -20,7 +20,7 @@ def signed(type_: ir.Type) -> bool:
 
 
 def wrap(text: str, type_: ir.Type) -> str:
-    """Modulo the type's width."""
+    """Returns the text modulo the type's width."""
     width = ir.width_of(type_)
     if not signed(type_):
         return f"({text} & {(1 << width) - 1})"
@@ -31,12 +31,12 @@ def wrap(text: str, type_: ir.Type) -> str:
 
 
 def unsigned(text: str, type_: ir.Type) -> str:
-    """The raw bits."""
+    """Returns the raw bits."""
     return f"({text} & {(1 << ir.width_of(type_)) - 1})" if signed(type_) else text
 
 
 def cast(text: str, old: ir.Type, new: ir.Type) -> str:
-    """Between Bits types, Bits and Bool."""
+    """Returns a cast between Bits types, or between Bits and Bool."""
     if isinstance(new, ir.Bool):
         return text if isinstance(old, ir.Bool) else f"({text} != 0)"
     if not isinstance(new, ir.Bits):

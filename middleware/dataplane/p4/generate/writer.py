@@ -1,4 +1,4 @@
-"""Lines of generated Python. Assignments to variables that nothing reads are left out in the end."""
+"""Lines of generated Python. Assignments to variables that are never read are dropped at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_LINES = 60_000  # of one program: more is left to the interpreter
 
 
 class Line:
-    """Plain text, or an assignment of several targets at once, whose expressions have no effects."""
+    """Plain text, or an assignment of several targets at once whose expressions have no effects."""
 
     __slots__ = ("expressions", "indent", "targets", "text")
 
@@ -34,19 +34,19 @@ class Writer:
         self.lines.append(Line(self.depth, text, [], []))
 
     def assign(self, target: str, expression: str) -> None:
-        """An assignment that may be left out if nothing reads the target."""
+        """Writes an assignment that may be dropped if nothing reads the target."""
         if target != expression:
             self.lines.append(Line(self.depth, "", [target], [expression]))
 
     def assign_all(self, targets: list[str], expressions: list[str]) -> None:
-        """At once, as in `a, b = b, a`."""
+        """Writes simultaneous assignments, as in `a, b = b, a`."""
         pairs = [(t, e) for t, e in zip(targets, expressions, strict=True) if t != e]
         if pairs:
             self.lines.append(Line(self.depth, "", [t for t, _ in pairs], [e for _, e in pairs]))
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """`head` ends in a colon; a block without lines gets `pass`."""
+        """Writes a block. `head` ends in a colon; an empty block gets `pass`."""
         self.line(head)
         self.depth += 1
         before = len(self.lines)
@@ -56,7 +56,7 @@ class Writer:
         self.depth -= 1
 
     def mark(self) -> int:
-        """For `changed`."""
+        """Returns a position for `changed`."""
         return len(self.lines)
 
 
@@ -92,7 +92,7 @@ def assigned_names(lines: Iterable[Line], loaded: set[str]) -> set[str]:
 
 
 def shown(lines: Iterable[Line], loaded: set[str]) -> list[str]:
-    """The text of the lines that stay; bodies that have become empty get `pass`."""
+    """Returns the text of the lines that stay; bodies that have become empty get `pass`."""
     result: list[str] = []
     open_block = False
     depth = 0

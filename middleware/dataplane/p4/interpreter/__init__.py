@@ -1,4 +1,4 @@
-"""The reference interpreter: walks a program, plain and slow. Generated code is held against it."""
+"""The reference interpreter: walks a program, plain and slow. Tests compare generated code with it."""
 
 from .pipeline import Interpreter
 

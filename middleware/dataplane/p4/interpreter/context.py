@@ -1,4 +1,4 @@
-"""What a walk through a program knows: the machine, the variables of the packet at hand, its cursor."""
+"""The state of a walk through a program: the machine, the present packet's variables, its cursor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .values import Value, default
 
 
 class Context:
-    """State of one pass over one packet; `begin` makes it new."""
+    """The state of one pass over one packet; `begin` resets it."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -24,7 +24,7 @@ class Context:
         self.begin(b"", 0.0)
 
     def begin(self, data: bytes, now: float) -> None:
-        """A new pass."""
+        """Starts a new pass."""
         self.now = now
         self.cursor = Cursor(data)
         self.length = len(data)
@@ -37,7 +37,7 @@ class Context:
         self.begin_requests()
 
     def begin_requests(self) -> None:
-        """What a block asks of the packet's future."""
+        """Resets the requests of a block about the packet's future."""
         self.clone: tuple[int, int] | None = None  # session, field list
         self.resubmit: int | None = None  # field list
         self.recirculate: int | None = None
@@ -74,7 +74,7 @@ class Context:
     # --- variables
 
     def variable(self, index: int) -> Value:
-        """One that was never declared has its type's default."""
+        """Returns a variable; one that was never declared has its type's default."""
         value = self.variables[index]
         if value is None:
             value = self.variables[index] = default(self.program.variables[index].type)

@@ -153,12 +153,12 @@ class Expressions(Context):
         return SlicePlace(self.place(e.base), e.high, e.low, e.base.type)
 
     def _value_place(self, e: ir.Expression) -> Place:
-        """Of something that is no l-value, such as `f().x`: a place of its own."""
+        """Returns a temporary place for a value that is not an l-value, such as `f().x`."""
         return Place([copy(self.evaluate(e))], 0)
 
 
 def _cells(value: Value) -> list[Value]:
-    """The fields of a struct, header or union."""
+    """Returns the fields of a struct, header or union."""
     if isinstance(value, HeaderValue):
         return value.fields
     if isinstance(value, UnionValue):

@@ -16,13 +16,13 @@ from .values import Value, fit, leaves, raw
 
 
 class Externs(Statements):
-    """Calls by name. All arguments are evaluated first; results are put where the out arguments are."""
+    """Calls by name. All arguments are evaluated first; results go to the places of out arguments."""
 
     def call_extern(self, call: ir.ExternCall) -> Value:
         return getattr(self, METHODS[call.name])(call)
 
     def _values(self, call: ir.ExternCall) -> list[Value]:
-        """The arguments; of an out argument its place."""
+        """Returns the arguments; of an out argument its place."""
         out = (ir.Direction.OUT, ir.Direction.INOUT)
         return [
             self.place(one.value) if one.direction in out else self.evaluate(one.value)
@@ -39,7 +39,7 @@ class Externs(Statements):
         array.count(index, self.length)
 
     def _count_direct(self, call: ir.ExternCall) -> None:
-        """The look-up has counted."""
+        """Does nothing: the look-up has counted."""
 
     def _execute_meter(self, call: ir.ExternCall) -> None:
         index, result = self._values(call)
@@ -50,7 +50,7 @@ class Externs(Statements):
             result.put(fit(array.execute(index, self.length, self.now), call.arguments[1].value.type))
 
     def _read_direct_meter(self, call: ir.ExternCall) -> None:
-        """The look-up has marked."""
+        """Stores the colour; the look-up has marked the packet."""
         (result,) = self._values(call)
         assert call.instance is not None
         result.put(fit(self.colors.get(call.instance, 0), call.arguments[0].value.type))
@@ -92,7 +92,7 @@ class Externs(Statements):
     # --- checksums
 
     def _checked(self, call: ir.ExternCall, values: list[Value], payload: bool) -> int:
-        """The checksum over `data` and, where wanted, the payload, as wide as its field."""
+        """Returns the checksum over `data` and optionally the payload, as wide as its field."""
         kind = call.arguments[3].value.type
         assert isinstance(kind, ir.Enum)
         bits, width = raw(values[1], call.arguments[1].value.type)
@@ -117,7 +117,7 @@ class Externs(Statements):
     def _mark_to_drop(self, call: ir.ExternCall) -> None:
         for meta in self._values(call):
             self._drop(meta.get(), call.arguments[0].value.type)
-        if not call.arguments:  # the old form: whatever standard metadata there is
+        if not call.arguments:  # the old form: all standard metadata
             for info, value in zip(self.program.variables, self.variables, strict=True):
                 if value is not None and is_standard(info.type):
                     self._drop(value, info.type)

@@ -1,4 +1,4 @@
-"""Where the fields of standard metadata and the preserved user metadata are."""
+"""The positions of standard metadata fields and of preserved user metadata."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Standard:
         return int(meta[self._index[name]])
 
     def put(self, meta: list[Value], name: str, value: int) -> None:
-        """Low bits; a field that this v1model doesn't have is left out."""
+        """Stores the low bits; ignores a field that this v1model does not have."""
         number = self._index.get(name)
         if number is not None:
             meta[number] = value & ((1 << ir.width_of(self.type.fields[number].type)) - 1)
 
     def put_whole(self, meta: list[Value], name: str, value: int) -> None:
-        """For fields without bits (parser_error)."""
+        """Stores a value that is not bits (parser_error)."""
         number = self._index.get(name)
         if number is not None:
             meta[number] = value
@@ -43,7 +43,7 @@ def preserve(program: ir.Program, field_list: int, old: list[Value], new: list[V
 
 
 def indices(type_: ir.Type, path: tuple[str, ...]) -> list[int]:
-    """A path of field names as field numbers."""
+    """Returns a path of field names as field numbers."""
     numbers = []
     for name in path:
         assert isinstance(type_, ir.StructType | ir.HeaderType)

@@ -1,4 +1,4 @@
-"""The packet under a parser and a deparser: a cursor over bits, and bits put together."""
+"""The packet in a parser and a deparser: a cursor over bits, and concatenated bits."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class Cursor:
         return self.bits - self.at
 
     def take(self, width: int) -> int:
-        """The next bits; the caller has looked that they are there."""
+        """Returns the next bits; the caller has looked that they are there."""
         value = extract(self.data, self.at, width) if width else 0
         self.at += width
         return value
 
     def rest(self) -> tuple[int, int]:
-        """The payload: bits and their number."""
+        """Returns the payload: bits and their number."""
         width = self.left()
         return extract(self.data, self.at, width) if width else 0, width
 
 
 def read(cursor: Cursor, type_: ir.Type, varbit: int) -> Value:
-    """A value from the next bits; its varbit, if it has one, of `varbit` bits."""
+    """Returns a value from the next bits; its varbit, if it has one, of `varbit` bits."""
     match type_:
         case ir.Varbit():
             return cursor.take(varbit), varbit
@@ -72,7 +72,7 @@ def varbit_limit(type_: ir.Type) -> int:
 
 
 class Bits:
-    """packet_out: bits in order. What doesn't end at a byte is filled with zero bits."""
+    """packet_out: bits in order. An incomplete last byte is filled with zero bits."""
 
     __slots__ = ("value", "width")
 

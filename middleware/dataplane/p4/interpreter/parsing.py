@@ -26,7 +26,7 @@ class Parsing(Externs):
             self.in_parser = False
 
     def _walk(self, parser: ir.Parser) -> bool:
-        """Whether it ends in accept."""
+        """Returns whether it ends in accept."""
         self.run(parser.setup)
         state = parser.start
         while state >= 0:
@@ -58,7 +58,7 @@ class Parsing(Externs):
         return self.machine.value_sets[number].match.find_linear(total).hit
 
     def _apply_parser(self, s: ir.ApplyParser) -> None:
-        """A subparser that rejects ends all: the signal goes through."""
+        """Runs a subparser. One that rejects ends everything: the signal passes through."""
         parser = self.program.parsers[s.parser]
         places = self._copy_in(parser.parameters, [(one.direction, one.value) for one in s.arguments])
         try:
@@ -70,7 +70,7 @@ class Parsing(Externs):
 
 
 def fits(match: ir.Match, value: Value) -> bool:
-    """One match of a select case."""
+    """Returns whether one match of a select case fits."""
     match match:
         case ir.MatchAny():
             return True

@@ -1,8 +1,7 @@
 """The v1model pipeline: parser, verify, ingress, the crossing, egress, compute, deparser.
 
-What happens at the end of ingress and egress is what the behavioral model's simple_switch.md says, in its
-order: clone, digest (sent at once here), resubmit, multicast, drop, unicast; and clone, drop, recirculate,
-send.
+The ends of ingress and egress follow the behavioral model's simple_switch.md, in its order: clone, digest
+(here sent at once), resubmit, multicast, drop, unicast; and clone, drop, recirculate, send.
 """
 
 from __future__ import annotations
@@ -49,8 +48,9 @@ class Arrival:
 
 
 class Trunk:
-    """What all copies of one packet begin with: `state` is headers, user metadata, standard metadata; `rest`
-    the bit at which the payload begins, `length` the packet's bytes with the headers it has now."""
+    """The common start of all copies of one packet. `state` is headers, user metadata, standard metadata;
+    `rest` the bit at which the payload begins; `length` the packet's bytes with its present headers.
+    """
 
     __slots__ = ("arrival", "cut", "length", "rest", "state")
 
@@ -88,7 +88,7 @@ class Interpreter(Parsing):
         self._types = [one.type for one in ingress.parameters]
 
     def receive(self, port: int, data: bytes, now: float, out: list[Out]) -> None:
-        """All that one packet causes, in the order in which it is caused."""
+        """Processes one packet and everything that it causes, in order."""
         self._work = 1
         self._ingress(Arrival(data, port, NORMAL, None), now)
         while self._arrivals or self._copies:
@@ -100,7 +100,7 @@ class Interpreter(Parsing):
                 self._ingress(arrival, now)
 
     def _work_left(self) -> bool:
-        """Whether one packet may cause another pass; if not that is a drop."""
+        """Returns whether one packet may cause another pass; if not that is a drop."""
         self._work += 1
         if self._work > MAX_WORK:
             self.machine.counts.drop(DROP_WORK)
@@ -164,7 +164,7 @@ class Interpreter(Parsing):
         self._arrivals.append(Arrival(data, port, kind, self._kept(fields, user)))
 
     def _kept(self, fields: int, user: list[Value]) -> list[Value]:
-        """User metadata of which only a field list is preserved."""
+        """Returns user metadata of which only a field list is preserved."""
         kept: list[Value] = default(self._types[1])
         preserve(self.program, fields, user, kept)
         return kept
@@ -182,7 +182,7 @@ class Interpreter(Parsing):
         self._copies.extend(Copy(trunk, port, rid, REPLICATION) for port, rid in replicas)
 
     def _clone_ingress(self, arrival: Arrival, clone: tuple[int, int], user: list[Value]) -> None:
-        """The packet as it arrived, parsed again, with the metadata of the field list."""
+        """Schedules the packet as it arrived, parsed again, with the metadata of the field list."""
         replicas = self.machine.replication.clones.get(clone[0])
         if not replicas:
             return
@@ -242,7 +242,7 @@ class Interpreter(Parsing):
         self._arrive_again(data, one.trunk.arrival.port, RECIRC, recirculate, one.state[1])
 
     def _clone_egress(self, one: Copy, clone: tuple[int, int]) -> None:
-        """The packet as it is at the end of egress, not deparsed."""
+        """Schedules the packet as it is at the end of egress, not deparsed."""
         replicas = self.machine.replication.clones.get(clone[0])
         if not replicas or not self._work_left():
             return
@@ -295,7 +295,7 @@ def valid_bits(value: Value, type_: ir.Type) -> int:
 
 
 def send(machine: Machine, port: int, packet: bytes, out: list[Out]) -> None:
-    """Counts and appends; a port that isn't there is a drop."""
+    """Counts and appends a packet; drops one for a missing port."""
     count = machine.ports.get(port)
     if count is None:
         machine.counts.drop(DROP_NO_PORT)

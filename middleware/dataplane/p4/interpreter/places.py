@@ -1,4 +1,4 @@
-"""Places: what an l-value means once its indices are evaluated."""
+"""Places: l-values with evaluated indices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Place:
         return self.cells[self.index]
 
     def put(self, value: Value) -> None:
-        """Stores a copy. What headers, stacks and unions are is kept, their contents are replaced."""
+        """Stores a copy. Header, stack and union objects are kept; their contents are replaced."""
         held = self.cells[self.index]
         if isinstance(held, HeaderValue):
             held.valid, held.fields = value.valid, [copy(one) for one in value.fields]

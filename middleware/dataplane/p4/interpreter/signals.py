@@ -1,4 +1,4 @@
-"""How a walk through a program is left before its end."""
+"""Signals that end a walk through a program early."""
 
 from __future__ import annotations
 

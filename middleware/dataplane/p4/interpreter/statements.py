@@ -29,7 +29,7 @@ class Statements(Expressions):
         arguments: tuple[ir.Argument, ...],
         body: tuple[ir.Statement, ...],
     ) -> Value:
-        """Copy in, run, copy out; out also when an exit goes through."""
+        """Copies in, runs, copies out; also copies out when an exit passes through."""
         places = self._copy_in(parameters, [(one.direction, one.value) for one in arguments])
         try:
             self.run(body)
@@ -43,7 +43,7 @@ class Statements(Expressions):
     def _copy_in(
         self, parameters: tuple[ir.Parameter, ...], arguments: list[tuple[ir.Direction, ir.Expression]]
     ) -> list[tuple[int, Place]]:
-        """All arguments are evaluated before the first parameter is written. Gives what goes out again."""
+        """Evaluates all arguments before the first parameter is written. Returns what is copied out."""
         places: list[tuple[int, Place]] = []
         values: list[tuple[int, Value]] = []
         for parameter, (direction, expression) in zip(parameters, arguments, strict=True):
@@ -145,7 +145,7 @@ class Statements(Expressions):
                 return
 
     def _round(self, body: tuple[ir.Statement, ...]) -> bool:
-        """Whether another round follows."""
+        """Returns whether another round follows."""
         try:
             self.run(body)
         except ContinueSignal:
@@ -196,7 +196,7 @@ class Statements(Expressions):
         return int(bits)
 
     def _advance_stack(self, target: ir.Expression) -> None:
-        """Extraction to `stack.next`, or to a member of the union that is next, moves on."""
+        """Advances the stack after an extraction to `stack.next`, or to a member of its next union."""
         if isinstance(target, ir.Member):
             target = target.base
         if isinstance(target, ir.Next):
@@ -221,7 +221,7 @@ class Statements(Expressions):
     # --- tables
 
     def apply_table(self, number: int) -> tuple[bool, int]:
-        """Whether an entry was hit, and the action that ran (an index into Program.actions)."""
+        """Returns whether an entry was hit, and the action that ran (an index into Program.actions)."""
         table, state = self.program.tables[number], self.machine.tables[number]
         row = state.match.find_linear(self.table_key(table)) if state.shape.keys else state.match.miss
         cell = self._choose(table, row)
@@ -237,7 +237,7 @@ class Statements(Expressions):
         return hit, action
 
     def table_key(self, table: ir.Table) -> int:
-        """The matched fields side by side."""
+        """Returns the matched fields side by side."""
         total = 0
         for key in table.keys:
             if key.match_kind is not ir.MatchKind.SELECTOR:
@@ -246,7 +246,9 @@ class Statements(Expressions):
         return total
 
     def _choose(self, table: ir.Table, row: Row) -> Cell | None:
-        """The cell of an action profile; None: nothing to choose, so the default entry if it was hit."""
+        """Returns the cell of an action profile; None: nothing to choose, so the default entry if it
+        was hit.
+        """
         if row.choices is None:
             return Cell(row.action, row.args)
         if not row.choices:
@@ -290,7 +292,7 @@ class Statements(Expressions):
 
 
 def emit(out: Bits, value: Value, type_: ir.Type) -> None:
-    """Appends what is valid."""
+    """Appends the valid headers."""
     match type_:
         case ir.HeaderType():
             assert isinstance(value, HeaderValue)

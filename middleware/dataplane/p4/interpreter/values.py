@@ -1,7 +1,7 @@
-"""Values while a packet is worked on.
+"""Values during the processing of a packet.
 
-Bits: int (signed for int<W>). Bool: bool. Error and enum: int. Varbit: (value, bits). Struct and tuple:
-list of values. Headers, stacks and unions: the classes below. Places own what they hold: copy when storing.
+Bits: int (signed for int<W>). Bool: bool. Error and enum: int. Varbit: (value, bits). Struct and tuple: list
+of values. Headers, stacks and unions: the classes below. Places own their values: copy when storing.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 from .. import ir
 from ..bits import to_signed
 
-Value: TypeAlias = Any  # a tagged union by ir.Type, which always stands beside it
+Value: TypeAlias = Any  # a tagged union by ir.Type, which always accompanies it
 
 
 class HeaderValue:
-    """A header. Fields of an invalid header keep what was stored; setValid makes them 0."""
+    """A header. Fields of an invalid header keep their stored values; setValid makes them 0."""
 
     __slots__ = ("fields", "valid")
 
@@ -50,7 +50,7 @@ class UnionValue:
 
 
 def default(type_: ir.Type) -> Value:
-    """What something uninitialised is."""
+    """Returns the value of an uninitialised variable."""
     match type_:
         case ir.Bool():
             return False
@@ -70,7 +70,7 @@ def default(type_: ir.Type) -> Value:
 
 
 def copy(value: Value) -> Value:
-    """A value of its own."""
+    """Returns a value of its own."""
     if isinstance(value, list):
         return [copy(one) for one in value]
     if isinstance(value, HeaderValue):
@@ -83,7 +83,7 @@ def copy(value: Value) -> Value:
 
 
 def equal(left: Value, right: Value) -> bool:
-    """`==`: invalid headers are equal whatever they hold."""
+    """Implements `==`: invalid headers are equal whatever they hold."""
     if isinstance(left, list):
         return all(equal(a, b) for a, b in zip(left, right, strict=True))
     if isinstance(left, HeaderValue):
@@ -96,7 +96,7 @@ def equal(left: Value, right: Value) -> bool:
 
 
 def fit(value: int, type_: ir.Type) -> int:
-    """A number modulo the width of its type."""
+    """Returns a number modulo the width of its type."""
     if not isinstance(type_, ir.Bits):
         return value
     if type_.signed:
@@ -105,7 +105,7 @@ def fit(value: int, type_: ir.Type) -> int:
 
 
 def raw(value: Value, type_: ir.Type) -> tuple[int, int]:
-    """The bits of a value and their number: what is hashed, written into packets, and matched."""
+    """Returns the bits of a value and their number, for hashing, packets and matching."""
     match type_:
         case ir.Varbit():
             return value[0], value[1]
@@ -131,7 +131,7 @@ def _side_by_side(values: list[Value], types: list[ir.Type]) -> tuple[int, int]:
 
 
 def leaves(value: Value, type_: ir.Type) -> list[int]:
-    """The numbers in a value, depth first, as raw bits: what a digest carries."""
+    """Returns the numbers in a value, depth first, as raw bits: the content of a digest."""
     match type_:
         case ir.StructType(fields=fields):
             return [n for one, f in zip(value, fields, strict=True) for n in leaves(one, f.type)]
@@ -143,5 +143,5 @@ def leaves(value: Value, type_: ir.Type) -> list[int]:
 
 
 def header_bits(value: HeaderValue, type_: ir.HeaderType) -> int:
-    """How many bits a header takes, its varbit as long as it is."""
+    """Returns how many bits a header takes, its varbit as long as it is."""
     return raw(value, type_)[1]

@@ -1,6 +1,6 @@
-"""The intermediate representation: what a checked, instantiated program means. Pure, immutable.
+"""The intermediate representation: a checked, instantiated program. Pure, immutable.
 
-`printer` shows it to people. Begin to read at `program.Program`.
+`printer` prints it for people. `program.Program` is the starting point.
 """
 
 from .annotations import (

@@ -12,11 +12,11 @@ Scalar = int | bool | str
 
 
 class Annotation(msgspec.Struct, frozen=True):
-    """One annotation. Several of one name may stand on a declaration.
+    """One annotation. A declaration may have several of one name.
 
     `@p4runtime_translation("com.x", 32)` has arguments ("com.x", 32); `@pkginfo(name="x", version="1")`, and
-    the bracketed form, have named (("name", "x"), ("version", "1")). A name that isn't a literal or a
-    constant is its text. `text` is the body as it was written, tokens separated by a blank where they were.
+    the bracketed form, have named (("name", "x"), ("version", "1")). A name that is neither a literal nor a
+    constant is its text. `text` is the body as written, with blanks between tokens where there were any.
     """
 
     name: str
@@ -28,11 +28,11 @@ class Annotation(msgspec.Struct, frozen=True):
 
 
 def written_name(name: str, annotations: Iterable[Annotation]) -> str:
-    """What control planes call a parameter or a field: its `@name`, else its own."""
+    """Returns the control plane's name of a parameter or a field: its `@name`, else its own."""
     mark = find(annotations, "name")
     return str(mark.arguments[0]).removeprefix(".") if mark is not None and mark.arguments else name
 
 
 def find(annotations: Iterable[Annotation], name: str) -> Annotation | None:
-    """The first of that name."""
+    """Returns the first of that name."""
     return next((one for one in annotations if one.name == name), None)

@@ -1,12 +1,11 @@
 """Expressions, typed. Pure.
 
-Every expression has the type of its value, implicit casts are `Cast`s, what is known at load is a
-`Literal`. Operands are evaluated left to right; `&&`, `||` and `Conditional` evaluate what they need.
+Every expression has the type of its value, implicit casts are `Cast`s, and constants known at load are
+`Literal`s. Operands are evaluated left to right; `&&`, `||` and `Conditional` evaluate only what they need.
 
-Some may be assigned to (are l-values): Variable, and over an l-value Member, Element, Next, Last, Slice,
-TupleElement. A reading of a field of an invalid header, or of an element outside its stack, gives an
-undefined value (ours: see docs/p4.md), a write to one does nothing; in a parser the latter two are
-error.StackOutOfBounds.
+L-values, which may be assigned to, are Variable, and over an l-value Member, Element, Next, Last, Slice,
+TupleElement. Reading a field of an invalid header, or an element outside its stack, gives an undefined value
+(ours: see docs/p4.md); writing to one does nothing. In a parser the latter two are error.StackOutOfBounds.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from .types import Type
 
 
 class Operator(enum.Enum):
-    """Binary operators; the value is how P4 writes it.
+    """Binary operators; the value is P4's spelling.
 
-    Both operands have the same type (Bits of one width and sign, unless said otherwise), and the result
-    has it too: modulo 2**width, for the saturating two clamped to what the type holds.
+    Both operands have the same type (Bits of one width and sign, unless stated otherwise), and so has the
+    result: modulo 2**width, for the saturating operators limited to the type's range.
     """
 
     ADD = "+"
@@ -69,7 +68,7 @@ class Direction(enum.Enum):
 
 
 class Literal(msgspec.Struct, frozen=True):
-    """A value known at load. What `value` is for which type stands in `types`."""
+    """A value known at load. `types` defines the form of `value` for each type."""
 
     value: int | bool | str
     type: Type
@@ -253,7 +252,7 @@ class Argument(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """Calls the function (index into `Program.functions`); its value is what the function returns."""
+    """Calls a function (index into `Program.functions`); the value is its result."""
 
     function: int
     arguments: tuple[Argument, ...]
@@ -265,11 +264,11 @@ class ExternCall(msgspec.Struct, frozen=True):
     """Calls an extern function or a method of an extern object of v1model.
 
     `name` is "hash", "mark_to_drop", or "register.read": object type and method. `instance`: index into
-    `Program.externs`, of methods only. `type_arguments`: what the type parameters of the function or
-    method (not of the object) are bound to, in the order of the declaration in include/v1model.p4. The
-    number of arguments tells overloads apart. `type` is Void where nothing is returned.
+    `Program.externs`, for methods only. `type_arguments`: the arguments of the function's or method's (not
+    the object's) type parameters, in the order of the declaration in include/v1model.p4. The number of
+    arguments distinguishes overloads. `type` is Void without a result.
 
-    packet_in, packet_out and verify are statements and expressions of their own.
+    packet_in, packet_out and verify have statements and expressions of their own.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""v1model's externs: the one list of them, and which method of an engine runs each.
+"""The list of v1model's externs, and the engine's method for each.
 
-What stands here is what programs may call; the interpreter and the generator both have all of the methods.
+Programs may call exactly these; the interpreter and the generator both have all of the methods.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What must hold for every program that the front end gives; tests run this over whatever is loaded. Pure."""
+"""The invariants of every program from the front end; tests check all loaded programs. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _PLACES = (x.Variable, x.Member, x.Element, x.TupleElement, x.Next, x.Last, x.Sl
 
 
 def check_invariants(program: Program) -> None:
-    """AssertionError with the place of what breaks the contract of `ir`."""
+    """Raises AssertionError with the place of a violation of `ir`'s contract."""
     checker = _Checker(program)
     for node in bodies(program):
         checker.node(node)
@@ -248,7 +248,7 @@ class _Checker:
 
 
 def _sized(type_: Type) -> bool:
-    """Whether no number in it is without width."""
+    """Returns whether no number in it is without width."""
     match type_:
         case Bits(width=width):
             return width >= 0

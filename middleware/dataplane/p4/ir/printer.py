@@ -1,8 +1,7 @@
-"""Shows a program to people: `treecast p4 check --dump`. Pure.
+"""Prints a program for people: `treecast p4 check --dump`. Pure.
 
-Expressions are written as P4 writes them, with every cast, and variables as `name#index`, so that what the
-front
-end has made of a program can be read beside it. It is no P4: there is no way back.
+Expressions are in P4's syntax, with every cast, and variables are `name#index`, so that the result of the
+front end can be compared with the source. The output is not P4 and cannot be parsed.
 """
 
 from __future__ import annotations
@@ -51,12 +50,12 @@ _KINDS = {StructType: "struct", HeaderType: "header", UnionType: "header_union"}
 
 
 def show(program: Program) -> str:
-    """The whole program, one part after the other."""
+    """Returns the whole program, one part after the other."""
     return "\n".join(_Printer(program).lines()) + "\n"
 
 
 def show_type(type_: Type) -> str:
-    """A type as P4 writes it."""
+    """Returns a type as P4 writes it."""
     match type_:
         case Bits(width=width, signed=signed):
             return f"{'int' if signed else 'bit'}<{width}>"
@@ -264,7 +263,7 @@ class _Printer:
         return ", ".join(self.program.actions[actions[one].action].name for one in places)
 
     def simple(self, node: s.Statement) -> str:
-        """A statement of one line."""
+        """Returns a statement of one line."""
         program, show = self.program, self.expression
         match node:
             case s.Declare(variable=variable, value=value):

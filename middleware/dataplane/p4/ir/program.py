@@ -1,10 +1,8 @@
-"""A checked program with everything instantiated: what the target runs. Pure.
+"""A checked program with everything instantiated, as the target runs it. Pure.
 
-Things refer to each other by index into the tuples of `Program`, so that a program is one immutable value.
-
-Names are those that control planes use: qualified by the instances that lead to the thing, `@name`
-honoured ("MyIngress.ipv4_lpm", "MyIngress.sub.t", "NoAction"); `hidden` says that `@hidden` keeps it from
-them.
+Objects refer to each other by index into the tuples of `Program`, so that a program is one immutable value.
+Names are those of control planes: qualified by the enclosing instances, with `@name` applied
+("MyIngress.ipv4_lpm", "MyIngress.sub.t", "NoAction"); `hidden` means that `@hidden` hides it from them.
 """
 
 from __future__ import annotations
@@ -21,8 +19,9 @@ from .types import Bits, HeaderType, StructType, Type, UnionType
 
 
 class VariableInfo(msgspec.Struct, frozen=True):
-    """A place for one value while a packet is worked on. `owner` is the name of what declares it, for
-    people."""
+    """Storage for one value during the processing of a packet. `owner` is the declaring object's name, for
+    people.
+    """
 
     name: str
     type: Type
@@ -31,9 +30,10 @@ class VariableInfo(msgspec.Struct, frozen=True):
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """A parameter and its variable. Of an action, Direction.NONE means that the control plane gives it.
+    """A parameter and its variable. Direction.NONE of an action's parameter means that the control plane
+    supplies it.
 
-    `named`: the new type or serializable enum it was declared with.
+    `named`: the new type or serializable enum of its declaration.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Action(msgspec.Struct, frozen=True):
 
     @property
     def data(self) -> tuple[Parameter, ...]:
-        """The parameters that an entry gives."""
+        """The parameters that an entry supplies."""
         return tuple(one for one in self.parameters if one.direction is Direction.NONE)
 
 
@@ -89,7 +89,7 @@ class ExternInstance(msgspec.Struct, frozen=True):
     named: str | None = None  # of a register's T: the new type it was declared with
 
     def argument(self, name: str) -> Scalar:
-        """The constructor argument of that name."""
+        """Returns the constructor argument of that name."""
         return dict(self.arguments)[name]
 
 
@@ -106,7 +106,7 @@ class ValueSet(msgspec.Struct, frozen=True):
 
 
 class ValueSetField(msgspec.Struct, frozen=True):
-    """One component of a value set's members; `name` is "" where T isn't a struct."""
+    """One component of a value set's members; `name` is "" if T is not a struct."""
 
     name: str
     type: Type
@@ -137,9 +137,9 @@ class MatchValue(msgspec.Struct, frozen=True):
 
 
 class MatchMask(msgspec.Struct, frozen=True):
-    """`value &&& mask`: fits what agrees with `value` (whose other bits are 0) where `mask` has ones.
+    """`value &&& mask`: matches what equals `value` (whose other bits are 0) in the bits of `mask`.
 
-    In an entry for an lpm key the mask's ones are its highest bits.
+    In an entry for an lpm key, the mask's ones are its highest bits.
     """
 
     value: int
@@ -209,10 +209,10 @@ class ActionData(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """An entry written in the program: one match per key. Of several that fit, the highest `priority` wins.
+    """An entry in the program: one match per key. Among several that match, the highest `priority` wins.
 
-    Priorities are above 0. Where the program gives none, the first entry has the highest. For a table
-    whose keys are exact or lpm only it says nothing: there is at most one, or the longest prefix wins.
+    Priorities are above 0. If the program gives none, the first entry has the highest. For a table with only
+    exact or lpm keys it has no meaning: at most one matches, or the longest prefix wins.
     """
 
     matches: tuple[Match, ...]
@@ -226,11 +226,9 @@ class Entry(msgspec.Struct, frozen=True):
 class Table(msgspec.Struct, frozen=True):
     """A table of one control instance.
 
-    `default` runs when no entry fits. `size` is None where the program says nothing. `implementation`:
-    index into
-    `Program.externs` of an action profile or selector; `counters`, `meters`: of a direct counter, a direct
-    meter.
-    `constant_entries`: `entries` is const, so that the control plane can't add any.
+    `default` runs when no entry matches. `size` is None if the program does not specify it. `implementation`:
+    index into `Program.externs` of an action profile or selector; `counters`, `meters`: of a direct counter
+    and a direct meter. `constant_entries`: `entries` is const, so that the control plane cannot add any.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""A program without what nothing runs: actions that no table has and nobody calls, and their functions. Pure.
+"""Removes unused actions and functions from a program: those that no table contains and nothing calls. Pure.
 
-p4c leaves them out as well, before it asks what its target can do: what such an action says is checked as P4,
-and asks nothing of the switch.
+p4c also removes them, before it checks the target's abilities: such an action is checked as P4, but makes no
+requirements on the switch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Places = Mapping[int, int]  # a new index for each old one
 
 
 def prune(program: Program) -> Program:
-    """The same program with its actions and functions counted anew."""
+    """Returns the same program with only used actions and functions, renumbered."""
     actions, functions = _reached(program)
     if len(actions) == len(program.actions) and len(functions) == len(program.functions):
         return program
@@ -39,7 +39,9 @@ def prune(program: Program) -> Program:
 
 
 def _reached(program: Program) -> tuple[list[int], list[int]]:
-    """Actions and functions, in their order: of tables, of controls and parsers, and what these call."""
+    """Returns the used actions and functions, in order: of tables, of controls and parsers, and of their
+    calls.
+    """
     actions: set[int] = set()
     functions: set[int] = set()
     waiting: list[object] = [program.tables, program.controls, program.parsers]
@@ -57,7 +59,9 @@ def _reached(program: Program) -> tuple[list[int], list[int]]:
 
 
 def _renumbered(node: Node, actions: Places, functions: Places) -> Node:
-    """`node` with every index of an action or function replaced; what has none stays the same object."""
+    """Returns `node` with every index of an action or function replaced; a node without any stays the same
+    object.
+    """
     if isinstance(node, tuple):
         made = tuple([_renumbered(one, actions, functions) for one in node])
         return node if all(a is b for a, b in zip(made, node, strict=True)) else cast(Node, made)

@@ -1,9 +1,9 @@
 """Statements. Pure.
 
-Scopes are gone: every variable has a place of its own in `Program.variables`. As P4 has no recursion,
-one place per variable and packet is enough. Callees' parameters are variables too: a call evaluates all
-arguments first, then writes the parameters (`Direction.OUT` ones get the default value of their
-type), runs the body, then copies out.
+There are no scopes: every variable has its own place in `Program.variables`. As P4 has no recursion, one
+place per variable and packet is enough. Callees' parameters are variables too: a call evaluates all arguments
+first, then writes the parameters (`Direction.OUT` ones get the default value of their type), runs the body,
+then copies out.
 """
 
 from __future__ import annotations
@@ -75,8 +75,9 @@ class If(msgspec.Struct, frozen=True):
 
 
 class SwitchCase(msgspec.Struct, frozen=True):
-    """Runs `body` if the subject equals one of `labels`. Labels that fall through are joined with what
-    follows."""
+    """Runs `body` if the subject equals one of `labels`. Labels that fall through are merged with the next
+    case.
+    """
 
     labels: tuple[Literal, ...]
     body: tuple[Statement, ...]
@@ -110,7 +111,7 @@ class SwitchAction(msgspec.Struct, frozen=True):
 
 
 class Evaluate(msgspec.Struct, frozen=True):
-    """A call for what it does; its value is dropped."""
+    """A call for its effect; its value is dropped."""
 
     call: Call | ExternCall | TableApply
     span: Span
@@ -125,10 +126,10 @@ class CallAction(msgspec.Struct, frozen=True):
 
 
 class ApplyControl(msgspec.Struct, frozen=True):
-    """`c.apply(...)`: runs an instance (index into `Program.controls`). Its return ends it alone, its exit
+    """`c.apply(...)`: runs an instance (index into `Program.controls`). Its return ends only it, its exit
     everything.
 
-    Arguments are for `Control.parameters`: packet_in and packet_out are left out, there is only one of each.
+    Arguments are for `Control.parameters`, without packet_in and packet_out, of which there is only one each.
     """
 
     control: int
@@ -137,8 +138,9 @@ class ApplyControl(msgspec.Struct, frozen=True):
 
 
 class ApplyParser(msgspec.Struct, frozen=True):
-    """`p.apply(...)` in a parser state: goes on when the subparser (index into `Program.parsers`) accepts,
-    else rejects."""
+    """`p.apply(...)` in a parser state: continues if the subparser (index into `Program.parsers`) accepts,
+    else rejects.
+    """
 
     parser: int
     arguments: tuple[Argument, ...]
@@ -148,9 +150,8 @@ class ApplyParser(msgspec.Struct, frozen=True):
 class Extract(msgspec.Struct, frozen=True):
     """`packet.extract(target)`, `packet.extract(target, varbit_bits)`: a header from the packet's next bits.
 
-    error.PacketTooShort leaves packet and target as they were. With `varbit_bits` (32 bits) the header's
-    varbit field gets so many bits: error.HeaderTooShort if it can't hold them, error.ParserInvalidArgument
-    if no
+    error.PacketTooShort leaves packet and target unchanged. With `varbit_bits` (32 bits) the header's varbit
+    field gets that many bits: error.HeaderTooShort if they exceed it, error.ParserInvalidArgument if not a
     multiple of 8. A target in a header union makes its other members invalid.
     """
 
@@ -160,7 +161,7 @@ class Extract(msgspec.Struct, frozen=True):
 
 
 class Skip(msgspec.Struct, frozen=True):
-    """The packet's next bits go by: `packet.advance(bits)`, and `extract<T>(_)` with T's width. 32 bits."""
+    """Skips the packet's next bits: `packet.advance(bits)`, and `extract<T>(_)` with T's width. 32 bits."""
 
     bits: Expression
     span: Span
@@ -183,9 +184,8 @@ class Emit(msgspec.Struct, frozen=True):
 
 
 class For(msgspec.Struct, frozen=True):
-    """`for (init; condition; update) body`; `init` stands before it as statements of its own.
-
-    Continue goes to `update`.
+    """`for (init; condition; update) body`; `init` precedes it as separate statements. Continue jumps to
+    `update`.
     """
 
     condition: Expression

@@ -59,7 +59,7 @@ class String(msgspec.Struct, frozen=True):
 
 
 class Void(msgspec.Struct, frozen=True):
-    """What a function without a result gives."""
+    """The result type of a function without a result."""
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ class HeaderType(msgspec.Struct, frozen=True):
 
 
 class UnionType(msgspec.Struct, frozen=True):
-    """`header_union`: at most one of its headers is valid; to make one valid makes the others invalid."""
+    """`header_union`: at most one of its headers is valid; making one valid makes the others invalid."""
 
     name: str
     fields: tuple[Field, ...]
@@ -109,7 +109,7 @@ class StackType(msgspec.Struct, frozen=True):
 
 
 class TupleType(msgspec.Struct, frozen=True):
-    """`tuple<...>`, and what `{a, b}` is where nothing else is wanted."""
+    """`tuple<...>`, and the type of `{a, b}` without another expected type."""
 
     elements: tuple[Type, ...]
 
@@ -131,7 +131,9 @@ Type = (
 
 
 def width_of(type_: Type) -> int:
-    """Bits that a value takes on the wire, at most: of a union its widest header, 0 for what has no bits."""
+    """Returns the maximum number of bits of a value on the wire: for a union its widest header, 0 for a type
+    without bits.
+    """
     match type_:
         case Bits(width=width) | Varbit(width=width):
             return width

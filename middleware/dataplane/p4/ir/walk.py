@@ -1,4 +1,4 @@
-"""Going through a program: all expressions and statements below a node. Pure."""
+"""Traversal of a program: all expressions and statements below a node. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ NODES = (
 
 
 def walk(node: object) -> Iterator[expressions.Expression | statements.Statement]:
-    """Every expression and statement in `node` (a struct of `ir`, or a tuple of such), parents first."""
+    """Yields every expression and statement in `node` (a struct of `ir`, or a tuple of such), parents
+    first.
+    """
     todo: list[object] = [node]
     while todo:
         one = todo.pop()
@@ -39,6 +41,6 @@ def walk(node: object) -> Iterator[expressions.Expression | statements.Statement
 
 
 def bodies(whole: program.Program) -> Iterator[expressions.Expression | statements.Statement]:
-    """Every expression and statement of a program."""
+    """Yields every expression and statement of a program."""
     for part in (whole.controls, whole.parsers, whole.actions, whole.functions, whole.tables):
         yield from walk(part)

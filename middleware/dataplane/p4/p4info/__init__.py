@@ -1,4 +1,4 @@
-"""P4Info of a loaded program, with the identifiers that p4c gives."""
+"""P4Info of a loaded program, with p4c's identifiers."""
 
 from .build import build_p4info, parse_text, to_text
 

@@ -1,4 +1,4 @@
-"""P4Info from a checked program: what p4c's control-plane generator makes for v1model."""
+"""P4Info from a checked program, as p4c's control-plane generator builds it for v1model."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _PLATFORM = (
 
 
 def build_p4info(program: ir.Program) -> p4i.P4Info:
-    """The whole message. P4Error where identifiers in the program contradict each other."""
+    """Returns the whole message. Raises P4Error if identifiers in the program contradict each other."""
     return _Builder(program).build()
 
 
@@ -112,7 +112,9 @@ class _Builder:
         return P4Error([Diagnostic(span, message)], self.program.lines)
 
     def _actions(self) -> list[ir.Action]:
-        """The actions that something runs, each name once; those of tables first, as only they have data."""
+        """Returns the actions that something runs, each name once; those of tables first, as only they have
+        data.
+        """
         in_tables = {reference.action for table in self.program.tables for reference in table.actions}
         called = called_actions(self.program) - in_tables
         actions = [self.program.actions[number] for number in (*sorted(in_tables), *sorted(called))]
@@ -241,7 +243,7 @@ class _Builder:
             self._direct(number, extern)
 
     def _direct(self, number: int, extern: ir.ExternInstance) -> None:
-        """Direct counters and meters are there for the table that has them; without one nobody sees them."""
+        """Adds a direct counter or meter of a table; one without a table is invisible."""
         for table in self.program.tables:
             if table.hidden or number not in (table.counters, table.meters):
                 continue
@@ -323,7 +325,7 @@ def _document(message: p4i.MatchField | p4i.Action.Param, annotations: tuple[ir.
 
 
 def _argument(annotations: tuple[ir.Annotation, ...], name: str, otherwise: ir.Scalar) -> ir.Scalar:
-    """The first argument of an annotation."""
+    """Returns the first argument of an annotation."""
     found = ir.find(annotations, name)
     return found.arguments[0] if found is not None and found.arguments else otherwise
 
@@ -352,7 +354,7 @@ def to_text(info: p4i.P4Info) -> str:
 
 
 def parse_text(text: str) -> p4i.P4Info:
-    """ValueError where it is none."""
+    """Parses P4Info text. Raises ValueError for invalid text."""
     try:
         return text_format.Parse(text, p4i.P4Info())
     except text_format.ParseError as error:

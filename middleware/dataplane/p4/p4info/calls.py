@@ -1,4 +1,4 @@
-"""Calls in a program that control planes know of: of `digest()`, by the type of its data, and of actions."""
+"""Calls in a program that are visible to control planes: `digest()`, by the type of its data, and actions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ class Digest(msgspec.Struct, frozen=True):
 
 
 def digest_calls(program: ir.Program) -> list[Digest]:
-    """Every kind once, in the order of the program. Data without a named type is `digest_0` and so on."""
+    """Returns every kind once, in the order of the program. Data without a named type is `digest_0` and so
+    on.
+    """
     found: dict[str, Digest] = {}
     unnamed = 0
     for body in (*(one.body for one in program.actions), *(one.body for one in program.controls)):
@@ -36,7 +38,9 @@ def digest_calls(program: ir.Program) -> list[Digest]:
 
 
 def called_actions(program: ir.Program) -> set[int]:
-    """The actions that controls call by themselves. p4c has put those that actions call in place by then."""
+    """Returns the actions that controls call by themselves. p4c has put those that actions call in place by
+    then.
+    """
     bodies = [control.body for control in program.controls]
     return {node.action for node in _nodes(tuple(bodies)) if isinstance(node, ir.CallAction)}
 

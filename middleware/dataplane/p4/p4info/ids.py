@@ -1,16 +1,13 @@
-"""Identifiers and aliases of what a control plane sees, those that p4c gives.
+"""Identifiers and aliases of control-plane objects, the same as p4c's.
 
 An identifier, 32 bits:
 
     kind (8) | hash of the name (24)
 
-`kind` is P4Runtime's `P4Ids.Prefix`. The hash is Bob Jenkins' one-at-a-time over the name's UTF-8, its low
-24 bits;
-a number that is taken already gives way to the next one. Names are hashed in the order of their bytes, kind
-after
-kind, so that the numbers do not depend on where things stand in the program. `@id(N)` wins over the hash,
-and keeps
-its number from all others. Source: the P4Runtime specification, 6.3, and p4c's control-plane generator.
+`kind` is P4Runtime's `P4Ids.Prefix`. The hash is Bob Jenkins' one-at-a-time over the name's UTF-8, its low 24
+bits; if the number is taken, the next free one is used. Names are hashed in the order of their bytes, kind
+after kind, so that numbers do not depend on positions in the program. `@id(N)` takes precedence over the hash
+and reserves its number. Source: the P4Runtime specification, 6.3, and p4c's control-plane generator.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ _WORD: Final = 0xFFFFFFFF
 
 
 class Kind(enum.IntEnum):
-    """`P4Ids.Prefix`: what an identifier's first byte says."""
+    """`P4Ids.Prefix`: the first byte of an identifier."""
 
     ACTION = 0x01
     TABLE = 0x02
@@ -43,7 +40,7 @@ class IdError(ValueError):
 
 
 def name_hash(name: bytes) -> int:
-    """Bob Jenkins' one-at-a-time hash, 32 bits."""
+    """Returns Bob Jenkins' one-at-a-time hash, 32 bits."""
     state = 0
     for byte in name:
         state = (state + byte) & _WORD
@@ -64,7 +61,7 @@ class Symbols:
         self._names: set[str] = set()
 
     def add(self, kind: Kind, name: str, wanted: int | None = None) -> None:
-        """One name; the same name again is no error. `wanted` is its `@id`, with or without the kind."""
+        """Adds a name; a repeated name is not an error. `wanted` is its `@id`, with or without the kind."""
         known = self._ids.setdefault(kind, {})
         if name in known:
             return
@@ -97,25 +94,28 @@ class Symbols:
         return number
 
     def id(self, kind: Kind, name: str) -> int:
-        """A name's identifier."""
+        """Returns a name's identifier."""
         return self._ids[kind][name]
 
     def alias(self, name: str) -> str:
-        """The shortest suffix, in whole parts, that no other name has; the whole name where there is none."""
+        """Returns the shortest suffix, in whole parts, that no other name has; the whole name if there is
+        none.
+        """
         suffixes = _suffixes(name)
         unique = (suffix for suffix in suffixes if self._suffixes[suffix] < 2)
         return ".".join(next(unique, suffixes[-1]))
 
 
 def _suffixes(name: str) -> list[tuple[str, ...]]:
-    """The suffixes of a dotted name, shortest first."""
+    """Returns the suffixes of a dotted name, shortest first."""
     parts = tuple(name.split("."))
     return [parts[at:] for at in range(len(parts) - 1, -1, -1)]
 
 
 def number_fields(wanted: list[int | None]) -> list[int]:
-    """Identifiers of match fields, parameters and metadata: `@id` where given, else the next free one from
-    1."""
+    """Returns identifiers of match fields, parameters and metadata: `@id` if given, else the next free one
+    from 1.
+    """
     taken = {number for number in wanted if number is not None}
     if 0 in taken or len(taken) < sum(number is not None for number in wanted):
         raise IdError("@id of a field is 0, or is used twice")

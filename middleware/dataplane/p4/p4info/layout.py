@@ -1,4 +1,4 @@
-"""The headers between controller and switch as they are on the wire, which P4Info does not say.
+"""The wire layout of headers between controller and switch, which P4Info does not describe.
 
 P4Info leaves out fields with `@hidden`, and gives translated ones the width that controllers see.
 """
@@ -21,7 +21,7 @@ class Part(Struct, frozen=True):
 
 
 def layouts(program: ir.Program) -> dict[str, tuple[Part, ...]]:
-    """By the name that `@controller_header` gives."""
+    """Returns layouts by the name in `@controller_header`."""
     found = {}
     for header in program.headers:
         mark = ir.find(header.annotations, "controller_header")

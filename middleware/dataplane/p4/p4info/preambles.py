@@ -1,4 +1,4 @@
-"""What P4Info keeps of annotations: documentation, and those that it has no field for."""
+"""P4Info's form of annotations: documentation, and annotations without a field of their own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Annotated(Protocol):
 
 
 def id_of(annotations: Iterable[ir.Annotation]) -> int | None:
-    """The number in `@id`."""
+    """Returns the number in `@id`."""
     found = ir.find(annotations, "id")
     if found is None or not found.arguments or not isinstance(found.arguments[0], int):
         return None
@@ -47,7 +47,7 @@ def annotate(
 
 
 def document(message: p4i.Documentation, annotations: Iterable[ir.Annotation]) -> bool:
-    """Sets the documentation from `@brief` and `@description`; says whether there was any."""
+    """Sets the documentation from `@brief` and `@description`; returns whether there was any."""
     found = False
     for one in annotations:
         if one.name in ("brief", "description"):
@@ -65,7 +65,7 @@ def fill(
     *,
     without: Iterable[str] = (),
 ) -> None:
-    """Everything that a preamble has."""
+    """Fills in all fields of a preamble."""
     preamble.id, preamble.name, preamble.alias = number, name, alias
     annotate(preamble, annotations, without=without)
     doc = p4i.Documentation()

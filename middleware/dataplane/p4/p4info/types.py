@@ -1,4 +1,4 @@
-"""Types as P4Info describes them, and the table of those that have a name."""
+"""Types in P4Info's description, and the table of named ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ class TypeTable:
         self._enums = {one.name: one for one in program.enums}
 
     def spec(self, type_: ir.Type, named: str | None = None) -> p4t.P4DataTypeSpec:
-        """The description of a type, by the name of the new type or enum it was declared with, if any."""
+        """Returns the description of a type, by the name of the new type or enum it was declared with, if
+        any.
+        """
         if named in self._new_types:
             return self._new_type(self._new_types[named])
         if named in self._enums:
@@ -41,7 +43,7 @@ class TypeTable:
         return self._composite(type_)
 
     def width(self, type_: ir.Type, named: str | None = None) -> int:
-        """Bits of a value as control planes see it: 0 for what they see as a string."""
+        """Returns the control plane's width of a value: 0 for a string."""
         found = self._new_types.get(named or "")
         translated = found and ir.find(found.annotations, TRANSLATION)
         if translated:
@@ -49,7 +51,7 @@ class TypeTable:
         return ir.width_of(type_)
 
     def new_type(self, named: str | None) -> str:
-        """The name, if it is that of a new type."""
+        """Returns the name, if it is that of a new type."""
         return named if named in self._new_types and named is not None else ""
 
     def _new_type(self, new: ir.NewType) -> p4t.P4DataTypeSpec:
@@ -66,7 +68,7 @@ class TypeTable:
         return p4t.P4DataTypeSpec(new_type=p4t.P4NamedType(name=new.name))
 
     def _underlying(self, new: ir.NewType) -> p4t.P4DataTypeSpec:
-        """What a new type of a new type of ... stands for."""
+        """Returns the type behind a chain of new types."""
         while new.original_name in self._new_types:
             new = self._new_types[new.original_name]
         return self.spec(new.original, new.original_name)
@@ -148,7 +150,7 @@ def flattened(fields: tuple[ir.Field, ...], prefix: str = "") -> list[tuple[str,
 
 
 def padded(value: int, width: int) -> bytes:
-    """A number in whole bytes of its width: p4c's form inside P4Info, not the canonical one."""
+    """Returns a number in whole bytes of its width: p4c's form inside P4Info, not the canonical one."""
     return (value & ((1 << width) - 1)).to_bytes((width + 7) // 8, "big")
 
 
@@ -165,7 +167,9 @@ def _bit(width: int) -> p4t.P4BitstringLikeTypeSpec:
 
 
 def _controller_width(annotation: ir.Annotation) -> int:
-    """`@p4runtime_translation(uri, W)` says W, `(uri, string)` says 0. The checker has made W of `bit<W>`."""
+    """Returns the W of `@p4runtime_translation(uri, W)`, 0 for `(uri, string)`. The checker has evaluated W
+    of `bit<W>`.
+    """
     given = annotation.arguments[1] if len(annotation.arguments) > 1 else 0
     return 0 if isinstance(given, str) else int(given)
 

@@ -1,4 +1,4 @@
-"""What an entry does: an action, a member or group of a profile, or a set of actions of its own."""
+"""The action of an entry: an action, a member or group of a profile, or a set of actions of its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DEFAULT_ONLY, _TABLE_ONLY = 2, 1
 
 
 def action_from(schema: Schema, table: Table, sent: p4r.TableAction, *, default: bool, what: str) -> Action:
-    """The action of an entry, or of the default entry; it has to be of the table's own form."""
+    """Returns the action of an entry, or of the default entry. It must have the form that the table uses."""
     kind = sent.WhichOneof("type")
     if kind is None:
         raise invalid(f"{what}: the action is missing")
@@ -68,7 +68,7 @@ def _one_shot(schema: Schema, table: Table, sent: p4r.ActionProfileActionSet, wh
 
 
 def action_to(schema: Schema, action: Action) -> p4r.TableAction:
-    """The message of what an entry does."""
+    """Returns the message of an entry's action."""
     if isinstance(action, ActionCall):
         return p4r.TableAction(action=call_to(schema, action))
     if isinstance(action, MemberRef):

@@ -19,7 +19,7 @@ def counter_from(message: p4r.CounterData, what: str) -> CounterData:
 
 
 def counter_to(data: CounterData, unit: int) -> p4r.CounterData:
-    """What the counter's unit shows; numbers wrap where 63 bits don't hold them."""
+    """Returns the data for the counter's unit; numbers wrap at 63 bits."""
     message = p4r.CounterData()
     if unit in (BYTES, BOTH):
         message.byte_count = data.bytes % _TOP
@@ -29,7 +29,7 @@ def counter_to(data: CounterData, unit: int) -> p4r.CounterData:
 
 
 def meter_from(message: p4r.MeterConfig, what: str) -> MeterConfig:
-    """v1model's meters are two rate ones: an excess burst has no place in them."""
+    """Returns a meter configuration. v1model's meters are two-rate ones, without an excess burst."""
     if message.eburst:
         raise invalid(f"{what}: eburst belongs to single rate meters")
     config = MeterConfig(message.cir, message.cburst, message.pir, message.pburst)
@@ -54,7 +54,7 @@ def colours_to(counts: MeterCounts) -> p4r.MeterCounterData:
 
 
 def check_zero(message: p4r.MeterCounterData, what: str) -> None:
-    """A controller may set them to 0 only (9.4)."""
+    """Checks that a controller sets counters to 0 only (9.4)."""
     for one in (message.green, message.yellow, message.red):
         if one.byte_count or one.packet_count:
             raise invalid(f"{what}: counters of colours are reset, not written: send 0")

@@ -1,7 +1,7 @@
-"""Who may write: election ids, one primary for each role (the specification's section 5). Pure.
+"""Write permission: election ids, one primary for each role (the specification's section 5). Pure.
 
-A client is primary if its election id is at least as high as any that was ever seen for its role. When the
-primary goes, nobody is until such a client comes; backups are told, and may bid again.
+A client is primary if its election id is at least the highest ever seen for its role. When the primary
+leaves, there is none until such a client arrives; backups are notified, and may bid again.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ MOST_CLIENTS = 64
 
 class Notice(Struct, frozen=True):
     """A notification for one client. `code` is OK for the primary, ALREADY_EXISTS for a backup, NOT_FOUND
-    where
-    there is no primary. `election_id` is the highest ever seen, None where there never was a primary."""
+    without a primary.
+
+    `election_id` is the highest ever seen, None if there never was a primary.
+    """
 
     client: Hashable
     role: str
@@ -42,7 +44,7 @@ class Arbitration:
         self._most = most_clients
 
     def update(self, client: Hashable, role: str, election_id: int | None) -> list[Notice]:
-        """A client has sent its MasterArbitrationUpdate. P4RuntimeError ends its stream."""
+        """Handles a client's MasterArbitrationUpdate. Raises P4RuntimeError, which ends its stream."""
         known = self._role_of.get(client)
         if known is not None and known != role:
             raise P4RuntimeError(Code.FAILED_PRECONDITION, f"this stream has the role {known!r} already")
@@ -69,7 +71,7 @@ class Arbitration:
         return [one for one in self._notices(role, state) if one.client == client]
 
     def leave(self, client: Hashable) -> list[Notice]:
-        """A stream has ended. The highest election id is remembered."""
+        """Handles the end of a stream. The highest election id is remembered."""
         role = self._role_of.pop(client, None)
         if role is None:
             return []
@@ -88,7 +90,7 @@ class Arbitration:
         ]
 
     def may_write(self, role: str, election_id: int | None) -> bool:
-        """Whether a write with this election id comes from the role's primary."""
+        """Returns whether a write with this election id comes from the role's primary."""
         state = self._roles.get(role)
         if state is None or state.primary is None or election_id is None:
             return False
@@ -99,19 +101,21 @@ class Arbitration:
         return role is not None and self._roles[role].primary == client
 
     def role_of(self, client: Hashable) -> str:
-        """The role that a client has asked for."""
+        """Returns the role that a client has asked for."""
         return self._role_of.get(client, "")
 
     def knows_role(self, role: str) -> bool:
-        """Whether a client of this role was ever here; the role without a name always is."""
+        """Returns whether a client of this role was ever here; the role without a name always is."""
         return not role or role in self._roles
 
     def primaries(self) -> list[Hashable]:
-        """The primary of each role that has one: all of them get what the switch tells."""
+        """Returns the primary of each role that has one; all of them get the switch's messages."""
         return [state.primary for state in self._roles.values() if state.primary is not None]
 
     def check_invariants(self) -> None:
-        """For tests: every role has at most one primary, which is there and has the highest id."""
+        """For tests: checks that every role has at most one primary, which is connected and has the highest
+        id.
+        """
         for state in self._roles.values():
             ids = [one for one in state.clients.values() if one is not None]
             assert len(ids) == len(set(ids))

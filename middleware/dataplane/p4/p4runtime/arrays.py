@@ -1,4 +1,4 @@
-"""CounterEntry, MeterEntry and RegisterEntry: cells by index, all of them where the index is left out."""
+"""CounterEntry, MeterEntry and RegisterEntry: cells by index; all of them without an index."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Numbers as P4Runtime's byte strings: big-endian, without leading zero bytes, at least one byte.
 
-What comes in may be longer or shorter than the field, as the specification (8.4) wants; only its value
-counts.
+Input may be longer or shorter than the field, as the specification (8.4) requires; only its value counts.
 """
 
 from __future__ import annotations
@@ -10,12 +9,14 @@ from .errors import Code, P4RuntimeError, invalid
 
 
 def encode(value: int) -> bytes:
-    """The canonical form."""
+    """Returns the canonical form."""
     return value.to_bytes((value.bit_length() + 7) // 8 or 1, "big")
 
 
 def decode(data: bytes, width: int, what: str) -> int:
-    """The number. INVALID_ARGUMENT for an empty string, OUT_OF_RANGE where `width` bits do not hold it."""
+    """Returns the number. Raises INVALID_ARGUMENT for an empty string, OUT_OF_RANGE if it exceeds `width`
+    bits.
+    """
     if not data:
         raise invalid(f"{what}: the value is empty")
     value = int.from_bytes(data, "big")

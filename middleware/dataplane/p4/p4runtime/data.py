@@ -1,7 +1,7 @@
-"""P4Data: values of registers and digests, by the type that P4Info gives them.
+"""P4Data: values of registers and digests, by their types in P4Info.
 
-The switch knows a value as its numbers in depth first order; a `bool` is 0 or 1, an enum the place of its
-member.
+The switch represents a value as its numbers in depth-first order; a `bool` is 0 or 1, an enum the index of
+its member.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .errors import Code, P4RuntimeError, invalid
 
 
 def to_data(spec: p4t.P4DataTypeSpec, types: p4t.P4TypeInfo, numbers: Iterator[int]) -> p4d.P4Data:
-    """One value, from as many numbers as it has fields."""
+    """Returns one value, from as many numbers as it has fields."""
     kind = spec.WhichOneof("type_spec")
     if kind == "bitstring":
         return p4d.P4Data(bitstring=encode(next(numbers)))
@@ -44,7 +44,7 @@ def to_data(spec: p4t.P4DataTypeSpec, types: p4t.P4TypeInfo, numbers: Iterator[i
 
 
 def number_of(spec: p4t.P4DataTypeSpec, types: p4t.P4TypeInfo, data: p4d.P4Data, what: str) -> int:
-    """The number of a value that is a single one, as a register's cell is."""
+    """Returns the number of a value that is a single one, as a register's cell is."""
     kind = spec.WhichOneof("type_spec")
     if kind == "new_type":
         return number_of(_original(spec, types), types, data, what)
@@ -67,7 +67,7 @@ def width_of(spec: p4t.P4DataTypeSpec) -> int:
 
 
 def _original(spec: p4t.P4DataTypeSpec, types: p4t.P4TypeInfo) -> p4t.P4DataTypeSpec:
-    """What a `type` stands for. Translated ones are numbers of the width that the controller sees."""
+    """Returns the type behind a `type`. Translated ones are numbers of the controller's width."""
     found = types.new_types[spec.new_type.name]
     if found.HasField("original_type"):
         return found.original_type

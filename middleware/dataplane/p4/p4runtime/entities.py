@@ -36,7 +36,7 @@ _STORES: dict[str, type[Store[Any]]] = {
 
 
 class Outcome(Struct, frozen=True):
-    """What became of one update of a batch."""
+    """The result of one update of a batch."""
 
     code: Code
     message: str = ""
@@ -54,10 +54,11 @@ class Entities:
     def write(
         self, updates: Sequence[p4r.Update], atomicity: p4r.WriteRequest.Atomicity.ValueType, now: float
     ) -> list[Outcome]:
-        """One outcome for each update. With another atomicity than CONTINUE_ON_ERROR all are done or none.
+        """Executes updates; returns one outcome for each. With another atomicity than CONTINUE_ON_ERROR, all
+        or none are done.
 
-        Nothing else runs meanwhile, so that packets see none of the steps between: what can be rolled back is
-        atomic for the data plane too.
+        Nothing else runs meanwhile, so that packets see no intermediate state: a rollback is atomic for the
+        data plane too.
         """
         outcomes: list[Outcome] = []
         undos: list[Undo] = []
@@ -90,7 +91,9 @@ class Entities:
         return store, getattr(entity, which)
 
     def read(self, wanted: Iterable[p4r.Entity], now: float) -> Iterator[p4r.Entity]:
-        """What all filters let through, filter after filter. P4RuntimeError at the first that is wrong."""
+        """Yields the entities of all filters, filter after filter. Raises P4RuntimeError at the first invalid
+        filter.
+        """
         for filter_ in wanted:
             store, message = self._store(filter_)
             try:
@@ -100,7 +103,7 @@ class Entities:
 
 
 def _rolled_back(outcomes: list[Outcome], undos: list[Undo], count: int) -> list[Outcome]:
-    """Undoes what was done, last first."""
+    """Undoes the executed updates, last first."""
     for undo in reversed(undos):
         undo()
     aborted = Outcome(Code.ABORTED, "another update of the batch was refused")

@@ -1,4 +1,4 @@
-"""Refusals in P4Runtime's terms: a canonical gRPC code and a message."""
+"""Refusals in P4Runtime's form: a canonical gRPC code and a message."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from treecast.middleware.dataplane.p4.runtime import ControlError, Problem
 
 
 class Code(enum.IntEnum):
-    """The canonical codes (google.rpc.Code) that this endpoint answers with."""
+    """The canonical codes (google.rpc.Code) that this endpoint uses."""
 
     OK = 0
     UNKNOWN = 2
@@ -25,7 +25,7 @@ class Code(enum.IntEnum):
 
 
 class P4RuntimeError(Exception):
-    """What was asked is refused; nothing was changed by it."""
+    """The request is refused and has changed nothing."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ CODES = {
 
 
 def of(error: ControlError) -> P4RuntimeError:
-    """A refusal of the switch in P4Runtime's terms."""
+    """Returns a refusal of the switch in P4Runtime's terms."""
     return P4RuntimeError(CODES[error.problem], str(error))
 
 

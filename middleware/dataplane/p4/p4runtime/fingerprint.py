@@ -1,4 +1,4 @@
-"""Whether two P4Infos describe the same program to a control plane."""
+"""Compares two P4Infos as descriptions of one program."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class _Named(Protocol):
 
 
 def first_difference(given: p4i.P4Info, built: p4i.P4Info) -> str | None:
-    """The first thing that one has and the other has not, in words; None where controllers see the same.
+    """Returns the first difference in words; None if controllers see the same.
 
-    Annotations, documentation, package information and sizes are not looked at.
+    Ignores annotations, documentation, package information and sizes.
     """
     theirs, ours = set(_traits(given)), set(_traits(built))
     for trait in sorted(theirs - ours):

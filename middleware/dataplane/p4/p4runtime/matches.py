@@ -31,8 +31,9 @@ _KIND_OF = {
 
 
 def matches_from(fields: Mapping[int, Field], sent: Iterable[p4r.FieldMatch], what: str) -> Matches:
-    """What an entry or a value set's member matches. INVALID_ARGUMENT where a message is not as it has to
-    be."""
+    """Returns the matches of an entry or a value set's member. Raises INVALID_ARGUMENT for an invalid
+    message.
+    """
     found: Matches = {}
     for message in sent:
         field = fields.get(message.field_id)
@@ -94,7 +95,7 @@ def _range(field: Field, sent: p4r.FieldMatch.Range, what: str) -> RangeMatch:
 
 
 def matches_to(fields: Mapping[int, Field], matches: Matches) -> list[p4r.FieldMatch]:
-    """The messages, in the order of the fields; those that match everything are left out."""
+    """Returns the messages, in the order of the fields; those that match everything are left out."""
     found = []
     for field in fields.values():
         match = matches.get(field.name)
@@ -127,7 +128,7 @@ def _match_to(field: Field, match: Match) -> p4r.FieldMatch:
 
 
 def call_from(schema: Schema, sent: p4r.Action, what: str) -> ActionCall:
-    """An action with its arguments; each parameter comes exactly once."""
+    """Returns an action with its arguments; each parameter comes exactly once."""
     action = schema.actions.find(sent.action_id)
     arguments: dict[str, int] = {}
     for param in sent.params:
@@ -144,7 +145,7 @@ def call_from(schema: Schema, sent: p4r.Action, what: str) -> ActionCall:
 
 
 def call_to(schema: Schema, call: ActionCall) -> p4r.Action:
-    """The message, parameters in their order."""
+    """Returns the message, parameters in their order."""
     action = schema.actions.names[call.action]
     params = [
         p4r.Action.Param(param_id=field.id, value=field.data(call.arguments[field.name]))

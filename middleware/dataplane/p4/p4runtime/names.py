@@ -1,8 +1,8 @@
-"""Strings that controllers use where the switch has numbers: `@p4runtime_translation(uri, string)`.
+"""Strings that controllers use in place of the switch's numbers: `@p4runtime_translation(uri, string)`.
 
-Which number a string stands for is, in this order: what `@p4runtime_translation_mappings({ {"name", 7} })` on
-the type says; the number itself where the string is one in decimal, so that ports are "1" and "2"; else one
-that the switch picks, from the highest down, when it first hears the string, for as long as the pipeline.
+The number of a string is, in this order: that in `@p4runtime_translation_mappings({ {"name", 7} })` of the
+type; the number itself if the string is decimal, so that ports are "1" and "2"; otherwise one that the switch
+assigns at first use, from the highest down, for the life of the pipeline.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DECIMAL: Final = re.compile(r"0|[1-9][0-9]*")
 
 
 class Names:
-    """Those of one type, whose numbers have `width` bits."""
+    """The names of one type, whose numbers have `width` bits."""
 
     def __init__(self, type_name: str, width: int, fixed: Mapping[str, int]) -> None:
         self._type, self._width = type_name, width
@@ -31,8 +31,9 @@ class Names:
         self._picked = 0
 
     def number(self, data: bytes, what: str) -> int:
-        """What a string stands for. INVALID_ARGUMENT where it is none, RESOURCE_EXHAUSTED where no number is
-        left."""
+        """Returns the number of a string. Raises INVALID_ARGUMENT if it is not one, RESOURCE_EXHAUSTED if no
+        number is left.
+        """
         name = _text(data, what)
         known = self._numbers.get(name)
         if known is not None:
@@ -58,7 +59,9 @@ class Names:
         return number
 
     def adopt(self, earlier: Names) -> None:
-        """What an earlier pipeline picked stands on. ValueError where it stands for something else here."""
+        """Keeps the numbers that an earlier pipeline assigned. Raises ValueError if one has another meaning
+        here.
+        """
         for name, number in earlier._numbers.items():
             if self._numbers.get(name, number) != number or self._names.get(number, name) != name:
                 raise ValueError(f"{name!r} of {self._type} was {number} before")
@@ -68,7 +71,7 @@ class Names:
         self._picked += earlier._picked
 
     def data(self, number: int) -> bytes:
-        """The string that a controller sees."""
+        """Returns the string that a controller sees."""
         return self._names.get(number, str(number)).encode()
 
 
@@ -82,7 +85,7 @@ def _text(data: bytes, what: str) -> str:
 
 
 def names_of(program: ir.Program) -> dict[str, Names]:
-    """By the name of the type. ValueError where mappings do not fit or contradict each other."""
+    """Returns names by type. Raises ValueError if mappings do not fit or contradict each other."""
     found = {}
     for one in program.new_types:
         mark = ir.find(one.annotations, "p4runtime_translation")

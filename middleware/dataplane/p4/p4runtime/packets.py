@@ -1,6 +1,6 @@
 """PacketIn and PacketOut: the header with `@controller_header` as P4Runtime's metadata, and back.
 
-A switch hands a packet for the controller out with the "packet_in" header in front, and takes one from it
+A switch outputs a packet for the controller with the "packet_in" header in front, and accepts one from it
 with the "packet_out" header in front. Programs without such headers exchange bare packets.
 """
 
@@ -17,7 +17,7 @@ MOST_BYTES = 1 << 16
 
 
 def packet_in(schema: Schema, data: bytes) -> p4r.PacketIn | None:
-    """The message of a packet for the controller; None where the packet is shorter than its header."""
+    """Returns the message of a packet for the controller; None if the packet is shorter than its header."""
     header = schema.metadata.get("packet_in")
     if header is None:
         return p4r.PacketIn(payload=data)
@@ -35,8 +35,9 @@ def packet_in(schema: Schema, data: bytes) -> p4r.PacketIn | None:
 
 
 def packet_out(schema: Schema, message: p4r.PacketOut) -> bytes:
-    """The bytes that go to the switch, hidden fields being 0. INVALID_ARGUMENT where the metadata is not the
-    header's."""
+    """Returns the bytes that go to the switch, hidden fields being 0. Raises INVALID_ARGUMENT if the metadata
+    is not the header's.
+    """
     if len(message.payload) > MOST_BYTES:
         raise invalid(f"a packet-out has at most {MOST_BYTES} bytes")
     header = schema.metadata.get("packet_out")
@@ -60,7 +61,7 @@ def packet_out(schema: Schema, message: p4r.PacketOut) -> bytes:
 
 
 def _part(field: Field, given: Mapping[int, bytes], width: int) -> int:
-    """A field's bits."""
+    """Returns a field's bits."""
     if field.id not in given:
         raise invalid(f"the packet-out lacks {field.name} (id {field.id})")
     number = field.number(given[field.id], field.name)

@@ -80,7 +80,7 @@ class GroupStore(Store[p4r.ActionProfileGroup]):
 
 
 def group_from(profile: Profile, message: p4r.ActionProfileGroup) -> GroupEntry:
-    """A group as sent."""
+    """Returns a group as sent."""
     members = []
     for one in message.members:
         if one.weight < 1:
@@ -96,7 +96,7 @@ def group_from(profile: Profile, message: p4r.ActionProfileGroup) -> GroupEntry:
 
 
 def group_to(profile: Profile, group: GroupEntry) -> p4r.ActionProfileGroup:
-    """The message of a group."""
+    """Returns the message of a group."""
     message = p4r.ActionProfileGroup(
         action_profile_id=profile.id, group_id=group.group, max_size=group.max_size
     )

@@ -21,8 +21,9 @@ _INSTANCE_BITS = 16
 
 
 class ReplicationStore(Store[p4r.PacketReplicationEngineEntry]):
-    """Groups and sessions. What was written with `egress_port`, as clients before P4Runtime 1.4 do, is read
-    so."""
+    """Groups and sessions. Those written with `egress_port`, as by clients before P4Runtime 1.4, are read
+    back the same way.
+    """
 
     def __init__(self, schema: Schema, control: Control) -> None:
         super().__init__(schema, control)
@@ -132,7 +133,7 @@ def _replicas_to(replicas: Iterable[Replica]) -> list[p4r.Replica]:
 
 
 def group_entry_from(message: p4r.MulticastGroupEntry) -> MulticastGroup:
-    """A group as sent."""
+    """Returns a group as sent."""
     replicas = _replicas_from(message.replicas, f"multicast group {message.multicast_group_id}")
     return MulticastGroup(message.multicast_group_id, replicas, message.metadata)
 
@@ -144,7 +145,7 @@ def group_entry_to(group: MulticastGroup) -> p4r.MulticastGroupEntry:
 
 
 def session_from(message: p4r.CloneSessionEntry) -> CloneSession:
-    """A session as sent."""
+    """Returns a session as sent."""
     what = f"clone session {message.session_id}"
     if message.packet_length_bytes < 0:
         raise invalid(f"{what}: the packet length is negative")

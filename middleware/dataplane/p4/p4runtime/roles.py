@@ -1,9 +1,9 @@
-"""What a role may do: Stratum's P4RoleConfig, in the `role.config` of a MasterArbitrationUpdate.
+"""Permissions of a role: Stratum's P4RoleConfig, in the `role.config` of a MasterArbitrationUpdate.
 
-P4Runtime leaves the form to server and controllers; this is the one that clients have. A role without a
-configuration may do everything, and so may the role without a name. A configured one writes and reads the
-entities with the identifiers that it lists (replication entities have none: those are everybody's), hears of
-these alone, gets packets only where it asks for them, and sets pipelines only where it says so.
+P4Runtime leaves the form to server and controllers; existing clients use this one. A role without a
+configuration may do everything, as may the role without a name. A configured one writes and reads the
+entities with the listed identifiers (replication entities have none and are open to all), receives
+notifications about these alone, gets packets only on request, and sets pipelines only if allowed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _ID_FIELDS: Final = {
 
 
 class RoleConfig(Struct, frozen=True):
-    """`ids`: what it may write and read, of which `exclusive` nobody else with a configuration may."""
+    """`ids`: the identifiers that it may write and read; no other configured role may use those in
+    `exclusive`.
+    """
 
     ids: frozenset[int]
     exclusive: frozenset[int]
@@ -46,8 +48,9 @@ class Roles:
         self._configs: dict[str, RoleConfig] = {}
 
     def read(self, name: str, role: p4r.Role) -> RoleConfig | None:
-        """What an arbitration update says. INVALID_ARGUMENT where it is no such configuration, or claims what
-        another role has for itself."""
+        """Returns the role config of an arbitration update. Raises INVALID_ARGUMENT if it is invalid, or
+        claims exclusive identifiers of another role.
+        """
         if not role.HasField("config"):
             return None
         if not name:
@@ -59,7 +62,7 @@ class Roles:
         return config
 
     def set(self, name: str, config: RoleConfig | None) -> None:
-        """The primary's word."""
+        """Sets the configuration that a role's primary sent."""
         self._configs.pop(name, None)
         if config is not None:
             self._configs[name] = config
@@ -68,7 +71,7 @@ class Roles:
         return self._configs.get(name)
 
     def check_write(self, name: str, request: p4r.WriteRequest) -> None:
-        """PERMISSION_DENIED where one of the updates is not the role's affair: then none is done."""
+        """Raises PERMISSION_DENIED if one of the updates is not the role's affair: then none is done."""
         for update in request.updates:
             if not self.covers(name, update.entity):
                 which = update.entity.WhichOneof("entity")
@@ -77,18 +80,18 @@ class Roles:
                 )
 
     def check_pipeline(self, name: str) -> None:
-        """PERMISSION_DENIED where the role may not set one."""
+        """Raises PERMISSION_DENIED if the role may not set one."""
         config = self._configs.get(name)
         if config is not None and not config.pipeline:
             raise P4RuntimeError(Code.PERMISSION_DENIED, f"role {name!r} may not set pipelines")
 
     def covers(self, name: str, entity: p4r.Entity) -> bool:
-        """Whether the role may write the entity, and sees it."""
+        """Returns whether the role may write the entity, and sees it."""
         config, number = self._configs.get(name), _id(entity)
         return config is None or not number or number in config.ids
 
     def told(self, name: str, message: p4r.StreamMessageResponse) -> p4r.StreamMessageResponse | None:
-        """What the role hears of a message of the switch; None: nothing."""
+        """Returns the part of a switch's message that the role may receive; None: nothing."""
         config = self._configs.get(name)
         if config is None:
             return message
@@ -118,7 +121,7 @@ def _read(role: p4r.Role) -> RoleConfig:
 
 
 def _id(entity: p4r.Entity) -> int:
-    """The identifier of what an entity belongs to; 0 where it has none, or is a wildcard."""
+    """Returns the identifier of an entity's object; 0 if it has none, or is a wildcard."""
     which = entity.WhichOneof("entity")
     if which in ("direct_counter_entry", "direct_meter_entry"):
         return int(getattr(entity, which).table_entry.table_id)

@@ -1,4 +1,4 @@
-"""What P4Info says, by identifier and by name, as the endpoint needs it."""
+"""P4Info's content, by identifier and by name, for the endpoint."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Field(Struct, frozen=True):
     names: Names | None = None
 
     def number(self, data: bytes, what: str) -> int:
-        """The switch's number of a value as controllers write it. P4RuntimeError."""
+        """Returns the switch's number of a value as controllers write it. P4RuntimeError."""
         return self._names(what).number(data, what) if self.translated else decode(data, self.width, what)
 
     def data(self, number: int) -> bytes:
-        """The value as controllers read it."""
+        """Returns the value as controllers read it."""
         return self._names(self.name).data(number) if self.translated else encode(number)
 
     def _names(self, what: str) -> Names:
@@ -64,8 +64,9 @@ class Action(Struct, frozen=True):
 
 
 class Table(Struct, frozen=True):
-    """A table. `scopes` says of its actions 0: anywhere, 1: entries only, 2: default only. With
-    `has_priority` its entries need one."""
+    """A table. `scopes` per action: 0 anywhere, 1 entries only, 2 default only. With `has_priority`, entries
+    need one.
+    """
 
     id: int
     name: str
@@ -119,8 +120,9 @@ class Data(Struct, frozen=True):
 
 
 class Metadata(Struct, frozen=True):
-    """The header between controller and switch: its fields in their order, and as they are on the wire:
-    (bits, field's id), where id 0 are bits that controllers don't see."""
+    """The header between controller and switch: its fields in order, and its wire form as (bits, field's id),
+    where id 0 marks bits that controllers do not see.
+    """
 
     id: int
     name: str
@@ -147,14 +149,14 @@ class Kindred(dict[int, _T]):
         self.names = {found.name: found for found in self.values()}
 
     def find(self, number: int) -> _T:
-        """The object, or NOT_FOUND."""
+        """Returns the object, or NOT_FOUND."""
         found = self.get(number)
         if found is None:
             raise not_found(f"there is no {self.what} with id {number:#x}")
         return found
 
     def chosen(self, number: int) -> list[_T]:
-        """All of them for 0, the wildcard, else the one."""
+        """Returns all of them for 0, the wildcard, else the one."""
         return [self.find(number)] if number else list(self.values())
 
 
@@ -162,8 +164,9 @@ Wires = Mapping[str, tuple[tuple[int, int], ...]]
 
 
 class Schema:
-    """One program's P4Info, indexed. A switch adds what P4Info does not say: which numbers strings stand for,
-    by type, and how the headers between it and the controller are on the wire."""
+    """One program's P4Info, indexed. The switch adds what P4Info lacks: the numbers of strings, by type, and
+    the wire form of headers between it and the controller.
+    """
 
     def __init__(
         self, info: p4i.P4Info, names: Mapping[str, Names] | None = None, wires: Wires | None = None
@@ -204,7 +207,7 @@ class Schema:
         }
 
     def _field(self, field: Field, type_name: str) -> Field:
-        """With what its type makes of it."""
+        """Returns the field, adapted to its type."""
         found = self._new_types.get(type_name)
         if found is None or not found.translated_type.HasField("sdn_string"):
             return field

@@ -84,7 +84,7 @@ def _config_to(config: DigestConfig) -> p4r.DigestEntry.Config:
 
 
 def digest_list_to(schema: Schema, found: DigestList, timestamp: int) -> p4r.DigestList:
-    """A list that is due; `timestamp` in nanoseconds since 1970."""
+    """Returns a list that is due; `timestamp` in nanoseconds since 1970."""
     digest = schema.digests.names[found.name]
     types = schema.info.type_info
     values = [to_data(digest.type, types, iter(numbers)) for numbers in found.values]

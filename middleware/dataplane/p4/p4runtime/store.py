@@ -1,4 +1,4 @@
-"""What every kind of entity has in common: it is written by an update, and read by a filter."""
+"""The interface of all kinds of entities: an update writes one, a filter reads them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ DELETE: p4r.Update.Type.ValueType = p4r.Update.DELETE
 
 
 class Store(Generic[_Message]):
-    """The entities of one kind. A write either does all of what it says and answers how to undo it, or raises
-    P4RuntimeError or the switch's ControlError and has done nothing."""
+    """The entities of one kind. A write is complete and returns its undo, or raises P4RuntimeError or the
+    switch's ControlError and has done nothing.
+    """
 
     def __init__(self, schema: Schema, control: Control) -> None:
         self.schema, self.control = schema, control
@@ -31,12 +32,12 @@ class Store(Generic[_Message]):
         raise NotImplementedError
 
     def read(self, wanted: _Message, now: float) -> Iterator[p4r.Entity]:
-        """The entities that the filter lets through; default values in it are wildcards."""
+        """Yields the entities that the filter lets through; default values in it are wildcards."""
         raise NotImplementedError
 
 
 def only_modify(kind: p4r.Update.Type.ValueType, what: str) -> None:
-    """Entities that are always there are neither inserted nor deleted."""
+    """Refuses inserts and deletions of entities that always exist."""
     if kind != MODIFY:
         raise invalid(f"{what} can be modified only")
 
@@ -46,7 +47,7 @@ def nothing() -> None:
 
 
 def index_of(message: p4r.Index, size: int, what: str) -> int:
-    """A place in an array."""
+    """Returns a place in an array."""
     if message.index < 0:
         raise invalid(f"{what}: index {message.index} is negative")
     if message.index >= size:

@@ -1,4 +1,5 @@
-"""TableEntry, DirectCounterEntry and DirectMeterEntry: entries, default entries and what belongs to them.
+"""TableEntry, DirectCounterEntry and DirectMeterEntry: entries, default entries and their counters and
+meters.
 
 The specification's sections 9.1, 9.3.1 and 9.4.1.
 """
@@ -58,7 +59,7 @@ class TableStore(Store[p4r.TableEntry]):
             self.control.set_direct_meter_counts(table.name, old.matches, counts, old.priority)
 
     def _modify(self, table: Table, old: Entry, message: p4r.TableEntry, now: float) -> Undo:
-        """An action or a count that is left out stays; a meter that is left out goes back to its default."""
+        """Modifies an entry. An omitted action or counter stays; an omitted meter returns to its default."""
         counter, meter = _counter(table, message), _meter(table, message)
         if not old.is_const:
             entry = entry_from(self.schema, table, message, old.action, (old.matches, old.priority))
@@ -75,7 +76,7 @@ class TableStore(Store[p4r.TableEntry]):
         return partial(self._restore, table, old, now, counts)
 
     def _counts(self, table: Table, matches: Matches | None, priority: int) -> MeterCounts:
-        """What the entry's meter has marked."""
+        """Returns the packets that the entry's meter has marked."""
         if not table.direct_meter:
             return MeterCounts()
         return self.control.direct_meter_counts(table.name, matches, priority)
@@ -154,7 +155,7 @@ def entry_from(
     old: Action | None = None,
     key: tuple[Matches, int] | None = None,
 ) -> Entry:
-    """The entry as sent; `old` is its action where none is sent, `key` what `key_of` said."""
+    """Returns the sent entry; `old` is its action if none is sent, `key` the result of `key_of`."""
     matches, priority = key or key_of(table, message)
     action = old
     if action is None or message.HasField("action"):
@@ -172,7 +173,7 @@ def entry_from(
 
 
 def entry_to(schema: Schema, table: Table, entry: Entry) -> p4r.TableEntry:
-    """The entry without what belongs to it."""
+    """Returns the entry without its counters and meters."""
     return p4r.TableEntry(
         table_id=table.id,
         match=matches_to(table.fields, entry.matches),
@@ -186,7 +187,7 @@ def entry_to(schema: Schema, table: Table, entry: Entry) -> p4r.TableEntry:
 
 
 def key_of(table: Table, message: p4r.TableEntry) -> tuple[Matches, int]:
-    """What identifies an entry: its matches and its priority."""
+    """Returns the identity of an entry: its matches and its priority."""
     matches = matches_from(table.fields, message.match, table.name)
     if table.has_priority and message.priority <= 0:
         raise invalid(f"{table.name}: entries need a priority above 0")
@@ -204,7 +205,7 @@ def _meter(table: Table, message: p4r.TableEntry) -> MeterConfig | None:
 
 
 def _check_resources(table: Table, message: p4r.TableEntry) -> None:
-    """Fields of what the table does not have."""
+    """Refuses fields for features that the table lacks."""
     if message.HasField("counter_data") and not table.direct_counter:
         raise invalid(f"{table.name} has no direct counter")
     if message.HasField("meter_config") and not table.direct_meter:
@@ -224,7 +225,7 @@ def chosen(
     wanted: p4r.TableEntry,
     now: float,
 ) -> Iterator[tuple[Table, Entry]]:
-    """The entries that a filter lets through (9.1.5)."""
+    """Yields the entries that a filter lets through (9.1.5)."""
     control = store.control
     for table in store.schema.tables.chosen(wanted.table_id):
         if wanted.table_id:
@@ -356,7 +357,7 @@ def _key_or_default(table: Table, entry: p4r.TableEntry) -> tuple[Matches | None
 
 
 def _identity(schema: Schema, table: Table, entry: Entry, wanted: p4r.TableEntry) -> p4r.TableEntry:
-    """The entry that a counter or meter belongs to, with its action."""
+    """Returns the entry that a counter or meter belongs to, with its action."""
     message = entry_to(schema, table, replace(entry, metadata=b"", controller_metadata=0, idle_timeout=0.0))
     message.is_default_action = wanted.is_default_action
     message.is_const = False
@@ -364,6 +365,6 @@ def _identity(schema: Schema, table: Table, entry: Entry, wanted: p4r.TableEntry
 
 
 def _expect_found(found: bool, wanted: p4r.TableEntry) -> None:
-    """An entry that was named has to be there."""
+    """Raises NOT_FOUND if a named entry is missing."""
     if not found and wanted.match:
         raise P4RuntimeError(Code.NOT_FOUND, "there is no such entry")

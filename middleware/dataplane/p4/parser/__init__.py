@@ -1,4 +1,4 @@
-"""Tokens to a program as written, by recursive descent. Pure."""
+"""Tokens to a syntax tree, by recursive descent. Pure."""
 
 from .declarations import parse
 

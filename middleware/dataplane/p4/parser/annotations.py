@@ -1,4 +1,4 @@
-"""Annotations: their bodies are kept as literals where they are such, and as text. Pure."""
+"""Annotations: bodies are kept as literals if possible, and as text. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Annotations(Expressions):
         self.constants: dict[str, Scalar] = {}
 
     def annotations(self) -> tuple[Annotation, ...]:
-        """All that stand here."""
+        """Parses all annotations here."""
         found: list[Annotation] = []
         while self.token.kind == "@":
             found.append(self._annotation())
@@ -49,7 +49,7 @@ class Annotations(Expressions):
         return Annotation(name.text, span=self.since(first.span))
 
     def _pragma(self, first: Token, word: Token) -> Annotation:
-        """`@pragma name body`, to the end of the line."""
+        """Parses `@pragma name body`, to the end of the line."""
         name, body = self.token, []
         if name.row != word.row:
             raise Mistake(word.span, "@pragma needs a name")
@@ -59,7 +59,7 @@ class Annotations(Expressions):
         return annotation(name.text, body, False, first.span.to(name.span))
 
     def _body(self) -> list[Token]:
-        """The tokens between brackets."""
+        """Returns the tokens between brackets."""
         opening = self.advance()
         awaited = [_CLOSING[opening.kind]]
         body: list[Token] = []
@@ -84,7 +84,7 @@ def annotation(
     span: Span,
     constants: Mapping[str, Scalar] | None = None,
 ) -> Annotation:
-    """An annotation from the tokens of its body."""
+    """Returns an annotation from the tokens of its body."""
     known = constants if structured else None
     parts = _split(body)
     pairs = [part for part in parts if len(part) > 2 and part[0].kind in NAMES and part[1].kind == "="]
@@ -96,7 +96,7 @@ def annotation(
 
 
 def _split(body: Sequence[Token]) -> list[list[Token]]:
-    """At the commas outside brackets."""
+    """Splits the body at commas outside brackets."""
     parts: list[list[Token]] = [[]]
     depth = 0
     for token in body:
@@ -109,7 +109,9 @@ def _split(body: Sequence[Token]) -> list[list[Token]]:
 
 
 def _scalar(part: Sequence[Token], constants: Mapping[str, Scalar] | None = None) -> Scalar:
-    """A literal; in a structured annotation the value of an expression, if it can be known; else the text."""
+    """Returns a literal; in a structured annotation the value of an expression, if it can be known; else the
+    text.
+    """
     if constants is not None:
         found = _value(part, constants)
         if found is not None:
@@ -123,7 +125,8 @@ def _scalar(part: Sequence[Token], constants: Mapping[str, Scalar] | None = None
         if token.kind in ("true", "false"):
             return token.kind == "true"
         return token.text
-    words = any(token.kind in NAMES or token.text[:1].isalpha() for token in part)  # `bit<8` is no comparison
+    # `bit<8` is not a comparison
+    words = any(token.kind in NAMES or token.text[:1].isalpha() for token in part)
     if any(token.kind == INTEGER for token in part) and not words:
         try:
             return evaluate(part, part[0])
@@ -133,7 +136,7 @@ def _scalar(part: Sequence[Token], constants: Mapping[str, Scalar] | None = None
 
 
 def value_of(text: str, constants: Mapping[str, Scalar]) -> Scalar | None:
-    """The value of an annotation's text as an expression; None where it is none, or is not known."""
+    """Returns the value of an annotation's text as an expression; None if it is not one, or unknown."""
     part = list(tokens(text, ""))
     return _value(part, constants) if part else None
 
@@ -170,7 +173,7 @@ _OPERATIONS: dict[str, Callable[[Any, Any], Scalar]] = {
 
 
 def known_value(node: ast.Expression, constants: Mapping[str, Scalar]) -> Scalar | None:
-    """The value of an expression over literals and constants; None for what isn't one."""
+    """Returns the value of an expression over literals and constants; None for any other."""
     match node:
         case ast.IntegerLiteral(value=value) | ast.StringLiteral(value=value) | ast.BoolLiteral(value=value):
             return value
@@ -191,7 +194,7 @@ def known_value(node: ast.Expression, constants: Mapping[str, Scalar]) -> Scalar
 
 
 def _text(body: Sequence[Token]) -> str:
-    """The tokens as written, with a blank where there was space between them."""
+    """Returns the tokens as written, with single blanks for space between them."""
     words: list[str] = []
     last: Token | None = None
     for token in body:

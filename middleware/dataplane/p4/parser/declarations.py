@@ -15,7 +15,7 @@ _MOST_MISTAKES = 20
 
 
 def parse(tokens: Sequence[Token]) -> tuple[list[ast.Declaration], list[Diagnostic]]:
-    """All declarations of a program that could be read, and what was wrong with the others."""
+    """Returns all declarations that could be parsed, and the errors of the others."""
     reader = Declarations(tokens)
     found: list[ast.Declaration] = []
     problems: list[Diagnostic] = []
@@ -36,7 +36,7 @@ class Declarations(Tables):
     """The whole parser."""
 
     def recover(self, depth: int) -> None:
-        """After a mistake: goes on to the next word that begins a declaration at the left margin."""
+        """Skips, after an error, to the next word that starts a declaration at the left margin."""
         self.unwind(depth)
         self._angles = self._nested = self._blocks = 0
         if self.token.kind != END:
@@ -47,7 +47,7 @@ class Declarations(Tables):
             self.advance()
 
     def declaration(self) -> ast.Declaration | None:
-        """One declaration at the top level; None for a lone semicolon."""
+        """Parses one declaration at the top level; returns None for a lone semicolon."""
         if self.accept(";"):
             return None
         annotations = self.annotations()
@@ -62,7 +62,7 @@ class Declarations(Tables):
         return self.constant(annotations)
 
     def _type_parameters(self) -> tuple[str, ...]:
-        """`<T, U>`, declared in the scope that is open."""
+        """Parses `<T, U>`, declared in the open scope."""
         names: list[str] = []
         if self.accept("<"):
             while self.token.kind != ">":
@@ -75,7 +75,7 @@ class Declarations(Tables):
         return tuple(names)
 
     def parameters(self) -> tuple[ast.Parameter, ...]:
-        """`(in bit<8> a, T b = 1)`."""
+        """Parses `(in bit<8> a, T b = 1)`."""
         self.expect("(", "before parameters")
         found: list[ast.Parameter] = []
         while self.token.kind != ")":
@@ -169,7 +169,7 @@ class Declarations(Tables):
         return ast.ExternFunction(prototype, prototype.span)
 
     def _after_angles(self) -> str:
-        """The kind of what follows `name<...>` here."""
+        """Returns the kind of the token after `name<...>`."""
         distance, depth = 1, 0
         while self.peek(distance).kind in ("<", ">", ",", IDENTIFIER, *NAMES):
             depth += (self.peek(distance).kind == "<") - (self.peek(distance).kind == ">")
@@ -198,7 +198,7 @@ class Declarations(Tables):
     def _prototype(
         self, annotations: tuple[Annotation, ...], owner: str = "", abstract: bool = False
     ) -> ast.Prototype:
-        """`result name<T>(parameters)`, or the constructor of `owner`."""
+        """Parses `result name<T>(parameters)`, or the constructor of `owner`."""
         self.push()
         result: ast.TypeRef | None = None
         if not (owner and self.token.text == owner and self.peek().kind == "("):
@@ -212,7 +212,7 @@ class Declarations(Tables):
         return ast.Prototype(result, name.text, types, parameters, annotations, abstract, name.span)
 
     def _declare_ahead(self) -> None:
-        """The result may be one of the type parameters that follow: `T f<T>()`."""
+        """Declares a result that may be one of the following type parameters: `T f<T>()`."""
         self.declare(self.token.text, True)
 
     def _action(self, annotations: tuple[Annotation, ...]) -> ast.Action:
@@ -226,7 +226,7 @@ class Declarations(Tables):
         return ast.Action(name.text, parameters, body, annotations, name.span)
 
     def _function_or_instance(self, annotations: tuple[Annotation, ...]) -> ast.Declaration:
-        """`type name(...) { }` or `type(arguments) name;`."""
+        """Parses `type name(...) { }` or `type(arguments) name;`."""
         if not (self.starts_type() or self.token.kind in (IDENTIFIER, ".")):
             raise self.mistake("a declaration is expected")
         position = self.position()
@@ -255,7 +255,7 @@ class Declarations(Tables):
     # --- controls, parsers, packages
 
     def _head(self, what: str) -> tuple[Token, tuple[str, ...], tuple[ast.Parameter, ...]]:
-        """`package name<T>(parameters)` and the like. The names in it last until `pop`."""
+        """Parses `package name<T>(parameters)` and similar heads. Their names are in scope until `pop`."""
         self.advance()
         name = self.name(f"of a {what}")
         self.declare(name.text, True)
@@ -322,7 +322,7 @@ class Declarations(Tables):
         )
 
     def _at_state(self) -> bool:
-        """Whether a state comes, past its annotations."""
+        """Returns whether a state comes, past its annotations."""
         if self.token.kind != "@":
             return self.token.kind == "state"
         position = self.position()

@@ -40,7 +40,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "\n": ""}
 
 
 def unquoted(text: str) -> str:
-    """The value of a string literal."""
+    """Returns the value of a string literal."""
     if "\\" not in text:
         return text[1:-1]
     letters: list[str] = []
@@ -55,7 +55,7 @@ def unquoted(text: str) -> str:
 
 
 def literal(token: Token) -> ast.IntegerLiteral:
-    """`8w0xFF` and its kin."""
+    """Parses literals such as `8w0xFF`."""
     text, width, signed = token.text, None, False
     for mark in "ws":
         prefix, found, digits = text.partition(mark)
@@ -68,7 +68,7 @@ def literal(token: Token) -> ast.IntegerLiteral:
 class Expressions(Stream):
     """The part of the parser that reads types and expressions.
 
-    `_angles` is above 0 where `>` closes a list of type arguments; brackets set it back.
+    `_angles` is above 0 if `>` closes a list of type arguments; brackets set it back.
     """
 
     _angles = 0
@@ -77,7 +77,7 @@ class Expressions(Stream):
     # --- types
 
     def type_ref(self, of: str = "") -> ast.TypeRef:
-        """A type, arrays included."""
+        """Returns a type, arrays included."""
         found = self._plain_type(of)
         while self.token.kind == "[":
             self.advance()
@@ -128,7 +128,7 @@ class Expressions(Stream):
         return ast.SizedType(word.kind, width, self.since(word.span))
 
     def type_arguments(self) -> tuple[ast.TypeRef, ...]:
-        """`<A, B>`, perhaps empty."""
+        """Parses `<A, B>`, which may be empty."""
         self.expect("<", "before type arguments")
         found: list[ast.TypeRef] = []
         while self.token.kind != ">":
@@ -145,14 +145,14 @@ class Expressions(Stream):
     # --- expressions
 
     def _bracketed(self) -> ast.Expression:
-        """An expression inside brackets, where `>` is greater-than again."""
+        """Parses an expression inside brackets, where `>` is greater-than again."""
         angles, self._angles = self._angles, 0
         found = self.expression()
         self._angles = angles
         return found
 
     def expression(self) -> ast.Expression:
-        """Any expression but masks and ranges."""
+        """Parses any expression but masks and ranges."""
         self._nested += 1
         if self._nested > _MOST_NESTED:
             raise Mistake(self.token.span, f"expressions are nested more than {_MOST_NESTED} deep")
@@ -169,7 +169,7 @@ class Expressions(Stream):
             self._nested -= 1
 
     def key_set(self) -> ast.Expression:
-        """An expression, mask, range, `_` or `default`."""
+        """Returns an expression, mask, range, `_` or `default`."""
         token = self.token
         if token.kind == "default" or (token.text == "_" and token.kind == IDENTIFIER):
             self.advance()
@@ -184,7 +184,7 @@ class Expressions(Stream):
         return value
 
     def _operator(self) -> str:
-        """The binary operator here, or "". Two `>` that touch are one."""
+        """Returns the binary operator here, or "". Two `>` that touch are one."""
         kind = self.token.kind
         if kind == ">":
             if self._angles:
@@ -231,7 +231,7 @@ class Expressions(Stream):
             raise Mistake(self.token.span, f"expressions are nested more than {_MOST_NESTED} deep")
 
     def _cast(self, token: Token) -> ast.Expression | None:
-        """`(type) operand`, or None if it is an expression in brackets after all."""
+        """Parses `(type) operand`; returns None for an expression in brackets."""
         position = self.position()
         self.advance()
         angles, self._angles = self._angles, 0
@@ -248,7 +248,7 @@ class Expressions(Stream):
         return ast.Cast(type_, operand, self.since(token.span))
 
     def postfix(self) -> ast.Expression:
-        """A primary expression with members, indices, slices and calls."""
+        """Returns a primary expression with members, indices, slices and calls."""
         found = self._primary()
         while True:
             kind = self.token.kind
@@ -289,7 +289,7 @@ class Expressions(Stream):
         return ast.Index(base, first, self.since(base.span))
 
     def _generic_call(self, target: ast.Expression) -> ast.Expression | None:
-        """`f<T>(x)`, or None if `<` is less-than."""
+        """Parses `f<T>(x)`; returns None if `<` is less-than."""
         if not (self.starts_type(1) or self.peek().text == "_" or self.peek().kind == ">"):
             return None
         position, nested = self.position(), self._nested
@@ -305,7 +305,7 @@ class Expressions(Stream):
         return ast.Call(target, types, arguments, self.since(target.span))
 
     def arguments(self) -> tuple[ast.Argument, ...]:
-        """`(a, b = c, _)`."""
+        """Parses `(a, b = c, _)`."""
         self.expect("(", "before arguments")
         angles, self._angles = self._angles, 0
         found: list[ast.Argument] = []
@@ -363,7 +363,7 @@ class Expressions(Stream):
         return ast.Name(name.text, absolute, token.span.to(name.span))
 
     def _braces(self) -> ast.Expression:
-        """`{a, b}`, `{a = 1, ...}`."""
+        """Parses `{a, b}` and `{a = 1, ...}`."""
         first = self.advance().span
         angles, self._angles = self._angles, 0
         if self.token.kind in NAMES and self.peek().kind == "=":

@@ -1,4 +1,4 @@
-"""Statements, and the declarations that may stand among them. Pure."""
+"""Statements, and the declarations allowed among them. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Statements(Annotations):
     _blocks = 0
 
     def block(self, annotations: tuple[Annotation, ...] = ()) -> ast.Block:
-        """`{ ... }`, a scope of its own."""
+        """Parses `{ ... }`, a separate scope."""
         self._blocks += 1
         if self._blocks > _MOST_BLOCKS:
             raise Mistake(self.token.span, f"blocks are nested more than {_MOST_BLOCKS} deep")
@@ -47,7 +47,7 @@ class Statements(Annotations):
         return ast.Block(tuple(found), annotations, first)
 
     def statement(self) -> ast.Statement:
-        """Any statement or local declaration."""
+        """Parses any statement or local declaration."""
         annotations = self.annotations()
         token = self.token
         kind = token.kind
@@ -66,7 +66,7 @@ class Statements(Annotations):
         return found
 
     def _declares(self) -> bool:
-        """Whether a variable's or an instance's declaration stands here."""
+        """Returns whether a declaration of a variable or an instance is next."""
         token = self.token
         if token.kind == IDENTIFIER:
             after = self.peek()
@@ -78,7 +78,7 @@ class Statements(Annotations):
         return self.starts_type()
 
     def _instance_after_all(self, call: ast.Call, annotations: tuple[Annotation, ...]) -> ast.Instantiation:
-        """`something(arguments) name;` where something isn't known: the checker says so."""
+        """Parses `something(arguments) name;` with an unknown `something`, which the checker reports."""
         if not isinstance(call.target, ast.Name):
             raise self.mistake("';' is expected after a statement")
         name = self.name("of an instance")
@@ -87,7 +87,7 @@ class Statements(Annotations):
         return ast.Instantiation(type_, call.arguments, name.text, False, annotations, name.span)
 
     def assignment_or_call(self) -> ast.Statement:
-        """Without its semicolon."""
+        """Parses an assignment or call without its semicolon."""
         first = self.token.span
         target = self.postfix()
         operator = self.token.kind
@@ -106,7 +106,7 @@ class Statements(Annotations):
         raise self.mistake("an assignment or a call is expected")
 
     def constant(self, annotations: tuple[Annotation, ...]) -> ast.ConstantDeclaration:
-        """`const type name = value;`."""
+        """Parses `const type name = value;`."""
         self.expect("const", "before a constant")
         type_ = self.type_ref(" of the constant")
         name = self.name("of a constant")
@@ -121,7 +121,7 @@ class Statements(Annotations):
         return ast.ConstantDeclaration(type_, name.text, value, annotations, name.span)
 
     def dimensions(self, type_: ast.TypeRef) -> ast.TypeRef:
-        """The sizes behind a name: `H h[3]`."""
+        """Returns the sizes behind a name: `H h[3]`."""
         while self.accept("["):
             size = self._bracketed()
             self.expect("]", "after the size of a stack")
@@ -131,7 +131,7 @@ class Statements(Annotations):
     def variable_or_instance(
         self, annotations: tuple[Annotation, ...]
     ) -> ast.VariableDeclaration | ast.Instantiation:
-        """`type name = value;` or `type(arguments) name;`."""
+        """Parses `type name = value;` or `type(arguments) name;`."""
         type_ = self.type_ref()
         if self.token.kind == "(":
             return self._instance(type_, annotations)
@@ -140,7 +140,7 @@ class Statements(Annotations):
         return found
 
     def variable(self, type_: ast.TypeRef, annotations: tuple[Annotation, ...]) -> ast.VariableDeclaration:
-        """What follows a variable's type, without the semicolon."""
+        """Parses the rest of a variable's declaration after its type, without the semicolon."""
         name = self.name("of a variable")
         type_ = self.dimensions(type_)
         value = self.expression() if self.accept("=") else None
@@ -158,7 +158,7 @@ class Statements(Annotations):
         return ast.Instantiation(type_, arguments, name.text, initializer, annotations, name.span)
 
     def _skip_braces(self) -> None:
-        """The initializer of an object with abstract methods: we have none of these."""
+        """Skips the initializer of an object with abstract methods, which are not supported."""
         self.expect("{", "before an object's initializer")
         depth = 1
         while depth:

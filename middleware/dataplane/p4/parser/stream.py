@@ -1,8 +1,7 @@
-"""The parser's view of the tokens, what it knows of names, and its errors. Pure.
+"""The parser's view of the tokens, its knowledge of names, and its errors. Pure.
 
-P4 can't be parsed without knowing which names are types: `a < b > (c)` depends on it. Scopes of names are
-kept
-here while the text goes by; the checker resolves names again, with what they mean.
+Parsing P4 requires knowing which names are types: `a < b > (c)` depends on it. The parser keeps scopes of
+names while it advances; the checker resolves names again, with their meanings.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Mistake(Exception):
 
 
 def shown(token: Token) -> str:
-    """How a message names a token."""
+    """Returns how a message names a token."""
     return token.kind if token.kind == END else f"'{token.text}'"
 
 
@@ -43,7 +42,7 @@ class Stream:
     # --- tokens
 
     def advance(self) -> Token:
-        """The token here; goes on to the next."""
+        """Returns the present token and advances."""
         token = self.token
         if self._position + 1 < len(self._tokens):
             self._position += 1
@@ -51,7 +50,7 @@ class Stream:
         return token
 
     def peek(self, distance: int = 1) -> Token:
-        """A token further on."""
+        """Returns a token further on."""
         return self._tokens[min(self._position + distance, len(self._tokens) - 1)]
 
     def previous(self) -> Token:
@@ -68,7 +67,7 @@ class Stream:
         return self.advance() if self.token.kind == kind else None
 
     def expect(self, kind: str, where: str) -> Token:
-        """The token of that kind, or a Mistake that says what was wanted `where`."""
+        """Returns the token of that kind. Raises Mistake, which states what was expected `where`."""
         if self.token.kind == kind:
             return self.advance()
         raise self.mistake(f"'{kind}' is expected {where}")
@@ -80,13 +79,13 @@ class Stream:
         return Mistake(token.span, f"{wanted}, not {shown(token)}")
 
     def name(self, of: str) -> Token:
-        """A name, soft keywords included."""
+        """Returns a name, soft keywords included."""
         if self.token.kind in NAMES:
             return self.advance()
         raise self.mistake(f"a name {of} is expected")
 
     def since(self, first: Span) -> Span:
-        """From `first` to the token before this one."""
+        """Returns the span from `first` to the previous token."""
         return first.to(self.previous().span)
 
     # --- names
@@ -114,7 +113,7 @@ class Stream:
         return False
 
     def starts_type(self, distance: int = 0) -> bool:
-        """Whether a type stands here, as far as the next word tells."""
+        """Returns whether a type starts here, judged by the next word."""
         token = self.peek(distance) if distance else self.token
         if token.kind == IDENTIFIER:
             return self.is_type(token.text)

@@ -13,7 +13,7 @@ class Tables(Statements):
     """The part of the parser that reads tables and the states of parsers."""
 
     def table(self, annotations: tuple[Annotation, ...]) -> ast.Table:
-        """`table name { properties }`."""
+        """Parses `table name { properties }`."""
         self.expect("table", "before a table")
         name = self.name("of a table")
         self.expect("{", "before the properties of a table")
@@ -114,7 +114,7 @@ class Tables(Statements):
         return ast.Entry(constant, priority, keys, action, annotations, keys.span)
 
     def _keys_of(self) -> ast.Expression:
-        """What a select case or an entry matches: one key set, or several in brackets."""
+        """Parses the key sets of a select case or an entry: one, or several in brackets."""
         if self.token.kind != "(":
             return self.key_set()
         position, nested = self.position(), self._nested
@@ -136,7 +136,7 @@ class Tables(Statements):
         return ast.KeySet(tuple(elements), self.since(first))
 
     def state(self) -> ast.State:
-        """`state name { statements transition }`."""
+        """Parses `state name { statements transition }`."""
         annotations = self.annotations()
         self.expect("state", "before a parser state")
         name = self.name("of a state")

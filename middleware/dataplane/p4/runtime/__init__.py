@@ -1,4 +1,4 @@
-"""What a loaded program runs in: tables, counters, replication, and the switch around them."""
+"""The run-time state of a loaded program: tables, counters, replication, and the switch around them."""
 
 from .control import Control
 from .counts import PortStats, Stats, TableStats

@@ -1,5 +1,6 @@
-"""Externs by index: counters, meters, registers. A program's index past the end does nothing (and reads 0);
-the controller gets OUT_OF_RANGE."""
+"""Externs by index: counters, meters, registers. A program's access past the end does nothing (and reads 0);
+the controller's is refused with OUT_OF_RANGE.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from .values import CounterData, MeterConfig, MeterCounts
 
 
 def check_index(kind: str, name: str, index: int, size: int) -> None:
-    """OUT_OF_RANGE unless 0 <= index < size."""
+    """Raises OUT_OF_RANGE unless 0 <= index < size."""
     if not 0 <= index < size:
         raise ControlError(Problem.OUT_OF_RANGE, f"{kind} {name} has {size} cells, there is no cell {index}")
 
@@ -26,7 +27,7 @@ class CounterArray:
         self.bytes = [0] * size
 
     def count(self, index: int, length: int) -> None:
-        """One packet of `length` bytes."""
+        """Counts one packet of `length` bytes."""
         if 0 <= index < self.size:
             self.packets[index] += 1
             self.bytes[index] += length
@@ -56,7 +57,7 @@ class MeterArray:
         self.cells: dict[int, Meter] = {}
 
     def execute(self, index: int, length: int, now: float) -> int:
-        """The colour; green where nothing is configured or there is no such cell."""
+        """Returns the colour; green if the cell is not configured or does not exist."""
         cell = self.cells.get(index)
         if cell is None:
             if not 0 <= index < self.size:
@@ -104,16 +105,16 @@ class RegisterArray:
         self.cells = [0] * size
 
     def get(self, index: int) -> int:
-        """What the program reads; 0 past the end."""
+        """Returns the program's read of a cell; 0 past the end."""
         return self.cells[index] if 0 <= index < self.size else 0
 
     def put(self, index: int, value: int) -> None:
-        """What the program writes; nothing past the end."""
+        """Writes a cell for the program; does nothing past the end."""
         if 0 <= index < self.size:
             self.cells[index] = value
 
     def read(self, index: int) -> int:
-        """Raw bits, for the controller."""
+        """Returns raw bits, for the controller."""
         check_index("register", self.name, index, self.size)
         return self.cells[index] & ((1 << self.width) - 1)
 

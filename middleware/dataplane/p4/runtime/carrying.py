@@ -1,9 +1,8 @@
-"""Brings what control planes and packets have written of one switch to another that runs a newer program.
+"""Transfers what control planes and packets have written from one switch to another with a newer program.
 
-Objects are the same where they have the same name and kind. What the newer program has no place for is
-refused, by name; counters that it does not have are let go, since nothing is forwarded by them. Direct
-counters, meters' configurations and colours, and default actions that a controller has set come along; idle
-times begin anew.
+Objects correspond if they have the same name and kind. Content without a place in the newer program is
+refused, by name, except counters, which do not affect forwarding. Direct counters, meters' configurations and
+colours, and default actions set by a controller are transferred; idle times restart.
 """
 
 from __future__ import annotations
@@ -22,7 +21,9 @@ _T = TypeVar("_T")
 
 
 def carry_over(old: Control, before: ir.Program, new: Control, after: ir.Program, now: float) -> None:
-    """`new` is a fresh switch. ControlError where something has no place there; throw it away then."""
+    """Transfers to the fresh switch `new`. Raises ControlError for content without a place; discard `new`
+    then.
+    """
     _profiles(old, before, new)
     for group in old.multicast_groups():
         new.insert_multicast_group(group)
@@ -70,7 +71,7 @@ def _table(old: Control, table: ir.Table, new: Control, after: ir.Program, now: 
 
 
 def _default(old: Control, table: ir.Table, new: Control, newer: ir.Table) -> None:
-    """What belongs to the default entry."""
+    """Transfers the default entry's state."""
     if table.counters is not None and newer.counters is not None:
         new.set_direct_counter(table.name, None, old.direct_counter(table.name, None))
     if table.meters is not None and newer.meters is not None:
@@ -116,7 +117,7 @@ def _register(old: Control, extern: ir.ExternInstance, new: Control, after: ir.P
 
 
 def _nothing(old: Control, extern: ir.ExternInstance, new: Control, after: ir.Program) -> None:
-    """Direct ones go with their entries, profiles have gone before."""
+    """Does nothing: direct objects go with their entries, profiles were transferred before."""
 
 
 _CELLS: dict[str, Callable[[Control, ir.ExternInstance, Control, ir.Program], None]] = {

@@ -1,7 +1,7 @@
-"""The control face of a switch: everything that a controller writes and reads.
+"""The control interface of a switch: everything that a controller writes and reads.
 
-Every method either does the whole of what it says or raises `ControlError` and changes nothing. Names are the
-control plane's. Reading returns values that may be written again as they are.
+Every method either completes or raises `ControlError` and changes nothing. Names are the control plane's.
+Values that are read may be written again unchanged.
 """
 
 from __future__ import annotations
@@ -46,11 +46,13 @@ class Control:
     # --- tables
 
     def insert(self, table: str, entry: Entry, now: float = 0.0) -> None:
-        """EXISTS if an entry with these matches and this priority is there; FULL at the table's size."""
+        """Inserts an entry. Raises EXISTS if one with these matches and priority exists, FULL at the table's
+        size.
+        """
         self._table(table).insert(entry, now)
 
     def modify(self, table: str, entry: Entry, now: float = 0.0) -> None:
-        """Gives the entry with these matches and priority another action (and counter, meter where given)."""
+        """Replaces the action (and counter, meter if given) of the entry with these matches and priority."""
         self._table(table).modify(entry, now)
 
     def delete(self, table: str, matches: Matches, priority: int = 0) -> None:
@@ -60,19 +62,23 @@ class Control:
         return self._table(table).entry(matches, priority, now)
 
     def entries(self, table: str, now: float = 0.0) -> Iterator[Entry]:
-        """All entries, const ones too, in the order of insertion. The default entry isn't among them."""
+        """Yields all entries, const ones too, in the order of insertion. The default entry isn't
+        among them.
+        """
         return self._table(table).entries(now)
 
     def set_default(self, table: str, action: Action | None, now: float = 0.0) -> None:
-        """None: the program's own default action again. READ_ONLY where the program says const."""
+        """Sets the default action; None restores the program's own. Raises READ_ONLY if the program declares
+        it const.
+        """
         self._table(table).set_default(action)
 
     def default(self, table: str) -> Entry:
-        """The default entry: no matches; NoAction where the program names no action."""
+        """Returns the default entry: without matches; NoAction if the program names no action."""
         return self._table(table).default()
 
     def is_default_set(self, table: str) -> bool:
-        """Whether the default action is another than the program's own."""
+        """Returns whether the default action is another than the program's own."""
         return self._table(table).is_default_set()
 
     # --- direct counters and meters; matches None: the default entry
@@ -88,7 +94,7 @@ class Control:
         row.packets, row.bytes = data.packets, data.bytes
 
     def direct_meter(self, table: str, matches: Matches | None, priority: int = 0) -> MeterConfig | None:
-        """None: not configured, all packets are green."""
+        """Returns the configuration; None: not configured, all packets are green."""
         meter = self._table(table).meter_row(matches, priority).meter
         return meter.config if meter is not None else None
 
@@ -123,7 +129,7 @@ class Control:
         return [cells.read(index) for index in range(cells.size)]
 
     def set_counter(self, name: str, index: int | None, data: CounterData) -> None:
-        """Index None: all of them."""
+        """Writes a counter; index None means all cells."""
         self._counter(name).write(index, data)
 
     def meter(self, name: str, index: int) -> MeterConfig | None:
@@ -137,7 +143,7 @@ class Control:
         self._meter(name).write(index, config, now)
 
     def meter_counts(self, name: str, index: int) -> MeterCounts:
-        """What the cell has marked, by colour."""
+        """Returns the packets that the cell has marked, by colour."""
         return self._meter(name).counts(index)
 
     def set_meter_counts(self, name: str, index: int, counts: MeterCounts) -> None:
@@ -246,20 +252,20 @@ class Control:
         return {name: queue.config for name, queue in queues if queue.config is not None}
 
     def take_digests(self, now: float) -> list[DigestList]:
-        """The lists that are due; ask after every batch of packets, and at `next_digest_at`."""
+        """Returns the lists that are due; ask after every batch of packets, and at `next_digest_at`."""
         return [one for queue in self._machine.digests.values() for one in queue.take(now)]
 
     def next_digest_at(self) -> float | None:
-        """When a list will be due without another packet; None: nothing waits."""
+        """Returns when a list is due without another packet; None: nothing waits."""
         times = [queue.due_at() for queue in self._machine.digests.values()]
         return min((at for at in times if at is not None), default=None)
 
     def ack_digest(self, name: str, list_id: int) -> None:
-        """Unknown and old ids are ignored, as the specification wants."""
+        """Acknowledges a list. Ignores unknown and old ids, as the specification requires."""
         self._digest(name).ack(list_id)
 
     def idle_entries(self, now: float) -> list[IdleEntry]:
-        """Entries whose idle timeout has passed since they were hit or last returned here."""
+        """Returns entries whose idle timeout has passed since their last hit or last report here."""
         return [one for table in self._machine.tables if table.timed for one in table.idle(now)]
 
     # --- by name

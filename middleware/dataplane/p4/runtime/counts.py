@@ -1,4 +1,4 @@
-"""What a running switch counts. Generated code adds to these by itself."""
+"""Counters of a running switch. Generated code increments them directly."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Counts:
         self.parser_errors[error] = self.parser_errors.get(error, 0) + 1
 
     def read(self, tables: list[TableState], ports: dict[int, PortCount], errors: tuple[str, ...]) -> Stats:
-        """A reading."""
+        """Returns a reading."""
         return Stats(
             ingress_passes=self.ingress_passes,
             egress_passes=self.egress_passes,

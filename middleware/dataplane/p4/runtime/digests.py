@@ -1,4 +1,4 @@
-"""Digests: what programs tell their controller, gathered into lists (P4Runtime, section 9.7)."""
+"""Digests: a program's messages to its controller, collected into lists (P4Runtime, section 9.7)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from .errors import ControlError, Problem
 from .values import DigestConfig, DigestList
 
 MAX_WAITING = 4096  # digests of one kind that wait or are unacknowledged; more are dropped and counted
-MAX_LIST = 1024  # digests in one list where the config has no limit
+MAX_LIST = 1024  # digests in one list if the config has no limit
 
 
 class DigestQueue:
-    """Digests of one kind. Equal ones that wait, or were sent and not yet acknowledged, count as one."""
+    """Digests of one kind. Equal ones that wait, or were sent and are not yet acknowledged, count once."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -23,7 +23,7 @@ class DigestQueue:
         self._next_list = 1
 
     def add(self, values: tuple[int, ...], now: float) -> None:
-        """What the program said."""
+        """Adds a program's digest."""
         config = self.config
         if config is None or values in self._waiting:
             return
@@ -36,14 +36,14 @@ class DigestQueue:
         self._waiting[values] = now
 
     def due_at(self) -> float | None:
-        """When the next list is due: at once if it is full or nothing is to be waited for."""
+        """Returns when the next list is due: at once if it is full or has no timeout."""
         if self.config is None or not self._waiting:
             return None
         first = next(iter(self._waiting.values()))
         return first if self._full() else first + self.config.max_timeout
 
     def take(self, now: float) -> list[DigestList]:
-        """The lists that are due."""
+        """Returns the lists that are due."""
         lists: list[DigestList] = []
         due = self.due_at()
         while due is not None and due <= now:

@@ -53,17 +53,17 @@ class Machine:
         self.digests = {name: DigestQueue(name) for name in digest_names(program)}
 
     def profile(self, index: int) -> Profile:
-        """The action profile or selector with this index."""
+        """Returns the action profile or selector with this index."""
         found = self.externs[index]
         assert isinstance(found, Profile)
         return found
 
     def microseconds(self, now: float) -> int:
-        """The program's clock."""
+        """Returns the program's clock."""
         return max(0, int((now - self.start) * 1_000_000)) & 0xFFFFFFFFFFFF
 
     def digest(self, name: str, values: tuple[int, ...], now: float) -> None:
-        """A program's digest."""
+        """Adds a program's digest."""
         self.counts.digests += 1
         self.digests[name].add(values, now)
 
@@ -90,7 +90,7 @@ def _size(one: ir.ExternInstance) -> int:
 
 
 def is_standard(type_: ir.Type) -> bool:
-    """Whether it is v1model's standard metadata."""
+    """Returns whether it is v1model's standard metadata."""
     return isinstance(type_, ir.StructType) and type_.name == "standard_metadata_t"
 
 
@@ -98,13 +98,13 @@ def is_standard(type_: ir.Type) -> bool:
 
 
 def digest_name(call: ir.ExternCall) -> str:
-    """A digest has the name of the struct that it carries."""
+    """Returns the name of a digest: that of its struct."""
     data = call.type_arguments[0]
     return data.name if isinstance(data, ir.StructType) else "digest"
 
 
 def digest_names(program: ir.Program) -> list[str]:
-    """All that the program can send."""
+    """Returns all that the program can send."""
     return sorted({digest_name(call) for call in extern_calls(program) if call.name == "digest"})
 
 
@@ -115,7 +115,7 @@ _MOST_WALKED = 4
 
 
 def extern_calls(program: ir.Program) -> tuple[ir.ExternCall, ...]:
-    """Every extern call of the program. Switches are made by the dozen from one: it is gone through once."""
+    """Returns every extern call of the program. Cached, because dozens of switches may share one program."""
     for known, calls in _walked:
         if known is program:
             return calls
@@ -126,7 +126,7 @@ def extern_calls(program: ir.Program) -> tuple[ir.ExternCall, ...]:
 
 
 def walk(value: object) -> Iterator[msgspec.Struct]:
-    """Every node of a piece of a program, types and places left out."""
+    """Yields every node of a piece of a program, types and places left out."""
     waiting: list[object] = [value]
     while waiting:
         one = waiting.pop()

@@ -1,8 +1,8 @@
 """Match engines. A table's key is one number: its fields side by side, the first one highest.
 
-Every entry is a value under a mask of that number, and a list of ranges where the table has range fields.
-So one engine serves every kind of table: exact entries share one mask, those of a longest prefix match have
-one mask per prefix length, ternary ones any (tuple space search; Srinivasan, Suri, Varghese 1999).
+Every entry is a value under a mask of that number, plus a list of ranges if the table has range fields. So
+one engine serves every kind of table: exact entries share one mask, those of a longest prefix match have one
+mask per prefix length, ternary ones any (tuple space search; Srinivasan, Suri, Varghese 1999).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from .meters import Meter
 from .values import Entry
 
-MAX_CACHED = 1 << 16  # keys whose outcome is remembered, of tables that aren't exact
+MAX_CACHED = 1 << 16  # cached results by key, for tables that are not exact
 
 
 class Cell:
@@ -26,10 +26,10 @@ class Cell:
 
 
 class Row:
-    """What a look-up finds. Changed in place when the entry is modified, so that caches stay right.
+    """The result of a look-up. It is changed in place when the entry is modified, so that caches stay valid.
 
-    `action` is an index into `Program.actions`, `args` its control plane parameters. `choices`: of a table
-    with an action profile or selector the cells to choose from by hash; empty: the default action.
+    `action` is an index into `Program.actions`, `args` its control plane parameters. `choices`: for a table
+    with an action profile or selector, the cells to choose from by hash; empty: the default action.
     """
 
     __slots__ = (
@@ -65,27 +65,27 @@ class Row:
         self.rank = 0  # priority, or prefix length
         self.order = 0
         self.seen = 0.0  # last hit, of tables with idle timeouts
-        self.told = 0.0  # last time that its idleness was told
+        self.told = 0.0  # last time that its idleness was reported
 
     def fits(self, key: int) -> bool:
-        """The plain definition of a match."""
+        """Defines a match."""
         if key & self.mask != self.value:
             return False
         return all(low <= (key >> shift) & mask <= high for shift, mask, low, high in self.ranges)
 
     @property
     def identity(self) -> tuple[int, int, tuple[tuple[int, int, int, int], ...], int]:
-        """What no two entries of a table share."""
+        """The identity of an entry, unique within its table."""
         return self.value, self.mask, self.ranges, self.rank
 
 
 def better(row: Row, other: Row | None) -> bool:
-    """Whether `row` wins: by rank, and among equals the older one."""
+    """Returns whether `row` wins: by rank, and among equals the older one."""
     return other is None or (row.rank, -row.order) > (other.rank, -other.order)
 
 
 def find_linear(rows: Iterable[Row], key: int) -> Row | None:
-    """The reference: every row is looked at."""
+    """Finds a row by checking all; the reference."""
     best: Row | None = None
     for row in rows:
         if row.fits(key) and better(row, best):
@@ -162,10 +162,10 @@ def _top(group: Group) -> int:
 
 
 class MatchTable:
-    """The rows of one table and the way from a key to one of them.
+    """The rows of one table, and the look-up by key.
 
-    `cache` goes from key to row. In a table of exact keys it holds all rows, else what was looked up lately;
-    generated code looks there first and calls `find` for the rest. `miss` is the default entry.
+    `cache` maps keys to rows. For a table of exact keys it holds all rows, otherwise recent results;
+    generated code checks it first and calls `find` on a miss. `miss` is the default entry.
     """
 
     __slots__ = ("_order", "_space", "by_identity", "cache", "exact", "hits", "miss", "misses")
@@ -181,7 +181,7 @@ class MatchTable:
         self._order = 0
 
     def find(self, key: int) -> Row:
-        """The row for a key, the default entry's if none fits."""
+        """Returns the row for a key, the default entry's if none fits."""
         row = self.cache.get(key)
         if row is not None:
             return row
@@ -194,11 +194,11 @@ class MatchTable:
         return found
 
     def find_linear(self, key: int) -> Row:
-        """The reference of `find`."""
+        """Returns the reference of `find`."""
         return find_linear(self.by_identity.values(), key) or self.miss
 
     def add(self, row: Row) -> None:
-        """The caller has looked that no row has its identity."""
+        """Adds a row. The caller has checked that no row has its identity."""
         row.order = self._order
         self._order += 1
         self.by_identity[row.identity] = row

@@ -9,10 +9,10 @@ GREEN, YELLOW, RED = 0, 1, 2
 
 
 class Meter:
-    """Two token buckets, C and P (or E), full at first. Not configured: every packet is green.
+    """Two token buckets, C and P (or E), full at first. Without a configuration every packet is green.
 
-    Tokens are counted in bytes or packets and filled by the time that has passed; a clock that goes back
-    gives nothing. `packets` and `bytes` say by colour what was marked, whatever the configuration was.
+    Tokens count bytes or packets and are refilled by elapsed time; a clock step back adds nothing. `packets`
+    and `bytes` count marked packets by colour, whatever the configuration was.
     """
 
     __slots__ = ("at", "bytes", "committed", "config", "excess", "packets")
@@ -26,7 +26,7 @@ class Meter:
         self.at = 0.0
 
     def configure(self, config: MeterConfig | None, now: float) -> None:
-        """New rates fill the buckets; None makes everything green."""
+        """Sets new rates and fills the buckets; None makes everything green."""
         self.config = config
         self.at = now
         if config is not None:
@@ -48,7 +48,7 @@ class Meter:
         return colour
 
     def mark(self, size: int, now: float) -> int:
-        """The colour of a packet of `size` bytes, or of 1 packet."""
+        """Returns the colour of a packet of `size` bytes, or of 1 packet."""
         config = self.config
         if config is None:
             return GREEN
@@ -67,7 +67,7 @@ class Meter:
         return GREEN
 
     def _mark_single(self, config: MeterConfig, size: int, elapsed: float) -> int:
-        """RFC 2697: what the committed bucket can't hold fills the excess bucket."""
+        """RFC 2697: the overflow of the committed bucket fills the excess bucket."""
         filled = self.committed + elapsed * config.cir
         self.committed = min(config.cburst, filled)
         self.excess = min(config.pburst, self.excess + filled - self.committed)
@@ -81,7 +81,7 @@ class Meter:
 
 
 def checked(config: MeterConfig | None) -> MeterConfig | None:
-    """The config, or INVALID: nothing is negative, and the peak isn't below the committed rate."""
+    """Returns the config, or INVALID: nothing is negative, and the peak isn't below the committed rate."""
     if config is None:
         return None
     if min(config.cir, config.cburst, config.pir, config.pburst) < 0:

@@ -1,4 +1,4 @@
-"""Action profiles and selectors: members, groups, and who still refers to them."""
+"""Action profiles and selectors: members, groups, and references to them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEFAULT_SIZE = 1024
 
 
 class Choices:
-    """What a table's row chooses from. `cells` holds a member as often as it has weight."""
+    """The choices of a table's row. `cells` contains a member as often as its weight."""
 
     __slots__ = ("cells", "users")
 

@@ -7,11 +7,11 @@ from .values import CloneSession, MulticastGroup, Replica
 
 MAX_GROUP = 0xFFFF
 MAX_SESSION = 0x7FFF
-MAX_REPLICAS = 4096  # of one group: what a controller can make one packet cost
+MAX_REPLICAS = 4096  # per group: bounds the cost that a controller can give one packet
 
 
 class Replication:
-    """`copies` and `clones` are what the pipeline looks at: (port, rid) pairs by id, in the order written."""
+    """`copies` and `clones` are for the pipeline: (port, rid) pairs by id, in the order written."""
 
     def __init__(self) -> None:
         self.copies: dict[int, tuple[tuple[int, int], ...]] = {}
@@ -62,7 +62,7 @@ class Replication:
         return list(self._sessions.values())
 
     def packet_length(self, session: int) -> int:
-        """How much of a clone is left; 0: all."""
+        """Returns how much of a clone is left; 0: all."""
         found = self._sessions.get(session)
         return found.packet_length if found is not None else 0
 

@@ -1,4 +1,4 @@
-"""Hashes by name, and the choice of an action selector."""
+"""Hashes by name, and the choice of a member by an action selector."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ ALGORITHMS = {
 
 
 def hashed(algorithm: str, value: int, width: int, random: Generator) -> int:
-    """The hash of `width` bits. "random" takes the next number of the switch's generator."""
+    """Returns the hash of `width` bits. "random" takes the next number of the switch's generator."""
     function = ALGORITHMS.get(algorithm)
     return random.next64() if function is None else function(value, width)
 
 
 def choose(instance: ir.ExternInstance, cells: list[Cell], value: int, width: int, random: Generator) -> Cell:
-    """One of `cells` (at least one), by the hash of the selector keys."""
+    """Returns one of the (at least one) `cells`, by the hash of the selector keys."""
     if len(cells) == 1 or instance.kind != "action_selector":
         return cells[0]
     output = int(instance.argument("outputWidth"))

@@ -1,4 +1,4 @@
-"""What the control plane needs to know of a table, taken from the program once."""
+"""A table's shape for the control plane, extracted from the program once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ranges = tuple[tuple[int, int, int, int], ...]
 
 
 class KeyShape(msgspec.Struct, frozen=True):
-    """One matched field: `shift` is where it stands in the table's one number."""
+    """One matched field; `shift` is its position in the table's single key number."""
 
     name: str
     width: int
@@ -37,7 +37,7 @@ class ParamShape(msgspec.Struct, frozen=True):
     boolean: bool
 
     def value(self, raw: int) -> int:
-        """Raw bits as the program sees them."""
+        """Returns raw bits as the program's value."""
         return bool(raw) if self.boolean else to_signed(raw, self.width) if self.signed else raw
 
     def raw(self, value: int) -> int:
@@ -54,7 +54,9 @@ class ActionShape(msgspec.Struct, frozen=True):
     as_default: bool = True  # False: @tableonly
 
     def arguments(self, call: ActionCall) -> tuple[int, ...]:
-        """The call's arguments in order, as the program sees them; INVALID if one is missing or too wide."""
+        """Returns the call's arguments in order, as the program sees them. Raises INVALID if one is missing
+        or too wide.
+        """
         known = {param.name for param in self.params}
         for name in call.arguments:
             if name not in known:
@@ -69,7 +71,7 @@ class ActionShape(msgspec.Struct, frozen=True):
         return param.value(raw)
 
     def call(self, args: tuple[int, ...]) -> ActionCall:
-        """The opposite of `arguments`."""
+        """Returns the opposite of `arguments`."""
         return ActionCall(self.name, {p.name: p.raw(v) for p, v in zip(self.params, args, strict=True)})
 
 
@@ -96,7 +98,7 @@ class TableShape(msgspec.Struct, frozen=True):
         return all(key.kind is ir.MatchKind.EXACT for key in self.keys)
 
     def compile(self, matches: Matches) -> Compiled:
-        """INVALID for unknown fields, wrong kinds, values too wide, a missing exact field."""
+        """Raises INVALID for unknown fields, wrong kinds, values too wide, a missing exact field."""
         known = {key.name for key in self.keys}
         for name in matches:
             if name not in known:
@@ -111,7 +113,7 @@ class TableShape(msgspec.Struct, frozen=True):
 
 
 def compile_matches(owner: str, keys: tuple[KeyShape, ...], matches: Matches) -> Compiled:
-    """All fields side by side."""
+    """Returns all fields side by side."""
     value = mask = prefix = 0
     ranges: list[tuple[int, int, int, int]] = []
     for key in keys:
@@ -132,7 +134,7 @@ def compile_matches(owner: str, keys: tuple[KeyShape, ...], matches: Matches) ->
 
 
 def check_width(what: str, value: int, width: int) -> None:
-    """INVALID unless `value` fits."""
+    """Raises INVALID unless `value` fits."""
     if value < 0 or value >> width:
         raise ControlError(Problem.INVALID, f"{what}: {value} does not fit into {width} bits")
 
@@ -148,7 +150,7 @@ def _range(owner: str, key: KeyShape, match: RangeMatch) -> Ranges:
 
 
 def _masked(owner: str, key: KeyShape, match: Match) -> tuple[int, int]:
-    """Value and mask of one field."""
+    """Returns value and mask of one field."""
     what = f"{key.name} of {owner}"
     bits = _mask_of(what, key, match)
     if isinstance(match, RangeMatch):
@@ -208,13 +210,13 @@ def _table_action(program: ir.Program, one: ir.TableAction) -> ActionShape:
 
 
 def matched_keys(table: ir.Table) -> tuple[KeyShape, ...]:
-    """The keys that are matched, with their places; selector keys are left out."""
+    """Returns the keys that are matched, with their places; selector keys are left out."""
     keys = [key for key in table.keys if key.match_kind is not ir.MatchKind.SELECTOR]
     return place([(key.name, key.type, key.match_kind) for key in keys])
 
 
 def place(fields: list[tuple[str, ir.Type, ir.MatchKind]]) -> tuple[KeyShape, ...]:
-    """Side by side, the first one highest."""
+    """Places fields side by side, the first one highest."""
     shift = sum(key_width(type_) for _, type_, _ in fields)
     placed = []
     for name, type_, kind in fields:

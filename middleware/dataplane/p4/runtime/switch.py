@@ -16,20 +16,20 @@ class Engine(Protocol):
     """Runs packets: the interpreter, or generated code."""
 
     def receive(self, port: int, data: bytes, now: float, out: list[Out]) -> None:
-        """All that one packet causes."""
+        """Processes one packet and everything that it causes."""
 
 
 class Switch:
     """A program with its tables, externs and replication engine.
 
-    Pure: packets and time come in by arguments, packets go out as values. Setting another pipeline is making
-    another Switch. A packet in goes through everything it causes (recirculation, clones) before the next.
+    Pure: packets and time are arguments, output packets are values. Another pipeline needs another Switch. A
+    packet is processed with everything it causes (recirculation, clones) before the next.
 
-    `ports`: the ports that exist; a packet to another is dropped and counted ("no such port").
-    `cpu_port`: packets to the controller leave there, with the program's packet-in header in front if it
-    emits one; a packet-out is `receive(cpu_port, packet-out header + payload, now)`. None: no CPU port.
-    `seed`: of the switch's own generator, for `random()`. `start`: when the program's clock is 0.
-    `interpret`: run the reference interpreter instead of generated code; the outcome is the same.
+    `ports`: the existing ports; a packet to another is dropped and counted ("no such port"). `cpu_port`: port
+    of packets to the controller, with the program's packet-in header in front if it emits one; a packet-out
+    is `receive(cpu_port, packet-out header + payload, now)`. None: no CPU port. `seed`: of the switch's own
+    generator, for `random()`. `start`: the time at which the program's clock is 0. `interpret`: use the
+    reference interpreter instead of generated code; the result is the same.
     """
 
     def __init__(
@@ -51,16 +51,16 @@ class Switch:
         self._engine, self.engine = _engine(self._machine, interpret)
 
     def receive(self, port: int, packet: bytes, now: float) -> list[Out]:
-        """What leaves the switch because this packet came in at `port`, in order.
+        """Returns all packets that leave the switch because this packet arrived at `port`, in order.
 
-        A port that doesn't exist is a ValueError; whatever the bytes are, nothing else is raised.
+        Raises ValueError for a missing port, and nothing else, whatever the bytes are.
         """
         out: list[Out] = []
         self._receive(port, packet, now, out)
         return out
 
     def receive_many(self, packets: Sequence[tuple[int, bytes]], now: float) -> list[Out]:
-        """The same for a batch of (port, packet), one after the other."""
+        """Returns the same for a batch of (port, packet), one after the other."""
         out: list[Out] = []
         for port, packet in packets:
             self._receive(port, packet, now, out)
@@ -75,26 +75,26 @@ class Switch:
         self._engine.receive(port, packet, now, out)
 
     def set_port(self, port: int, up: bool) -> None:
-        """Ports may come and go; what one has counted goes with it."""
+        """Adds or removes a port; a removed port loses its counts."""
         if up:
             self._machine.ports.setdefault(port, PortCount())
         else:
             self._machine.ports.pop(port, None)
 
     def stats(self) -> Stats:
-        """A reading of all counts."""
+        """Returns a reading of all counts."""
         machine = self._machine
         return machine.counts.read(machine.tables, machine.ports, self._errors)
 
     def log(self) -> list[str]:
-        """What log_msg wrote since the last call, and failed asserts; the newest 1000 lines."""
+        """Returns the output of log_msg since the last call, and failed asserts; the newest 1000 lines."""
         lines = list(self._machine.log)
         self._machine.log.clear()
         return lines
 
 
 def _engine(machine: Machine, interpret: bool) -> tuple[Engine, str]:
-    """Both engines stand above this room, so they are imported here."""
+    """Creates an engine. Both are in higher rooms and are therefore imported here."""
     from ..generate import Generated, Unsupported
     from ..interpreter import Interpreter
 

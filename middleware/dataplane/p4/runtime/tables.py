@@ -1,4 +1,4 @@
-"""A table as the control plane sees it: entries in and out, the default entry, direct counters and meters."""
+"""A table in the control plane's view: entries, the default entry, direct counters and meters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .values import (
 
 
 class TableState:
-    """One table of a running switch. `match` is what the pipeline looks at."""
+    """One table of a running switch. The pipeline uses `match`."""
 
     def __init__(self, program: ir.Program, table: ir.Table, profile: Profile | None) -> None:
         self.shape: TableShape = table_shape(program, table)
@@ -91,7 +91,7 @@ class TableState:
         return (self._reading(row, now) for row in list(self.match.by_identity.values()))
 
     def idle(self, now: float) -> list[IdleEntry]:
-        """Told again after another such time."""
+        """Returns idle entries; each is reported again after another such time."""
         found = []
         for row in self.match.by_identity.values():
             entry = row.entry
@@ -160,7 +160,7 @@ class TableState:
         return row
 
     def _row(self, entry: Entry, now: float) -> Row:
-        """A row without its action."""
+        """Returns a row without its action."""
         if not self.shape.keys:
             raise ControlError(Problem.INVALID, f"table {self.shape.name} has no key, so no entries")
         row = self._new_row(True)
@@ -254,13 +254,13 @@ class TableState:
 
 
 def own_matches(keys: tuple[KeyShape, ...], matches: tuple[ir.Match, ...]) -> Matches:
-    """A program's matches as the control plane would write them."""
+    """Returns a program's matches as the control plane would write them."""
     pairs = ((key, _own_match(key, match)) for key, match in zip(keys, matches, strict=True))
     return {key.name: match for key, match in pairs if match is not None}
 
 
 def _own_match(key: KeyShape, match: ir.Match) -> Match | None:
-    """None: anything."""
+    """Returns the match; None: anything."""
     if isinstance(match, ir.MatchAny):
         return None
     if isinstance(match, ir.MatchRange):

@@ -35,7 +35,7 @@ class ValueSetState:
         return list(self._members)
 
     def has(self, key: int) -> bool:
-        """Whether the fields, side by side, are in the set."""
+        """Returns whether the fields, side by side, are in the set."""
         return self.match.find(key).hit
 
     def _row(self, matches: Matches) -> Row:

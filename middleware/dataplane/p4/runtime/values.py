@@ -1,7 +1,7 @@
-"""What the control plane of a switch says and reads: entries, replicas, counters, meters, digests.
+"""Values that the control plane of a switch writes and reads: entries, replicas, counters, meters, digests.
 
-All numbers are raw bits: not negative, two's complement for `int<W>`, booleans 0 and 1. Names are those of
-the control plane, as P4Info has them (`MyIngress.ipv4_lpm`). Times are seconds, as the `now` handed in.
+All numbers are raw bits: non-negative, two's complement for `int<W>`, booleans 0 and 1. Names are the control
+plane's, as in P4Info (`MyIngress.ipv4_lpm`). Times are seconds, on the clock of `now`.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ Action: TypeAlias = ActionCall | MemberRef | GroupRef | OneShot
 
 
 class CounterData(msgspec.Struct, frozen=True, gc=False):
-    """Both numbers are kept whatever the counter's type is; P4Info says which ones to show."""
+    """Counter data. Both numbers are kept whatever the counter's type; P4Info determines which ones
+    to show.
+    """
 
     packets: int = 0
     bytes: int = 0
@@ -120,7 +122,7 @@ class MeterConfig(msgspec.Struct, frozen=True, gc=False):
 
 
 class MeterCounts(msgspec.Struct, frozen=True):
-    """What a meter has marked, by colour."""
+    """The packets marked by a meter, by colour."""
 
     green: CounterData = CounterData()
     yellow: CounterData = CounterData()
@@ -131,9 +133,12 @@ class MeterCounts(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A table entry. `priority`: the largest wins; 0 exactly where the table has no ternary, range or
-    optional field. `is_const` and `idle` are for reading; `counter` and `meter`, when given on a write, set
-    the entry's direct counter and meter."""
+    """A table entry. `priority`: the largest wins; it is 0 exactly if the table has no ternary, range or
+    optional field.
+
+    `is_const` and `idle` are read-only; `counter` and `meter`, if given on a write, set the entry's direct
+    counter and meter.
+    """
 
     matches: Matches
     action: Action
@@ -144,7 +149,7 @@ class Entry(msgspec.Struct, frozen=True):
     counter: CounterData | None = None
     meter: MeterConfig | None = None
     is_const: bool = False
-    idle: float | None = None  # seconds since the last hit, where the table keeps idle timeouts
+    idle: float | None = None  # seconds since the last hit, if the table has idle timeouts
 
 
 class MemberEntry(msgspec.Struct, frozen=True):
@@ -181,7 +186,7 @@ class Replica(msgspec.Struct, frozen=True, gc=False):
 
 
 class MulticastGroup(msgspec.Struct, frozen=True):
-    """What `mcast_grp` names; ids from 1 to 65535. `metadata` is the controller's own."""
+    """A group for `mcast_grp`; ids from 1 to 65535. `metadata` is the controller's own."""
 
     group: int
     replicas: tuple[Replica, ...] = ()
@@ -211,7 +216,9 @@ class ValueSetMember(msgspec.Struct, frozen=True):
 
 class DigestConfig(msgspec.Struct, frozen=True, gc=False):
     """When digest lists are sent: after `max_timeout` seconds (0: at once) or with `max_list_size` digests
-    (0: no limit). What was sent and is neither acknowledged nor older than `ack_timeout` isn't sent again."""
+    (0: no limit). A digest that was sent is not sent again until it is acknowledged or older than
+    `ack_timeout`.
+    """
 
     max_timeout: float = 0.0
     max_list_size: int = 0
@@ -219,8 +226,9 @@ class DigestConfig(msgspec.Struct, frozen=True, gc=False):
 
 
 class DigestList(msgspec.Struct, frozen=True):
-    """Digests of one kind. `values` has one tuple per digest, one number per field in their order (fields of
-    nested structs in depth first order)."""
+    """Digests of one kind. `values` has one tuple per digest with one number per field, nested structs depth
+    first.
+    """
 
     name: str
     list_id: int

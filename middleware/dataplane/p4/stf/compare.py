@@ -1,4 +1,4 @@
-"""Where a packet differs from what was expected of it, for people."""
+"""Describes the differences between a packet and its expectation, for people."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _BYTES_A_LINE: Final = 16
 
 
 def difference(pattern: str | None, exact: bool, data: bytes) -> str | None:
-    """What is wrong with `data`, in one line; None where it is as expected.
+    """Returns the mismatch of `data` in one line; None if it is as expected.
 
     `pattern` is in upper-case nibbles, `*` for any; None is any packet. With `exact` nothing may follow.
     """
@@ -28,7 +28,7 @@ def difference(pattern: str | None, exact: bool, data: bytes) -> str | None:
 
 
 def side_by_side(pattern: str | None, exact: bool, data: bytes) -> str:
-    """Expected and got in lines of 16 bytes, with `^` under the nibbles that differ."""
+    """Returns expected and actual bytes in lines of 16, with `^` under the nibbles that differ."""
     wanted, got = pattern or "", data.hex().upper()
     lines = []
     for start in range(0, max(len(wanted), len(got), 1), 2 * _BYTES_A_LINE):

@@ -1,4 +1,4 @@
-"""One line of a vector file as words, and errors that show where in it."""
+"""One line of a vector file as words, and errors that show their place in it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from .statements import Value
 
 
 class VectorError(ValueError):
-    """A vector file says something that cannot be read or done. The text has the file, the line and a
-    caret."""
+    """A vector file contains something that cannot be read or done. The text has the file, the line and a
+    caret.
+    """
 
     def __init__(self, message: str, *, name: str, line: int, column: int, text: str) -> None:
         self.message, self.line, self.column = message, line, column
@@ -67,22 +68,22 @@ class Line:
         return words
 
     def error(self, message: str, column: int | None = None) -> VectorError:
-        """An error at that column, or at the next word."""
+        """Returns an error at that column, or at the next word."""
         return VectorError(
             message, name=self.name, line=self.number, column=column or self.column, text=self.text
         )
 
     @property
     def column(self) -> int:
-        """Where the next word begins, or where the line ends."""
+        """The column of the next word, or of the line's end."""
         return self.words[self.at].column if self.at < len(self.words) else len(self.text.rstrip()) + 1
 
     def peek(self, ahead: int = 0) -> str:
-        """The kind of the word that comes, or an empty string at the end."""
+        """Returns the kind of the word that comes, or an empty string at the end."""
         return self.words[self.at + ahead].kind if self.at + ahead < len(self.words) else ""
 
     def take(self, kind: str, what: str) -> Word:
-        """The next word, which has to be of that kind."""
+        """Returns the next word, which must be of that kind."""
         if self.peek() != kind:
             found = f", not {self.words[self.at].text!r}" if self.at < len(self.words) else ""
             raise self.error(f"{what} is expected here{found}")
@@ -90,19 +91,19 @@ class Line:
         return self.words[self.at - 1]
 
     def took(self, kind: str) -> bool:
-        """Whether the next word was of that kind; then it is consumed."""
+        """Returns whether the next word was of that kind; then it is consumed."""
         if self.peek() != kind:
             return False
         self.at += 1
         return True
 
     def end(self) -> None:
-        """Nothing may follow."""
+        """Raises an error if anything follows."""
         if self.at < len(self.words):
             raise self.error(f"nothing is expected after this, found {self.words[self.at].text!r}")
 
     def integer(self, what: str) -> int:
-        """A plain number, in any base."""
+        """Returns a plain number, in any base."""
         word = self.take("number", what)
         value = number(word.text)
         if value is None or value.stars:
@@ -110,13 +111,13 @@ class Line:
         return value.number
 
     def real(self, what: str) -> float:
-        """A number that may have a fraction."""
+        """Returns a number that may have a fraction."""
         word = self.take("number", what)
         value = number(word.text)
         return float(word.text) if value is None else float(value.number)
 
     def qualified(self, what: str) -> str:
-        """A name with its dots and indexes: `a.b[0].c`; quotes may hold any of it."""
+        """Returns a name with its dots and indexes: `a.b[0].c`; quotes may hold any of it."""
         parts = [self.take("name", what).text]
         while self.peek() in (".", "["):
             if self.took("["):
@@ -131,7 +132,7 @@ _BASES: Final = {"0x": (16, 4), "0b": (2, 1), "0o": (8, 3)}
 
 
 def number(text: str) -> Value | None:
-    """A number's value; stars are zero bits outside `digits`. None where it has a fraction."""
+    """Returns a number's value; stars are zero bits outside `digits`. None if it has a fraction."""
     base, width = _BASES.get(text[:2].lower(), (10, 0))
     if base == 10:
         return None if "." in text else Value(int(text))

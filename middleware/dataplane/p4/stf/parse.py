@@ -1,4 +1,4 @@
-"""Reads a vector file into statements; every error names the line and points at the word."""
+"""Parses a vector file into statements; every error names the line and points at the word."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_BYTES: Final = 1 << 16
 
 
 def parse(text: str, name: str = "<vectors>") -> tuple[s.Statement, ...]:
-    """All statements of a file. VectorError at the first line that says nothing sensible."""
+    """Returns all statements of a file. Raises VectorError at the first invalid line."""
     found = (_statement(line, number, name) for number, line in enumerate(text.split("\n"), 1))
     return tuple(statement for statement in found if statement is not None)
 
@@ -40,7 +40,7 @@ def _statement(text: str, number: int, name: str) -> s.Statement | None:
 
 
 def _packet(found: re.Match[str], text: str, number: int, name: str) -> s.Statement:
-    """`packet` and `expect` have words of their own: digits without a `0x`, `*` and `$`."""
+    """Parses `packet` and `expect`, which have special words: digits without a `0x`, `*` and `$`."""
 
     def error(message: str, at: int) -> VectorError:
         return VectorError(message, name=name, line=number, column=at + 1, text=text)
@@ -82,7 +82,7 @@ def _priority(line: Line) -> int | None:
 
 
 def _matches(line: Line) -> tuple[s.KeyValue, ...]:
-    """`key:value` pairs, as long as they come: an action has a parenthesis after its name."""
+    """Parses `key:value` pairs up to the action, whose name is followed by a parenthesis."""
     found = []
     while line.peek() == "name":
         start, column = line.at, line.column
@@ -95,7 +95,7 @@ def _matches(line: Line) -> tuple[s.KeyValue, ...]:
 
 
 def _value(line: Line) -> s.Value:
-    """A number, and after it `/ length`, `&&& mask` or `.. high`."""
+    """Returns a number, and after it `/ length`, `&&& mask` or `.. high`."""
     word = line.take("number", "a number")
     value = number(word.text)
     if value is None:

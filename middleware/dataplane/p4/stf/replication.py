@@ -1,7 +1,7 @@
-"""Multicast nodes, groups and mirror sessions as bmv2's command line has them, on top of the switch's own.
+"""Multicast nodes, groups and mirror sessions as in bmv2's command line, on top of the switch's own.
 
-bmv2 makes nodes (replication id, ports), ties them to groups, and mirrors to a port or to a group. The switch
-knows a group and a session as a list of replicas; they are written anew when a node changes.
+bmv2 creates nodes (replication id, ports), adds them to groups, and mirrors to a port or to a group. The
+switch stores a group and a session as a list of replicas, which is rewritten when a node changes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Replication:
         self._mirror()
 
     def create_node(self, rid: int, ports: tuple[int, ...]) -> None:
-        """The node's handle is how many there were before it."""
+        """Creates a node; its handle is the number of earlier nodes."""
         self._nodes.append((rid, ports))
 
     def update_node(self, node: int, ports: tuple[int, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Names and values of a vector file, as the program has them.
+"""Resolution of a vector file's names and values in the program.
 
 A name may be any unique suffix of the control plane's, so that `ipv4_lpm` finds `MyIngress.ipv4_lpm`.
 """
@@ -29,7 +29,7 @@ _NEED_PRIORITY = (ir.MatchKind.TERNARY, ir.MatchKind.RANGE, ir.MatchKind.OPTIONA
 
 
 class ResolveError(ValueError):
-    """The program has no such thing, or it cannot have that value. `word` is what to point at."""
+    """The program has no such object, or it cannot have that value. `word` is the word to point at."""
 
     def __init__(self, message: str, word: str = "") -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class Target(msgspec.Struct, frozen=True):
         return any(key.match_kind in _NEED_PRIORITY for key in self.table.keys)
 
     def matches(self, given: tuple[KeyValue, ...]) -> Matches:
-        """The matches of an entry, by the keys' names; what matches everything is left out."""
+        """Returns the matches of an entry, by key name, without keys that match everything."""
         found: Matches = {}
         keys = [key for key in self.table.keys if key.match_kind is not ir.MatchKind.SELECTOR]
         for one in given:
@@ -64,7 +64,9 @@ class Target(msgspec.Struct, frozen=True):
         return found
 
     def priority(self, given: int | None) -> int:
-        """The switch's priority, which begins at 1; exact and lpm tables have none, whatever is given."""
+        """Returns the switch's priority, which begins at 1; exact and lpm tables have none, whatever is
+        given.
+        """
         if not self.has_priority:
             return 0
         if given is None:
@@ -74,7 +76,7 @@ class Target(msgspec.Struct, frozen=True):
         return given + 1
 
     def call(self, call: Call) -> ActionCall:
-        """An action of the table with all its arguments."""
+        """Returns an action of the table with all its arguments."""
         actions = [self.program.actions[reference.action] for reference in self.table.actions]
         action = named({one.name: one for one in actions}, call.action, f"action of {self.table.name}")
         parameters = {written_name(one.name, one.annotations): one for one in action.data}
@@ -95,19 +97,19 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def find_table(program: ir.Program, name: str) -> Target:
-    """The table of that name, or of that unique suffix."""
+    """Returns the table of that name, or of that unique suffix."""
     return Target(named({one.name: one for one in program.tables}, name, "table"), program)
 
 
 def find_extern(program: ir.Program, name: str, kinds: Iterable[str]) -> ir.ExternInstance:
-    """The extern object of that name, or of that unique suffix, among those kinds."""
+    """Returns the extern object of that name, or of that unique suffix, among those kinds."""
     wanted = tuple(kinds)
     there = {one.name: one for one in program.externs if one.kind in wanted}
     return named(there, name, wanted[0].replace("_", " "))
 
 
 def named(there: dict[str, _T], name: str, what: str) -> _T:
-    """By the whole name; else by whole parts at its end; else, as p4c does, by any end."""
+    """Finds by the whole name; else by whole parts at its end; else, as p4c does, by any end."""
     name = name.removeprefix(".")
     if name in there:
         return there[name]
@@ -122,7 +124,7 @@ def named(there: dict[str, _T], name: str, what: str) -> _T:
 
 
 def _key(keys: list[ir.Key], name: str) -> ir.Key:
-    """A key: p4c writes `h$0.f` for `h[0].f`, and `h.$valid` for `h.isValid()`."""
+    """Returns a key: p4c writes `h$0.f` for `h[0].f`, and `h.$valid` for `h.isValid()`."""
     there = {_plain_name(key.name): key for key in keys}
     wanted = _plain_name(name)
     try:
@@ -137,7 +139,7 @@ def _key(keys: list[ir.Key], name: str) -> ir.Key:
 
 
 def _plain_name(name: str) -> str:
-    """One form for the ways to write the same key."""
+    """Returns one form for all spellings of the same key."""
     parts = name.split(".")
     last = parts[-1].removesuffix("()")
     if last in ("isValid", "$valid$", "$valid", "valid"):
@@ -156,7 +158,7 @@ def _width(key: ir.Key) -> int:
 
 
 def _match(key: ir.Key, given: KeyValue) -> Match | None:
-    """What a key matches; None for everything."""
+    """Returns the match of a key; None for everything."""
     width, value = _width(key), given.value
     if key.match_kind is ir.MatchKind.EXACT:
         return ExactMatch(_plain(given, width))
@@ -194,7 +196,7 @@ def _lpm(given: KeyValue, width: int) -> Match | None:
 
 
 def _mask(value: Value, width: int) -> int:
-    """The bits that count. Where `*` stand it is only the digits that are written, as p4c has it."""
+    """Returns the significant bits. With `*` they are only the written digits, as in p4c."""
     if value.prefix is not None:
         return ((1 << value.prefix) - 1) << max(width - value.prefix, 0)
     if value.mask is not None:

@@ -1,4 +1,4 @@
-"""Runs the statements of a vector file on a switch, and says what was not as expected."""
+"""Runs the statements of a vector file on a switch, and reports deviations."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ _COMPARE: Final[dict[str, Callable[[int, int], bool]]] = {
     ">=": operator.ge,
 }
 PORTS: Final = range(510)
-"""What a switch for vectors has: every port but the CPU's and the drop port, so that nothing goes unseen."""
+"""The ports of a switch for vectors: every port but the CPU's and the drop port, so that no packet goes
+unseen.
+"""
 _MICROSECOND: Final = 1_000_000
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Something that is not as the file says. `word` stands in the line; `detail` may have several lines."""
+    """A deviation from the file. `word` is in the line; `detail` may have several lines."""
 
     line: int
     message: str
@@ -38,7 +40,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct):
-    """What a run came to. `read` has what `register_read` and its kin found: line, text."""
+    """The result of a run. `read` has the results of `register_read` and similar statements: line, text."""
 
     problems: list[Problem] = []
     packets_in: int = 0
@@ -63,8 +65,8 @@ class _Got(msgspec.Struct, frozen=True):
 class Runner:
     """One run of one file on one switch, which has every port that a program may name.
 
-    With `strict` a packet at a port that the file never names is a problem. p4c's own harness listens at
-    the named ports only: `strict=False`.
+    With `strict` a packet at a port that the file never names is a problem. p4c's own harness listens at the
+    named ports only: `strict=False`.
     """
 
     def __init__(self, program: ir.Program, switch: Switch, *, strict: bool = True) -> None:
@@ -78,8 +80,9 @@ class Runner:
         self.report = Report()
 
     def run(self, statements: Iterable[s.Statement]) -> Report:
-        """All statements in their order, then what is missing or too much. What is refused is a problem; the
-        run goes on."""
+        """Runs all statements in order, then reports missing and unexpected packets. A refused statement is a
+        problem, and the run continues.
+        """
         listed = list(statements)
         for statement in listed:
             try:
@@ -237,7 +240,7 @@ class Runner:
         self._control.set_register(self._register(statement.name), None, 0)
 
     def _meter(self, name: str) -> str:
-        """An indirect meter's name, or that of the table of a direct one."""
+        """Returns an indirect meter's name, or that of the table of a direct one."""
         meter = find_extern(self._program, name, ("meter", "direct_meter"))
         if meter.kind == "direct_meter":
             raise ResolveError(f"{meter.name} belongs to a table's entries; it has no index", name)

@@ -1,7 +1,7 @@
-"""What a vector file says, as values: one statement a line.
+"""The statements of a vector file as values, one per line.
 
 The language is p4c's STF as its bmv2 tests use it (p4lang/p4c, `tools/stf` and `backends/bmv2/bmv2stf.py`),
-with what it leaves out added: masks, ranges, removal of one entry, checks of registers.
+extended by masks, ranges, removal of one entry, and checks of registers.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from msgspec import Struct
 
 
 class Value(Struct, frozen=True):
-    """A number as written. `digits` is the mask of the digits that were given, 0 bits where a `*` stood.
+    """A number as written. `digits` is the mask of the given digits, with 0 bits for a `*`.
 
-    `bits` is how many bits the digits span: 4 for each of `0x`, 1 for each of `0b`, 0 for decimal numbers,
-    which say nothing of their width. `mask` is set where one was written out (`&&&`), `prefix` after a slash,
-    `high` is the end of a range (`..`).
+    `bits` is the number of bits that the digits span: 4 for each of `0x`, 1 for each of `0b`, 0 for decimal
+    numbers, which have no width. `mask` is set if one was written (`&&&`), `prefix` after a slash, `high` is
+    the end of a range (`..`).
     """
 
     number: int
@@ -43,7 +43,7 @@ class Call(Struct, frozen=True):
 
 
 class Statement(Struct, frozen=True):
-    """What all statements have: the line they stand on, from 1."""
+    """The base of all statements: the line, from 1."""
 
     line: int
 
@@ -99,7 +99,7 @@ class NoPacket(Statement, frozen=True):
 
 
 class Wait(Statement, frozen=True):
-    """`wait [SECONDS]`: the switch's clock goes on by so much."""
+    """`wait [SECONDS]`: advances the switch's clock."""
 
     seconds: float
 

@@ -65,7 +65,7 @@ _IN_PARTS = (
 
 
 def install(network: Network, limit: int, strategy: Strategy, knowledge: Knowledge, rng: Rng) -> RuleBase:
-    """A rule base under a limit of rules per switch.
+    """Returns a rule base under a limit of rules per switch.
 
     Unreachable, with what can be done, where a strategy lays trees over a network in parts.
     """

@@ -1,4 +1,4 @@
-"""Strategies that know nothing but that there is a network: broadcast, random, random-variant."""
+"""Strategies that know only the network: broadcast, random, random-variant."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from .knowledge import Knowledge
 
 
 def roots(network: Network) -> list[int]:
-    """Where broadcast trees begin: the switches farthest from hosts (a fabric's spines), or the centre."""
+    """Returns the roots of broadcast trees: the switches farthest from hosts (a fabric's spines), or the
+    centre.
+    """
     if not network.hosts:
         return [center(network, network.switches)]
     hops = [distances(network, host) for host in network.hosts]
@@ -23,18 +25,18 @@ def roots(network: Network) -> list[int]:
 
 
 def broadcast_tree(network: Network, root: int) -> int:
-    """All clients, breadth first from a root, without branches that lead to none."""
+    """Returns the breadth-first tree from a root to all clients, without branches that lead to none."""
     return prune(network, breadth_first(network, root), mask_of(network.clients))
 
 
 def broadcast(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
-    """One tree to all clients from every root; on a network without hosts one."""
+    """Yields one tree to all clients from every root; one in all for a network without hosts."""
     for root in roots(network):
         yield broadcast_tree(network, root)
 
 
 def random_trees(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
-    """Steiner trees over random sets of clients, of random size, without end."""
+    """Yields Steiner trees over random sets of clients, of random size, without end."""
     clients = network.clients
     while len(clients) > 1:
         count = 2 + rng.randrange(len(clients) - 1)
@@ -42,8 +44,9 @@ def random_trees(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[i
 
 
 def random_variant(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
-    """One tree over all clients, then over random halves, quarters and so on down to pairs; again without
-    end."""
+    """Yields one tree over all clients, then over random halves, quarters and so on down to pairs; repeats
+    without end.
+    """
     clients = list(network.clients)
     while len(clients) > 1:
         groups = 1

@@ -17,16 +17,17 @@ ALWAYS = 1.0
 
 
 def prune_tree(network: Network, broadcast: int, terminals: list[int], least: int = 1) -> int:
-    """Algorithm 5.2: a broadcast tree without the branches to nobody in `terminals`.
+    """Algorithm 5.2: returns a broadcast tree without branches to nodes outside `terminals`.
 
-    0 where no more than `least` edges are left. The printed loop ends when the leaves stay the same set.
+    Returns 0 if at most `least` edges are left. The printed loop ends when the set of leaves stays the same.
     """
     tree = prune(network, broadcast, mask_of(terminals))
     return tree if tree.bit_count() > least else 0
 
 
 def base_trees(network: Network, knowledge: Knowledge, share: float) -> Iterator[int]:
-    """Of every publisher the pruned broadcast tree to subscribers that get at least a share of what it sends.
+    """Yields, for every publisher, the pruned broadcast tree to subscribers with at least a share of its
+    notifications.
 
     Publishers are spread over the broadcast trees by their number.
     """
@@ -37,7 +38,9 @@ def base_trees(network: Network, knowledge: Knowledge, share: float) -> Iterator
 
 
 def virtual_paths(network: Network, knowledge: Knowledge) -> Iterator[int]:
-    """From every client to the root of a broadcast tree; all clients for one root, then for the next."""
+    """Yields the path from every client to the root of a broadcast tree; all clients for one root, then for
+    the next.
+    """
     for root in roots(network):
         tree = broadcast_tree(network, root)
         for client in network.clients:
@@ -45,34 +48,34 @@ def virtual_paths(network: Network, knowledge: Knowledge) -> Iterator[int]:
 
 
 def tree(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
-    """A tree per publisher to all that may ever be interested."""
+    """Yields a tree per publisher to all potential subscribers."""
     return base_trees(network, knowledge, 0)
 
 
 def path(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
-    """A tree per publisher to permanent matches only, then virtual paths."""
+    """Yields a tree per publisher to permanent matches only, then virtual paths."""
     yield from base_trees(network, knowledge, ALWAYS)
     yield from virtual_paths(network, knowledge)
 
 
 def threshold(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
-    """A tree per publisher to those that get their share at least, then virtual paths."""
+    """Yields a tree per publisher to subscribers with at least the threshold's share, then virtual paths."""
     yield from base_trees(network, knowledge, knowledge.threshold)
     yield from virtual_paths(network, knowledge)
 
 
 def threshold_hops(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
-    """Threshold's trees without virtual paths: who is not in the tree is reached by hops (Fig. 5.13)."""
+    """Yields threshold's trees without virtual paths: other receivers are reached by hops (Fig. 5.13)."""
     return base_trees(network, knowledge, knowledge.threshold)
 
 
 def relation(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
-    """A Steiner tree per publisher over all its subscribers."""
+    """Yields a Steiner tree per publisher over all its subscribers."""
     return _steiner_trees(network, knowledge, 0)
 
 
 def frequency_relation(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
-    """A Steiner tree per publisher over those that get their share at least."""
+    """Yields a Steiner tree per publisher over subscribers with at least the threshold's share."""
     return _steiner_trees(network, knowledge, knowledge.threshold)
 
 
@@ -83,7 +86,7 @@ def _steiner_trees(network: Network, knowledge: Knowledge, share: float) -> Iter
 
 
 def clusters(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
-    """Hub and spoke on the dense regions; the hub is the node of most edges."""
+    """Yields hub-and-spoke trees on the dense regions; the hub is the node with the most edges."""
     groups = []
     for region in knowledge.regions:
         switches = [node for node in region if not network.is_host[node]]
@@ -94,7 +97,7 @@ def clusters(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
 
 
 def hybrid(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
-    """Frequency-relation and clusters in turn."""
+    """Yields trees of frequency-relation and clusters in turn."""
     queues = [frequency_relation(network, knowledge, rng), clusters(network, knowledge, rng)]
     while queues:
         for queue in list(queues):

@@ -1,4 +1,4 @@
-"""What a strategy may know of the clients; and what advertisements and subscriptions tell of each other."""
+"""A strategy's knowledge of the clients; matching of advertisements and subscriptions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from msgspec import Struct, field
 
 
 class Knowledge(Struct, frozen=True):
-    """Of every publisher, its subscribers and the share of its notifications that each receives; dense
+    """For every publisher, its subscribers with the share of its notifications that each receives; dense
     regions.
 
     A permanent match has the share 1. `regions` are lists of nodes. `threshold` is the share from which
-    threshold and frequency-relation take a subscriber in.
+    threshold and frequency-relation include a subscriber.
     """
 
     subscribers: dict[int, dict[int, float]] = field(default_factory=dict)
@@ -21,7 +21,7 @@ class Knowledge(Struct, frozen=True):
 
 
 class Match(enum.Enum):
-    """How a subscription's filter meets a publisher's advertisement (5.3.4)."""
+    """The relation of a subscription's filter to a publisher's advertisement (5.3.4)."""
 
     PERMANENT = "all that is published matches"
     POTENTIAL = "some of it may match"
@@ -33,7 +33,8 @@ Interval = tuple[float, float]
 
 def match(advertised: dict[str, Interval], wanted: dict[str, Interval]) -> Match:
     """Compares closed intervals per attribute; an attribute that one side does not name is unlimited
-    there."""
+    there.
+    """
     found = Match.PERMANENT
     for attribute, (low, high) in wanted.items():
         least, most = advertised.get(attribute, (float("-inf"), float("inf")))

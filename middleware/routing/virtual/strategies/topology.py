@@ -18,10 +18,10 @@ _FAR = 1000
 
 
 def topological(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
-    """Stars: at every switch, combinations of the links that lead down to hosts.
+    """Yields stars: at every switch, combinations of the links that lead down to hosts.
 
-    First all links of a switch, then pairs, then fours and so on: combinations of 2 ** n links, n from 1 (the
-    thesis' reduced set under a limit), then what is left. A switch each in turn, so that all get their share.
+    First all links of a switch, then pairs, fours and so on: combinations of 2 ** n links, n from 1 (the
+    thesis' reduced set under a limit), then the rest. Switches take turns, so that all get their share.
     """
     low = _levels(network)
     queues = [_combinations(_down(network, switch, low)) for switch in network.switches]
@@ -36,7 +36,7 @@ def topological(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[in
 
 
 def _levels(network: Network) -> list[int]:
-    """Hops to the nearest host; 0 everywhere where there are none."""
+    """Returns the hops to the nearest host; 0 everywhere if there are none."""
     if not network.hosts:
         return [0] * network.node_count
     far = [distances(network, host) for host in network.hosts]
@@ -44,7 +44,7 @@ def _levels(network: Network) -> list[int]:
 
 
 def _down(network: Network, switch: int, low: list[int]) -> list[int]:
-    """The edges of a switch that lead nearer to hosts; all of them where there are no hosts."""
+    """Returns the edges of a switch that lead nearer to hosts; all of them if there are no hosts."""
     links = network.out[switch]
     if not network.hosts:
         return [link >> 1 for link in links]
@@ -64,9 +64,9 @@ def _combinations(edges: list[int]) -> Iterator[int]:
 
 
 def cycles(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
-    """Every cycle of a smallest cycle basis, less one edge so that it is a tree; then cycles made of two,
-    three
-    and so on. Where there are none, nothing."""
+    """Yields every cycle of a smallest cycle basis, without one edge so that it is a tree; then combinations
+    of two, three and so on. Yields nothing without cycles.
+    """
     basis = cycle_basis(network)
     for count in range(1, len(basis) + 1):
         for chosen in combinations(basis, count):
@@ -79,7 +79,7 @@ def cycles(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
 
 
 def cycle_basis(network: Network) -> list[int]:
-    """Cycles (edges as bits), the shortest that are independent: Horton's candidates, then elimination.
+    """Returns the shortest independent cycles (edges as bits): Horton's candidates, then elimination.
 
     Source: Horton, A polynomial-time algorithm to find the shortest cycle basis of a graph, 1987.
     """
@@ -103,7 +103,7 @@ def cycle_basis(network: Network) -> list[int]:
 
 
 def _ways(network: Network, root: int, tree: int) -> dict[int, int]:
-    """Of every node, the edges of the tree on the way from the root."""
+    """Returns, for every node, the edges of the tree on the way from the root."""
     ways, waiting = {root: 0}, [root]
     while waiting:
         node = waiting.pop()
@@ -115,7 +115,7 @@ def _ways(network: Network, root: int, tree: int) -> dict[int, int]:
 
 
 def is_cycle(network: Network, edges: int) -> bool:
-    """Whether edges are one simple cycle."""
+    """Returns whether edges are one simple cycle."""
     nodes = members(nodes_of(network, edges))
     if not edges or any((network.edge_masks[node] & edges).bit_count() != 2 for node in nodes):
         return False
@@ -123,17 +123,16 @@ def is_cycle(network: Network, edges: int) -> bool:
 
 
 def partitions(network: Network, knowledge: Knowledge, rng: Rng) -> Iterator[int]:
-    """Hub and spoke on communities of the network."""
+    """Yields hub-and-spoke trees on communities of the network."""
     return hub_and_spoke(network, communities(network), rng)
 
 
 def hub_and_spoke(network: Network, groups: list[list[int]], rng: Rng) -> Iterator[int]:
-    """Small trees inside groups, and backbones between their hubs (a group's first node), in turn without
-    end.
+    """Yields small trees inside groups and backbones between their hubs (a group's first node), in turn,
+    without end.
 
-    The first of each covers the whole group, or all hubs; then come random sets, inside a group its hub
-    always
-    with them.
+    The first of each covers the whole group, or all hubs; then come random sets, which inside a group always
+    contain its hub.
     """
     hubs = [group[0] for group in groups]
     full = True
@@ -156,7 +155,7 @@ def _clients(network: Network, group: list[int]) -> list[int]:
 
 
 def _inside(network: Network, group: list[int], terminals: list[int]) -> int:
-    """A tree that leaves its group only where there is no other way."""
+    """Returns a tree that leaves its group only if there is no other way."""
     inner = set(group)
     costs = [
         1 if network.switch_of(a) in inner and network.switch_of(b) in inner else _FAR
