@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
 
 import pika
@@ -33,6 +35,15 @@ def amqp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
 @pytest.fixture(scope="module")
 def url(amqp: DaemonProcess) -> str:
     return f"amqp://guest:guest@{amqp.ready['amqp']}/%2F"
+
+
+@pytest.fixture(autouse=True)
+def forgiving() -> Iterator[None]:
+    """pika leaves the sockets of connections that failed to the garbage collector."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture
