@@ -14,6 +14,7 @@
 #   make foreign   other people's suites, clients and P4 programs  (SUITES=DIR for those not in a registry)
 #   make crash     300 kills of the daemon under load, resumable   (CRASH=... passes options)
 #   make crash-mqtt  the same under MQTT load of QoS 1 and 2           (CRASH=... passes options)
+#   make crash-amqp  the same under AMQP load with confirms           (CRASH=... passes options)
 #   make crash-spark  300 kills of daemon and workers and 30 of the driver of a Spark query   (CRASH=...)
 #   make crash-apps  Kafka Streams, Connect and MirrorMaker 2 killed in mid-stream   (APPS="streams --kills 20")
 #   make stare     100,000 states over 20 lossy emulated switches     (STARE="--states 2000 --seed 7")
@@ -29,7 +30,7 @@ SDIST    := .cache/sdist
 PY       := $(VENV)/bin/python
 SELF     := $(MAKE)  # under another name: make -n runs recipes that name it
 
-.PHONY: help setup compiled dist demo test unit check static site pages format proto bench bench-fabric bench-mqtt bench-switch bench-spark foreign crash crash-mqtt crash-spark crash-apps hosts hosts-spark stare clean
+.PHONY: help setup compiled dist demo test unit check static site pages format proto bench bench-fabric bench-mqtt bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps hosts hosts-spark stare clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -176,6 +177,9 @@ crash: setup
 
 crash-mqtt: setup
 	@$(PY) tests/fault/mqtt_crash_run.py $(CRASH)
+
+crash-amqp: setup
+	@$(PY) tests/fault/amqp_crash_run.py $(CRASH)
 
 crash-spark: setup
 	@$(PY) tests/fault/spark_run.py $(CRASH)

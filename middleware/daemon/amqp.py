@@ -18,9 +18,9 @@ from treecast.middleware.broker.queues.restoring import QueueStorage
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.storage.disk import Disk
 from treecast.middleware.storage.settings import FsyncPolicy
-from treecast.shims.amqp.access import GuestAccess, PasswordAccess
+from treecast.shims.amqp.access import KIND, KeptUsers, PasswordAccess
 from treecast.shims.amqp.server import AmqpFace
-from treecast.shims.amqp.session_host import AmqpHost
+from treecast.shims.amqp.session_host import Access, AmqpHost
 from treecast.shims.amqp.settings import AmqpSettings
 
 from .listeners import cannot_listen
@@ -56,9 +56,8 @@ class AmqpPart:
         self._settings = settings
         self._closed = False
         given = amqp_settings(settings, address, unix_path)
-        known = passwords("amqp", settings.amqp_password_file)
-        access = PasswordAccess(known) if known is not None else GuestAccess()
         storage = _open_storage(settings)
+        access = _access(settings, storage)
         self._turn = pubsub.turn
         self.store = storage.store
         host = AmqpHost(given, access, self.store, storage.journal.recorder("/"), random.SystemRandom())
@@ -106,6 +105,14 @@ class AmqpPart:
             with suppress(OSError):
                 self.store.begin_sync()[0].run()
         self.store.close()
+
+
+def _access(settings: Settings, storage: QueueStorage) -> Access:
+    known = passwords("amqp", settings.amqp_password_file)
+    if known is not None:
+        return PasswordAccess(known)
+    recorder, salt = storage.journal.recorder("/"), random.SystemRandom().randbytes(4)
+    return KeptUsers(recorder, storage.journal.definition("/", KIND, b""), salt)
 
 
 def _open_storage(settings: Settings) -> QueueStorage:

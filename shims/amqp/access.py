@@ -1,30 +1,23 @@
-"""Who may log in: RabbitMQ's `guest` from this host, or whoever a password file names."""
+"""Who may log in: whoever a password file names, or the users of `users`, as they are kept by the recorder.
+
+All users are one definition: there are few, and they change rarely.
+"""
 
 from __future__ import annotations
 
-import hmac
+from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+from msgspec import Struct
+
+from treecast.middleware.broker.queues import Recorder
 from treecast.shims.passwords import Passwords
 
 from .session_host import OpenAccess, plain
+from .users import Permission, TopicPermission, User, Users, guest
 
-_GUEST: Final = "guest"  # user and password
-
-
-class GuestAccess(OpenAccess):
-    """No users are known: `guest` may do everything, from this host only, as RabbitMQ has it by default."""
-
-    def log_in(self, mechanism: str, response: bytes) -> str | None:
-        parted = plain(response)
-        if parted is None:
-            return None
-        user, password = parted
-        known = hmac.compare_digest(user.encode(), _GUEST.encode())
-        return user if known and hmac.compare_digest(password, _GUEST.encode()) else None
-
-    def may_come(self, user: str, local: bool) -> bool:
-        return local
+KIND: Final = "users"  # of the definition
 
 
 class PasswordAccess(OpenAccess):
@@ -39,3 +32,37 @@ class PasswordAccess(OpenAccess):
 
     def renewed(self, user: str, secret: bytes) -> bool:
         return self._passwords.fits(user, secret)
+
+
+class _Kept(Struct, frozen=True):
+    """What is kept of users."""
+
+    users: list[User] = []
+    permissions: list[tuple[str, str, Permission]] = []
+    topics: list[tuple[str, str, str, TopicPermission]] = []
+
+
+class KeptUsers(Users):
+    """Users that outlive the process. RabbitMQ's `guest` is there where nobody ever was."""
+
+    def __init__(self, recorder: Recorder, kept: Mapping[str, object] | None, salt: bytes) -> None:
+        """`kept`: what was declared of `KIND` before."""
+        super().__init__()
+        self._recorder = recorder
+        if kept is None:
+            user, self.permissions = guest("/", salt)
+            self.users = {user.name: user}
+        else:
+            found = msgspec.convert(kept, _Kept)
+            self.users = {user.name: user for user in found.users}
+            self.permissions = {(user, vhost): one for user, vhost, one in found.permissions}
+            self.topics = {(user, vhost, exchange): one for user, vhost, exchange, one in found.topics}
+        self.changed = self._keep
+
+    def _keep(self) -> None:
+        kept = _Kept(
+            list(self.users.values()),
+            [(*key, one) for key, one in self.permissions.items()],
+            [(*key, one) for key, one in self.topics.items()],
+        )
+        self._recorder.declared(KIND, b"", msgspec.to_builtins(kept))

@@ -132,6 +132,7 @@ class AmqpHost:
         vhost = VirtualHost(name, self._store, self._recorder.of(name), self.settings.queues)
         vhost.reader = AmqpHeaders()
         self.vhosts[name] = vhost
+        vhost.recorder.declared("vhost", b"", {})
         return vhost
 
     def made_up(self, prefix: bytes) -> bytes:

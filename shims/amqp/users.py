@@ -12,7 +12,7 @@ import binascii
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -220,7 +220,7 @@ def tags_of(value: object) -> tuple[str, ...]:
     return tuple(str(tag) for tag in value) if isinstance(value, list) else ()
 
 
-def guest(permitted_in: str, salt: bytes) -> tuple[User, Mapping[tuple[str, str], Permission]]:
+def guest(permitted_in: str, salt: bytes) -> tuple[User, dict[tuple[str, str], Permission]]:
     """The user that a new broker has, and what it may do."""
     user = User("guest", hashed(b"guest", salt), tags=(ADMINISTRATOR,))
     return user, {("guest", permitted_in): Permission(".*", ".*", ".*")}

@@ -6,9 +6,12 @@ A run's state is a dataclass with `seed`, `done` and `problems`, beside whatever
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import fcntl
 import sys
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -93,3 +96,76 @@ class Session(Generic[S]):
     def as_json(self, *, indent: bool = False) -> str:
         encoded = msgspec.json.encode(self.state)
         return (msgspec.json.format(encoded) if indent else encoded).decode()
+
+
+class Episode(Protocol):
+    """One life of a data directory under load. `problems`: what was found amiss."""
+
+    fsync: str
+    problems: list[str]
+    counts: dict[str, int]
+    kills: int
+    log: str
+
+    def __init__(self, folder: Path, seed: int, number: int, python: str, patience: float) -> None: ...
+
+    def begin(self) -> None: ...
+
+    def cycle(self, number: int, *, damage: bool = False) -> None: ...
+
+    def end(self) -> None: ...
+
+
+@dataclasses.dataclass
+class Lives:
+    """What is done, over all sessions of one seed."""
+
+    seed: int
+    done: int = 0
+    kills: int = 0
+    lives: int = 0
+    seconds: float = 0.0
+    problems: list[str] = dataclasses.field(default_factory=list)
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)
+
+
+def live(kind: type[Episode], state: Lives, options: argparse.Namespace, folder: Path) -> None:
+    """One life of a data directory."""
+    begun, known = time.monotonic(), len(state.problems)
+    episode = kind(folder / "life", state.seed, state.lives, options.python, options.patience)
+    state.lives += 1
+    try:
+        episode.begin()
+        for _ in range(min(options.life, options.count - state.done)):
+            number = state.done
+            episode.cycle(number, damage=number == options.damage)
+            state.done += 1
+            if not options.json:
+                print(f"{state.done}/{options.count} kills looked at, {len(episode.problems)} problems")
+            if episode.problems:
+                break
+    finally:
+        episode.end()
+        where = f"seed {state.seed}, life {state.lives - 1}, fsync {episode.fsync}"
+        state.problems += [f"{where}: {problem}" for problem in episode.problems[:MOST_PROBLEMS]]
+        state.kills += episode.kills
+        state.seconds += round(time.monotonic() - begun, 1)
+        for name, count in episode.counts.items():
+            state.counts[name] = state.counts.get(name, 0) + count
+        if len(state.problems) > known:
+            print(episode.log[-3000:], file=sys.stderr)
+
+
+def run_lives(doc: str | None, out: str, kind: type[Episode]) -> int:
+    """The whole of a run that kills the daemon under load; its exit code."""
+    parser = options_of(doc, out, life=10, kills="kills to look after")
+    parser.add_argument("--damage", type=int, default=-1, metavar="CYCLE", help="cut what is stored there")
+    parser.add_argument(
+        "--patience", type=float, default=90.0, help="seconds for clients to get what there is to get"
+    )
+    options = parser.parse_args()
+    session = Session(options, Lives)
+    code = session.repeat(options.count, partial(live, kind, session.state, options, session.folder))
+    if code != INTERRUPTED:
+        print(session.as_json(indent=not options.json))
+    return code

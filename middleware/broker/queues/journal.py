@@ -69,6 +69,11 @@ class QueueJournal:
     def recorder(self, vhost: str) -> VhostRecorder:
         return VhostRecorder(self, vhost)
 
+    def definition(self, vhost: str, kind: str, name: bytes) -> Mapping[str, object] | None:
+        """What was declared last, None: nothing."""
+        found = self.declared.get((vhost, kind, name))
+        return found.definition if found is not None else None
+
     # --- gathering
 
     def enqueued(self, queue: int, part: Part) -> None:

@@ -8,7 +8,7 @@ their order, and go straight to the pages of its backlog. What was handed out is
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -24,12 +24,15 @@ from .exchange import Destination
 from .journal import QueueJournal, VhostRecorder
 from .marks import Marks
 from .message import NEVER, Part
+from .policies import Policy
 from .queue import MessageQueue
 from .refusals import Refusal
 from .virtual_host import VirtualHost
 
 _log = logging.getLogger(__name__)
 
+OPERATOR_POLICY: Final = "operator_policy"
+_POLICIES: Final = ("policy", OPERATOR_POLICY)
 _DEFINITIONS: Final = {
     entries.DECLARED: (Declared, True),
     entries.DELETED: (Declared, False),
@@ -126,6 +129,9 @@ class QueueStorage:
             )
         elif declared.kind == "queue":
             vhost.declare_queue(declared.name, auto_delete=auto_delete, arguments=asked, now=now)
+        elif declared.kind in _POLICIES:
+            policy = _policy(declared.name.decode(), said)
+            vhost.set_policy(policy, now, operator=declared.kind == OPERATOR_POLICY)
 
     # --- messages
 
@@ -164,6 +170,14 @@ class QueueStorage:
             part.redelivered = handed
             part.deliveries = max(part.deliveries, deliveries)
             yield part
+
+
+def _policy(name: str, said: Mapping[str, object]) -> Policy:
+    """As `Policy.said` has it."""
+    definition, priority = said["definition"], said["priority"]
+    assert isinstance(definition, dict)
+    assert isinstance(priority, int)
+    return Policy(name, str(said["pattern"]), definition, priority, str(said["apply-to"]))
 
 
 class Restoring:

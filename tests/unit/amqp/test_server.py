@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import pytest
 from pamqp import base, commands, frame
@@ -16,9 +16,10 @@ from treecast.middleware.broker.queues import MemoryStore, Recorder
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.shims.amqp import AmqpHost, AmqpSettings
-from treecast.shims.amqp.access import GuestAccess, PasswordAccess
+from treecast.shims.amqp.access import KIND, KeptUsers, PasswordAccess
 from treecast.shims.amqp.server import AmqpFace
 from treecast.shims.amqp.session_host import Access
+from treecast.shims.amqp.users import Permission, TopicPermission, User, hashed
 from treecast.shims.passwords import Passwords
 
 PATIENCE_S = 30.0
@@ -45,7 +46,9 @@ class Storage(MemoryStore):
 def make(access: Access | None = None, **settings: object) -> AmqpFace:
     storage = Storage()
     given = AmqpSettings(port=0, **settings)  # type: ignore[arg-type]
-    host = AmqpHost(given, access or GuestAccess(), storage, Recorder(), random.Random(7))
+    host = AmqpHost(
+        given, access or KeptUsers(Recorder(), None, b"salt"), storage, Recorder(), random.Random(7)
+    )
     turn = Turn(FsyncPolicy.NEVER, LoopEdge(asyncio.get_running_loop()))
     return AmqpFace(host, turn, storage, FaceCounters())
 
@@ -119,10 +122,32 @@ async def test_nobody_else_does(face: AmqpFace, user: str, password: str) -> Non
 
 
 def test_guest_comes_from_nowhere_else() -> None:
-    access = GuestAccess()
+    access = KeptUsers(Recorder(), None, b"salt")
     assert access.log_in("PLAIN", b"\0guest\0guest") == "guest"
     assert access.may_come("guest", True)
     assert not access.may_come("guest", False)
+
+
+def test_users_are_kept() -> None:
+    recorder = Keeping()
+    users = KeptUsers(recorder, None, b"salt")
+    users.put(User("ann", hashed(b"word", b"tlas"), tags=("monitoring",)))
+    users.permit("ann", "v", Permission("^a", "", ".*"))
+    users.permit_topics("ann", "v", "amq.topic", TopicPermission("^a", ".*"))
+    again = KeptUsers(recorder, recorder.kept, b"other")
+    assert (again.users, again.permissions, again.topics) == (users.users, users.permissions, users.topics)
+    assert again.log_in("PLAIN", b"\0ann\0word") == "ann"
+    again.delete("guest")
+    assert list(KeptUsers(recorder, recorder.kept, b"other").users) == ["ann"]
+
+
+class Keeping(Recorder):
+    def __init__(self) -> None:
+        self.kept: Mapping[str, object] = {}
+
+    def declared(self, kind: str, name: bytes, definition: Mapping[str, object]) -> None:
+        assert kind == KIND
+        self.kept = definition
 
 
 def test_users_of_a_password_file() -> None:

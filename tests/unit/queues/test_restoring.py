@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 from tests.unit.queues.host import Taker, bodies_of, run
 
-from treecast.middleware.broker.queues import Destination, MessageQueue, Part, QueueSettings, Run, VirtualHost
+from treecast.middleware.broker.queues import (
+    Destination,
+    MessageQueue,
+    Part,
+    Policy,
+    QueueSettings,
+    Run,
+    VirtualHost,
+)
 from treecast.middleware.broker.queues.entries import enqueued, ranged, returned, walk
 from treecast.middleware.broker.queues.marks import Ranges
 from treecast.middleware.broker.queues.restoring import QueueStorage
@@ -129,6 +137,20 @@ def test_definitions_are_there_again(site: Site) -> None:
     site.store.flush()
     site.kill()
     assert site.held() == [(b"by topic", False)]
+
+
+def test_policies_are_there_again(site: Site) -> None:
+    site.queue()
+    policy = Policy("p", "^q$", {"max-length": 2}, 3, "queues")
+    site.vhost.set_policy(policy, site.now)
+    site.vhost.set_policy(Policy("o", "^q$", {"max-length": 1}), site.now, operator=True)
+    site.vhost.set_policy(Policy("gone", ".*", {"max-length": 0}, 9), site.now)
+    site.vhost.delete_policy("gone", site.now)
+    site.store.flush()
+    site.kill()
+    assert site.vhost.policies == {"p": policy}
+    assert list(site.vhost.operator_policies) == ["o"]
+    assert site.vhost.queues[b"q"].arguments.max_length == 1
 
 
 def test_a_queue_of_the_same_name_does_not_have_what_was_in_the_one_before(site: Site) -> None:

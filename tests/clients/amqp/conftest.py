@@ -1,0 +1,58 @@
+"""A daemon with an AMQP face for all clients of a module."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+
+import pika
+import pytest
+
+from treecast.middleware.daemon.process import DaemonProcess
+
+FACES = ("--kafka", "off", "--admin", "off", "--stare", "off", "--mqtt", "off")
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def amqp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
+    daemon = DaemonProcess(tmp_path_factory.mktemp("amqp") / "data", [*FACES])
+    try:
+        yield daemon.start()
+    finally:
+        alive = daemon.running
+        if alive:
+            daemon.stop()
+        log = daemon.clean_up()
+        print(log)
+    assert alive
+    assert "Traceback" not in log
+
+
+@pytest.fixture(scope="module")
+def url(amqp: DaemonProcess) -> str:
+    return f"amqp://guest:guest@{amqp.ready['amqp']}/%2F"
+
+
+@pytest.fixture(autouse=True)
+def forgiving() -> Iterator[None]:
+    """pika leaves the sockets of connections that failed to the garbage collector."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+@pytest.fixture
+def parameters(amqp: DaemonProcess) -> pika.ConnectionParameters:
+    host, port = amqp.address("amqp")
+    return pika.ConnectionParameters(host, port)
+
+
+@pytest.fixture
+def name() -> Callable[[str], str]:
+    """A name that nobody else has."""
+    return lambda prefix: f"{prefix}-{uuid.uuid4().hex[:6]}-{next(_numbers)}"

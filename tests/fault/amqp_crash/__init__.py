@@ -1,0 +1,1 @@
+"""The parts of the AMQP crash run: see amqp_crash_run.py."""

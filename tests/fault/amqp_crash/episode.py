@@ -1,0 +1,158 @@
+"""One life of a data directory under AMQP load: load, kill, restart, look, again and again."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from treecast.middleware.daemon.process import DaemonProcess
+
+from .workers import DEAD, KEEP, WORK, Consumer, Publisher, Worker, drain, is_rejected, ready
+
+FSYNC = ("interval", "never", "batch")
+JOIN_S = 90.0
+START_S = 300.0  # for a daemon to start, however busy the machine is
+OFF = ("--kafka", "--admin", "--control", "--stare", "--mqtt")
+
+
+class Episode:
+    """`problems`: what was found amiss. `counts`: what was published, confirmed and seen.
+
+    `patience`: seconds for clients to get what there is to get.
+    """
+
+    def __init__(self, folder: Path, seed: int, number: int, python: str, patience: float) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        self.fsync = FSYNC[number % len(FSYNC)]
+        self.problems: list[str] = []
+        self.counts = {"sent": 0, "confirmed": 0, "seen": 0, "again": 0, "dead": 0}
+        self.kills = 0
+        flags = [*(f for face in OFF for f in (face, "off")), "--amqp", "127.0.0.1:0", "--fsync", self.fsync]
+        self.daemon = DaemonProcess(folder / "data", flags, python=python)
+        self.publishers: list[Publisher] = []
+        self.consumer: Consumer
+        self._kept: Counter[bytes] = Counter()
+        self._dead: Counter[bytes] = Counter()
+        self._seed = seed
+        self._patience = patience
+
+    @property
+    def _workers(self) -> list[Worker]:
+        return [*self.publishers, self.consumer]
+
+    def begin(self) -> None:
+        self._start()
+        self.daemon.pin_ports()
+        address = self.daemon.address("amqp")
+        self.consumer = Consumer(lambda: address, self.problems)
+        self.publishers = [Publisher(number, lambda: address, self.problems) for number in range(3)]
+        for worker in self._workers:
+            worker.start()
+            worker.up.set()
+
+    def cycle(self, number: int, *, damage: bool = False) -> None:
+        """One kill, and the look after it. `damage` takes something away, to show that it is found out."""
+        rng = random.Random(f"{self._seed}-{number}")
+        for publisher in self.publishers:
+            publisher.gate.set()
+        time.sleep(rng.choice((rng.uniform(0.02, 0.2), rng.uniform(0.2, 0.8))))
+        self._kill()
+        if damage:
+            self._damage()
+        if rng.random() < 0.2:  # once more while it starts
+            self.daemon.start(wait=False)
+            time.sleep(rng.uniform(0.0, 0.8))
+            self._kill()
+        self._start()
+        self._settle()
+        if not self.problems:
+            self._look()
+
+    def _start(self) -> None:
+        self.daemon.start(wait=False).wait_ready(START_S)
+
+    def _kill(self) -> None:
+        self.daemon.kill()
+        self.kills += 1
+
+    def _damage(self) -> None:
+        """Cuts the last half off the log of queues."""
+        log = max((self.daemon.data / "queues").glob("*.journal"))
+        with log.open("r+b") as file:
+            file.truncate(log.stat().st_size // 2)
+
+    def _settle(self) -> None:
+        """Publishers finish what they have begun, and the consumer gets all of that."""
+        for publisher in self.publishers:
+            publisher.gate.clear()
+        self._wait(lambda: not any(publisher.pending for publisher in self.publishers), "publishers")
+        self._wait(lambda: not self._missing(self.consumer.seen), "the consumer")
+
+    def _wait(self, done: Callable[[], bool], who: str) -> None:
+        deadline = time.monotonic() + self._patience
+        while not done() and not self.problems:
+            if time.monotonic() > deadline:
+                return self.problems.append(
+                    f"{who} did not get all within {self._patience:.0f} s; lost are"
+                    f" {self._missing(self.consumer.seen)[:5]}"
+                )
+            time.sleep(0.02)
+        return None
+
+    def _missing(self, found: Counter[bytes]) -> list[bytes]:
+        return [
+            body[:20]
+            for publisher in self.publishers
+            for body in list(publisher.confirmed)
+            if body not in found
+        ]
+
+    def _look(self) -> None:
+        """While the consumer is away, and has left nothing."""
+        address = self.daemon.address("amqp")
+        self._wait(self._finished, "the consumer")
+        self._kept.update(drain(address, KEEP, self._patience))
+        self._dead.update(drain(address, DEAD, self._patience))
+        self._compare("keep", self._kept, [body for p in self.publishers for body in p.confirmed])
+        self._compare("dead", self._dead, [body for body in self.consumer.seen if is_rejected(body)])
+        self.consumer.go_on()
+
+    def _finished(self) -> bool:
+        """Whether the consumer has settled all there is. It is away then."""
+        address = self.daemon.address("amqp")
+        if ready(address, WORK):
+            return False
+        if self.consumer.pause(self._patience) and not ready(address, WORK):
+            return True
+        self.consumer.go_on()
+        return False
+
+    def _compare(self, queue: str, found: Counter[bytes], expected: list[bytes]) -> None:
+        lost = [body[:20] for body in expected if body not in found]
+        doubled = [body[:20] for body, times in found.items() if times > 1]
+        sent = set[bytes]().union(*(publisher.sent for publisher in self.publishers))
+        invented = [body[:20] for body in found if body not in sent]
+        for what, bodies in (("lost", lost), ("doubled", doubled), ("invented", invented)):
+            if bodies:
+                self.problems.append(f"{queue} {what} {len(bodies)}: {bodies[:5]}")
+
+    def end(self) -> None:
+        self.counts["sent"] = sum(len(publisher.sent) for publisher in self.publishers)
+        self.counts["confirmed"] = sum(len(publisher.confirmed) for publisher in self.publishers)
+        self.counts["seen"] = len(self.consumer.seen)
+        self.counts["again"] = self.consumer.seen.total() - len(self.consumer.seen)
+        self.counts["dead"] = len(self._dead)
+        for worker in self._workers:
+            worker.ended = True
+            worker.up.set()
+        for worker in self._workers:
+            worker.join(JOIN_S)
+            worker.drop()
+        if self.daemon.running:
+            self.daemon.stop()
+        self.log = self.daemon.clean_up()

@@ -1,0 +1,28 @@
+"""The AMQP crash run, short; and that it finds what it is there to find."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = [pytest.mark.fault, pytest.mark.slow]
+
+SCRIPT = "amqp_crash_run.py"
+
+
+def test_five_kills_in_two_sessions(fault_run, tmp_path):
+    code, first, said = fault_run(SCRIPT, tmp_path, "--count", "2", "--seed", "11")
+    assert (code, first["problems"], first["done"]) == (0, [], 2), said
+    code, both, said = fault_run(SCRIPT, tmp_path, "--count", "5", "--seed", "11")
+    assert (code, both["problems"], both["done"]) == (0, [], 5), said
+    assert both["kills"] >= 5
+    assert both["lives"] == 2
+    assert both["counts"]["confirmed"] > 0
+    assert both["counts"]["seen"] >= both["counts"]["confirmed"]
+    assert both["counts"]["dead"] > 0
+
+
+def test_a_log_that_is_cut_is_found_out(fault_run, tmp_path):
+    arguments = ("--count", "2", "--seed", "12", "--damage", "1", "--patience", "20")
+    code, state, _ = fault_run(SCRIPT, tmp_path, *arguments)
+    assert code == 1
+    assert [problem for problem in state["problems"] if "lost" in problem], state["problems"]
