@@ -1,1 +1,1 @@
-"""Spark's way in and out of Treecast."""
+"""Spark's source and sink for Treecast."""

@@ -1,4 +1,4 @@
-"""`format("treecast")`: the data source that Spark finds by the module `pyspark_treecast`."""
+"""`format("treecast")`: the data source that Spark finds through the module `pyspark_treecast`."""
 
 from __future__ import annotations
 

@@ -1,14 +1,16 @@
-"""What is told to who wrote the query. Only built-in types: an error crosses from a worker to the driver."""
+"""Errors for the author of a query. Only built-in field types: an error crosses from a worker to the
+driver.
+"""
 
 from __future__ import annotations
 
 
 class OptionError(ValueError):
-    """An option is wrong; the text names it and says what would be right."""
+    """An option is wrong; the text names it and the correction."""
 
 
 class DataLossError(RuntimeError):
-    """Records that the query has not read are gone. The text says which, and how to go on without them."""
+    """Unread records are gone. The text states which, and how to continue without them."""
 
 
 class ReadError(RuntimeError):
@@ -16,8 +18,8 @@ class ReadError(RuntimeError):
 
 
 class WriteError(RuntimeError):
-    """Records cannot be written. The text says why, and what to do."""
+    """Records cannot be written. The text states the reason and the next step."""
 
 
 class DecodeError(ValueError):
-    """A value does not fit the schema. The text says where it is, and how to go on without it."""
+    """A value does not fit the schema. The text states its place, and how to continue without it."""

@@ -1,4 +1,6 @@
-"""Bytes of Kafka's flexible messages (KIP-482), for the few requests that Spark's tasks send themselves."""
+"""The encoding of Kafka's flexible messages (KIP-482), for the few requests that Spark's tasks send
+themselves.
+"""
 
 from __future__ import annotations
 

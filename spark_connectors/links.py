@@ -1,8 +1,8 @@
-"""Connections that a Python worker keeps for its next task, with what a cluster has said over them.
+"""Connections that a Python worker keeps for its next task, with the metadata received over them.
 
-Spark uses its Python workers again, one task after the other: what a task has asked, the task of the next
-batch need not ask. What is known came over a connection and goes with it: once it has ended, another daemon
-may answer at that address.
+Spark reuses its Python workers for one task after the other: the task of the next batch need not repeat
+requests. Cached metadata belongs to a connection: once that has ended, another daemon may answer at the
+address.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from treecast.middleware.load.frames import ClusterView, LoadError
 
 from . import metadata
 
-IDLE_S: Final = 60.0  # what was idle for longer is not used again: who knows what is between
+IDLE_S: Final = 60.0  # limit of idle time: longer idle connections may have been dropped on the way
 MOST: Final = 8  # idle links; more are closed, the longest idle first
 
 
@@ -34,13 +34,13 @@ class Link:
         self._views: dict[str, ClusterView] = {}
 
     def cluster_id(self) -> str:
-        """Returns what the cluster calls itself."""
+        """Returns the cluster's id."""
         if self._cluster_id is None:
             self._cluster_id = self.metadata([]).cluster_id
         return self._cluster_id
 
     def metadata(self, topics: list[str] | None) -> ClusterView:
-        """Asked now. Brokers older than Kafka 3.0 do not tell the ids of topics."""
+        """Requests metadata now. Brokers older than Kafka 3.0 do not return the ids of topics."""
         if self._tells_ids is None:
             _, newest = self.connection.api_versions().get(metadata.KEY, (0, 0))
             self._tells_ids = newest >= metadata.VERSION
@@ -49,9 +49,10 @@ class Link:
         return self.connection.metadata(topics)
 
     def view(self, topic: str, *, topic_id: str = "") -> ClusterView:
-        """Of one topic. Remembered where one broker leads all partitions, as daemons say of themselves: what
-        can change then are partitions that are added, and the whole topic, which may be made anew. So it is
-        asked again where the topic is to be another one than is remembered."""
+        """Returns metadata of one topic. It is cached if one broker leads all partitions, as daemons report
+        of themselves: then only added partitions and a recreated topic can change it. So it is requested
+        again if the topic's id differs.
+        """
         view = self._views.get(topic)
         if view is None or (topic_id and view.ids.get(topic) != topic_id):
             self._views.pop(topic, None)
@@ -72,7 +73,7 @@ class Links:
         self._idle: list[Link] = []
 
     def take(self, address: Address, timeout: float) -> Link:
-        """Returns the one that was used last, or a new one. `timeout` in seconds, for each call."""
+        """Returns the most recently used link, or a new one. `timeout` in seconds, for each call."""
         now = time.monotonic()
         for link in [link for link in reversed(self._idle) if link.address == address]:
             self._idle.remove(link)
@@ -83,7 +84,7 @@ class Links:
         return Link(address, timeout)
 
     def give(self, link: Link) -> None:
-        """Back; one that still waits for answers is closed."""
+        """Returns a link for reuse; closes one that still waits for answers."""
         if not link.connection.quiet:
             link.close()
             return
@@ -94,7 +95,7 @@ class Links:
 
     @contextmanager
     def lent(self, address: Address, timeout: float) -> Iterator[Link]:
-        """Taken, and given back; closed where something fails."""
+        """Yields a link and returns it; closes it on failure."""
         link = self.take(address, timeout)
         try:
             yield link
@@ -112,7 +113,7 @@ LINKS: Final = Links()  # of this process: a Python worker has one task at a tim
 
 
 def cluster_id_of(address: Address, timeout: float = 5) -> str:
-    """Returns what the cluster at an address calls itself; empty if nobody answers."""
+    """Returns the id of the cluster at an address; empty if nobody answers."""
     try:
         with LINKS.lent(address, timeout) as link:
             return link.cluster_id()
@@ -121,7 +122,7 @@ def cluster_id_of(address: Address, timeout: float = 5) -> str:
 
 
 def nearest(given: Address, cluster_id: str, local: Address) -> Address:
-    """`local`, if the daemon there belongs to the cluster; else `given`."""
+    """Returns `local` if the daemon there belongs to the cluster; else `given`."""
     if local == given or not cluster_id:
         return given
     return local if cluster_id_of(local, 1) == cluster_id else given

@@ -1,6 +1,6 @@
 """Metadata 12, after its descriptors in Apache Kafka: the leaders and the ids of topics. Pure.
 
-A topic's id tells it from one of the same name that was there before.
+A topic's id distinguishes it from an earlier one of the same name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NO_ID: Final = bytes(16)
 
 
 def request(topics: list[str] | None) -> bytes:
-    """Of these topics, without making any; None: of all."""
+    """Returns a request for these topics, without creating any; None: for all."""
     if topics is None:
         body = b"\0"
     else:
@@ -28,7 +28,7 @@ def request(topics: list[str] | None) -> bytes:
 
 
 def parse(payload: bytes) -> ClusterView:
-    """Raises LoadError if it is no answer. Topics that a broker gives no id are not in `ids`."""
+    """Parses an answer. Raises LoadError if it is invalid. Topics without an id are not in `ids`."""
     fields = answered(payload)
     brokers = {}
     for _ in range(fields.uvarint() - 1):

@@ -1,1 +1,1 @@
-"""`make demo`: Kafka clients of three kinds, two kills, and nothing that was acknowledged is missing."""
+"""`make demo`: Kafka clients of three kinds, two kills, and no acknowledged record missing."""

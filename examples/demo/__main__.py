@@ -1,11 +1,11 @@
 """The demo: `python -m examples.demo`, or `make demo`.
 
-1. Two daemons start on empty directories, as two hosts would have them: north, and south, which joins it.
-2. A kafka-python producer sends 100,000 records to north: the lines of this repository's own files.
-3. A confluent-kafka group of two processes reads them from south; one is killed with SIGKILL, the other
+1. Two daemons start on empty directories, like two hosts: north, and south, which joins it. 2. A kafka-python
+producer sends 100,000 records to north: the lines of this repository's own files. 3. A confluent-kafka group
+of two processes reads them from south; one is killed with SIGKILL, the other
    takes over.
-4. While records are on their way, north is killed with SIGKILL and started again, and then south.
-5. The whole topic is read once more from both, and held against what was acknowledged.
+4. While records are in flight, north is killed with SIGKILL and restarted, and then south. 5. The whole topic
+is read once more from both, and compared with the acknowledged records.
 
 Exit code 0 only if nothing is missing.
 """

@@ -35,7 +35,7 @@ def text_lines() -> Iterator[bytes]:
 
 
 class Member:
-    """A group member in a process of its own, and what it said it has read."""
+    """A group member in a separate process, and the records that it reported."""
 
     def __init__(self, address: str) -> None:
         self.read: Counter[int] = Counter()
@@ -80,7 +80,7 @@ class Member:
 
 
 class Sender(threading.Thread):
-    """kafka-python's producer, and what it was told."""
+    """kafka-python's producer, and its acknowledgements."""
 
     def __init__(self, address: str, records: int) -> None:
         super().__init__(daemon=True)
@@ -114,7 +114,7 @@ class Sender(threading.Thread):
 
 
 def read_all(address: str) -> Iterator[tuple[tuple[int, int], bytes, bytes]]:
-    """((partition, offset), key, value) of the whole topic."""
+    """Yields ((partition, offset), key, value) of the whole topic."""
     settings = {"bootstrap.servers": address, "group.id": "check", "enable.partition.eof": True}
     consumer = Consumer(settings)
     consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])

@@ -1,8 +1,8 @@
-"""One member of the demo's consumer group, as a process of its own: confluent-kafka, nothing of Treecast.
+"""One member of the demo's consumer group, as a separate process: confluent-kafka, nothing of Treecast.
 
-It writes what it reads to standard output, one line for each batch: `read PARTITION:NUMBER,NUMBER,... ...`,
-the numbers being the keys of the records, and `has PARTITION ...` after each rebalance. It commits after
-each batch that it has written, and ends when its standard input does.
+It prints one line per batch, `read PARTITION:NUMBER,NUMBER,... ...`, with the keys of the records as numbers,
+and `has PARTITION ...` after each rebalance. It commits after each printed batch, and ends when its standard
+input does.
 """
 
 from __future__ import annotations

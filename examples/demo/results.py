@@ -1,4 +1,4 @@
-"""What the demo has found, and the table that says so."""
+"""The demo's results, and their table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.table import Table
 
 @dataclass
 class Results:
-    """Times in s. `account`: what the origin's accounts say of the records that went to the other host."""
+    """Results; times in s. `account`: the origin's accounts of records for the other host."""
 
     sent: int = 0
     acknowledged: int = 0

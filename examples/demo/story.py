@@ -1,4 +1,4 @@
-"""What happens in the demo, one thing after the other."""
+"""The steps of the demo."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACCOUNT = ("addressed", "live", "repaired", "replayed", "expired")
 
 
 class Demo:
-    """One run. `say` shows an event, `show` how many are acknowledged and read."""
+    """One run. `say` shows an event, `show` the numbers of acknowledged and read records."""
 
     def __init__(self, records: int, say: Callable[[str], None], show: Callable[[int, int], None]) -> None:
         self.records = records
@@ -142,7 +142,7 @@ class Demo:
         self.results.different_elsewhere = len(elsewhere.items() ^ stored.items())
 
     def _check_account(self, north: DaemonProcess) -> None:
-        """What north's accounts say, once nothing is outstanding."""
+        """Reads north's accounts, once nothing is outstanding."""
         rows: list[dict[str, Any]] = []
 
         def closed() -> bool:
@@ -165,7 +165,7 @@ def topics(daemon: DaemonProcess) -> list[str]:
 
 
 def treecast(daemon: DaemonProcess, *words: str) -> Any:
-    """Returns what the `treecast` command says of this daemon."""
+    """Returns the JSON output of the `treecast` command for this daemon."""
     command = [sys.executable, "-m", "treecast.middleware.cli", *words, "--json", "--control", daemon.control]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

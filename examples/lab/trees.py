@@ -1,7 +1,7 @@
-"""From `treecast lab up FILE --json` on stdin to what the tree manager has to be told, on stdout.
+"""Converts `treecast lab up FILE --json` on stdin to the tree manager's description on stdout.
 
 Every host is a daemon with its control address at port 7671. Names of hosts are known inside the lab, so the
-tree manager has to run in one of its hosts.
+tree manager must run in one of its hosts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ CONTROL_PORT = 7671
 
 
 def described(lab: dict[str, Any], strategy: str = "broadcast") -> str:
-    """TOML as `middleware/control/trees/description.py` reads it. JSON's lists and strings are TOML's."""
+    """Returns TOML for `middleware/control/trees/description.py`. JSON's lists and strings are also
+    TOML's.
+    """
     lines = [f"links = {json.dumps(lab['links'])}", f'strategy = "{strategy}"', "", "[switches]"]
     lines += [f"{one['node']} = {json.dumps(one['p4runtime'])}" for one in lab["switches"]]
     for node in lab["nodes"]:

@@ -1,1 +1,1 @@
-"""The paper's use case: four VNFs follow people through a city, by what WiFi scanners see. README.md."""
+"""The paper's use case: four VNFs follow people through a city by WiFi scanners' reports. See README.md."""

@@ -1,13 +1,13 @@
-"""The paper's use case: `python -m examples.mobility_tracking`, as root; with `--emulate` as anybody.
+"""The paper's use case: `python -m examples.mobility_tracking`, as root; with `--emulate` as any user.
 
-Four WiFi scanners along a street report every 20 s (`--period` shortens it) whom they saw: 10 to 50
-anonymised addresses with times, as JSON. A VNF beside each shares what it saw under a state of its own and
-subscribes to the other three's, so each infers by itself who came to it, from where, and how fast. Three
-hosts with real daemons, four VNFs, one P4 switch of the design chosen, in network namespaces. With
-`--emulate` the same VNFs, middleware and switch are in one process, on links in memory that lose a packet in
-a hundred, under a simulated clock.
+Four WiFi scanners along a street report every 20 s (`--period` shortens it) the devices they saw: 10 to 50
+anonymised addresses with times, as JSON. A VNF beside each shares its sightings under a state of its own and
+subscribes to the other three's, so each infers on its own which devices came to it, from where, and how fast.
+Three hosts with real daemons, four VNFs, one P4 switch of the chosen design, in network namespaces. With
+`--emulate` the same VNFs, middleware and switch run in one process, on in-memory links that lose one packet
+in a hundred, under a simulated clock.
 
-Exit code 0 only if every way between two scanners was found, and none that was not.
+Exit code 0 only if all movements between scanners were found, and no others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ENDING = 120.0
 
 
 def run_lab(options: argparse.Namespace, console: Console) -> tuple[list[Found], dict[str, object]]:
-    """Returns what each VNF found, and what the switch counted."""
+    """Returns each VNF's findings, and the switch's counts."""
     from treecast.middleware.dataplane.lab.lab import Lab  # needs the extra `lab`
 
     from .network import description

@@ -1,7 +1,8 @@
-"""A street with four scanners, and who passes them: what scanners report, and what is true. Pure, by a seed.
+"""A street with four scanners and its passers-by: the scanners' reports, and the truth. Pure, by a seed.
 
-A device walks or drives along the street at a steady speed. A scanner notes it when it passes, to within half
-a second, under an address that is a hash. Others stay at one scanner, so that a report has 10 to 50 lines.
+A device walks or drives along the street at a steady speed. A scanner records it when it passes, to within
+half a second, under an address that is a hash. Others stay at one scanner, so that a report has 10 to 50
+lines.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ PLACES = {"a": 0.0, "b": 250.0, "c": 600.0, "d": 900.0}  # metres along the stre
 PERIOD = 20.0  # seconds between reports
 LEAST, MOST = 10, 50  # addresses in one
 _SPEEDS = (1.0, 14.0)  # m/s: walking, driving
-_SLIP = 0.5  # seconds by which a scanner may be off
+_SLIP = 0.5  # a scanner's largest error in seconds
 
 
 class Trip(Struct, frozen=True):
@@ -60,7 +61,7 @@ class City:
         return hashlib.sha256(self._salt + number.to_bytes(6)).hexdigest()[:12]
 
     def _travel(self, number: int) -> None:
-        """Along the whole street or a part of it, one way or the other."""
+        """Moves a device along the street or a part of it, in either direction."""
         rng, address = self._random, self._address(number)
         names = list(PLACES)
         if rng.random() < 0.5:
@@ -86,11 +87,11 @@ class City:
         wanted = rng.randint(max(LEAST, len(passed)), max(MOST, len(passed)))
         found = passed[:MOST]
         while len(found) < min(wanted, MOST):
-            self._count += 1  # somebody who stays: seen here and nowhere else
+            self._count += 1  # a device that stays: seen only here
             found.append(Sighting(self._address(self._count), round(start + rng.random() * PERIOD, 2)))
         rng.shuffle(found)
         return found
 
     def report(self, name: str, number: int) -> list[Sighting]:
-        """Returns what the scanner at `name` says after period `number`."""
+        """Returns the report of the scanner at `name` after period `number`."""
         return self._made[name][number]

@@ -46,7 +46,7 @@ class Emulated:
 
 
 def run(design: str, city: City, seed: int) -> tuple[list[Found], dict[str, Any]]:
-    """Returns what each VNF found, and what the switch counted. Periods are the city's own 20 s."""
+    """Returns each VNF's findings, and the switch's counts. Periods are the city's own 20 s."""
     hosts = list(VNFS)
     star = build(["s", *hosts], [(0, n + 1) for n in range(len(hosts))], hosts=range(1, len(hosts) + 1))
     net = StareNetwork(star, design, seed, link=_LINK)

@@ -26,7 +26,7 @@ class AmissError(Exception):
 
 
 def description(design: str) -> Description:
-    """`design`: register, embedded, or bridge for a plain one."""
+    """Returns the lab. `design`: register, embedded, or bridge for a plain one."""
     hosts, links = dict.fromkeys(VNFS, Host()), tuple(Link((host, "s")) for host in VNFS)
     if design == "bridge":
         return Description(hosts=hosts, bridges={"s": Bridge()}, links=links)
@@ -43,7 +43,7 @@ def line_of(process: subprocess.Popen[bytes], seconds: float = _SECONDS) -> str:
 
 
 def program_switch(lab: Lab, design: str) -> None:
-    """Configuration, routes and groups; in the embedded design a controller stays."""
+    """Writes configuration, routes and groups; in the embedded design a controller stays."""
     routes = [
         f"--route={lab.ipv4(host)}/32={port},{lab.interface(host).mac}" for port, host in enumerate(VNFS, 1)
     ]
@@ -55,7 +55,7 @@ def program_switch(lab: Lab, design: str) -> None:
 
 
 def start_daemons(lab: Lab, folder: Path) -> None:
-    """One on each host; the first has coordinator and replica controller."""
+    """Starts one daemon on each host; the first has coordinator and replica controller."""
     first = next(iter(VNFS))
     for host in VNFS:
         ip = lab.ipv4(host)
@@ -71,13 +71,13 @@ def start_daemons(lab: Lab, folder: Path) -> None:
 
 
 def start_vnf(lab: Lab, host: str, place: str, options: list[str]) -> subprocess.Popen[bytes]:
-    """As the host's own process; it says `ready` when it is subscribed."""
+    """Starts a VNF as a process of the host; it prints `ready` once subscribed."""
     module = [sys.executable, "-m", "examples.mobility_tracking.vnf", "--place", place, *options]
     return lab.start(host, *module, stdin=subprocess.PIPE)
 
 
 def switch_counts(lab: Lab, design: str) -> dict[str, Any]:
-    """Of the switch's pipeline; empty for a bridge."""
+    """Returns counts of the switch's pipeline; empty for a bridge."""
     if design == "bridge":
         return {}
     path = lab.switch_stats("s")

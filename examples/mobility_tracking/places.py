@@ -1,4 +1,4 @@
-"""Which host has which VNFs, as in the paper's figure 7."""
+"""The VNFs of each host, as in the paper's figure 7."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was inferred beside what is true: a table, and a picture."""
+"""Inferred movements compared with the truth: a table, and a picture."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Judged(Struct, frozen=True):
 
 
 def judge(found: Found, city: City) -> Judged:
-    """A movement is right if there was a trip of that device with that direction."""
+    """Judges findings: a movement is right if that device made a trip in that direction."""
     true = {(trip.address, trip.origin): trip for trip in city.trips if trip.target == found.place}
     hits = [
         (one, true[one.address, one.origin]) for one in found.movements if (one.address, one.origin) in true
@@ -65,7 +65,7 @@ def table(judged: Sequence[Judged], counts: Mapping[str, Any]) -> Table:
 
 
 def draw(judged: Sequence[Judged], city: City, path: Path) -> None:
-    """Left the street over time, true ways and inferred movements; right their speeds."""
+    """Draws, left, the street over time with true and inferred movements; right, their speeds."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,4 +1,4 @@
-"""What a VNF makes of its own sightings and of those that the others share: direction and speed. Pure."""
+"""A VNF's inference from its own sightings and those that others share: direction and speed. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Movement(Struct, frozen=True):
 
 
 class Tracker:
-    """Of the VNF at `name`. Its state is the list of what it saw last, as JSON."""
+    """The tracker of the VNF at `name`. Its state is the list of its last sightings, as JSON."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -33,20 +33,20 @@ class Tracker:
         self._others: dict[str, dict[str, float]] = {}
 
     def report(self, sightings: Iterable[Sighting]) -> bytes:
-        """The scanner's; answers the state to share."""
+        """Records the scanner's report. Returns the state to share."""
         for one in sightings:
             self._own[one.address] = one.time
         newest = sorted(self._own.items(), key=lambda item: item[1])[-KEEP:]
         return msgspec.json.encode({"place": self.name, "seen": [Sighting(*item) for item in newest]})
 
     def shared(self, value: bytes) -> None:
-        """Another VNF's state. What it had shared before and leaves out now is kept."""
+        """Records another VNF's state. Sightings that it shared before and now leaves out are kept."""
         state = msgspec.json.decode(value)
         seen = self._others.setdefault(state["place"], {})
         seen.update((one["address"], one["time"]) for one in state["seen"])
 
     def movements(self) -> list[Movement]:
-        """Who has come here from another scanner: the one that saw him last before."""
+        """Returns the devices that came here from another scanner: the one that saw each last before."""
         found = [self._last(address, arrived) for address, arrived in self._own.items()]
         return [one for one in found if one is not None]
 
@@ -66,10 +66,10 @@ def read_report(line: bytes | str) -> list[Sighting]:
 
 
 def write_report(sightings: Iterable[Sighting]) -> bytes:
-    """As one line of JSON."""
+    """Returns a report as one line of JSON."""
     return msgspec.json.encode(list(sightings)) + b"\n"
 
 
 def places_of(hosts: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """The host of each VNF."""
+    """Returns the host of each VNF."""
     return {place: host for host, places in hosts.items() for place in places}

@@ -1,7 +1,8 @@
-"""A tracking VNF: takes its scanner's reports, shares what it saw, and infers who moved here, how fast.
+"""A tracking VNF: takes its scanner's reports, shares its sightings, and infers which devices moved here, and
+how fast.
 
-As a process it prints `ready` when it is subscribed to the others' states, starts its scanner at a line on
-standard input (the time at which to begin), and prints one line of JSON at the end.
+As a process it prints `ready` once it is subscribed to the others' states, starts its scanner on a line on
+standard input (the start time), and prints one line of JSON at the end.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _SETTLED = 3.0  # seconds without an update after the last report
 
 
 class Connection(Protocol):
-    """What a VNF needs of STARE: `treecast.shims.stare.Vnf`, or the emulation's."""
+    """The interface to STARE: `treecast.shims.stare.Vnf`, or the emulation's."""
 
     def state(self, name: str) -> int: ...
 
@@ -35,7 +36,7 @@ class Connection(Protocol):
 
 
 class Vnf:
-    """One place's. It is told of reports and updates, by whoever waits for them."""
+    """The VNF of one place. Its owner passes reports and updates to it."""
 
     def __init__(self, place: str, stare: Connection) -> None:
         self.tracker = Tracker(place)
@@ -49,25 +50,25 @@ class Vnf:
                 stare.subscribe(stare.state(f"mobility/{other}"))
 
     def report(self, line: bytes) -> None:
-        """The scanner's: what was seen last is shared."""
+        """Handles a report of the scanner, and shares the last sightings."""
         value = self.tracker.report(read_report(line))
         self._stare.publish(self.state, value)
         self.published += 1
         self.largest = max(self.largest, len(value))
 
     def shared(self, value: bytes) -> None:
-        """Another VNF's state has come."""
+        """Handles an update of another VNF's state."""
         self.updates += 1
         self.tracker.shared(value)
 
     def found(self) -> Found:
-        """What it came to."""
+        """Returns the findings."""
         movements = self.tracker.movements()
         return Found(self.tracker.name, self.published, self.updates, self.largest, movements)
 
 
 class Process:
-    """A VNF with its scanner, and a thread that waits for what others share."""
+    """A VNF with its scanner, and a thread that waits for updates."""
 
     def __init__(self, vnf: Vnf, connected: stare.Vnf) -> None:
         self._vnf = vnf
@@ -76,7 +77,7 @@ class Process:
         self._ended = threading.Event()
 
     def listen(self) -> None:
-        """Until the end of reports and of what others say."""
+        """Listens until reports and updates have ended."""
         while True:
             update = self._connected.receive(_SETTLED)
             if update is not None:

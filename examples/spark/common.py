@@ -1,4 +1,4 @@
-"""What both examples do: a daemon of their own, a Spark session, topics that are fed and read back."""
+"""Shared by both examples: a separate daemon, a Spark session, topics that are written and read back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ ATTEMPTS = 4
 
 @contextmanager
 def daemon(topics: Iterable[str]) -> Iterator[tuple[str, Path]]:
-    """A daemon with `topics`: the address of its Kafka face, and a folder that goes when it does."""
+    """Runs a daemon with `topics`: yields the address of its Kafka face, and a folder that is removed with
+    it.
+    """
     with tempfile.TemporaryDirectory(prefix="treecast-example-") as name, _running(Path(name)) as running:
         admin = AdminClient({"bootstrap.servers": running.kafka})
         made = admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in topics])
@@ -77,10 +79,11 @@ def source(spark: Any, address: str, topic: str, schema: str, **options: str) ->
 
 
 def run(frame: Any, address: str, topic: str, checkpoint: Path) -> list[Any]:
-    """Writes a stream into a topic until all that is there is worked off; what Spark tells of its batches.
+    """Writes a stream into a topic until all existing data is processed. Returns Spark's progress of its
+    batches.
 
-    A query that fails is begun again on its checkpoint, which changes nothing of what is written: on a busy
-    machine Spark gives its Python workers too little time to start.
+    A failed query is restarted on its checkpoint, which does not change the output: on a busy machine Spark
+    gives its Python workers too little time to start.
     """
     from pyspark.errors import StreamingQueryException
 
@@ -101,7 +104,7 @@ def run(frame: Any, address: str, topic: str, checkpoint: Path) -> list[Any]:
 
 
 def read_back(spark: Any, address: str, topic: str, schema: str) -> list[Any]:
-    """Returns what readers of committed records find, as rows."""
+    """Returns the committed records as rows."""
     reader = spark.read.format("treecast").option("kafka.bootstrap.servers", address)
     reader = reader.option("subscribe", topic).option("kafka.isolation.level", "read_committed")
     return list(reader.option("format", "json").option("schema", schema).load().collect())

@@ -1,7 +1,8 @@
-"""A network with the edges of one notification: virtual trees in colours, hops dashed, stops dotted (6.5.4).
+"""A picture of a network with the edges of one notification: virtual trees in colours, hops dashed, stops
+dotted (6.5.4).
 
-Needs matplotlib (the extra `bench`). SVG or PNG, by the file's name. Places are those of the topology file
-where it knows all of them, else a layout by springs from a fixed start: the same network always looks the
+Needs matplotlib (the extra `bench`). Writes SVG or PNG, by the file's name. Coordinates are the topology
+file's if it has all of them, else a spring layout from a fixed start, so that a network always looks the
 same.
 """
 
@@ -44,7 +45,7 @@ def draw(
     matplotlib.rcParams["svg.hashsalt"] = "treecast"  # the same picture, the same bytes
     import matplotlib.pyplot as plt
 
-    # Where a file does not know a place it says 0 0 or a neighbour's: then none of its places is of use.
+    # A file without a node's coordinates has 0 0 or a neighbour's: then none of its coordinates are usable.
     places = network.positions
     if len(set(places)) < network.node_count:
         places = springs(network)
@@ -61,8 +62,7 @@ def draw(
 
 
 def _line(axis: Any, places: list[Place], ends: tuple[int, int], shift: float, **style: Any) -> None:
-    """A line between two nodes, moved sideways by so many points' worth, so that several lie beside each
-    other."""
+    """Draws a line between two nodes, shifted sideways, so that several can lie side by side."""
     (x1, y1), (x2, y2) = places[ends[0]], places[ends[1]]
     length = math.hypot(x2 - x1, y2 - y1) or 1.0
     width = max(p[0] for p in places) - min(p[0] for p in places) or 1.0
@@ -76,7 +76,7 @@ def _edges(axis: Any, network: Network, places: list[Place]) -> None:
 
 
 def _trees(axis: Any, network: Network, rules: RuleBase, found: Encoding, places: list[Place]) -> None:
-    """The edges on which each tree delivers, in its colour; where it leads away, pale."""
+    """Draws each tree's delivering edges in its colour; edges that lead away are pale."""
     for number, tree in enumerate(found.trees):
         colour = _TREES[number % len(_TREES)]
         named = False

@@ -1,4 +1,4 @@
-"""A figure: tasks that can run anywhere, and what their rows become."""
+"""A figure: tasks that can run anywhere, and the result of their rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Row = dict[str, Any]
 
 
 class Options(Struct, frozen=True):
-    """What the command line chose. `runs` 0 stands for a figure's own number."""
+    """The options of the command line. `runs` 0 stands for a figure's own number."""
 
     seed: int = 1
     runs: int = 0
@@ -33,11 +33,11 @@ class Check(Struct, frozen=True):
 
 
 class Plot(Struct, frozen=True):
-    """How rows are drawn: one picture per value of `panel`, one line, bar or colour per value of `series`.
-    Rows without a `panel` are left out where one is named.
+    """How rows are drawn: one picture per value of `panel`, one line, bar or colour per value of `series`. If
+    `panel` is set, rows without one are left out.
 
     `kind`: lines, bars, dots (for each `x` one per column of `stacked`), grid (of `x` and `y`, coloured),
-    scatter (at `x` and `y`, as large as `stacked` says). `error` is a column that lines have as error bars.
+    scatter (at `x` and `y`, sized by `stacked`). `error` is a column for error bars of lines.
     """
 
     x: str
@@ -50,14 +50,14 @@ class Plot(Struct, frozen=True):
 
 
 class Table(Struct, frozen=True):
-    """What is printed of more rows than anybody would read."""
+    """A printed summary of rows that are too many to read."""
 
     columns: tuple[str, ...]
     rows: list[Row]
 
 
 class Result(Struct, frozen=True):
-    """What a figure came to. `table` is printed instead of `columns` and `rows`, where there is one."""
+    """The result of a figure. If `table` is set, it is printed instead of `columns` and `rows`."""
 
     name: str
     title: str
@@ -78,11 +78,10 @@ class Task(Struct, frozen=True):
 
 
 class Figure(Struct, frozen=True):
-    """What is measured and shown.
+    """The measurements and presentation of a result.
 
-    `points` lists what is to be measured; `work` measures one run of one point (a function of a module, so
-    that
-    another process finds it); `finish` makes the result of all rows.
+    `points` lists the points to measure; `work` measures one run of one point (a function of a module, so
+    that another process finds it); `finish` computes the result from all rows.
     """
 
     name: str
@@ -94,7 +93,7 @@ class Figure(Struct, frozen=True):
 
 
 def rng_of(options: Options, *what: object) -> Random:
-    """Returns a generator of its own for everything that is named, whatever process draws from it."""
+    """Returns a separate generator for the named things, the same in whatever process."""
     return Random("/".join(map(str, (options.seed, *what))))
 
 

@@ -1,7 +1,7 @@
-"""Rows of tasks that are done, in a file: a run that was ended goes on where it was.
+"""A file with the rows of completed tasks, so that an interrupted run can continue.
 
-JSON, a line each: first what all rows depend on, then a task with its rows. A last line that was cut is left
-out.
+JSON lines: first everything that all rows depend on, then one task with its rows per line. An incomplete last
+line is ignored.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Journal:
         return done
 
     def add(self, task: Task, rows: list[Row]) -> None:
-        """One task more is done."""
+        """Records a completed task."""
         self._file.write(_line({"task": json.loads(key_of(task)), "rows": rows}))
         self._file.flush()
 

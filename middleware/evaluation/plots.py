@@ -10,7 +10,7 @@ from .figure import Plot, Result, Row
 _COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9d755d", "#eeca3b", "#79706e")
 _LABEL_COLOURS = {"hops": "#4c78a8", "stops": "#e45756", "trees": "#54a24b"}
 _MARKERS = ("o", "s", "^", "v", "D")
-# What a picture is written as: to look at, and for print. Without dates the same picture has the same bytes.
+# Picture formats: for screen, and for print. Without dates, the same picture has the same bytes.
 _METADATA: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 _WIDE = 50.0  # bars that differ by more than this are drawn on a logarithmic axis
 
@@ -66,14 +66,14 @@ def _draw(result: Result, plot: Plot, paths: list[Path]) -> None:
 
 
 def _height(plot: Plot, rows: list[Row]) -> float:
-    """Of a panel, in inches: what is listed downwards needs room for each name."""
+    """Returns the height of a panel in inches: names listed downwards need room."""
     if plot.kind not in ("dots", "grid"):
         return 3.9
     return 1.2 + 0.24 * len({row[plot.y if plot.kind == "grid" else plot.x] for row in rows})
 
 
 def _lines(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> None:
-    """Those drawn first are broader, so that lines that lie on each other are all seen."""
+    """Draws lines, earlier ones broader, so that coinciding lines are all visible."""
     names = list(dict.fromkeys(str(row[plot.series]) for row in rows))
     for number, name in enumerate(names):
         mine = [row for row in rows if str(row[plot.series]) == name]
@@ -100,7 +100,9 @@ def _lines(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> N
 
 
 def _bars(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> None:
-    """Horizontal bars, one per row; `stacked` columns on top of each other, else `y`, a colour per series."""
+    """Draws horizontal bars, one per row; `stacked` columns on top of each other, else `y`, a colour per
+    series.
+    """
     apart = plot.x != plot.series
     names = [f"{row[plot.series]} {row[plot.x]}" if apart else str(row[plot.x]) for row in rows]
     places = range(len(rows))
@@ -122,7 +124,7 @@ def _bars(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> No
 
 
 def _dots(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> None:
-    """A line per row, and on it a dot for each of the `stacked` columns."""
+    """Draws a line per row with a dot for each of the `stacked` columns."""
     places = range(len(rows))
     for number, column in enumerate(plot.stacked):
         axis.plot(
@@ -143,7 +145,7 @@ def _dots(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> No
 
 
 def _grid(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> None:
-    """A cell for each x (across) and y (down), in the colour of its series."""
+    """Draws a cell for each x (across) and y (down), in the colour of its series."""
     columns = dict.fromkeys(row[plot.x] for row in rows)
     numbers = all(isinstance(column, int) for column in columns)
     across = [str(column) for column in (sorted(columns) if numbers else columns)]
@@ -166,7 +168,7 @@ def _grid(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> No
 
 
 def _scatter(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> None:
-    """A dot per row on logarithmic axes, in the colour of its series, the larger the more `stacked` says."""
+    """Draws a dot per row on logarithmic axes, in the colour of its series, sized by `stacked`."""
     for name in dict.fromkeys(str(row[plot.series]) for row in rows):
         mine = [row for row in rows if str(row[plot.series]) == name]
         axis.scatter(

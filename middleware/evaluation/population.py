@@ -1,8 +1,8 @@
-"""Publishers and subscribers on a network, where they are dense, how often each is addressed, how they move.
+"""Publishers and subscribers on a network: dense regions, notification shares, and migration.
 
 The thesis, 6.5.2 and 6.6.1: 30 % of the clients publish, each to 30 % of the others; four regions around
-k-means centres hold 60 % of the nodes, and clients are more likely there. How much more is not said: nine
-times here. A subscriber gets a share of a publisher's notifications, drawn evenly from 1 % to 100 %.
+k-means centres hold 60 % of the nodes, and clients are more likely there. The factor is not given; here it is
+nine. A subscriber gets a share of a publisher's notifications, drawn evenly from 1 % to 100 %.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SCENARIOS = ("uniform", "nearby", "distant")
 
 
 class Population(Struct, frozen=True):
-    """Of every publisher its subscribers, with the share of its notifications that each gets."""
+    """Every publisher's subscribers, with the share of its notifications that each gets."""
 
     subscribers: dict[int, dict[int, float]]
     regions: list[list[int]]
@@ -34,7 +34,7 @@ class Population(Struct, frozen=True):
 
 
 def draw(clients: list[int], weights: list[float], count: int, rng: Random) -> list[int]:
-    """So many different clients, each drawn by its weight."""
+    """Returns `count` different clients, each drawn by its weight."""
     keys = {client: rng.random() ** (1 / weight) for client, weight in zip(clients, weights, strict=True)}
     return sorted(clients, key=lambda client: keys[client], reverse=True)[:count]
 
@@ -48,7 +48,7 @@ def density(network: Network, regions: list[list[int]], dense: float = DENSE) ->
 def populate(
     network: Network, weights: list[float], share: float, rng: Random, regions: list[list[int]]
 ) -> Population:
-    """Returns a population drawn anew; `share` of the other clients subscribe to each publisher."""
+    """Returns a newly drawn population; `share` of the other clients subscribe to each publisher."""
     clients = network.clients
     publishers = draw(clients, weights, max(1, round(SHARE * len(clients))), rng)
     return Population({one: _subscribers(one, clients, weights, share, rng) for one in publishers}, regions)
@@ -87,7 +87,9 @@ def _dense_parts(network: Network, groups: list[list[int]]) -> list[list[int]]:
 
 
 def moved(before: Population, after: Population, churn: float, rng: Random) -> Population:
-    """With a share of all publishers, and of every publisher's subscribers, in their new places."""
+    """Returns the population after a share of all publishers, and of every publisher's subscribers, has
+    moved.
+    """
     mixed: dict[int, dict[int, float]] = {}
     pairs = list(zip(before.subscribers, after.subscribers, strict=True))
     turn = list(range(len(pairs)))
@@ -114,7 +116,7 @@ def _mix(
 
 
 def notifications(network: Network, population: Population, count: int, rng: Random) -> list[Request]:
-    """So many notifications of random publishers, each to those subscribers whose share falls on it."""
+    """Returns `count` notifications of random publishers, each to subscribers drawn by their shares."""
     found: list[Request] = []
     publishers = sorted(population.subscribers)
     while len(found) < count:

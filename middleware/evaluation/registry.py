@@ -1,4 +1,4 @@
-"""All results that `treecast eval` knows, by name."""
+"""All results of `treecast eval`, by name."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from .thesis import FIGURES as THESIS
 
 
 def figures() -> dict[str, Figure]:
-    """Name to figure."""
+    """Returns all figures by name."""
     return {**STARE, **SNAPS, **THESIS}

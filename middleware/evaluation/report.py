@@ -21,7 +21,7 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def print_result(result: Result, console: Console) -> None:
-    """Table, notes, and the statements with what was seen."""
+    """Prints table, notes, and the statements with the observations."""
     table = result.table or Table(result.columns, result.rows)
     lines = Lines(title=f"{result.name}: {result.title}", title_justify="left")
     for column in table.columns:

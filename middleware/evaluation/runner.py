@@ -1,4 +1,4 @@
-"""Runs a figure's tasks, over processes where there are jobs for them, with a progress bar."""
+"""Runs a figure's tasks, in several processes if requested, with a progress bar."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def run(
     rows_file: Path | None = None,
     resume: bool = False,
 ) -> Result:
-    """Returns the result; the same for the same seed whatever the number of jobs. Raises RoutingError of a
+    """Returns the result; the same for the same seed whatever the number of jobs. Raises RoutingError for a
     network.
 
-    `rows_file` keeps the rows of what is done; with `resume` that is not done again, and JournalError is
-    raised where the file is of another run.
+    `rows_file` keeps the rows of completed tasks; with `resume` these are not repeated, and JournalError is
+    raised if the file belongs to another run.
     """
     runs = options.runs or figure.runs
     tasks = [Task(point, number) for point in figure.points(options) for number in range(runs)]
@@ -51,7 +51,7 @@ def _results(figure: Figure, options: Options, tasks: list[Task]) -> Iterator[li
         for task in tasks:
             yield figure.work(options, task)
         return
-    # Fresh processes: a forked one would hold locks that other threads of this one had.
+    # Fresh processes: a forked one would inherit locks of this process' other threads.
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
         yield from pool.map(figure.work, [options] * len(tasks), tasks, chunksize=1)
 

@@ -1,15 +1,14 @@
-"""A network of P4 switches in the emulator that is asked packet by packet: what did this one do?
+"""A network of P4 switches in the emulator that reports the effects of each packet.
 
     switched = SwitchedNetwork(program)
     switched.become(network, {switch: state})
-    carried = switched.send(source, frame)       # until nothing of it is under way
-
-    switched.put(source, frame)                  # or: several at once, and the clock goes on in between
+    carried = switched.send(source, frame)       # until none of it is in flight
+    switched.put(source, frame)                  # or: several at once, while the clock advances
     switched.emulator.run(0.5)
-    switched.carried                             # of all since `fresh`
+    switched.carried                             # of all packets since `fresh`
 
-What the graph-level model (`routing.forwarding`) says of a packet is held against this: every copy on every
-link to its last byte, and the passes that it cost.
+It checks the graph-level model (`routing.forwarding`): every copy on every link to its last byte, and its
+passes.
 """
 
 from __future__ import annotations
@@ -29,7 +28,9 @@ NEVER = float("inf")
 
 
 class Carried(Struct):
-    """What packets did: frames by link (each copy), those that left a port without a link, and counts."""
+    """The effects of packets: frames by link (each copy), frames that left a port without a link, and
+    counts.
+    """
 
     frames: dict[int, list[bytes]] = field(default_factory=dict)
     astray: list[tuple[int, int]] = field(default_factory=list)  # (switch, port)
@@ -41,7 +42,7 @@ class Carried(Struct):
 
     @property
     def bytes(self) -> int:
-        """Over all links, Ethernet's header with them."""
+        """The bytes on all links, including Ethernet headers."""
         return sum(len(frame) for frames in self.frames.values() for frame in frames)
 
     @property
@@ -58,7 +59,7 @@ class _Node:
 
 
 class _Place:
-    """A device at a node: sends what is put there, and notes all that leaves. `switch` None: a host."""
+    """A device at a node: sends queued frames, and records all outgoing ones. `switch` None: a host."""
 
     def __init__(self, owner: SwitchedNetwork, node: int, switch: Switch | None) -> None:
         self._owner = owner
@@ -67,7 +68,7 @@ class _Place:
         self._waiting: list[tuple[int, bytes]] = []
 
     def put(self, port: int, frame: bytes) -> None:
-        """From a host, by its port; into a switch, as if it came by that port."""
+        """Queues a frame: from a host, by its port; into a switch, as if it had arrived at that port."""
         self._waiting.append((port, frame))
 
     def turn(self, packets: Sequence[tuple[int, bytes]], now: float) -> Sequence[Out]:
@@ -133,7 +134,7 @@ class SwitchedNetwork:
         return place
 
     def fresh(self) -> None:
-        """Begins a new account; what is under way is counted there."""
+        """Starts new counts; packets in flight are added to them."""
         self.carried = Carried()
 
     def bring(self, switch: int, state: SwitchState) -> int:
@@ -141,13 +142,13 @@ class SwitchedNetwork:
         return self._at[switch].control.bring_to(state)
 
     def put(self, source: int, frame: bytes) -> None:
-        """One packet from a host, or from inside a switch, where it comes in by a port without a link."""
+        """Puts one packet in, from a host, or into a switch by a port without a link."""
         inside = not self.network.is_host[source]
         self._places[source].put(len(self.network.out[source]) + 1 if inside else 1, frame)
         self.emulator.wake(source)
 
     def send(self, source: int, frame: bytes) -> Carried:
-        """One packet alone, until nothing is under way, or so much has been that it goes round."""
+        """Sends one packet alone and runs until nothing is in flight, or until it must be looping."""
         self.fresh()
         self.put(source, frame)
         emulator, last = self.emulator, self.emulator.turns + 8 * len(self.network.tails) + 64
@@ -158,14 +159,14 @@ class SwitchedNetwork:
         return self.carried
 
     def _stop(self) -> None:
-        """What goes round is forgotten; the switches stay as they are."""
+        """Discards looping packets; the switches keep their state."""
         emulator = self.emulator
         self.emulator = Emulator(self.network, Random(0), tick=0)
         self.emulator.ways = emulator.ways
         self._places = [self._place(node) for node in range(self.network.node_count)]
 
     def note(self, node: int, found: Sequence[Out]) -> None:
-        """What leaves a node, by link."""
+        """Records the frames that leave a node, by link."""
         frames, astray = self.carried.frames, self.carried.astray
         for out in found:
             link = self.network.link_at(node, out.port)

@@ -1,4 +1,4 @@
-"""Networks by name: files of a folder that the user names, else topohub; and the thesis' Table 6.1."""
+"""Networks by name: files of a user's folder, else topohub; and the thesis' Table 6.1."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..routing.network import Network, RoutingError
 from ..routing.rooted import diameter
 from ..routing.topologies import from_topohub, parse_graphml, parse_repetita
 
-ALL = "all"  # stands for every network of Table 6.1 that is at hand
+ALL = "all"  # stands for every available network of Table 6.1
 
 # Name in the files: nodes and edges in Table 6.1. Uninett is absent there and in the files' collection.
 TABLE_6_1: dict[str, tuple[int, int]] = {
@@ -47,7 +47,7 @@ TABLE_6_1: dict[str, tuple[int, int]] = {
 def load(name: str, folder: Path | None = None) -> Network:
     """Returns a network from `NAME.graph` or `NAME.graphml` of a folder, else from topohub.
 
-    Raises RoutingError if it is not there or is none.
+    Raises RoutingError if it is missing or invalid.
     """
     if folder is None:
         return from_topohub(name)
@@ -74,7 +74,7 @@ def available(names: list[str], folder: Path | None = None) -> list[str]:
 
 
 def named(names: tuple[str, ...], folder: Path | None = None) -> tuple[str, ...]:
-    """Returns the networks that names stand for, each once. Raises RoutingError if `ALL` finds none."""
+    """Returns the networks that names denote, each once. Raises RoutingError if `ALL` finds none."""
     found: dict[str, None] = {}
     for name in names:
         found |= dict.fromkeys(available(list(TABLE_6_1), folder) if name == ALL else (name,))
@@ -84,7 +84,7 @@ def named(names: tuple[str, ...], folder: Path | None = None) -> tuple[str, ...]
 
 
 def degree_variance(network: Network) -> float:
-    """Of its switches' and hosts' numbers of links."""
+    """Returns the variance of the switches' and hosts' numbers of links."""
     degrees = [len(links) for links in network.out]
     middle = sum(degrees) / len(degrees)
     return sum((degree - middle) ** 2 for degree in degrees) / len(degrees)
@@ -101,7 +101,7 @@ def scale_free(networks: dict[str, Network]) -> dict[str, bool]:
 
 
 def counts_note(name: str, network: Network) -> str:
-    """Returns a network's size beside that of Table 6.1, where the two differ."""
+    """Returns a note on a network whose size differs from Table 6.1."""
     here = (network.node_count, network.edge_count)
     there = TABLE_6_1.get(name, here)
     if here == there:

@@ -1,4 +1,4 @@
-"""Every scheme twice: the graph-level model of its switches, and its P4 program with what these hold."""
+"""Every scheme twice: the graph-level model of its switches, and its P4 program with the same content."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ FRAME = bytes.fromhex("030000009999 020000000001 9999")
 
 @cache
 def switched(program: str) -> SwitchedNetwork:
-    """Switches that run a program; one set for all, as making a switch takes longer than sending through it.
+    """Returns switches that run a program; one shared set, as creating a switch takes longer than sending
+    through it.
 
     Raises RoutingError if there are no programs.
     """
@@ -45,7 +46,7 @@ def switched(program: str) -> SwitchedNetwork:
 
 
 class Twin(Struct):
-    """A model, its program, what a switch holds, and a stack as bytes."""
+    """A model, its program, the state of a switch, and a stack as bytes."""
 
     program: str
     model: Any
@@ -54,7 +55,7 @@ class Twin(Struct):
 
 
 def entry_twins(network: Network, rng: Random) -> dict[str, Twin]:
-    """Chapters 3 and 4, but for those with stored trees."""
+    """Returns the twins of chapters 3 and 4, except those with stored trees."""
     groups, subsets = SwitchGroup(network), SwitchGroup(network, subsets=2)
     abilities = {switch: _ability(network, switch, rng) for switch in network.switches}
     destinations = Destinations(network)
@@ -85,7 +86,7 @@ def _ability(network: Network, switch: int, rng: Random) -> Ability:
 
 
 def hybrid_twin(network: Network, model: Hybrid) -> Twin:
-    """Stored trees of publishers, as they are now."""
+    """Returns the twin of publishers' present stored trees."""
     clean_up = model.switches.clean_up
     return Twin(
         "hybrid",
@@ -96,7 +97,7 @@ def hybrid_twin(network: Network, model: Hybrid) -> Twin:
 
 
 def virtual_twin(network: Network, rules: RuleBase, *, clean_up: bool = False) -> Twin:
-    """Virtual trees."""
+    """Returns the twin of virtual trees."""
     return Twin(
         "virtual_trees",
         LabelForwarder(network, rules, clean_up=clean_up),
@@ -106,9 +107,9 @@ def virtual_twin(network: Network, rules: RuleBase, *, clean_up: bool = False) -
 
 
 class Recorded:
-    """A model that notes each copy as (link, stack), and what a switch of P4 has to do for it in passes.
+    """A model that records each copy as (link, stack), and the passes that a P4 switch needs for it.
 
-    That is one per look-up, and one for a packet that comes without entries.
+    That is one per look-up, and one for a packet without entries.
     """
 
     def __init__(self, model: Any) -> None:

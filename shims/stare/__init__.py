@@ -1,4 +1,4 @@
-"""STARE's face: VNFs of this host, and the clients that they use (`connect`, `Vnf`)."""
+"""STARE's face: VNFs of this host, and their clients (`connect`, `Vnf`)."""
 
 from __future__ import annotations
 

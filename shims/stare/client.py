@@ -11,8 +11,8 @@
         update = vnf.receive(timeout=1.0)
 
 The daemon is the one at `TREECAST_STARE` (HOST:PORT), else the one whose socket is in the runtime directory,
-else localhost:65431. Updates wait in the application's memory until it takes them; where the process itself
-does not read, older updates of a state are lost to newer ones, never the last.
+else localhost:65431. Updates wait in the application's memory until it takes them. If the process itself does
+not read, older updates of a state are replaced by newer ones; the last one is never lost.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CODES = frozenset(int(code) for code in Code)
 
 
 class Update(Struct, frozen=True):
-    """One update of a state that is subscribed. `vnf`: whose; `number`: of its updates of this state."""
+    """One update of a subscribed state. `vnf`: the publisher; `number`: its update number for this state."""
 
     state: int
     vnf: int
@@ -45,7 +45,7 @@ class Update(Struct, frozen=True):
 
 
 class StareError(Exception):
-    """The daemon refused. `code` says why."""
+    """The daemon refused a request. `code` states the reason."""
 
     def __init__(self, code: Code, text: str) -> None:
         super().__init__(text)
@@ -53,7 +53,7 @@ class StareError(Exception):
 
 
 class ConnectionLost(StareError):
-    """The daemon has gone, or ended the connection."""
+    """The daemon has ended, or closed the connection."""
 
 
 def _error(frame: Frame) -> StareError:
@@ -141,7 +141,9 @@ class AsyncVnf:
         return (await self._ask(Type.STATE, text=name)).state
 
     async def subscribe(self, state: int) -> bool:
-        """From now on its updates come, the last ones first. Whether a switch has acknowledged it."""
+        """Subscribes to the state's updates, beginning with the last ones. Returns whether a switch has
+        acknowledged it.
+        """
         return bool((await self._ask(Type.SUBSCRIBE, state)).number)
 
     async def unsubscribe(self, state: int) -> None:
@@ -152,11 +154,11 @@ class AsyncVnf:
         return (await self._ask(Type.PUBLISH, state, value=value)).number
 
     def publish_soon(self, state: int, value: bytes) -> None:
-        """As `publish`, without an answer: a refusal is not seen."""
+        """Publishes without waiting for an answer: a refusal is not reported."""
         self._send(Frame(Type.PUBLISH, state=state, value=value))
 
     async def drain(self) -> None:
-        """Waits until what was published is on its way to the daemon."""
+        """Waits until published updates are on their way to the daemon."""
         await self._writer.drain()
 
     async def __aiter__(self) -> AsyncIterator[Update]:
@@ -166,7 +168,7 @@ class AsyncVnf:
         raise self._lost
 
     async def close(self) -> None:
-        """The VNF ends."""
+        """Ends the VNF."""
         self._end(ConnectionLost(Code.CLOSING, "closed by the application"))
         if self._task is not None:
             self._task.cancel()
@@ -318,9 +320,7 @@ class Vnf:
         return self._ask(Type.PUBLISH, state, value=value).number
 
     def receive(self, timeout: float | None = None) -> Update | None:
-        """Returns the next update; None if none came in time. Raises ConnectionLost if none can come any
-        more.
-        """
+        """Returns the next update; None on a timeout. Raises ConnectionLost if no more can arrive."""
         try:
             update = self._updates.get(timeout=timeout)
         except queue.Empty:
@@ -332,7 +332,7 @@ class Vnf:
         return update
 
     def close(self) -> None:
-        """The VNF ends."""
+        """Ends the VNF."""
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
         except OSError:

@@ -31,7 +31,7 @@ from msgspec import Struct
 
 VERSION: Final = 1
 LONGEST_TEXT: Final = 4096
-LONGEST_FRAME: Final = 1 << 22  # far above what 64 packets carry
+LONGEST_FRAME: Final = 1 << 22  # far above the content of 64 packets
 
 _LENGTH: Final = struct.Struct(">I")
 _HEAD: Final = struct.Struct(">IB")
@@ -67,7 +67,7 @@ class Code(enum.IntEnum):
     """Why something is refused."""
 
     PROTOCOL = 1  # the frames make no sense
-    INVALID = 2  # what they ask for makes none
+    INVALID = 2  # the request is invalid
     TOO_LARGE = 3  # the state does not fit 64 packets
     LIMIT = 4  # too much already
     AWAY = 5  # the coordinator or the replica controller cannot be reached; try again
@@ -77,11 +77,11 @@ class Code(enum.IntEnum):
 
 
 class CodecError(Exception):
-    """Bytes that are no frames."""
+    """Bytes that are not frames."""
 
 
 class Frame(Struct, frozen=True):
-    """Any frame; its type says which fields count."""
+    """Any frame; its type determines which fields are used."""
 
     type: Type
     request: int = 0
@@ -148,7 +148,7 @@ _OPEN_ENDED: Final = frozenset({Type.HELLO, Type.STATE, Type.PUBLISH, Type.REFUS
 
 
 def decode(type_number: int, body: bytes) -> Frame:
-    """One frame from its type and body. Raises CodecError if it is none."""
+    """Returns a frame from its type and body. Raises CodecError if it is invalid."""
     try:
         kind = Type(type_number)
     except ValueError:
@@ -192,7 +192,7 @@ def _text(body: bytes, start: int) -> str:
 
 
 class Cutter:
-    """Cuts what is received into frames. `longest`: of a frame; longer ones are refused by their head."""
+    """Cuts received bytes into frames. `longest`: limit of a frame; longer ones are refused by their head."""
 
     def __init__(self, longest: int = LONGEST_FRAME) -> None:
         self._longest = longest

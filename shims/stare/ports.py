@@ -1,4 +1,4 @@
-"""What the face needs of the middleware behind it."""
+"""The interface of the middleware behind the face."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from treecast.middleware.wire.stare_signals import Update
 
 
 class Vnf(Protocol):
-    """Who gets updates."""
+    """A receiver of updates."""
 
     def deliver(self, updates: list[Update]) -> None:
-        """Of states that it subscribes to, in order. Must not fail and not wait."""
+        """Receives updates of subscribed states, in order. Must not fail and not wait."""
 
 
 class Middleware(Protocol):
@@ -31,9 +31,7 @@ class Middleware(Protocol):
         """Returns the id of a state by its name."""
 
     def subscribe(self, vnf: int, state: int) -> Awaitable[bool]:
-        """Returns whether a switch has acknowledged it; all that is published from then on comes in
-        any case.
-        """
+        """Returns whether a switch has acknowledged it; updates published from then on arrive in any case."""
 
     def unsubscribe(self, vnf: int, state: int) -> None: ...
 

@@ -37,7 +37,7 @@ _CODES = {
 
 
 def code_of(fault: Fault) -> Code:
-    """Returns how the face says a fault; what can only be our own mistake is INTERNAL."""
+    """Returns the face's code for a fault; INTERNAL for one that can only be our own mistake."""
     return _CODES.get(fault, Code.INTERNAL)
 
 
@@ -61,7 +61,7 @@ class StareFace:
         self.admits: Callable[[], bool] = always  # whether there is room for one more connection
 
     async def start(self, listeners: Sequence[socket.socket]) -> None:
-        """Serves what connects to sockets that listen, and closes them in the end."""
+        """Serves connections to listening sockets, and closes the sockets in the end."""
         loop = asyncio.get_running_loop()
         for listener in listeners:
             unix = listener.family == socket.AF_UNIX
@@ -94,7 +94,9 @@ class StareFace:
         self.counters.requests[name] = self.counters.requests.get(name, 0) + 1
 
     def report(self, peer: str, kind: str, reason: str) -> None:
-        """A VNF broke the protocol, or did not read. Logged the 1st, 2nd, 4th... time of its kind."""
+        """Reports a VNF that broke the protocol or did not read. Logs the 1st, 2nd, 4th... time of
+        its kind.
+        """
         counted = self.counters.protocol_errors
         if kind not in counted and len(counted) >= _MOST_REASONS:
             kind = "other"
@@ -188,7 +190,7 @@ class Connection(asyncio.Protocol):
             self._session.done(frame.request, number)
 
     async def _answer(self, frame: Frame, work: Coroutine[None, None, None]) -> None:
-        """Whatever becomes of it, the VNF is told."""
+        """Runs the work and tells the VNF its outcome, whatever it is."""
         try:
             await work
         except TreecastError as error:
@@ -209,7 +211,7 @@ class Connection(asyncio.Protocol):
     async def _open(self, frame: Frame) -> None:
         vnf = await self._face.middleware.open(self)
         if self._transport is None or self._session.state is not State.OPENING:
-            self._face.middleware.close_vnf(vnf)  # it has gone meanwhile
+            self._face.middleware.close_vnf(vnf)  # it has disconnected meanwhile
             return
         self._vnf = vnf
         self._session.welcome(vnf, self._face.middleware.largest)
@@ -227,7 +229,7 @@ class Connection(asyncio.Protocol):
     # --- updates
 
     def deliver(self, updates: list[Update]) -> None:
-        """A `ports.Vnf`."""
+        """Implements `ports.Vnf`."""
         if self._session.state is State.OVER:
             return
         for update in updates:
@@ -239,7 +241,9 @@ class Connection(asyncio.Protocol):
         self._flush()
 
     def _wait(self, update: Update) -> bool:
-        """The VNF does not read: a newer update replaces an older one. False if it is over."""
+        """Replaces an older update by a newer one, for a VNF that does not read. Returns False if the
+        connection is over.
+        """
         key = update.state, update.vnf
         before = self._unread.pop(key, None)
         if before is not None:
@@ -281,7 +285,7 @@ class Connection(asyncio.Protocol):
             return
         self._flush()
         if self._paused:
-            self._transport.abort()  # what it has not read it will not read
+            self._transport.abort()  # unread data will not be read any more
         else:
             self._transport.close()
 

@@ -1,11 +1,11 @@
-"""One VNF's connection without its socket: which frames may come when, and what is answered.
+"""One VNF's connection without its socket: the allowed frames of each state, and their answers.
 
               HELLO             welcome()
     NEW ---------------> OPENING ---------> OPEN
      |                      |                |
      +--- anything else ----+--- an error ---+--> OVER
 
-Every pair of state and frame is listed in `EXPECTED` or a protocol error, after which the connection ends.
+Every pair of state and frame is either listed in `EXPECTED` or a protocol error, which ends the connection.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .codec import VERSION, Code, CodecError, Cutter, Frame, Type, encode
 
 
 class State(enum.Enum):
-    """Of a connection."""
+    """The state of a connection."""
 
     NEW = "nothing has been said"
     OPENING = "the VNF has no id yet"
@@ -34,17 +34,17 @@ EXPECTED: Final[dict[State, frozenset[Type]]] = {
 
 
 class Session:
-    """`receive` gives what the face has to do; the answers are written by the calls below it."""
+    """A session. `receive` returns the face's work; the calls below it write the answers."""
 
     def __init__(self, longest: int) -> None:
-        """`longest`: of a frame, in bytes."""
+        """`longest`: limit of a frame, in bytes."""
         self.state = State.NEW
         self.failure = ""  # the protocol error that ended it
         self._cutter = Cutter(longest)
         self._out: list[bytes] = []
 
     def receive(self, data: bytes) -> list[Frame]:
-        """Returns what is asked for. After a protocol error nothing more, and `state` is OVER."""
+        """Returns the requests. After a protocol error there are no more, and `state` is OVER."""
         if self.state is State.OVER:
             return []
         try:
@@ -74,13 +74,13 @@ class Session:
     # --- answers
 
     def welcome(self, vnf: int, largest: int) -> None:
-        """The VNF has its id."""
+        """Tells the VNF its id."""
         if self.state is State.OPENING:
             self.state = State.OPEN
             self._out.append(encode(Frame(Type.WELCOME, version=VERSION, vnf=vnf, number=largest)))
 
     def done(self, request: int, number: int) -> None:
-        """Nothing if nobody waits for it."""
+        """Answers a request; does nothing if nobody waits for it."""
         if request:
             self._out.append(encode(Frame(Type.DONE, request=request, number=number)))
 

@@ -1,15 +1,15 @@
-"""What tasks and the driver send, and what they are answered. Pure.
+"""The requests of tasks and the driver, and their answers. Pure.
 
 InitProducerId 3, AddPartitionsToTxn 3, Produce 9 and EndTxn 3, after their descriptors in Apache Kafka.
-EndTxn for a batch that was staged in parts carries two tagged fields of ours (docs/faces/kafka.md):
+EndTxn for a batch that was staged in parts carries tagged fields of ours (docs/faces/kafka.md):
 
     29795  int64: the batch
-    29796  compact array of (compact string: transactional id, int64: producer id, int16: epoch): what counts
-    29797  compact string: what the batch holds; one that repeats it has to hold the same
+    29796  compact array of (compact string: transactional id, int64: producer id, int16: epoch): valid parts
+    29797  compact string: the content of the batch; a repeat must have the same
 
-and its answer, where it is refused, one:
+and its answer, if it is refused, one:
 
-    29798  compact string: why
+    29798  compact string: the reason
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TIMEOUT_MS = 30_000
 
 
 class Staged(NamedTuple):
-    """A part of a batch: what a task tells the driver of what it has written."""
+    """A part of a batch: a task's report to the driver about what it has written."""
 
     transactional_id: str
     producer_id: int
@@ -42,7 +42,7 @@ def init_request(transactional_id: str | None, timeout_ms: int) -> bytes:
 
 
 def parse_init(payload: bytes) -> tuple[int, ProducerIdentity]:
-    """(error, identity). `payload` is an answer without its length, here and below."""
+    """Parses (error, identity). `payload` is an answer without its length, here and below."""
     fields = answered(payload)
     error = fields.number(">h")
     return error, ProducerIdentity(fields.number(">q"), fields.number(">h"))
@@ -75,7 +75,7 @@ def parse_add(payload: bytes) -> dict[Partition, int]:
 
 
 def produce_request(transactional_id: str | None, batches: Mapping[Partition, bytes]) -> bytes:
-    """One batch for each partition, acknowledged by all."""
+    """Returns a request with one batch per partition, acknowledged by all."""
     topics: dict[str, list[tuple[int, bytes]]] = {}
     for partition, batch in batches.items():
         topics.setdefault(partition.topic, []).append((partition.number, batch))
@@ -89,7 +89,7 @@ def produce_request(transactional_id: str | None, batches: Mapping[Partition, by
 
 
 def parse_produce(payload: bytes) -> dict[Partition, tuple[int, str]]:
-    """Returns the error of each partition, and what the broker says of it."""
+    """Returns the error of each partition, and the broker's message."""
     fields = Fields(payload)
     fields.skip(4)
     fields.tags()
@@ -118,7 +118,7 @@ def end_request(staged: Staged, *, committed: bool) -> bytes:
 def end_parts_request(
     whole: str, batch: int, parts: Sequence[Staged], *, committed: bool, content: str = ""
 ) -> bytes:
-    """Commits `batch` of `whole`, or aborts what is open of it."""
+    """Returns a request that commits `batch` of `whole`, or aborts its open parts."""
     named = uvarint(len(parts) + 1) + b"".join(
         compact(part.transactional_id) + struct.pack(">qh", part.producer_id, part.epoch) + b"\0"
         for part in parts
@@ -138,7 +138,7 @@ def _end_body(staged: Staged, committed: bool) -> bytes:
 
 
 def parse_end(payload: bytes) -> tuple[int, str]:
-    """Returns the error, and what a daemon says of it."""
+    """Returns the error, and a daemon's message."""
     fields = answered(payload)
     error, why = fields.number(">h"), ""
     for _ in range(fields.uvarint()):

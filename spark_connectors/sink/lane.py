@@ -1,7 +1,7 @@
-"""A blocking connection on which a few requests are on their way, and that survives the loss of its peer.
+"""A blocking connection with a few requests in flight, which survives the loss of its peer.
 
-What was not answered is sent again, in order, over a new connection: batches of idempotent producers are
-appended once however often they come, as long as a broker remembers them, which is five of a producer and
+Unanswered requests are sent again, in order, over a new connection: batches of idempotent producers are
+appended once however often they arrive, as long as a broker remembers them, which is five per producer and
 partition.
 """
 
@@ -22,7 +22,7 @@ from .frames import parse_produce
 ON_THE_WAY = 4  # requests; a broker remembers five batches of a producer
 _PAUSE_S = 0.1
 _DUPLICATE = 46
-# Brokers say these while leaders move, a disk is full, or an earlier request has to come again first.
+# Temporary errors of brokers: leaders move, a disk is full, or an earlier request must be repeated first.
 _AGAIN = frozenset((3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 45, 51, 56, 74, 75))
 _MEANING = {
     10: "a batch is larger than max.message.bytes of its topic: raise it, or write smaller values",
@@ -67,7 +67,7 @@ class Lane:
                 self._wait(error)
 
     def send(self, frame: bytes) -> None:
-        """A Produce request; waits while too many are on their way."""
+        """Sends a Produce request; waits while too many are in flight."""
         if not self._unanswered:
             self._moved()
         self._unanswered.append(frame)
@@ -96,7 +96,9 @@ class Lane:
                 raise WriteError(f"{partition} at {self._address}: {meaning(error, said)}")
 
     def _connected(self, *, resend: bool = True) -> Connection:
-        """A new connection first sends what was not answered; without `resend`, all but the last of it."""
+        """Returns a connection; a new one first sends unanswered requests (without `resend`, all but the
+        last).
+        """
         if self._link is None:
             link = LINKS.take(self._address, self._timeout)
             waiting = list(self._unanswered)
@@ -109,7 +111,7 @@ class Lane:
         self._deadline = time.monotonic() + self._timeout
 
     def _wait(self, error: Exception) -> None:
-        """Before the next attempt, over another connection."""
+        """Prepares the next attempt, over another connection."""
         self._drop()
         if time.monotonic() > self._deadline:
             raise WriteError(
@@ -118,7 +120,7 @@ class Lane:
         time.sleep(_PAUSE_S)
 
     def close(self) -> None:
-        """Kept for the next task where all is answered."""
+        """Keeps the link for the next task if everything is answered."""
         if self._link is not None:
             LINKS.give(self._link)
             self._link = None

@@ -1,16 +1,16 @@
-"""Which batch a task writes a part of: the names under which daemons remember batches. Pure.
+"""The names under which daemons remember batches. Pure.
 
-A batch that was committed is never written again, so its name must not be that of another one. A number
-alone says little: a copied checkpoint has the same numbers and writes elsewhere, a new one counts from 0. So
-the name of a whole holds the checkpoint that numbers its batches, and the topic that they go to:
+A committed batch is never written again, so its name must be unique. A number alone is not enough: a copied
+checkpoint has the same numbers and writes elsewhere, a new one counts from 0. So the name of a whole contains
+the checkpoint that numbers its batches, and their topic:
 
     spark/<query>/<target>               a stream: the id in its checkpoint, or queryName
     spark-batch/<name>/<query>/<target>  queryName and batchId, within foreachBatch of the stream <query>
-    spark-batch/<name>/*/<target>        the same outside of a stream: the name alone tells it from others
-    spark-write/<number>                 a write of its own, which nobody repeats
+    spark-batch/<name>/*/<target>        the same outside of a stream: only the name distinguishes it
+    spark-write/<number>                 a separate write, which is never repeated
 
-`target` is a topic with its id; `*` where a column says the topic. Names are quoted as in URLs: a `//` in
-them would have a meaning (`broker/transactions/parts.py`).
+`target` is a topic with its id; `*` if a column contains the topic. Names are quoted as in URLs: `//` has a
+special meaning (`broker/transactions/parts.py`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-ANYTHING = "*"  # what a batch holds that need not be what it held (`broker/transactions/parts.py`)
+ANYTHING = "*"  # the content of a batch whose repeat need not be equal (`broker/transactions/parts.py`)
 MOST_TOPICS = 5  # that are named; the rest is summed up
 NO_QUERY = "*"
 
 
 class Batch(Struct, frozen=True):
-    """What a task writes a part of."""
+    """The batch that a task writes a part of."""
 
     whole: str
     number: int
@@ -37,7 +37,7 @@ class Batch(Struct, frozen=True):
 
 
 def target(topic: str, topic_id: str) -> str:
-    """Where rows go. A topic that is made anew under the same name has another id."""
+    """Returns the destination of rows. A topic that is recreated under the same name has another id."""
     if not topic:
         return "*"
     return f"{quote(topic, safe='')}@{topic_id}" if topic_id else quote(topic, safe="")
@@ -48,7 +48,7 @@ def of_stream(query: str, number: int, where: str) -> Batch:
 
 
 def of_named(name: str, query: str, number: int, where: str) -> Batch:
-    """`query`: the id of the stream whose foreachBatch it is; empty: there is none."""
+    """Returns a named batch. `query`: the id of the stream whose foreachBatch runs; empty: none."""
     return Batch(f"spark-batch/{quote(name, safe='')}/{quote(query, safe='') or NO_QUERY}/{where}", number)
 
 
@@ -57,7 +57,7 @@ def of_its_own(number: str) -> Batch:
 
 
 def content(rows: Mapping[str, int]) -> str:
-    """Returns how many rows go to which topic, as a repeat is compared by; empty if there are none."""
+    """Returns the numbers of rows per topic, by which a repeat is compared; empty without rows."""
     counted = sorted((topic, count) for topic, count in rows.items() if count)
     if not counted:
         return ""

@@ -1,4 +1,4 @@
-"""The options of a write, as users of Spark's Kafka sink know them; each wrong one is named."""
+"""The options of a write, named as in Spark's Kafka sink; each error names its option."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KNOWN = (
 )
 _SPARKS = ("path", "checkpointlocation", "queryname")  # Spark hands them on
 _KAFKA = "kafka."
-# Of Kafka's producer; what there is instead of them needs no setting.
+# Options of Kafka's producer that have no effect here.
 _WITHOUT_EFFECT = (
     *("acks", "batch.size", "buffer.memory", "client.id", "delivery.timeout.ms", "enable.idempotence"),
     *("linger.ms", "max.block.ms", "max.in.flight.requests.per.connection", "max.request.size"),
@@ -31,18 +31,18 @@ _WITHOUT_EFFECT = (
 
 
 class SinkOptions(Struct, frozen=True):
-    """A write, as it was asked for. `bootstrap` is empty if this host's daemon is meant."""
+    """A write's options. `bootstrap` is empty for this host's daemon."""
 
     bootstrap: str
-    topic: str  # empty: the column `topic` says
-    query: str  # empty: Spark says, or it is a write of its own
+    topic: str  # if empty, the column `topic` applies
+    query: str  # if empty, Spark's own, or a separate write
     batch: int | None  # of a batch write that is part of a job that may be repeated
     transactional: bool
     lease_ms: int
     write_timeout: float  # seconds
     local_daemon: bool
     compression: Compression
-    compares: bool = True  # whether a batch that is repeated has to hold what it held
+    compares: bool = True  # whether a repeated batch must have the same content
 
 
 def parse_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:

@@ -1,4 +1,4 @@
-"""`Producer`: one task's records into partitions, staged in a transaction of its own or just idempotent."""
+"""`Producer`: one task's records into partitions, staged in its own transaction or just idempotent."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .lane import Lane, meaning
 from .rows import Pending
 
 _PAUSE_S = 0.1
-_DECIDED = 48  # what InitProducerId of a part is answered whose batch was committed
+_DECIDED = 48  # InitProducerId's error for a part of a committed batch
 
 
 class Producer:
-    """Sockets are opened where they are needed."""
+    """Writes one task's records. Sockets are opened on demand."""
 
     def __init__(
         self,
@@ -52,15 +52,15 @@ class Producer:
 
     @property
     def staged(self) -> Staged | None:
-        """What is written in a transaction, as far as anything is."""
+        """The part written in a transaction, if anything was written."""
         if self._transactional_id is None or not self._added:
             return None
         return Staged(self._transactional_id, self._identity.producer_id, self._identity.epoch)
 
     def begin(self, transactional_id: str | None) -> bool:
-        """Before anything is sent; None writes without a transaction.
+        """Prepares the producer, before anything is sent; None writes without a transaction.
 
-        False if the batch that this would be a part of, or a later one, is committed already.
+        Returns False if the batch of this part, or a later one, is committed already.
         """
         self._transactional_id = transactional_id
         found: list[ProducerIdentity] = []
@@ -79,11 +79,11 @@ class Producer:
         return True
 
     def partitions(self, topic: str) -> int:
-        """Returns how many there are. Raises WriteError if the topic does not exist."""
+        """Returns the number of partitions. Raises WriteError if the topic does not exist."""
         return len(self._known(topic).topics[topic][1])
 
     def topic_id(self, topic: str) -> str:
-        """Of a topic that exists; empty if the broker tells none."""
+        """Returns the id of an existing topic; empty if the broker returns none."""
         return self._known(topic).ids.get(topic, "")
 
     def _known(self, topic: str) -> ClusterView:
@@ -99,7 +99,7 @@ class Producer:
         return self._views[topic]
 
     def _ask_view(self, topic: str) -> ClusterView:
-        """Until the cluster is up, and the topic has leaders if it is there."""
+        """Waits until the cluster is up and the topic, if it exists, has leaders."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
@@ -116,7 +116,7 @@ class Producer:
             time.sleep(_PAUSE_S)
 
     def send(self, batches: Sequence[tuple[Partition, Pending]]) -> None:
-        """Sends what waits; returns before it is answered."""
+        """Sends waiting batches; returns before they are acknowledged."""
         by_lane: dict[Address, dict[Partition, bytes]] = {}
         self._add([partition for partition, _ in batches])
         for partition, pending in batches:
@@ -182,10 +182,10 @@ def end_parts(
     committed: bool,
     content: str = "",
 ) -> None:
-    """Commits a batch that tasks have staged, or aborts it; a batch that was committed stays so.
+    """Commits a batch that tasks have staged, or aborts it; a committed batch stays so.
 
-    Raises WriteError if it is refused; so it is where a later batch was committed, or this one with other
-    rows.
+    Raises WriteError if it is refused, for example because a later batch, or this one with other rows, was
+    committed.
     """
     said: list[str] = []
 
@@ -229,7 +229,7 @@ def _end_meaning(error: int, said: str, *, repeated: bool) -> str:
 
 
 def abort_part(address: Address, staged: Staged, timeout: float) -> None:
-    """Ends what a task that failed had staged. Where nobody answers it ends by itself, later."""
+    """Ends the part of a failed task. If nobody answers, it ends by itself later."""
     try:
         with LINKS.lent(address, timeout) as link:
             link.connection.call(frames.end_request(staged, committed=False))

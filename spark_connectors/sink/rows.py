@@ -1,6 +1,6 @@
-"""Rows into the records of batches, without a value for the record itself.
+"""Rows into the records of batches, without an object per record.
 
-A hot module: compiled where there is a compiler. `wire.record_values.build_batch` is the reference.
+A hot module, compiled if there is a compiler. `wire.record_values.build_batch` is the reference.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 from librt.strings import BytesWriter, read_i64_le
 from mypy_extensions import i64
 
-_TABLE: Final = 1 << 14  # numbers whose bytes are at hand
+_TABLE: Final = 1 << 14  # numbers with precomputed bytes
 _MASK: Final = 0xFFFFFFFF
 _MURMUR: Final = 0x5BD1E995
 
@@ -79,7 +79,7 @@ class Values:
         self._all_there = len(present) == 0
 
     def length(self, row: i64) -> i64:
-        """-1 for null."""
+        """Returns the length; -1 for null."""
         if self._all_there or self.present[row] != 0:
             return read_i64_le(self.ends, row * 8 + 8) - read_i64_le(self.ends, row * 8)
         return -1
@@ -100,7 +100,7 @@ def add_rows(
     """Appends rows from `first` on: each to `pending[places[row]]`, or all to `pending[place]`.
 
     `keys`, `times` and `headers` may be missing as columns; a row then has no key, `now`, and no headers.
-    Stops after the row that makes one of `pending` larger than `limit`; answers the next row.
+    Stops after the row that makes one of `pending` larger than `limit`; returns the next row.
     """
     row: i64 = first
     most: i64 = limit
@@ -181,7 +181,7 @@ def by_key(keys: list[bytes | None], partitions: int, without: int) -> list[int]
 
 
 def murmur2(data: bytes) -> int:
-    """Austin Appleby's MurmurHash2 with Kafka's seed, as a number of 32 bits without a sign."""
+    """Returns Austin Appleby's MurmurHash2 with Kafka's seed, as an unsigned number of 32 bits."""
     length: i64 = len(data)
     mixed: i64 = (0x9747B28C ^ length) & _MASK
     place: i64 = 0

@@ -1,4 +1,4 @@
-"""Arrow columns into rows for partitions: which columns there are, and where each row goes."""
+"""Arrow columns into rows for partitions: detection of columns, and the destination of each row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 BATCH_BYTES = 512 * 1024  # of one partition, before compression: half of the usual max.message.bytes
-ALL_BYTES = 2 << 20  # of all partitions: what is sent in one go
+ALL_BYTES = 2 << 20  # of all partitions, per send
 
 _WANTED = {
     "key": ("string", "binary"),
@@ -45,7 +45,7 @@ def check_schema(schema: StructType, topic: str) -> None:
 
 
 class Router:
-    """Collects rows of one task by partition. `partitions` tells how many a topic has.
+    """Collects rows of one task by partition. `partitions` returns a topic's number of partitions.
 
     Rows without a key and a partition go to one partition per Arrow batch, the next one each time.
     """
@@ -89,7 +89,7 @@ class Router:
                 send(self.taken())
 
     def taken(self) -> list[tuple[Partition, Pending]]:
-        """What is there; the places stay."""
+        """Returns the collected rows and clears them, keeping the partitions' places."""
         found = []
         for partition, place in self._places.items():
             if self._pending[place].count:
@@ -98,7 +98,7 @@ class Router:
         return found
 
     def _targets(self, columns: dict[str, Any], keys: list[bytes | None] | None) -> int | list[int]:
-        """One place for all rows, or the place of each."""
+        """Returns one place for all rows, or the place of each."""
         self._turn += 1
         if self._topic:
             return self._of_topic(self._topic, columns, keys)
@@ -146,7 +146,7 @@ class Router:
 
 
 def by_topic(batch: pyarrow.RecordBatch, topic: str) -> dict[str, int]:
-    """Returns how many rows go to which topic; `topic`: all go there."""
+    """Returns the number of rows per topic; with `topic`, all go there."""
     if topic:
         return {topic: batch.num_rows}
     counted = batch.column(batch.schema.get_field_index("topic")).value_counts().to_pylist()
@@ -184,7 +184,7 @@ def _binary(column: pyarrow.Array) -> list[bytes | None]:
 
 
 def _times(column: pyarrow.Array) -> list[int] | None:
-    """Ms since the Unix epoch; rows without a time have the present one, as if there was no column."""
+    """Returns ms since the Unix epoch; rows without a time get the present one, as without the column."""
     import pyarrow as pa
 
     times = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())

@@ -1,14 +1,14 @@
 """The writers that Spark calls. `write` runs in a task; `commit` and `abort` in a process beside the driver.
 
-Each task stages what it writes in a part of a transaction, named by query, target, batch, task and attempt:
+Each task stages its rows in a part of a transaction, named by query, target, batch, task and attempt:
 
-    spark/<query id>/<topic>@<its id>//<batch>/<partition>-<attempt>-<a number of its own>
+    spark/<query id>/<topic>@<its id>//<batch>/<partition>-<attempt>-<a random number>
 
-and tells the driver which part that is, and how many rows it was given for which topic. The driver's commit
-names the parts that count; one host decides (`broker/transactions/parts.py`).
+and reports the part and its number of rows per topic to the driver. The driver's commit names the valid
+parts; one host decides (`broker/transactions/parts.py`).
 
-Where a task is told that its batch is decided, it writes nothing and counts its rows all the same: what the
-driver asks to commit then has to be what was committed. So a batch is only left out where it can be a repeat.
+A task whose batch is already decided writes nothing but still counts its rows: the driver's commit must then
+equal the earlier one. So a batch is skipped only if it can be a repeat.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ Naming = Callable[[str], Batch]  # a target as the batch that a task writes to i
 
 
 class Written(WriterCommitMessage):
-    """What a task tells the driver: whose batch it was, the part, if there is one, and its rows by topic.
+    """A task's report to the driver: its batch, the part, if any, and its rows by topic.
 
-    `decided`: it wrote nothing, as the batch or a later one was committed by a run before this one.
+    `decided`: it wrote nothing, because an earlier run committed the batch or a later one.
     """
 
     def __init__(self, whole: str, staged: Staged | None, rows: Mapping[str, int], *, decided: bool) -> None:
@@ -69,7 +69,9 @@ NOTHING = Written("", None, {}, decided=False)
 
 
 def streaming_batch(context: TaskContext, options: SinkOptions) -> Naming:
-    """Spark's own id of the query, which its checkpoint keeps, or `queryName`; and the batch's number."""
+    """Returns Spark's own id of the query, which its checkpoint keeps, or `queryName`; and the batch's
+    number.
+    """
     query = context.getLocalProperty(_QUERY) or options.query
     number = context.getLocalProperty(_BATCH)
     if not query or number is None:
@@ -87,7 +89,7 @@ def named_batch(context: TaskContext, options: SinkOptions) -> Naming:
 def put(
     rows: Iterable[pyarrow.RecordBatch], name: Naming, options: SinkOptions, context: TaskContext
 ) -> Written:
-    """Writes all rows of a task. What it has staged is aborted where it fails."""
+    """Writes all rows of a task. Aborts the staged part on failure."""
     producer: Producer | None = None
     counts: Counter[str] = Counter()
     decided, whole = False, ""
@@ -122,7 +124,7 @@ def put(
 
 
 def _attempt(context: TaskContext) -> str:
-    """No other attempt ever has the same."""
+    """Returns a unique name of the attempt."""
     return f"{context.partitionId()}-{context.taskAttemptId()}-{secrets.token_hex(4)}"
 
 
@@ -136,12 +138,12 @@ def _producer(options: SinkOptions) -> Producer:
 
 
 def bootstrap_of(options: SinkOptions) -> Address:
-    """Where the cluster is reached: as the option says, else this host's daemon."""
+    """Returns the cluster's address: the option's, else this host's daemon."""
     return address_of(options.bootstrap) if options.bootstrap else find_face("kafka").address
 
 
 def _nearest(options: SinkOptions) -> Address:
-    """Returns the daemon of this task's host, if it belongs to the cluster; else where the driver goes."""
+    """Returns the daemon of this task's host if it belongs to the cluster; else the driver's address."""
     given = bootstrap_of(options)
     if not options.local_daemon or not options.bootstrap:
         return given
@@ -161,11 +163,12 @@ def finish(
     whole: str = "",
     repeated: bool = True,
 ) -> None:
-    """The driver's decision about a batch: its parts count, or nothing of it does.
+    """Applies the driver's decision about a batch: all of its parts are committed, or none.
 
-    `whole` is needed where no task may have told it. A stream that fails before any did is repeated, and the
-    commit of its next run ends what was staged. A batch that is never `repeated` is given up for good: a task
-    that Spark has not stopped yet begins nothing any more, which readers would wait for.
+    `whole` is needed if possibly no task has reported it. A stream that fails before any task reports is
+    repeated, and the commit of its next run ends the staged parts. A batch that is never `repeated` is
+    abandoned for good: a task that Spark has not stopped yet starts nothing more, which readers would wait
+    for.
     """
     told = [message for message in messages if isinstance(message, Written)]
     wholes = {message.whole for message in told if message.whole}
@@ -181,9 +184,9 @@ def finish(
 
 
 def _commit(told: Sequence[Written], wholes: Set[str], number: int, options: SinkOptions) -> None:
-    """The parts count; or, where a run before this one has decided the batch, nothing is written again.
+    """Commits the parts; if an earlier run has decided the batch, writes nothing again.
 
-    A part that was staged beside that is left to be aborted: the home finds whether the batch is the same.
+    An additionally staged part is left to be aborted: the home checks whether the batch is the same.
     """
     if len(wholes) > 1:
         raise WriteError(
@@ -230,7 +233,7 @@ class TreecastWriter(Sent, DataSourceArrowWriter):
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
-        self._batch = naming.of_its_own(uuid.uuid4().hex)  # where the options name none
+        self._batch = naming.of_its_own(uuid.uuid4().hex)  # if the options name none
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
         context, options = _context(), self._options

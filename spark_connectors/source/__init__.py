@@ -1,1 +1,1 @@
-"""The Spark source: what is to be read, how it is cut into tasks, and the reading."""
+"""The Spark source: planning of a read, division into tasks, and reading."""

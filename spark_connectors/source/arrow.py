@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def schema_of(*, include_headers: bool) -> StructType:
-    """Key, value, topic, partition, offset, timestamp, timestampType, and headers if they are wanted.
+    """Returns key, value, topic, partition, offset, timestamp, timestampType, and optionally headers.
 
-    Built here and not read from DDL, which takes a session, and workers have none.
+    Built here rather than parsed from DDL, which needs a session, and workers have none.
     """
     from pyspark.sql import types as t
 
@@ -52,7 +52,7 @@ class ArrowMaker:
         return self._of_packed(columns) if isinstance(columns, Packed) else self._of_lists(columns)
 
     def _of_packed(self, packed: Packed) -> pyarrow.RecordBatch:
-        """Without a look at single rows. The schema has no headers."""
+        """Builds a batch without access to single rows. The schema has no headers."""
         pa, schema, count = self._pa, self._schema, len(packed)
         times = self._numbers(packed.timestamps, pa.timestamp("ms", "UTC"), count)
         arrays = [

@@ -1,4 +1,4 @@
-"""`DaemonCluster`: what the driver asks, over links that are kept, in as few calls as there are leaders."""
+"""`DaemonCluster`: the driver's requests, over cached links, with one call per leader."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _PAUSE_S: Final = 0.1
 
 
 class DaemonCluster:
-    """A `Cluster` by the protocol itself: of daemons, and of brokers that want no more than an address.
+    """A `Cluster` by the protocol itself: for daemons, and for brokers that need only an address.
 
-    `bootstrap`: HOST:PORT, parted by commas. Raises ReadError if nobody answers for `timeout` seconds.
+    `bootstrap`: HOST:PORT, separated by commas. Raises ReadError if nobody answers for `timeout` seconds.
     """
 
     def __init__(self, bootstrap: str, *, committed: bool, timeout: float) -> None:
@@ -41,7 +41,7 @@ class DaemonCluster:
         self._ids: TopicIds = {}
 
     def partitions(self, subscription: Subscription) -> list[Partition]:
-        """Of topics that exist; a topic that is subscribed by name and doesn't is not made."""
+        """Returns partitions of existing topics; a topic subscribed by name is not created."""
         named = {part.topic for part in subscription.partitions} | set(subscription.topics)
         found = [
             Partition(topic, number)
@@ -56,7 +56,9 @@ class DaemonCluster:
         return {topic: self._ids[topic] for topic in topics & self._ids.keys()}
 
     def beyond(self, offsets: Mapping[Partition, int]) -> set[Partition]:
-        """A Fetch is out of range on the leader's word only; ListOffsets may be answered by a replica."""
+        """Returns partitions whose leader confirms that the offset is out of range; a replica may answer
+        ListOffsets.
+        """
         return {partition for partition, offset in offsets.items() if self._is_beyond(partition, offset)}
 
     def _is_beyond(self, partition: Partition, offset: int) -> bool:
@@ -68,7 +70,7 @@ class DaemonCluster:
             self._learn({partition: LATEST})
             address = self._leaders.get(partition)
             if address is None:
-                return False  # the partition is not there; the next look at the topics says so
+                return False  # the partition is gone; the next look at the topics reports it
             try:
                 with LINKS.lent(address, self._timeout) as link:
                     error = Answer(link.connection.call(frame)).error
@@ -84,7 +86,9 @@ class DaemonCluster:
             time.sleep(_PAUSE_S)
 
     def _ends(self, partition: Partition) -> int:
-        """Its end now, -1 where it is gone: what is out of range may also be before the log's start."""
+        """Returns its present end, -1 if it is gone: an offset out of range may also be before the log's
+        start.
+        """
         return self._offsets({partition: LATEST}).get(partition, -1)
 
     def earliest(self, partitions: Iterable[Partition]) -> Offsets:
@@ -101,7 +105,7 @@ class DaemonCluster:
         LINKS.close()
 
     def _view(self, topics: list[str] | None) -> ClusterView:
-        """Returns what the first broker of the list says that answers."""
+        """Returns the answer of the first broker in the list that answers."""
         deadline = time.monotonic() + self._first
         while True:
             for address in self._addresses:
@@ -127,7 +131,7 @@ class DaemonCluster:
         return view
 
     def _offsets(self, times: Mapping[Partition, int]) -> Offsets:
-        """Of those partitions that are there."""
+        """Returns offsets of the existing partitions."""
         found: Offsets = {}
         left = dict(times)
         deadline = time.monotonic() + self._timeout
@@ -141,7 +145,7 @@ class DaemonCluster:
             time.sleep(_PAUSE_S)
 
     def _learn(self, left: dict[Partition, int]) -> None:
-        """Who leads what is `left`; takes out what is not there."""
+        """Finds the leaders of `left`; removes partitions that do not exist."""
         strange = [partition for partition in left if partition not in self._leaders]
         if not strange:
             return
@@ -152,7 +156,9 @@ class DaemonCluster:
                 del left[partition]
 
     def _asked(self, left: dict[Partition, int], found: Offsets) -> str:
-        """Asks each leader once, and moves what is answered from `left` to `found`; why not all is, if so."""
+        """Asks each leader once, and moves answers from `left` to `found`. Returns the reason why some are
+        left.
+        """
         said = "partitions have no leader"
         by_leader: dict[Address, dict[Partition, int]] = {}
         for partition in [partition for partition in left if partition in self._leaders]:

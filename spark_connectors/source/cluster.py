@@ -1,4 +1,4 @@
-"""What the driver asks a cluster: its topics, and where their partitions begin and end."""
+"""The driver's view of a cluster: topics, and the starts and ends of partitions."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 class Cluster(Protocol):
-    """What is asked. Partitions that went away meanwhile are left out of an answer."""
+    """The interface. Partitions that disappeared meanwhile are left out of an answer."""
 
     def partitions(self, subscription: Subscription) -> list[Partition]: ...
 
     def topic_ids(self, partitions: Iterable[Partition]) -> TopicIds:
-        """Returns which topics these are; as the cluster said when `partitions` was last asked."""
+        """Returns the ids of these topics, from the last call of `partitions`."""
 
     def beyond(self, offsets: Mapping[Partition, int]) -> set[Partition]:
-        """Those whose leader says that their log ends before the offset."""
+        """Returns partitions whose leader reports that their log ends before the offset."""
 
     def earliest(self, partitions: Iterable[Partition]) -> Offsets: ...
 
@@ -37,12 +37,14 @@ class Cluster(Protocol):
 
 
 def bootstrap_of(options: SourceOptions) -> str:
-    """Where the cluster is reached: as the option says, else this host's daemon."""
+    """Returns the cluster's address: the option's, else this host's daemon."""
     return options.bootstrap or str(find_face("kafka"))
 
 
 class KafkaCluster:
-    """By kafka-python's consumer, which reads nothing here. Raises ReadError if nobody answers."""
+    """A `Cluster` by kafka-python's consumer, which reads nothing here. Raises ReadError if nobody
+    answers.
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         from kafka import KafkaConsumer
@@ -64,7 +66,7 @@ class KafkaCluster:
             raise OptionError(f"an option kafka.* is wrong: {error}") from error
 
     def partitions(self, subscription: Subscription) -> list[Partition]:
-        """Of topics that exist; a topic that is subscribed by name and doesn't is not made."""
+        """Returns partitions of existing topics; a topic subscribed by name is not created."""
         known = set(self._ask(self._consumer.topics))
         if subscription.partitions:
             wanted = {partition.topic for partition in subscription.partitions}
@@ -83,8 +85,10 @@ class KafkaCluster:
         return {topic: str(found) for topic in topics if (found := cluster.topic_id(topic)) is not None}
 
     def beyond(self, offsets: Mapping[Partition, int]) -> set[Partition]:
-        """Kafka's clients ask leaders only. A reader of committed records is told how far these go, which is
-        less than the log's end: then nothing can be said."""
+        """Returns partitions whose log ends before the offset. Kafka's clients ask leaders only. A reader of
+        committed records gets the last stable offset, which is less than the log's end: then nothing can be
+        concluded.
+        """
         if self._committed:
             return set()
         ends = self.latest(offsets)

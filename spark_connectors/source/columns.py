@@ -1,6 +1,6 @@
-"""Records of a batch straight into columns: one walk over the bytes, no value for the record itself.
+"""Records of a batch directly into columns: one walk over the bytes, no object per record.
 
-A hot module: compiled where there is a compiler. `wire.record_values.read_records` is the reference.
+A hot module, compiled if there is a compiler. `wire.record_values.read_records` is the reference.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Columns:
         self.values: list[bytes | None] = []
         self.offsets: list[int] = []
         self.timestamps: list[int] = []  # ms since the Unix epoch
-        self.timestamp_types: list[int] = []  # 0: by who made it, 1: by the log
+        self.timestamp_types: list[int] = []  # 0: by the producer, 1: by the log
         self.headers: list[Headers | None] = []
 
     def __len__(self) -> int:
@@ -61,8 +61,8 @@ class Columns:
 def add_records(columns: Columns, header: BatchHeader, data: bytes, first: int, until: int) -> None:
     """Appends the records of a batch with offsets from `first` up to, not including, `until`.
 
-    `data` are the batch's records, decompressed. Raises ValueError if they are not what the header says;
-    nothing is taken back then.
+    `data` are the batch's records, decompressed. Raises ValueError if they contradict the header; nothing is
+    undone then.
     """
     try:
         _add(columns, header, data, first, until)
@@ -120,7 +120,7 @@ def _cut(data: bytes, position: i64, length: i64, end: i64) -> bytes | None:
 
 
 def _headers(data: bytes, position: i64, end: i64) -> Headers | None:
-    """None if there are none, as Spark's Kafka source has it."""
+    """Returns the headers; None if there are none, as in Spark's Kafka source."""
     count: i64 = 0
     length: i64 = 0
     count, position = read_varint(data, position)

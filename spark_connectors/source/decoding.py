@@ -1,12 +1,12 @@
 """Values into columns of the query's own schema: JSON objects, and layouts of fixed size.
 
-A field of the schema is a field of the value, but for those of `OF_RECORD`, which begin with `_` and are the
-record's own. A value that does not fit fails the query, is dropped, or is kept with null for what does not
-fit, as the option `mode` says, by Spark's names for that.
+A field of the schema is a field of the value, except those of `OF_RECORD`, which begin with `_` and are the
+record's own. A value that does not fit fails the query, is dropped, or is kept with null for the unfitting
+parts, as the option `mode` states with Spark's names.
 
-What is kept of a JSON object is what Spark's `from_json` keeps: a field that does not fit is null and the
-others are there, also within objects; one element that does not fit makes its whole array or map null; what
-is no object at all is a row of nulls. A timestamp without a zone is in the session's zone.
+For JSON objects the kept parts are those of Spark's `from_json`: an unfitting field is null and the others
+are present, also within objects; one unfitting element makes its whole array or map null; a value that is not
+an object is a row of nulls. A timestamp without a zone is in the session's zone.
 """
 
 from __future__ import annotations
@@ -86,18 +86,18 @@ def decoder(
     zone: datetime.tzinfo | None = datetime.UTC,
     partly: bool = False,
 ) -> Decode:
-    """Returns what makes rows of values. Raises OptionError if the schema does not fit the format or the
-    layout.
+    """Returns the decoder of values into rows. Raises OptionError if the schema does not fit the format or
+    the layout.
 
-    `zone`: of timestamps that have none; None: this host's. `partly`: of an object that does not fit as a
-    whole those fields are taken that do.
+    `zone`: of timestamps without one; None: this host's. `partly`: keep the fitting fields of an object that
+    does not fit as a whole.
     """
     fields = fields_of_value(schema)
     return _json(fields, zone, partly) if form == "json" else _fixed(fields, layout)
 
 
 def has_times(schema: StructType) -> bool:
-    """Returns whether a zone may matter: there is a timestamp in values."""
+    """Returns whether a zone may matter, because values contain a timestamp."""
     return any("timestamp" in kind.simpleString() for _, kind in fields_of_value(schema))
 
 
@@ -132,7 +132,7 @@ def _json(fields: Sequence[tuple[str, DataType]], zone: datetime.tzinfo | None, 
 
 
 def _finish(kind: DataType, zone: datetime.tzinfo | None) -> Read | None:
-    """Returns what is left to be done with a value that msgspec has read; None: nothing."""
+    """Returns the conversion of a value that msgspec has read; None: none needed."""
     from pyspark.sql import types as t
 
     if isinstance(kind, t.StructType):
@@ -170,14 +170,15 @@ def _finish_object(
 
 
 def _placed(value: datetime.datetime, zone: datetime.tzinfo | None) -> datetime.datetime:
-    """Java's rules are those of Python without `fold`: of an hour that comes twice the first one counts, and
-    one that does not come at all is as if the clock had not been put forward yet."""
+    """Returns the time in UTC. Java's rules equal Python's without `fold`: of a repeated hour the first one
+    counts; a skipped hour is taken as if the clock had not been put forward yet.
+    """
     local = value.astimezone() if zone is None else value.replace(tzinfo=zone)
     return local.astimezone(datetime.UTC)
 
 
 def _decimal(precision: int, scale: int) -> Read:
-    """Rounded to the scale, as Spark does. Raises ValueError if it has too many digits then."""
+    """Returns a reader that rounds to the scale, as Spark does. It raises ValueError for too many digits."""
     unit = decimal.Decimal(1).scaleb(-scale)
     most = decimal.Context(prec=precision, rounding=decimal.ROUND_HALF_UP, traps=[])
 
@@ -306,7 +307,7 @@ def _fixed(fields: Sequence[tuple[str, DataType]], layout: str) -> Decode:
 
 
 def _codes(layout: str) -> list[str]:
-    """`<i10sd` as ["i", "10s", "d"]; repeat counts are spelled out."""
+    """Parses `<i10sd` into ["i", "10s", "d"]; repeat counts are expanded."""
     form = "layout is a byte order (< or >) and fields such as <iqd10s, of " + " ".join(_CODES)
     if not layout or layout[0] not in "<>":
         raise OptionError(f"{form}, not {layout!r}")
@@ -343,7 +344,7 @@ class DecodingMaker:
         self._partition = partition
 
     def make(self, columns: Columns | Packed) -> pyarrow.RecordBatch:
-        """Raises DecodeError for a value that cannot be decoded, where that fails the query."""
+        """Raises DecodeError for a value that cannot be decoded, if that fails the query."""
         assert isinstance(columns, Columns), "values that are decoded come in lists"
         rows = self._decode(columns.values)
         places: Sequence[int] = range(len(rows))

@@ -1,7 +1,7 @@
-"""One partition's record batches, as they come: the next fetch is on its way while one is decoded.
+"""One partition's record batches: the next fetch is in flight while one is decoded.
 
-`Answer` and `Decoder` do no I/O; `PartitionReader` asks over a blocking socket, as a task of Spark is
-a process of its own. Fetch 12, after FetchRequest.json and FetchResponse.json of Apache Kafka.
+`Answer` and `Decoder` do no I/O; `PartitionReader` uses a blocking socket, as a Spark task is a separate
+process. Fetch 12, after FetchRequest.json and FetchResponse.json of Apache Kafka.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from .planning import Range, loss_text
 _log = logging.getLogger("treecast.spark")
 
 MAX_BYTES: Final = 4 << 20
-COLUMNS_BYTES: Final = 64 << 20  # of records that become one Arrow batch, beside those of one batch more
+COLUMNS_BYTES: Final = 64 << 20  # of records in one Arrow batch, plus those of one batch
 _FEW_BYTES: Final = 128 << 10
-_RECORD_BYTES: Final = 512  # guessed: small ranges in long logs are not to fetch what they leave aside
+_RECORD_BYTES: Final = 512  # estimate: small ranges in long logs should not fetch what they do not need
 _WAIT_MS: Final = 500
 _FILTER_TAG: Final = 0x7463
 _PAUSE_S: Final = 0.1
@@ -51,7 +51,7 @@ class Answer:
     """A Fetch answer for one partition: `data[at:end]` are batches, the last of them perhaps cut."""
 
     def __init__(self, data: bytes) -> None:
-        """Reads the head. Raises LoadError if it is none."""
+        """Reads the head. Raises LoadError if it is invalid."""
         reader = Fields(data)
         reader.skip(4 + 1 + 4)  # correlation id, tags, throttle time
         self.error = reader.number(">h")
@@ -81,7 +81,7 @@ class Answer:
             raise LoadError("the answer ends before its records do")
 
     def headers(self) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of each whole batch."""
+        """Yields (position, header) of each whole batch."""
         position = self.at
         while position + HEADER_SIZE <= self.end:
             header = read_header(self.data, position)
@@ -92,33 +92,32 @@ class Answer:
 
 
 class Decoder:
-    """Batches of one range into columns, without what a reader of committed records must not see."""
+    """Batches of one range into columns, without records that a reader of committed records must not see."""
 
     def __init__(
         self, part: Range, *, committed: bool, with_headers: bool = False, packed: bool = False
     ) -> None:
-        """`packed`: into Arrow's buffers instead of lists; there are no headers then."""
+        """`packed`: into Arrow's buffers instead of lists; without headers."""
         self.next = part.first
         self._until = part.until
         self._committed = committed
         self._with_headers = with_headers
         self._packed = packed
-        self._aborting: set[int] = set()  # producers whose transaction at this place is aborted
+        self._aborting: set[int] = set()  # producers whose transaction is aborted at this offset
 
     def _columns(self) -> Columns | Packed:
         return Packed() if self._packed else Columns(self._with_headers)
 
     def decode(self, answer: Answer) -> Iterator[Columns | Packed]:
-        """Yields the answer's records from `next` on: all in one, but for those that compression had made
-        small.
+        """Yields the answer's records from `next` on, in one piece unless compression made them small.
 
-        Raises ReadError if they can't be read.
+        Raises ReadError if they cannot be read.
         """
         columns, size = self._columns(), 0
         waiting = sorted(((first, producer) for producer, first in answer.aborted), reverse=True)
         for position, header in answer.headers():
             if header.base_offset >= self._until:
-                self.next = self._until  # what was between was compacted away
+                self.next = self._until  # the rest was compacted away
                 break
             while waiting and waiting[-1][0] <= header.last_offset:
                 self._aborting.add(waiting.pop()[1])
@@ -167,7 +166,7 @@ class PartitionReader:
         fail_on_data_loss: bool = True,
         timeout: float = 60,
     ) -> None:
-        """`topic_id`: of the topic that is meant; empty: whichever has the name."""
+        """`topic_id`: of the intended topic; empty: any of this name."""
         self._part = part
         self._bootstrap = bootstrap
         self._committed = committed
@@ -194,7 +193,9 @@ class PartitionReader:
             self.close()
 
     def _all(self, decoder: Decoder) -> Iterator[Columns | Packed]:
-        """Over as many connections as it takes. No pause after the first, which may have been idle."""
+        """Yields everything, over as many connections as needed. No pause after the first, which may have
+        been idle.
+        """
         part, pause = self._part, 0.0
         deadline = time.monotonic() + self._timeout
         confirmed = begun = False
@@ -223,7 +224,7 @@ class PartitionReader:
                 pause = _PAUSE_S
 
     def _answers(self, decoder: Decoder) -> Iterator[Columns | Packed]:
-        """As long as the connection lives. An answer is decoded while the next is on its way."""
+        """Yields answers as long as the connection lives. Decodes one while the next is in flight."""
         if decoder.next >= self._part.until:
             return
         connection = self._connected()
@@ -269,7 +270,7 @@ class PartitionReader:
         return fetch_request(self._part, offset, committed=self._committed, text=self._text)
 
     def _connected(self) -> Connection:
-        """To the partition's leader, as Metadata names it; a daemon names itself."""
+        """Returns a connection to the partition's leader from Metadata; a daemon names itself."""
         if self._link is None:
             with LINKS.lent(self._bootstrap, self._timeout) as first:
                 leader = self._leader(first)
@@ -287,7 +288,7 @@ class PartitionReader:
         return Address(*leader)
 
     def _check_topic(self, view: ClusterView) -> None:
-        """_MadeAnew where the topic of that name is another one."""
+        """Raises _MadeAnew if the topic of that name is another one."""
         topic = self._part.partition.topic
         now = view.ids.get(topic, "")
         if self._topic_id and now and now != self._topic_id:
@@ -298,8 +299,10 @@ class PartitionReader:
             )
 
     def _confirmed(self) -> bool:
-        """True once it was asked behind the last record: as an id never comes again, what was read before is
-        of the topic that is meant. _MadeAnew where there is another one, whose records may have been read."""
+        """Returns True after a request following the last record: as an id is never reused, everything read
+        before is of the intended topic. Raises _MadeAnew if there is another one, whose records may have been
+        read.
+        """
         if self._topic_id:
             self._connected()
             assert self._link is not None
@@ -307,7 +310,7 @@ class PartitionReader:
         return True
 
     def close(self) -> None:
-        """Its link, which may still wait for answers. What is read after that takes another."""
+        """Closes its link, which may still wait for answers. A later read takes another."""
         if self._link is not None:
             self._link.close()
             self._link = None
@@ -318,16 +321,16 @@ class _MadeAnew(Exception):
 
 
 class _Moved(Exception):
-    """Another leader has to be found, or this one needs a moment."""
+    """Another leader must be found, or this one is temporarily not ready."""
 
 
 def fetch_request(
     part: Range, offset: int, *, committed: bool, text: str | None, wait_ms: int = _WAIT_MS
 ) -> bytes:
-    """Fetch 12 of one partition from `offset` on; `text` is a filter for a daemon (docs/filters.md)."""
+    """Returns Fetch 12 of one partition from `offset`; `text` is a filter for a daemon (docs/filters.md)."""
     topic = part.partition.topic.encode()
     most = MAX_BYTES
-    if text is None:  # what a filter leaves out costs nothing
+    if text is None:  # filtered-out records cost nothing
         most = min(most, max(_FEW_BYTES, (part.until - offset) * _RECORD_BYTES))
     body = struct.pack(">iiiibii", -1, wait_ms, 1, most, int(committed), 0, -1)
     body += b"\x02" + uvarint(len(topic) + 1) + topic + b"\x02"

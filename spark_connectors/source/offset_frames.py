@@ -14,7 +14,7 @@ _NO_EPOCH = -1
 
 
 class Found(NamedTuple):
-    """What is answered of a partition; `offset` is -1 where nothing is at or after the time."""
+    """The answer for a partition; `offset` is -1 if nothing is at or after the time."""
 
     error: int
     offset: int
@@ -35,7 +35,7 @@ def offsets_request(times: Mapping[Partition, int], *, committed: bool) -> bytes
 
 
 def parse_offsets(payload: bytes) -> dict[Partition, Found]:
-    """Raises LoadError if it is no answer."""
+    """Parses an answer. Raises LoadError if it is invalid."""
     fields: Fields = answered(payload)
     found: dict[Partition, Found] = {}
     for _ in range(fields.uvarint() - 1):
@@ -43,7 +43,7 @@ def parse_offsets(payload: bytes) -> dict[Partition, Found]:
         for _ in range(fields.uvarint() - 1):
             partition = Partition(topic, fields.number(">i"))
             error = fields.number(">h")
-            fields.skip(8)  # the time of what was found
+            fields.skip(8)  # the time of the found record
             found[partition] = Found(error, fields.number(">q"))
             fields.skip(4)
             fields.tags()

@@ -1,7 +1,7 @@
-"""Offsets of partitions, as Spark keeps them in a checkpoint: `{"topic": {"id": "...", "0": 23, "1": 42}}`.
+"""Offsets of partitions in the form of Spark's checkpoints: `{"topic": {"id": "...", "0": 23, "1": 42}}`.
 
-The id is the topic's: one that was deleted and made anew under the same name has another, and its offsets say
-nothing of this one. Checkpoints of earlier versions, and of brokers that tell no ids, are without it.
+The id is the topic's: a topic that was deleted and recreated under the same name has another, and offsets of
+the old one do not apply. Checkpoints of earlier versions, and of brokers without topic ids, lack it.
 
 In an option, -2 stands for the earliest offset of a partition and -1 for the latest, as in Spark's own Kafka
 source.
@@ -38,14 +38,16 @@ _ID = "id"
 
 
 class Place(Struct, frozen=True):
-    """How far a query is: offsets, and of which topics they are."""
+    """A query's progress: offsets, and the ids of their topics."""
 
     offsets: Offsets
     ids: TopicIds = {}
 
 
 def to_json(place: Place) -> Json:
-    """As Spark stores it; topics and partitions in order, so that equal offsets are equal texts."""
+    """Returns Spark's stored form; topics and partitions are sorted, so that equal offsets are equal
+    texts.
+    """
     found: Json = {}
     for partition in sorted(place.offsets):
         topic = partition.topic
@@ -56,7 +58,7 @@ def to_json(place: Place) -> Json:
 
 
 def from_json(value: Mapping[str, Mapping[str, int | str]]) -> Place:
-    """Returns what `to_json` wrote."""
+    """Parses the result of `to_json`."""
     offsets = {
         Partition(topic, int(number)): int(offset)
         for topic, partitions in value.items()
@@ -83,7 +85,7 @@ def parse_offsets(text: str, option: str, *, lowest: int = EARLIEST) -> Offsets:
         if not isinstance(partitions, dict):
             raise OptionError(f"{form}; for {topic!r} there is {partitions!r}")
         for number, offset in partitions.items():
-            if number == _ID:  # of a text that comes from a checkpoint or from the progress of a query
+            if number == _ID:  # in text from a checkpoint or from a query's progress
                 continue
             right = number.isdecimal() and isinstance(offset, int) and not isinstance(offset, bool)
             if not right or offset < lowest:
@@ -118,7 +120,7 @@ def _load(text: str, form: str) -> Any:
 
 
 def names(partitions: Iterable[Partition]) -> str:
-    """Returns a list for reading, cut where it is long."""
+    """Returns a list for reading, shortened if long."""
     listed = [str(partition) for partition in sorted(partitions)]
     more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
     return ", ".join(listed[:5]) + more

@@ -1,4 +1,4 @@
-"""The options of a read, as users of Spark's Kafka source know them; each wrong one is named."""
+"""The options of a read, named as in Spark's Kafka source; each error names its option."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Subscription(Struct, frozen=True):
 
 
 class SourceOptions(Struct, frozen=True):
-    """A read, as it was asked for. `bootstrap` is empty if this host's daemon is meant."""
+    """A read's options. `bootstrap` is empty for this host's daemon."""
 
     bootstrap: str
     subscription: Subscription
@@ -86,7 +86,7 @@ class SourceOptions(Struct, frozen=True):
     layout: str = ""
     mode: str = FAIL
     time_zone: str = ""  # of timestamps without one; empty: the session's
-    driver_rows: int = 0  # a micro-batch of at most so many is read beside the driver
+    driver_rows: int = 0  # a micro-batch of at most this many rows is read beside the driver
     client: Mapping[str, str] = {}  # other kafka.* options, without `kafka.`
 
 
@@ -191,7 +191,7 @@ def _subscription(given: _Given) -> Subscription:
 
 
 def _bound(given: _Given, which: str, default: int) -> Bound:
-    """By time where a time is given, as it says more; else by offsets."""
+    """Returns the bound by time if a time is given, as it is more specific; else by offsets."""
     strategy = given.take(f"{which}OffsetsByTimestampStrategy", _one_of(STRATEGIES), STRATEGIES[0])
     strict = strategy == "error" and which == "starting"
     if given.has(f"{which}Timestamp"):
@@ -272,7 +272,7 @@ def _filter(name: str, text: str) -> str:
 
 
 def client_config(client: Mapping[str, str]) -> dict[str, Any]:
-    """kafka.* options with underscores, as kafka-python's clients take them."""
+    """Returns kafka.* options with underscores, for kafka-python's clients."""
     return {name.replace(".", "_"): _plain(value) for name, value in client.items()}
 
 

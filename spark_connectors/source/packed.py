@@ -1,6 +1,6 @@
-"""Records of a batch straight into Arrow's buffers: one walk over the bytes, and no object for a row.
+"""Records of a batch directly into Arrow's buffers: one walk over the bytes, and no object per row.
 
-A hot module: compiled where there is a compiler. `columns.add_records` is the reference.
+A hot module, compiled if there is a compiler. `columns.add_records` is the reference.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Blobs:
         self.data = BytesWriter()
 
     def add(self, data: bytes, position: i64, length: i64) -> None:
-        """Appends `data[position : position + length]`, or null where `length` is negative."""
+        """Appends `data[position : position + length]`, or null if `length` is negative."""
         if length >= 0:
             if self.nulls == self.count:
                 self._begin()
@@ -44,7 +44,7 @@ class Blobs:
         self.count += 1
 
     def _begin(self) -> None:
-        """Before the first one that is not null."""
+        """Prepares the buffers before the first value that is not null."""
         write_i32_le(self.ends, 0)
         row: i64 = 0
         while row < self.count:
@@ -56,9 +56,9 @@ class Blobs:
 class Packed:
     """Columns without headers. All have the same length.
 
-    `offsets`: int64; `timestamps`: int64, ms since the Unix epoch; `timestamp_types`: int32, 0 by who made
-    the record, 1 by the log. All are little-endian, as Arrow has them on the machines that Spark runs on.
-    The bytes of keys and of values stay below 2 GiB each: it is for the caller to begin anew in time.
+    `offsets`: int64; `timestamps`: int64, ms since the Unix epoch; `timestamp_types`: int32, 0 by the
+    producer, 1 by the log. All are little-endian, as Arrow's buffers on the machines that Spark runs on. The
+    bytes of keys and of values must stay below 2 GiB each: the caller starts new columns in time.
     """
 
     def __init__(self) -> None:
@@ -76,14 +76,14 @@ class Packed:
 def add_packed(packed: Packed, header: BatchHeader, data: bytes, first: int, until: int) -> None:
     """Appends the records of a batch with offsets from `first` up to, not including, `until`.
 
-    `data` are the batch's records, decompressed. Raises ValueError if they are not what the header says;
-    nothing is taken back then.
+    `data` are the batch's records, decompressed. Raises ValueError if they contradict the header; nothing is
+    undone then.
     """
     try:
         _add(packed, header, data, first, until)
     except IndexError:
         raise ValueError(f"the records end before there are {header.count}") from None
-    except OverflowError:  # where this runs interpreted
+    except OverflowError:  # raised when interpreted
         raise ValueError("a time or an offset is more than 64 bits hold") from None
 
 

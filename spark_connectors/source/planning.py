@@ -1,4 +1,4 @@
-"""How a read is cut: where it begins and ends, how much a trigger takes, which task reads what. Pure."""
+"""Planning of a read: start and end, the amount per trigger, and the division into tasks. Pure."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ class Range(Struct, frozen=True):
 
 
 def begun_again(start: Place, end: Place) -> Place:
-    """`start` without the offsets of topics that are not those that they were: these are read from their
-    beginning."""
+    """Returns `start` without the offsets of recreated topics: these are read from their beginning."""
     return _without(start, set(made_anew(start.ids, end.ids)))
 
 
 def begun_again_unknown(start: Place, end: Place) -> Place:
-    """Returns the same for topics of which the checkpoint has no id, and which end before the checkpoint
-    does: nobody can say whether they were made anew, so all that they have is read. `end` is as leaders say.
+    """Returns the same for topics without an id in the checkpoint that end before the checkpoint's offset:
+    they may have been recreated, so they are read completely. `end` is from leaders.
     """
     shorter = (part for part, offset in start.offsets.items() if end.offsets.get(part, offset) < offset)
     return _without(start, {part.topic for part in shorter if part.topic not in start.ids})
@@ -41,7 +40,7 @@ def _without(place: Place, topics: Set[str]) -> Place:
 
 
 def anew_text(start: Place, end: Place) -> list[str]:
-    """Returns what is lost of topics that were made anew; a line for each."""
+    """Returns a line about the loss for each recreated topic."""
     return [
         f"{topic} was deleted and made anew: the query has read the topic with id {start.ids[topic]}, and "
         f"nothing of the one with id {end.ids[topic]} that is there now"
@@ -50,10 +49,11 @@ def anew_text(start: Place, end: Place) -> list[str]:
 
 
 def limited(start: Mapping[Partition, int], latest: Mapping[Partition, int], max_rows: int) -> Offsets:
-    """Where a trigger ends that takes `max_rows` offsets at most: of each partition by what waits.
+    """Returns the end of a trigger that takes at most `max_rows` offsets, in proportion to each partition's
+    backlog.
 
-    What rounding leaves goes to those that lost most by it; so the sum is `max_rows` where so many wait.
-    A partition that ends before its start has lost records: it ends where it does, for the plan to see that.
+    Rounding remainders go to the partitions that lost most by it; so the sum is `max_rows` if that many wait.
+    A partition that ends before its start has lost records: it ends where it does, so that the plan notices.
     """
     begun = {partition: min(start.get(partition, 0), latest[partition]) for partition in sorted(latest)}
     waiting = {partition: latest[partition] - first for partition, first in begun.items()}
@@ -76,10 +76,10 @@ def ranges(
     earliest: Mapping[Partition, int],
     losses: list[str],
 ) -> list[Range]:
-    """Returns what is to be read between two offsets, in order, without empty ranges.
+    """Returns the ranges between two offsets, in order, without empty ones.
 
-    `earliest` are the starts of the logs now. Where offsets between the two are gone, or never will be, they
-    are left out, and `losses` gets a line for each partition.
+    `earliest` are the present starts of the logs. Offsets that are gone, or will never exist, are left out,
+    and `losses` gets a line for each such partition.
     """
     gone = sorted(set(start) - set(end))
     if gone:
@@ -100,7 +100,7 @@ def ranges(
 
 
 def loss_text(losses: list[str]) -> str:
-    """Returns what is lost, and how to go on."""
+    """Returns a text about the loss and how to continue."""
     return (
         f"records are lost that the query has not read: {'; '.join(losses)}. Retention, DeleteRecords or a "
         "topic made anew can be the reason. To go on without them set failOnDataLoss to false, or begin anew "
@@ -109,7 +109,7 @@ def loss_text(losses: list[str]) -> str:
 
 
 def split(whole: list[Range], min_partitions: int) -> list[Range]:
-    """At least `min_partitions` ranges where there are so many offsets: large ones are cut."""
+    """Returns at least `min_partitions` ranges if there are enough offsets, by cutting large ones."""
     total = sum(len(part) for part in whole)
     if min_partitions <= len(whole) or total == 0:
         return whole

@@ -1,7 +1,8 @@
-"""The readers that Spark calls. They are pickled and sent to workers: sockets are made where they are used.
+"""The readers that Spark calls. They are pickled and sent to workers: sockets are created where they are
+used.
 
 Of a streaming read, `initialOffset`, `latestOffset` and `partitions` run in one process beside the driver;
-`read` runs in the workers, and never sees what the others have kept.
+`read` runs in the workers, and never sees state of the others.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _log = logging.getLogger("treecast.spark")
 
 
 class RangePartition(InputPartition):
-    """What one task reads."""
+    """The range that one task reads."""
 
     def __init__(self, part: Range, bootstrap: str, cluster_id: str, topic_id: str) -> None:
         super().__init__((part.partition.topic, part.partition.number, part.first, part.until))
@@ -72,20 +73,22 @@ class RangePartition(InputPartition):
 
 
 class TogetherPartition(InputPartition):
-    """Several that one task reads: where Spark has lost the rows that came with the plan, from the daemon."""
+    """Several ranges for one task: if Spark has lost the rows that came with the plan, the task reads them
+    from the daemon.
+    """
 
     def __init__(self, parts: Sequence[InputPartition]) -> None:
         super().__init__(tuple(parts))
 
 
 def rows_of(planned: Iterable[InputPartition]) -> int:
-    """At most so many: compaction may have taken some, and a filter leaves some out."""
+    """Returns the maximum number of rows: compaction and filters may reduce it."""
     parts = [partition.part for partition in planned if isinstance(partition, RangePartition)]
     return sum(part.until - part.first for part in parts)
 
 
 class _Reading(Sent):
-    """What batch and streaming reads share."""
+    """Shared by batch and streaming reads."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self.options = options
@@ -105,8 +108,8 @@ class _Reading(Sent):
         return self._cluster
 
     def same_topics(self, start: Place, end: Place) -> Place:
-        """`start`, where its topics are still the same. Raises DataLossError if one was made anew, or without
-        failOnDataLoss `start` without its offsets.
+        """Returns `start` if its topics are unchanged. If one was recreated, raises DataLossError, or without
+        failOnDataLoss returns `start` without its offsets.
         """
         lost = anew_text(start, end)
         if lost and self.options.fail_on_data_loss:
@@ -134,7 +137,7 @@ class _Reading(Sent):
 
     def records(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """Yields the records of one task, in a worker."""
-        if partition.value is None:  # there are none: Spark has one task all the same
+        if partition.value is None:  # nothing to read: Spark still runs one task
             return
         if isinstance(partition, TogetherPartition):
             for one in partition.value:
@@ -163,7 +166,7 @@ class _Reading(Sent):
         settle()
 
     def _with_headers(self) -> bool:
-        """A filter may look at them."""
+        """Returns whether headers are needed; a filter may use them."""
         options = self.options
         return options.include_headers or options.filter is not None or "_headers" in self.schema.names
 
@@ -176,14 +179,16 @@ class _Reading(Sent):
         return DecodingMaker(self.schema, decode, options.mode, *partition)
 
     def _zone(self) -> datetime.tzinfo | None:
-        """Of timestamps without one: the option's, else the session's, else that of the driver's host."""
+        """Returns the zone of timestamps without one: the option's, else the session's, else that of the
+        driver's host.
+        """
         context = TaskContext.get()
         session = context.getLocalProperty(SESSION_ZONE) if context is not None else None
         name = self.options.time_zone or session or self._host_zone
         return zone_of(name) if name else None
 
     def knows_zone(self) -> bool:
-        """Returns whether this may be done outside of a task, which alone is told the session's zone."""
+        """Returns whether this can be done outside of a task; only tasks know the session's zone."""
         options = self.options
         return options.format != "json" or bool(options.time_zone) or not has_times(self.schema)
 
@@ -194,7 +199,7 @@ class _Reading(Sent):
 
 
 def cluster_of(options: SourceOptions) -> Cluster:
-    """By the protocol itself, or by kafka-python where there are options for it."""
+    """Returns a cluster by the protocol itself, or by kafka-python if there are options for it."""
     if options.client:
         return KafkaCluster(options)
     committed = options.isolation == "read_committed"
@@ -202,7 +207,7 @@ def cluster_of(options: SourceOptions) -> Cluster:
 
 
 def nearest(partition: RangePartition) -> Address:
-    """Returns the daemon of this worker's host, if it belongs to the cluster; else where the driver went."""
+    """Returns the daemon of this worker's host if it belongs to the cluster; else the driver's address."""
     given = address_of(partition.bootstrap)
     try:
         return links.nearest(given, partition.cluster_id, find_face("kafka").address)
@@ -232,12 +237,12 @@ class TreecastReader(DataSourceReader):
 
 
 class TreecastStreamReader(Giving, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A streaming read, in micro-batches; small ones, where it is asked for, beside the driver."""
+    """A streaming read, in micro-batches; on request, small ones are read beside the driver."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._reading = _Reading(options, schema)
-        self._end: Place | None = None  # of Trigger.AvailableNow: what there was when it began
-        self._known: Place | None = None  # what the last trigger has found
+        self._end: Place | None = None  # of Trigger.AvailableNow: the ends when it started
+        self._known: Place | None = None  # the findings of the last trigger
 
     def initialOffset(self) -> dict[str, Any]:
         reading = self._reading
@@ -264,8 +269,9 @@ class TreecastStreamReader(Giving, DataSourceStreamReader, SupportsTriggerAvaila
         return to_json(Place(ends, latest.ids))
 
     def _not_back(self, begun: Offsets, latest: Offsets) -> Offsets:
-        """The ends. Where the query is further than one, a replica may be behind: then how far the query is,
-        unless the leader says that there is no more; the plan finds that loss."""
+        """Returns the ends. If the query is further than one, a replica may be behind: then returns the
+        query's position, unless the leader reports that there is no more; the plan finds that loss.
+        """
         further = {part: begun[part] for part, offset in latest.items() if begun.get(part, 0) > offset}
         if not further:
             return latest
@@ -273,7 +279,9 @@ class TreecastStreamReader(Giving, DataSourceStreamReader, SupportsTriggerAvaila
         return latest | {part: offset for part, offset in further.items() if part not in beyond}
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """For the progress of a batch: what was asked for it, as Spark's Kafka source has it."""
+        """Returns the offsets of the last request, for the progress of a batch, as Spark's Kafka
+        source does.
+        """
         return None if self._known is None else to_json(self._known)
 
     def _latest(self) -> Place:
@@ -308,7 +316,7 @@ class TreecastStreamReader(Giving, DataSourceStreamReader, SupportsTriggerAvaila
 
 
 def partitions_of(cluster: Cluster, options: SourceOptions) -> list[Partition]:
-    """Returns what the query reads. Raises OptionError if a topic that it names does not exist."""
+    """Returns the partitions to read. Raises OptionError if a named topic does not exist."""
     found = cluster.partitions(options.subscription)
     wanted = set(options.subscription.topics) | {part.topic for part in options.subscription.partitions}
     missing = wanted - {part.topic for part in found}

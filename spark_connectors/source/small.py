@@ -1,12 +1,11 @@
 """Small micro-batches that are read beside the driver.
 
-A Python worker costs a task some 5 ms of a core and, as Spark hands it its input, some 10 ms before its first
-row: more than to read a thousand rows. So rows may go to Spark with the plan of their batch, as those of a
+A Python worker costs a task some 5 ms of a core and, as Spark passes its input, some 10 ms before its first
+row: more than reading a thousand rows. So rows may go to Spark with the plan of their batch, as those of a
 `SimpleDataSourceStreamReader` do: to a single task, by Spark's block manager.
 
-Spark asks for such rows where the reader is its own wrapper of a simple one, and only then. So a reader that
-has rows passes for one as long as Spark has not taken them; all else of the wrapper's is not for us. Where a
-PySpark has no such wrapper, tasks read.
+Spark requests such rows only from its own wrapper of a simple reader. So a reader with rows passes for one
+until Spark has taken them; nothing else of the wrapper applies. If a PySpark has no such wrapper, tasks read.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ MOST_BYTES: Final = 4 << 20  # of a batch that is handed over so
 
 
 class _WithRows:
-    """What a reader says to be while it has rows."""
+    """The class that a reader reports while it has rows."""
 
 
 def _wrapper() -> Any:
-    """PySpark's wrapper of simple readers; None if there is none."""
+    """Returns PySpark's wrapper class of simple readers; None if it does not exist."""
     found = getattr(datasource_internal, "_SimpleStreamReaderWrapper", None)
     return found if hasattr(found, "register") else None
 
 
 def read_all(batches: Iterator[pyarrow.RecordBatch]) -> list[pyarrow.RecordBatch] | None:
-    """Returns all of them; None if tasks had better read them.
+    """Returns all rows; None if tasks should read them.
 
-    So it is where they are large; and where something fails, which a task will meet, too: Spark tries that
-    again, and says where.
+    That is so if they are large, and on an error, which a task will also meet: Spark then retries, and
+    reports its place.
     """
     found: list[pyarrow.RecordBatch] = []
     size = 0
@@ -57,8 +56,8 @@ class Giving:
     _rows: list[pyarrow.RecordBatch] | None = None
 
     def offer(self, rows: list[pyarrow.RecordBatch] | None) -> bool:
-        """Returns whether Spark will be given them. The plan has to be one partition then, of which a task
-        can read all of them again.
+        """Returns whether Spark will get the rows. The plan must then be one partition, which a task can read
+        again completely.
         """
         wrapper = _wrapper()
         if rows is None or wrapper is None:
@@ -68,11 +67,11 @@ class Giving:
         return True
 
     def getCache(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Iterator[pyarrow.RecordBatch]:
-        """Called by Spark right after the plan."""
+        """Returns the rows. Spark calls it right after the plan."""
         rows, self._rows = self._rows, None
         return iter(rows or [])
 
     @property  # type: ignore[misc]  # of object it can be set; nobody sets ours
     def __class__(self) -> type:
-        """What `isinstance` is told, as by a mock's `spec`."""
+        """The class seen by `isinstance`, as with a mock's `spec`."""
         return type(self) if self._rows is None else _WithRows

@@ -1,4 +1,4 @@
-"""Time zones as Spark names them: of a region, or an offset such as `+01:00`, `GMT+1` and `Z`."""
+"""Time zones in Spark's notation: a region, or an offset such as `+01:00`, `GMT+1` and `Z`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import re
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-SESSION_ZONE = "spark.sql.session.timeZone"  # a local property of tasks, where the session has set it
+SESSION_ZONE = "spark.sql.session.timeZone"  # a local property of tasks, if the session has set it
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
 _ZERO = ("Z", "UTC", "GMT", "UT")
 
 
 def zone_of(name: str) -> datetime.tzinfo:
-    """Raises ValueError if there is none of that name."""
+    """Returns the zone. Raises ValueError for an unknown name."""
     if name in _ZERO:
         return datetime.UTC
     if found := _OFFSET.fullmatch(name):

@@ -1,1 +1,1 @@
-"""Where people go, from the WiFi scanners of many edge clouds, by Spark."""
+"""Movements of people, from the WiFi scanners of many edge clouds, computed by Spark."""

@@ -1,11 +1,11 @@
 """Mobility tracking in Spark: `python -m examples.spark.mobility`.
 
 Many edge clouds, each with the street of `examples.mobility_tracking`: four WiFi scanners that report every
-20 seconds whom they saw. All reports go into one topic; Spark follows each device from scanner to scanner,
-with its last sighting as state, and writes each way with its speed into the topic `movements`, effectively
-once. What it found is held against what is true.
+20 seconds the devices they saw. All reports go into one topic. Spark follows each device from scanner to
+scanner, with its last sighting as state, and writes each movement with its speed into the topic `movements`,
+effectively once. The findings are compared with the truth.
 
-Exit code 0 only if every way was found, and none that was not.
+Exit code 0 only if all movements were found, and no others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Way = tuple[str, str, str, str]  # cloud, address, origin, target
 
 
 def sightings(cities: Mapping[str, City]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Report by report, as the scanners of all clouds say them; keyed by device."""
+    """Yields the reports of all clouds in order, keyed by device."""
     for number in range(max(city.reports for city in cities.values())):
         for cloud, city in cities.items():
             for place in PLACES:

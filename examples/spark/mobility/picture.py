@@ -1,4 +1,4 @@
-"""The picture: ways through one street over time, and the speeds that were found in all clouds."""
+"""The picture: movements through one street over time, and the speeds found in all clouds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sightings into ways between scanners: state of one device, as Spark keeps it."""
+"""Sightings to movements between scanners, with Spark's state per device."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ STATE = "place string, time double"
 
 
 def movements(sightings: Any, places: dict[str, float]) -> Any:
-    """Returns a row for each way of a device from one scanner to another: when, and how fast (m/s).
+    """Returns a row for each movement of a device between scanners: when, and how fast (m/s).
 
-    `sightings` has cloud, address, place, time. A device's last sighting is its state, so a way may begin in
-    one micro-batch and end in another.
+    `sightings` has cloud, address, place, time. A device's last sighting is its state, so a movement may
+    begin in one micro-batch and end in another.
     """
     import pandas as pd
 

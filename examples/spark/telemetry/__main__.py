@@ -1,10 +1,10 @@
 """Telemetry of switches: `python -m examples.spark.telemetry`.
 
-Eight switches report hop latencies and queue depths, most of them dull. A filter at the daemon leaves the
-dull ones out before anything is sent; Spark counts what is left by switch and window, and writes windows with
-too many into the topic `anomalies`, effectively once. What it found is held against what was made go wrong.
+Eight switches report hop latencies and queue depths, most of them normal. A filter at the daemon drops normal
+reports before anything is sent. Spark counts the rest by switch and window, and writes windows with too many
+into the topic `anomalies`, effectively once. The findings are compared with the injected anomalies.
 
-Exit code 0 only if every anomaly was found, and none that was not.
+Exit code 0 only if every anomaly was found, and no others.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def anomalies(reports: Any) -> Any:
 
 
 def judge(network: Network, rows: list[Any]) -> tuple[list[Anomaly], list[Any]]:
-    """Anomalies that no window tells of, and windows that tell of none."""
+    """Returns anomalies that no window reports, and windows that report none."""
 
     def meets(one: Anomaly, row: Any) -> bool:
         return (
@@ -70,7 +70,7 @@ def main() -> int:
     reports = list(network.reports())
     with common.daemon(["telemetry", "anomalies"]) as (address, folder):
         fed = common.feed(address, "telemetry", ((one["switch"], one) for one in reports))
-        # What ends the last windows: Spark closes one when it has seen later times.
+        # It ends the last windows: Spark closes one when it has seen later times.
         end = {"switch": "end", "t": options.seconds + 60.0, "latency": 0.0, "depth": 0, "last": True}
         common.feed(address, "telemetry", [("end", end)])
         console.print(f"- a daemon at {address} has {fed:,} reports of eight switches")

@@ -1,4 +1,4 @@
-"""The picture: all reports, what passed the filter, what was made to go wrong, and what was found."""
+"""The picture: all reports, those that passed the filter, the injected anomalies, and the findings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def draw(network: Network, reports: list[dict[str, Any]], rows: list[Any], seen:
 
 
 def _switch(axis: Any, switch: str, network: Network, reports: list[dict[str, Any]], rows: list[Any]) -> None:
-    """One switch: the larger of latency and depth, as shares of their limits."""
+    """Draws one switch: the larger of latency and depth, as shares of their limits."""
     for one in network.anomalies:
         if one.switch == switch:
             axis.axvspan(one.begin, one.end, color=TRUE, lw=0)

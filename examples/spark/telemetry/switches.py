@@ -1,4 +1,4 @@
-"""Switches that report latencies of hops and depths of queues, and what goes wrong in them. Pure, by a seed.
+"""Switches that report hop latencies and queue depths, with injected anomalies. Pure, by a seed.
 
 The events are those of the Camus paper's telemetry: each report is of one packet at one switch.
 """
@@ -20,7 +20,7 @@ _KINDS = ("queue builds up", "hop is slow")
 
 
 class Anomaly(Struct, frozen=True):
-    """What went wrong at a switch. Times in seconds from the beginning."""
+    """An anomaly at a switch. Times in seconds from the beginning."""
 
     switch: str
     kind: str
@@ -47,7 +47,7 @@ class Network:
                 self.anomalies.append(found)
 
     def reports(self) -> Iterator[dict[str, Any]]:
-        """In the order of time."""
+        """Yields the reports in order of time."""
         for step in range(self.seconds * self._rate):
             time = step / self._rate
             for switch in SWITCHES:

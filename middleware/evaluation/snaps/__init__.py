@@ -1,4 +1,4 @@
-"""The simulations of SNAPS' section IV-A: how many replication segments groups need, alone and shared.
+"""The simulations of SNAPS' section IV-A: numbers of replication segments of groups, alone and shared.
 
 "SNAPS: Seamless Network-Assisted Publish-Subscribe", Nokia Bell Labs. The paper calls segments BSIDs.
 """

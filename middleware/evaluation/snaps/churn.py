@@ -1,8 +1,8 @@
-"""What a join or a leave costs: segments written, and how often the publisher is told. Not in the paper.
+"""The cost of a join or a leave: segments written, and notifications of the publisher. Not in the paper.
 
-Groups as in Figure 5; then one after the other a leaf joins or leaves a random group. "anew" is what it would
-cost to make all segments anew from the change up to the root, as a tree that is computed once asks for: those
-of the new tree that the old one has not, and the old ones taken away.
+Groups as in Figure 5; then leaves join or leave random groups, one after the other. "anew" is the cost of
+rebuilding all segments from the change up to the root, as for a tree that is computed once: the new tree's
+segments that the old one lacks, plus the removal of the old ones.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def work(options: Options, task: Task) -> list[Row]:
 
 
 def changed(root: int, leaves: int, clients: list[int], most: int, rng: Random) -> int:
-    """A leaf more, or a leaf less where there are as many as at first."""
+    """Returns the leaves with one more, or one fewer if the original number is reached."""
     if leaves.bit_count() >= most:
         return leaves & ~(1 << rng.choice(members(leaves)))
     return leaves | 1 << rng.choice([one for one in clients if one != root and not leaves >> one & 1])

@@ -1,4 +1,4 @@
-"""Figure 5: segments per group as groups become more; 40 leaves each, a network of 197 routers."""
+"""Figure 5: segments per group by the number of groups; 40 leaves each, a network of 197 routers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Figure 7: how much sharing saves on networks of 53 to 315 routers; 3,000 groups of 20 leaves.
+"""Figure 7: savings by sharing on networks of 53 to 315 routers; 3,000 groups of 20 leaves.
 
-The figure is a picture, and the text names one of its seven networks, Cogentco, and the sizes of two more.
-Those of the Topology Zoo here are ours to choose; the one of 315 is rf1239 (Rocketfuel) as REPETITA has it,
-`rf1239_real_hard.graph`, which is not in the zoo. What is not in the folder of `--topology-dir` is left out.
+The figure is a picture. The text names one of its seven networks, Cogentco, and the sizes of two more. The
+Topology Zoo networks here are our choice; the one of 315 is rf1239 (Rocketfuel) in REPETITA's form,
+`rf1239_real_hard.graph`, which is not in the zoo. Networks missing in the folder of `--topology-dir` are left
+out.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ def finish(options: Options, rows: list[Row]) -> Result:
 
 
 def checks(rows: list[Row], sizes: dict[str, int]) -> list[Check]:
-    """Of the smaller half of the networks and the larger half; nothing to compare with fewer than two."""
+    """Compares the smaller half of the networks with the larger half; returns no checks for fewer than two
+    networks.
+    """
     order = sorted(sizes, key=lambda name: sizes[name])
     half = len(order) // 2
     if not half:

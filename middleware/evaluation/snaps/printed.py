@@ -1,9 +1,8 @@
-"""Algorithm 1 as printed: how many trees miss a leaf, or take up links that are not theirs.
+"""Algorithm 1 as printed: the number of trees that miss a leaf, or use links outside their own tree.
 
-As printed, `found` is never set back. As meant, it is; but equal sets of leaves are taken for equal subtrees,
-which they are with unique shortest paths, and not with ties broken at random for each tree, as by routers
-that do not agree. And a member at a node that others are behind gets a copy of its own from farther up: a
-link carries two.
+As printed, `found` is never reset. As meant, it is; but equal sets of leaves are taken for equal subtrees.
+That holds with unique shortest paths, but not if each tree breaks ties at random, as routers do that do not
+agree. And a member with others behind it gets a separate copy from farther up: a link carries two.
 """
 
 from __future__ import annotations

@@ -1,20 +1,21 @@
-"""Groups as the paper draws them, and the segments that they need by each method.
+"""Groups drawn as in the paper, and the segments that each method needs.
 
 A group is a root and its leaves, all of them routers: every router is a border node. Random spread draws them
 evenly. Locality draws the first evenly, and each next one with a probability that falls with its distance d
-in hops to the one before, as e^(-2d); the paper's text has e^(2d), by which members would seek the far side.
+in hops to the previous one, as e^(-2d); the paper's text has e^(2d), by which members would prefer the far
+side.
 
-| method | what it is |
+| method | meaning |
 | --- | --- |
-| paper | Algorithm 1 as it is meant: segments where a node has several children, none at the root |
-| mended | segments wherever copies are made: at the root, and at members that others are behind |
-| superset | the same, and a segment with at most two more leaves is taken as well; these leaves drop copies |
+| paper | Algorithm 1 as meant: segments at nodes with several children, none at the root |
+| mended | segments at all copying nodes: also at the root, and at members with others behind them |
+| superset | the same, and a segment with at most two more leaves is reused; these leaves drop copies |
 
 | strategy | trees |
 | --- | --- |
 | direct, RP | the paper's: shortest paths from the root, or from the node nearest to all |
 | one tree | part of one spanning tree, used in both directions |
-| gateways | two tiers: zones of about 25 routers have trees of their own |
+| gateways | two tiers: zones of about 25 routers have separate trees |
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ CASES = (
 
 
 class Counts(Struct, frozen=True):
-    """After so many groups: segments of all groups alone, those that are there, and unwanted copies."""
+    """Counts after some number of groups: segments of all groups alone, existing ones, and unwanted
+    copies.
+    """
 
     groups: int
     alone: int
@@ -69,7 +72,7 @@ class Counts(Struct, frozen=True):
 
     @property
     def row(self) -> Row:
-        """Per group, as the paper shows it."""
+        """The counts per group, as in the paper."""
         return {
             "groups": self.groups,
             "segments alone": self.alone / self.groups,
@@ -93,7 +96,7 @@ class Drawing:
         return [exp(-2 * far[node]) if far[node] >= 0 else 0.0 for node in self._border]
 
     def group(self, spread: str, leaves: int, rng: Random) -> tuple[int, int]:
-        """Returns a root and so many leaves, all different."""
+        """Returns a root and `leaves` leaves, all different."""
         drawn = rng.sample(self._border, leaves + 1) if spread == "random" else self._nearby(leaves + 1, rng)
         return drawn[0], mask_of(drawn[1:])
 
@@ -102,7 +105,7 @@ class Drawing:
         taken = set(found)
         while len(found) < count:
             totals = list(accumulate(self._weights[self._border[found[-1]]]))
-            for _ in range(8):  # most of what is drawn is new
+            for _ in range(8):  # most drawn nodes are new
                 one = rng.choices(range(len(totals)), cum_weights=totals)[0]
                 if one not in taken:
                     break
@@ -122,7 +125,7 @@ def paths_of(name: str, folder: Path | None) -> Paths:
 
 
 def drawn(paths: Paths, spread: str, leaves: int, count: int, rng: Random) -> Groups:
-    """So many groups. Methods are compared on the same ones."""
+    """Draws `count` groups. All methods are compared on the same ones."""
     drawing = Drawing(paths)
     return [drawing.group(spread, leaves, rng) for _ in range(count)]
 
@@ -144,7 +147,7 @@ def zones(network: Network) -> list[list[int]]:
 
 
 def count(paths: Paths, strategy: str, method: str, groups: Groups, at: Sequence[int]) -> Iterator[Counts]:
-    """Yields what so many groups come to, for each number of groups that is asked for (ascending)."""
+    """Yields the counts for each requested number of groups (ascending)."""
     counted = (
         _paper(paths, strategy, groups) if method == "paper" else _forest(paths, strategy, method, groups)
     )
@@ -166,7 +169,7 @@ def _paper(paths: Paths, strategy: str, groups: Groups) -> Iterator[Counts]:
 
 
 class _Noted:
-    """A planner that remembers what it planned last."""
+    """A planner that remembers its last plan."""
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner

@@ -1,4 +1,4 @@
-"""STARE over emulated switches: the paper's tables, and what the fault run and the example stand on."""
+"""STARE over emulated switches: the paper's tables, and the basis of the fault run and the example."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def _datagram(site: Site, case: str, to: bytes) -> bytes:
 
 
 def _port_to(network: Network, switch: int, host: int) -> int:
-    """Of a tree: the port towards a host, by the nearest way."""
+    """Returns the port of a tree's switch towards a host, by the shortest path."""
     far = {switch: 0}
     waiting = [switch]
     for node in waiting:
@@ -116,7 +116,7 @@ class Multicast:
 
 
 class Broker:
-    """Beside one switch: sends back what comes, with the group of its address in front."""
+    """A broker beside one switch: sends packets back, with the group of their address in front."""
 
     def __init__(self) -> None:
         self.groups: dict[bytes, int] = {}

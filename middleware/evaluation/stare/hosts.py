@@ -1,4 +1,4 @@
-"""Emulated hosts with STARE's middleware; one of them has the replica controller as well."""
+"""Emulated hosts with STARE's middleware; one of them also has the replica controller."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _PORT = 1
 
 
 class StareHost:
-    """A device: the node, its frames, and who gets its updates. `number` is the host's id for signals."""
+    """A device: the node, its frames, and the receiver of its updates. `number` is the host's id for
+    signals.
+    """
 
     def __init__(self, number: int, node: Node, mac: bytes, address: bytes) -> None:
         self.number = number
@@ -36,11 +38,11 @@ class StareHost:
     # --- from outside of a turn; the emulator is woken by who calls
 
     def touch(self) -> None:
-        """Something was asked of the node: it wants a turn."""
+        """Notes that the node has a request and needs a turn."""
         self._touched = True
 
     def heard(self, data: bytes, now: float) -> None:
-        """A signal of the replica controller's."""
+        """Handles a signal of the replica controller."""
         self.node.signal(data, now)
         self._touched = True
 
@@ -67,7 +69,7 @@ class StareHost:
         found = self._work(now)
         if controller is not None:
             self._control(controller, now)
-            found += self._work(now)  # what it wants of the network
+            found += self._work(now)  # the node's packets for the network
         return found
 
     def _work(self, now: float) -> list[Out]:
@@ -121,7 +123,7 @@ class SignalWay:
         self._random = random
 
     def carry(self, signals: Sequence[bytes], arrive: Callable[[list[bytes], float], None]) -> None:
-        """Those that are not lost arrive together."""
+        """Delivers the signals that are not lost, together."""
         there = [one for one in signals if not self.loss or self._random() >= self.loss]
         self.sent += len(signals)
         self.lost += len(signals) - len(there)

@@ -1,9 +1,9 @@
-"""`StareNetwork`: hosts and switches of a network that speak STARE, in the emulator.
+"""`StareNetwork`: hosts and switches with STARE, in the emulator.
 
     net = StareNetwork(network, "embedded", seed=1, link=LinkSettings(delay=0.001, loss=0.05))
     vnf = net.open(host, deliver)                  # runs until it has its id
     net.subscribe(vnf, 300); net.publish(vnf, 300, b"value"); net.run(1.0)
-    net.differences()                              # where a switch holds what is not implied
+    net.differences()                              # entries of switches that differ from the implied ones
 
 Every host of the network has the middleware; the first has the replica controller. The distribution tree is
 the breadth-first tree from the middle of the switches.
@@ -49,7 +49,7 @@ class StareNetwork:
         signal_loss: float = 0.0,
         loaded: Program | None = None,
     ) -> None:
-        """`settings` of hosts, `between` of switches; `loaded` instead of the design's own program."""
+        """`settings` are for hosts, `between` for switches; `loaded` replaces the design's own program."""
         self.network = network
         self.emulator = Emulator(network, Random(f"{seed}/links"), link)
         self.tree = breadth_first(network, center(network, network.switches))
@@ -96,7 +96,7 @@ class StareNetwork:
         return (10 << 24 | node + 1).to_bytes(4)
 
     def routes(self, switch: int) -> Routes:
-        """Where plain IPv4 goes, along the tree."""
+        """Returns routes of plain IPv4 along the tree."""
         network = self.network
         routes = {}
         for port in (network.ports[link] for link in network.out[switch]):
@@ -148,9 +148,7 @@ class StareNetwork:
         return self.emulator.now
 
     def open(self, host: int, deliver: Deliver, seconds: float = 60.0) -> int:
-        """Returns a VNF's id, once it has come. Raises TimeoutError if none comes in so many simulated
-        seconds.
-        """
+        """Returns a VNF's id. Raises TimeoutError if none arrives within `seconds` of simulated time."""
         self._tokens += 1
         token, there = self._tokens, self.hosts[host]
         there.node.open(token, self.now)
@@ -203,9 +201,10 @@ class StareNetwork:
         return found
 
     def differences(self, states: Iterable[int]) -> list[tuple[int, int, int, int]]:
-        """Where a switch holds what is not implied: (switch, state, held, implied), ports as sets.
+        """Returns entries of switches that differ from the implied ones: (switch, state, held, implied),
+        ports as sets.
 
-        Of all states that a switch holds, and of `states`.
+        Covers all states that a switch holds, and `states`.
         """
         wanted = {state: self.wanted(state) for state in states}
         found = []
@@ -223,7 +222,7 @@ class StareNetwork:
         return sorted(found)
 
     def check_invariants(self) -> None:
-        """For tests."""
+        """Checks consistency, for tests."""
         self.emulator.check_invariants()
         self.controller.check_invariants()
         for host in self.hosts.values():

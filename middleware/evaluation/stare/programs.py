@@ -15,5 +15,5 @@ FOLDER = Path(treecast.__file__).parent / "p4"
 
 @lru_cache(maxsize=16)
 def program(name: str, **defines: str) -> Program:
-    """By its name without `.p4`."""
+    """Loads a program by its name without `.p4`."""
     return load_file(FOLDER / f"{name}.p4", defines=defines)

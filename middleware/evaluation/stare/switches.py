@@ -27,7 +27,7 @@ NO_ROUTES: Routes = MappingProxyType({})
 
 
 class EmbeddedCpu:
-    """The embedded controller as a `CpuPort`: what it writes is in the table at once."""
+    """The embedded controller as a `CpuPort`: its writes reach the table at once."""
 
     def __init__(self, switch: Switch, place: Place, random: Random, settings: StareSettings) -> None:
         self.driver = ControlDriver(switch.control)
@@ -48,7 +48,7 @@ class EmbeddedCpu:
 
 
 class StareSwitch:
-    """`device` is what the emulator gets; the rest is for looking."""
+    """A switch. The emulator uses `device`; the rest is for inspection."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class StareSwitch:
         routes: Routes = NO_ROUTES,
         settings: StareSettings = BETWEEN_SWITCHES,
     ) -> None:
-        """`program`: that of one of the designs; `ports`: those of the tree and of hosts."""
+        """`program`: of one of the designs; `ports`: all ports, to switches and hosts."""
         known = sorted(ports)
         self.ports = tuple(known)
         self.place = place
@@ -85,7 +85,7 @@ class StareSwitch:
         return action.arguments["ports"]
 
     def all_held(self) -> dict[int, int]:
-        """By state id, what is not empty."""
+        """Returns the non-empty entries by state id."""
         control = self.switch.control
         if self.cpu is None:
             return {state: ports for state, ports in enumerate(control.registers(REGISTER)) if ports}

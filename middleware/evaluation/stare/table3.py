@@ -1,7 +1,7 @@
-"""Table III of the STARE paper: memory per rule on our targets, beside its own of bmv2 and Open vSwitch.
+"""Table III of the STARE paper: memory per rule on our targets, beside the paper's for bmv2 and Open vSwitch.
 
-The paper fits a line through the resident set of the switch's process over its number of rules (Fig. 8); so
-does this, with a process for each design and a switch of its own for each number of rules. It takes Linux.
+The paper fits a line through the resident set of the switch's process over its number of rules (Fig. 8). This
+does the same, with one process per design and a separate switch for each number of rules. It needs Linux.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from ...model.errors import Fault, TreecastError
 from ..figure import Check, Figure, Options, Plot, Result, Row, Task, mean
 
-# Scenario: what is measured (a kind of `memory`), and the paper's bytes per rule.
+# Scenario: the measurement (a kind of `memory`), and the paper's bytes per rule.
 SCENARIOS: dict[str, tuple[str, int]] = {
     "register": ("register", 119),
     "embedded": ("embedded", 184),
@@ -41,7 +41,7 @@ def work(options: Options, task: Task) -> list[Row]:
 
 
 def samples(kind: str, counts: Sequence[int]) -> list[tuple[int, int]]:
-    """(rules, bytes), measured in a process of its own. Raises TreecastError if that fails."""
+    """Returns (rules, bytes), measured in a separate process. Raises TreecastError if that fails."""
     module = "treecast.middleware.evaluation.stare.memory"
     command = [sys.executable, "-m", module, kind, *map(str, counts)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)

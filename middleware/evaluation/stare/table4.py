@@ -1,4 +1,4 @@
-"""Table IV of the STARE paper: the packets that bring one state to 16 subscribers, by six approaches.
+"""Table IV of the STARE paper: the packets that six approaches need to bring one state to 16 subscribers.
 
 Lotfimahyari and others, "Data plane assisted state replication with Network Function Virtualization", IEEE
 Systems Journal 2022. Packets are forwarded through 85 emulated switches and counted on their links.

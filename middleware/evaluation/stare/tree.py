@@ -1,8 +1,8 @@
-"""The STARE paper's network for its Table IV: a 4-ary tree of four layers, 85 switches, 84 links, emulated.
+"""The STARE paper's network for its Table IV, emulated: a 4-ary tree of four layers, 85 switches, 84 links.
 
-A host hangs on every switch. The 16 subscribers are on the leaves below one child of the root; in the best
-case the publisher is on that child, in the worst on a leaf below another. (The paper says neither; of all
-placements these fit what it prints.)
+Every switch has a host. The 16 subscribers are on the leaves below one child of the root; in the best case
+the publisher is on that child, in the worst on a leaf below another. (The paper states neither; of all
+placements these match its numbers.)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PAIR_SIZE = SWITCH_BITMASK.size
 
 
 def network_of(hosts: int = 1) -> Network:
-    """So many hosts on every switch; the first is for VNFs."""
+    """Returns the tree with `hosts` hosts on every switch; the first one is for VNFs."""
     return with_hosts(k_ary_tree(BRANCHES, DEPTH, 0), hosts)
 
 
@@ -74,9 +74,8 @@ class Site:
         return self.host(CHILD if case == "best" else OTHER_LEAF)
 
     def ways(self, case: str) -> dict[int, list[int]]:
-        """Of every switch on the way from the publisher to the subscribers, the links on which it sends.
-
-        In breadth-first order.
+        """Returns, for every switch from the publisher to the subscribers, its outgoing links, in
+        breadth-first order.
         """
         network, source = self.network, self.publisher(case)
         edges = branch(network, (1 << network.edge_count) - 1, source, self.subscribers)
@@ -94,7 +93,7 @@ class Site:
     # --- packets
 
     def send(self, host: int, frames: Iterable[bytes]) -> None:
-        """From a host; until nothing is under way any more."""
+        """Sends frames from a host and runs until nothing is in flight."""
         for frame in frames:
             self.hosts[host].send(frame)
         self.emulator.wake(host)
@@ -102,7 +101,7 @@ class Site:
         self.emulator.drain()
 
     def take(self) -> dict[int, list[bytes]]:
-        """Returns what has come to hosts since the last call."""
+        """Returns the frames that hosts have received since the last call."""
         found = {}
         for node, host in self.hosts.items():
             if host.arrived:
@@ -112,7 +111,7 @@ class Site:
 
 
 class Load:
-    """What a publish puts on links: from its making to `read`."""
+    """The load of a publish on links, from creation to `read`."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -120,7 +119,7 @@ class Load:
         self._bytes = [way.bytes for way in site.emulator.ways]
 
     def read(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """(packets, bytes) of each direction that carried any: between switches, and to or from hosts."""
+        """Returns (packets, bytes) of each direction with traffic: between switches, and to or from hosts."""
         network = self._site.network
         inside: list[tuple[int, int]] = []
         outside: list[tuple[int, int]] = []
@@ -133,9 +132,7 @@ class Load:
 
 
 def group_of(switch: Switch, ports: Iterable[int]) -> int:
-    """Returns the multicast group that goes to ports, made where it is not there; port p is bit p of its
-    number.
-    """
+    """Returns the multicast group for ports, creating it if necessary; port p is bit p of its number."""
     known = sorted(ports)
     number = sum(1 << port for port in known)
     if number not in {one.group for one in switch.control.multicast_groups()}:

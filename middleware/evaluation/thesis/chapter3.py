@@ -1,9 +1,9 @@
 """Figures 3.10 to 3.12: header size, bytes and look-ups of switch/port, switch/bitmask and switch/group.
 
-A jellyfish of 255 switches with a host each. Neither its degree nor how trees are made is given. Bitmask
-stacks become shorter than port stacks when receivers outnumber half of the tree's switches; of what was
-tried, 3 links per switch and shortest-path trees cross where the thesis does (4 links: at 22 %; Steiner
-trees: below 20 %).
+A jellyfish of 255 switches with a host each. Neither its degree nor the construction of trees is given.
+Bitmask stacks become shorter than port stacks when receivers outnumber half of the tree's switches. Among the
+tried settings, 3 links per switch and shortest-path trees cross where the thesis does (4 links: at 22 %;
+Steiner trees: below 20 %).
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def _depth(network: Network, source: int, tree: int) -> int:
 
 
 def _along(network: Network, source: int, tree: int, cost: dict[int, float]) -> dict[int, float]:
-    """Of every host of the tree, the sum of what its switches cost."""
+    """Returns, for every host of the tree, the sum of its switches' costs."""
     found: dict[int, float] = {}
     sums = {network.switch_of(source): 0.0}
     for switch, links in below(network, source, tree).items():
@@ -76,8 +76,9 @@ def _along(network: Network, source: int, tree: int, cost: dict[int, float]) -> 
 
 
 def _p4_delay(network: Network, source: int, tree: int, outcome: Outcome) -> float:
-    """A copy leaves after one pass per entry of the stack that came: those that the packet went through until
-    the copy was made, and those behind that the copy went through to be pruned."""
+    """Returns the delays. A copy leaves after one pass per entry of the received stack: those that the packet
+    passed before the copy was made, and those behind that the copy passed to be pruned.
+    """
     arrived = {network.heads[link]: size for link, size in outcome.link_bytes.items()}
     entries = {node: (size - ETHERNET - 2) / 2 for node, size in arrived.items()}
     cost = {switch: SWITCH + PASS * entries.get(switch, 0) for switch in below(network, source, tree)}

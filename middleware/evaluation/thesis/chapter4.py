@@ -1,7 +1,7 @@
-"""Figures 4.5 to 4.8: hops, hybrids of hops and stored trees, trees, destinations; and what churn costs them.
+"""Figures 4.5 to 4.8: hops, hybrids of hops and stored trees, trees, destinations; and their costs of churn.
 
-A jellyfish of 256 switches with a host each. A hybrid 80:20 reaches 80 % of the receivers by hops and 20 %
-by a stored tree. Every host may publish, and stores one tree for the receivers of one notification.
+A jellyfish of 256 switches with a host each. A hybrid 80:20 reaches 80 % of the receivers by hops and 20 % by
+a stored tree. Every host may publish, and stores one tree for the receivers of one notification.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def churn_points(options: Options) -> list[tuple[Any, ...]]:
 
 
 def churn_work(options: Options, task: Task) -> list[Row]:
-    """One 30:70 hybrid, all of whose subscribers are replaced one after another."""
+    """Measures one 30:70 hybrid, all of whose subscribers are replaced one after another."""
     network, order = network_of(options.seed, SWITCHES), task.point[0]
     rng = rng_of(options, "churn", task.run)
     source, *others = rng.sample(network.hosts, len(network.hosts))

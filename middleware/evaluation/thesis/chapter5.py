@@ -1,7 +1,7 @@
 """Figures 5.11 to 5.13: virtual trees on Facebook's fabric of 80 switches and 64 hosts.
 
 Every host publishes to 30 % or 70 % of the others; each host has a fixed chance, from 1 % to 100 %, that a
-notification is for it. Stacks are Algorithm 5.1's, mended, or what `--encoder` says. The header is that of
+notification is for it. Stacks are Algorithm 5.1's, mended, or those of `--encoder`. The header is that of
 listing 5.1: Ethernet's 14 bytes, the count, the labels.
 """
 
@@ -59,7 +59,7 @@ def fabric() -> Network:
 
 
 def clients(options: Options, density: int, run: int) -> tuple[Knowledge, list[Request]]:
-    """Who subscribes to whom, and the notifications of a run."""
+    """Returns all subscriptions, and the notifications of a run."""
     network, rng = fabric(), rng_of(options, "clients", density, run)
     chance = {host: 0.01 + 0.99 * rng.random() for host in network.hosts}
     subscribers = {}
@@ -214,8 +214,8 @@ def load_checks(rows: list[Row]) -> list[Check]:
 def _absolute(seen: dict[tuple[int, str], float]) -> list[Check]:
     """Returns the thesis' limits, 50 KB at 30 % and 120 KB at 70 %, beside ours.
 
-    Whoever enters no node twice crosses one link less than there are nodes, so by the thesis' own headers
-    (figure 5.11) no single notification can load this fabric with as much.
+    A tree that enters no node twice crosses one link less than there are nodes. So by the thesis' own headers
+    (figure 5.11) no single notification can load this fabric with that much.
     """
     links = fabric().node_count - 1
     most = {density: links * (PAYLOAD + THESIS_HEADER[density]) / 1000 for density in DENSITIES}

@@ -1,4 +1,4 @@
-"""Figure 6.9: installation strategies on three networks of the Internet Topology Zoo, nobody moving."""
+"""Figure 6.9: installation strategies on three networks of the Internet Topology Zoo, without migration."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def measure(
 def trees_of(
     options: Options, network: Network, name: str, limit: int, known: Population, what: object
 ) -> RuleBase:
-    """Returns what a strategy installs that knows a population."""
+    """Returns the trees of a strategy that knows a population."""
     return install(network, limit, STRATEGIES[name], known.knowledge, rng_of(options, "trees", name, what))
 
 
@@ -125,7 +125,7 @@ def checks_of(rows: list[Row], places: tuple[str, ...]) -> list[Check]:
 
 
 def _rules_checks(rows: list[Row], place: str) -> list[Check]:
-    """Returns what the thesis says of hops, and of more rules."""
+    """Returns checks of the thesis' statements about hops, and about more rules."""
     others = [name for name in COMPARED if name != "hops"]
     hops, most = _labels(rows, place, "hops"), max(_labels(rows, place, name) for name in others)
     few, many = (mean([_labels(rows, place, name, limit) for name in others]) for limit in (LIMITS[0], 40))

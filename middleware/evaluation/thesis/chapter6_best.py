@@ -1,4 +1,4 @@
-"""Figure 6.15: which strategy needs the fewest labels when all clients have moved, by network."""
+"""Figure 6.15: the strategy with the fewest labels after all clients have moved, by network."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def finish(options: Options, rows: list[Row]) -> Result:
 
 
 def checks_of(shown: list[Row], is_scale_free: dict[str, bool]) -> list[Check]:
-    """Returns what the thesis says in 6.6.3."""
+    """Returns checks of the thesis' statements in 6.6.3."""
     free = [row for row in shown if is_scale_free[row["network"]]]
     others = [row for row in shown if not is_scale_free[row["network"]]]
     sizes = [mean([row["labels"] for row in some]) for some in (free, others)]

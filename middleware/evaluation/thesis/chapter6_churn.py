@@ -1,8 +1,8 @@
-"""Figure 6.14: what is left of the strategies when clients move.
+"""Figure 6.14: the strategies' results when clients move.
 
-Trees are installed for the clients as they are at first, and never changed; then a share of publishers and of
-subscriptions moves as the scenario says, and notifications of the new population are encoded. Of more
-networks than the thesis shows the mean is drawn, and which strategy is best on each.
+Trees are installed for the original clients and never changed; then a share of publishers and of
+subscriptions moves as the scenario states, and notifications of the new population are encoded. For more
+networks than the thesis shows, the mean is drawn, and the best strategy on each.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def work(options: Options, task: Task) -> list[Row]:
 
 
 def checks_of(rows: list[Row], places: tuple[str, ...]) -> list[Check]:
-    """Returns what the thesis says, network by network."""
+    """Returns checks of the thesis' statements, network by network."""
     return [
         Check(f"{place}: {check.statement}", check.holds, check.seen)
         for place in places
@@ -79,12 +79,12 @@ def checks_of_many(rows: list[Row], scale_free: dict[str, bool]) -> list[Check]:
 
 
 def _means(rows: list[Row]) -> list[Row]:
-    """Of all networks as of one."""
+    """Returns the mean of all networks as rows of one."""
     return [{"network": MEAN, **row} for row in averages(rows, COLUMNS[1:4], COLUMNS[4:])]
 
 
 def _checks(rows: list[Row]) -> list[Check]:
-    """Returns what the thesis says, of the rows of one network."""
+    """Returns checks of the thesis' statements on the rows of one network."""
 
     def labels(kind: str, name: str, churn: int) -> float:
         return value(rows, "labels", scenario=kind, strategy=name, **{"churn %": churn})
@@ -115,7 +115,7 @@ def _checks(rows: list[Row]) -> list[Check]:
 
 
 def _kinds_checks(rows: list[Row]) -> list[Check]:
-    """Returns what the thesis says of cycles, clusters and partitions, over all shares of churn."""
+    """Returns checks of the statements about cycles, clusters and partitions, over all shares of churn."""
 
     def over(kind: str, name: str, column: str = "labels") -> float:
         return value(rows, column, scenario=kind, strategy=name)

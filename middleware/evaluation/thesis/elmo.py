@@ -95,7 +95,7 @@ def _size(tenant: int, rng: Random) -> int:
 
 
 def _placed(network: Network, machines: int, rng: Random) -> list[int]:
-    """Returns a tenant's hosts: pod after pod, there rack after rack, at most so many in each."""
+    """Returns a tenant's hosts: pod after pod, there rack after rack, with a limit in each."""
     found: list[int] = []
     for racks in rng.sample(_racks(network), PODS):
         for hosts in rng.sample(racks, RACKS):
@@ -104,7 +104,7 @@ def _placed(network: Network, machines: int, rng: Random) -> list[int]:
 
 
 def _racks(network: Network) -> list[list[list[int]]]:
-    """Of every pod and rack the hosts."""
+    """Returns the hosts of every pod and rack."""
     found: list[list[list[int]]] = [[[] for _ in range(RACKS)] for _ in range(PODS)]
     for host in network.hosts:
         pod, rack = _place(network, network.switch_of(host))
@@ -113,7 +113,7 @@ def _racks(network: Network) -> list[list[list[int]]]:
 
 
 def elmo_bytes(asked: Request) -> int:
-    """Elmo's header for a group on the Clos network, all of it in the packet."""
+    """Returns the size of Elmo's header for a group on the Clos network, all of it in the packet."""
     network = clos()
     racks: dict[int, int] = {}  # by switch, its machines as bits
     for host in members(asked.receivers):

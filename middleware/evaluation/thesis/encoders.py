@@ -1,9 +1,9 @@
-"""Our best encoder against the thesis' best, on the networks of its Table 6.1; nobody moves.
+"""Our best encoder against the thesis' best, on the networks of its Table 6.1, without migration.
 
-Each method has on each network the strategy that needs the fewest labels with it for these very
-notifications: Algorithm 5.1, mended, in three orders of its undefined `sort`; "ours", the encoder that
-publishers use; and "thorough", which takes more time. "chosen" is ours with the strategy that a sample of
-other notifications shows to be best (`virtual.choice`): nothing is known of those that are encoded.
+On each network, each method uses the strategy with the fewest labels for these very notifications: Algorithm
+5.1, mended, in three orders of its undefined `sort`; "ours", the encoder of publishers; and "thorough", which
+takes more time. "chosen" is ours with the strategy that is best for a sample of other notifications
+(`virtual.choice`), without knowledge of the encoded ones.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def work(options: Options, task: Task) -> list[Row]:
 def rule_bases(
     options: Options, network: Network, known: Population, place: str, run: int
 ) -> dict[str, RuleBase]:
-    """Returns what each candidate installs that knows a population."""
+    """Returns the rule base of each candidate, which knows a population."""
     return {
         name: install(
             network,

@@ -1,6 +1,6 @@
-"""The encoders that figures can be made with: Algorithm 5.1, mended, in three orders, and ours.
+"""The encoders for figures: Algorithm 5.1, mended, in three orders, and ours.
 
-"ours" is what publishers use for each notification, "thorough" what finds the fewest labels in more time.
+"ours" is the publishers' encoder for each notification; "thorough" finds the fewest labels in more time.
 """
 
 from __future__ import annotations

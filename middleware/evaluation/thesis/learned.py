@@ -1,9 +1,9 @@
-"""What learned trees bring: from the best strategy's trees to those learned from observed notifications.
+"""The benefit of learned trees: the best strategy's trees against trees learned from observed notifications.
 
-So many notifications are seen; then others of the same clients are encoded with the trees that the best of
-some strategies installs, and with those that `virtual.learning` makes of them. Nothing is known of what is
-encoded. "judged" is what a tree manager does (`choice.relearn`): it learns from two thirds of what was seen,
-and goes over to these trees only where that saves 5 % of the labels of the last third.
+Some notifications are observed. Then others of the same clients are encoded with the trees of the best of
+some strategies, and with those that `virtual.learning` makes from them. Nothing is known about the encoded
+notifications. "judged" is a tree manager's method (`choice.relearn`): it learns from two thirds of the
+observations, and changes to these trees only if that saves 5 % of the labels of the last third.
 """
 
 from __future__ import annotations

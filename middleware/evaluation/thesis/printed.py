@@ -1,9 +1,9 @@
-"""Algorithm 5.1 as printed: how many notifications of 60 reach somebody twice, or somebody who did not ask.
+"""Algorithm 5.1 as printed: notifications of 60 that reach somebody twice, or somebody who is not a receiver.
 
 Its line 8 counts one stop for an edge of a virtual tree that leads away from the delivery tree. A chord, with
-both ends on it, needs two. How often that is met hangs on the order in which trees are tried (`sort`, which
-the thesis does not define), on the trees and on the clients: so a run has clients and random trees of its
-own, and the range over runs is shown. The mended form is beside it.
+both ends on it, needs two. The frequency depends on the order in which trees are tried (`sort`, which the
+thesis does not define), on the trees and on the clients: so each run has its own clients and random trees,
+and the range over runs is shown, beside the mended form.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The graph-level model that all figures are made with, against the P4 programs on the embedded target.
+"""The graph-level model of all figures, compared with the P4 programs on the embedded target.
 
-A sample on a jellyfish: the same stacks go through both, and every packet, byte, pass and recirculation is
+A sample on a jellyfish: the same stacks pass both, and every packet, byte, pass and recirculation is
 compared. Each receiver set is the same for all schemes.
 """
 
