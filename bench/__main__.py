@@ -57,7 +57,7 @@ def _comparisons(
         bool, typer.Option("--awake/--no-awake", help="keep cores from halting where nothing runs on them")
     ] = True,
 ) -> None:
-    """Comparisons with peers; docs/benchmarks.md says how to read them."""
+    """Comparisons with peers; docs/benchmarks.md explains the results."""
     signal.signal(signal.SIGTERM, _leave)  # as Ctrl-C does: servers are stopped and their folders removed
     context.with_resource(awake(keep_awake))
 
@@ -349,7 +349,9 @@ def micro_fabric(
 
 
 def _console(json: bool, width: int = 150) -> Console:
-    """Wide enough for the table also where there is no terminal; beside JSON it goes to standard error."""
+    """Returns a console wide enough for the table even without a terminal; with JSON it writes to standard
+    error.
+    """
     console = Console(stderr=json, highlight=False)
     if not console.is_terminal:
         console.width = max(console.width, width)

@@ -1,9 +1,9 @@
-"""The second comparison: records that travel from one host's broker to another's.
+"""The second comparison: records from one host's broker to another's.
 
 Two Treecast daemons against one, against RabbitMQ federation and against two Kafka nodes with MirrorMaker 2.
-Each peer is held against the daemons that promise the same durability: Kafka answers from the page cache
-(`--fsync never`), RabbitMQ confirms a persistent message once it is on the disk (`--fsync batch`). Bare
-loops, one and two of them, say what of a latency is the machine's.
+Each peer is compared with daemons of the same durability: Kafka answers from the page cache (`--fsync
+never`), RabbitMQ confirms a persistent message once it is on disk (`--fsync batch`). One and two bare loops
+show the machine's part of a latency.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ PANELS = (THROUGHPUT, DELIVERY_P50, DELIVERY_P99, SERVER_CPU, LOADED_MEMORY)
 
 
 def workloads(seconds: float, sizes: Sequence[int], rates: Sequence[int] = RATES) -> list[Workload[Any]]:
-    """`seconds` is how long each measured run takes, roughly where it goes as fast as it can."""
+    """Returns the workloads. `seconds` is the duration of each measured run, approximate for those at full
+    speed.
+    """
     out: list[Workload[Any]] = [ChainThroughput(size, seconds) for size in sizes]
     out += [ChainLatency(size, rate, seconds) for size in sizes for rate in rates]
     return out
@@ -97,8 +99,9 @@ def peers(names: Sequence[str], python: str, folder: Path | None, before: str | 
 
 
 def overloaded(rows: Sequence[Row], chosen: Sequence[Workload[Any]]) -> dict[tuple[str, str], float]:
-    """(workload, peer) -> the rate reached, where a peer did not keep up with the one asked for: its latency
-    is then how long the queue has grown, and no more."""
+    """Returns (workload, peer) -> reached rate, for peers that did not keep up with the requested one: their
+    latency only shows the growth of the queue.
+    """
     rates: Mapping[str, int] = {load.name: load.rate for load in chosen if isinstance(load, ChainLatency)}
     out = {}
     for row in rows:

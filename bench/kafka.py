@@ -11,12 +11,14 @@ from bench.workloads.raw import Latency, RawFetch, RawProduce
 from treecast.middleware.load.bench import BenchOptions
 
 KIB = 1024
-PASSES = 24  # over what a fetch run reads: a second or so
+PASSES = 24  # over the data of a fetch run: about a second
 SECONDS = 3  # of a produce run
 
 
 def workloads(records: int, sizes: tuple[int, ...], quick: bool) -> list[Workload[Any]]:
-    """`records` is for 100-byte records; larger ones are fewer, so that every load moves as many bytes."""
+    """Returns the workloads. `records` is for 100-byte records; larger ones are fewer, so that every load
+    moves as many bytes.
+    """
     out: list[Workload[Any]] = []
     for size in sizes:
         count = max(1000, records * 100 // size)

@@ -1,9 +1,9 @@
-"""One stream between two processes over loopback, beside a bare loop of the same UDP bursts.
+"""One stream between two processes over loopback, compared with a bare loop of the same UDP bursts.
 
 The floor sends each message by one UDP_SEGMENT call in datagrams of the same size, receives with UDP_GRO, and
-does nothing with the bytes. Both keep at most the same number of bytes on the way. What counts is CPU
-time, because two processes rarely have two cores for themselves: MB/s is of published bytes per CPU second
-of the origin and the receiver together, or of the busier one alone, which is what two free cores give.
+ignores the bytes. Both keep at most the same number of bytes in flight. CPU time is measured, because two
+processes rarely have two cores for themselves: MB/s is published bytes per CPU second of origin and receiver
+together, or of the busier one alone, which is the rate with two free cores.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MESSAGE = 16 * 1024
 RECORDS = 16
 PACKET = 1500
 WINDOW = 2 << 20  # bytes on the way
-CREDIT = 256 << 10  # the floor's receiver says so every so many bytes
+CREDIT = 256 << 10  # bytes after which the floor's receiver grants credit
 _UDP_SEGMENT, _UDP_GRO = 103, 104
 VARIANTS = ("floor", "fabric", "fabric without tags")
 
@@ -163,7 +163,7 @@ def _floor_send(count: int) -> dict[str, float]:
 
 
 def run_role(role: str, variant: str, count: int) -> dict[str, float]:
-    """One end of one run. The ends tell each other their ports through the parent."""
+    """Runs one end of one run. The ends exchange their ports through the parent."""
     if variant == "floor":
         return _floor_receive(count) if role == "receive" else _floor_send(count)
     end = _receive if role == "receive" else _send
@@ -198,7 +198,7 @@ def _tell(end: subprocess.Popen[str], line: str) -> None:
 
 
 def measure(python: str, variant: str, count: int) -> dict[str, Any]:
-    """One run of one variant: megabytes per CPU second, and what had to be repaired."""
+    """Returns one run's megabytes per CPU second, and its repairs."""
     receive, send = _spawn(python, "receive", variant, count), _spawn(python, "send", variant, count)
     ports = [_line(receive), _line(send)]
     _tell(receive, ports[1])
@@ -218,13 +218,15 @@ def measure(python: str, variant: str, count: int) -> dict[str, Any]:
 
 
 def rounds(python: str, count: int, times: int) -> Iterator[dict[str, dict[str, Any]]]:
-    """All variants after each other, so many times."""
+    """Yields the results of all variants in turn, `times` times."""
     for _ in range(times):
         yield {variant: measure(python, variant, count) for variant in VARIANTS}
 
 
 def table(found: list[dict[str, dict[str, Any]]]) -> list[tuple[str, float, float, float, float, int]]:
-    """(variant, MB per CPU second together, of the busier, floor / variant together, wall MB/s, repairs)."""
+    """Returns (variant, MB per CPU second together, of the busier, floor / variant together, wall MB/s,
+    repairs).
+    """
     rows = []
     for variant in VARIANTS:
         runs = [one[variant] for one in found]

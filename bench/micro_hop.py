@@ -1,8 +1,8 @@
-"""What a single record costs between two daemons: both ends of the hop in one thread, over loopback.
+"""The cost of a single record between two daemons: both ends of the hop in one thread, over loopback.
 
-At the leader an append to a partition that is followed, with the datagram that it sends; at the other host
-the datagram's arrival, its append to the replica, and the read of who has waited for it. Faces are left
-out. Times are of the thread (user and system), so that other work on the machine only disturbs the caches.
+At the leader: an append to a followed partition, with its datagram. At the other host: the datagram's
+arrival, its append to the replica, and a waiting reader's read. Faces are left out. Times are of the thread
+(user and system), so that other work on the machine only disturbs the caches.
 
     python -m bench.micro_hop [--records N] [--size BYTES]
 """
@@ -45,7 +45,7 @@ from treecast.middleware.wire.segment import KeyRing
 
 NAME = TopicPartition("hop", 0)
 _WARM = 0.2  # the share of the records that is not counted
-_APART = 0.0005  # seconds between records, in which the loop has its turn: what comes closer is sent together
+_APART = 0.0005  # seconds between records, for the loop's turn: closer records are sent together
 
 
 def _fabric(host: int) -> Fabric:
@@ -105,7 +105,7 @@ class Hop:
         self.read = 0  # offset
 
     def one(self, batch: bytearray) -> tuple[int, int]:
-        """Thread nanoseconds of both ends, for one record that somebody waits for."""
+        """Returns thread nanoseconds of both ends for one record with a waiting reader."""
         watched: Any = [self.replica]
         FetchWait(self.polls, watched, Isolation.READ_UNCOMMITTED, 1, 0.5, self._arrived)
         began = time.thread_time_ns()
@@ -121,7 +121,7 @@ class Hop:
         self.read = found.high_watermark
 
     async def catch_up(self, offset: int) -> None:
-        """What was not sent or handed out at once is by and by."""
+        """Waits until data that was not sent or delivered at once has arrived."""
         while self.read < offset:
             await asyncio.sleep(0.001)
             self.far._on_readable(self.far._udp)
@@ -132,7 +132,7 @@ class Hop:
 
 
 async def measure(folder: Path, records: int, size: int) -> list[tuple[int, int]]:
-    """Of each record but the first ones: thread nanoseconds at the leader and at the replica."""
+    """Returns, for each record but the first ones, thread nanoseconds at the leader and at the replica."""
     hop = Hop(folder)
     batch = bytearray(build_batch([Record(None, random.Random(1).randbytes(size), (), 1)]))
     taken = []

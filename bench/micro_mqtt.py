@@ -1,5 +1,8 @@
-"""The MQTT face without sockets: routing time per publish with few and with very many wildcard subscriptions
-that don't match; and what a delivery takes, from a publisher's chunk to a subscriber's bytes and back."""
+"""The MQTT face without sockets: routing time per publish, and time per delivery.
+
+Routing is measured with few and with very many wildcard subscriptions that do not match; a delivery from a
+publisher's chunk to a subscriber's bytes and back.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _QOS_0, _QOS_1, _AGAIN = 0x30, 0x32, 0x3A
 
 
 def hub(subscriptions: int) -> PubSub:
-    """Returns a hub with as many wildcard subscriptions, ten of which match the topics that are routed."""
+    """Returns a hub with wildcard subscriptions, ten of which match the routed topics."""
     made = PubSub(PubSubSettings(), PubSubCounters())
     for number in range(subscriptions):
         if number < 10:
@@ -62,13 +65,14 @@ class Pair:
         self.sent()
 
     def sent(self) -> dict[Session, bytes]:
-        """Returns what both are sent in this turn."""
+        """Returns the bytes sent to both in this turn."""
         return {one: b"".join(one.take_output()) for one in self.outputs.take() if isinstance(one, Session)}
 
 
 def delivery_ns(first: int) -> float:
-    """Nanoseconds of CPU time per delivery of 100 B. They come in chunks of publishes whose first byte is
-    `first`; those of QoS 1 are acknowledged chunk by chunk."""
+    """Returns nanoseconds of CPU time per delivery of 100 B. Publishes arrive in chunks with the first byte
+    `first`; QoS 1 is acknowledged chunk by chunk.
+    """
     qos = first >> 1 & 3
     pair = Pair(qos)
     body = b"\0\x02a/%s" + b"x" * 100

@@ -72,7 +72,7 @@ def include(name: str, file: str) -> tuple[str, str] | None:
 
 
 def packets_per_second(switch: Switch, port: int, packet: bytes, count: int) -> float:
-    """Of processor time, which others disturb less."""
+    """Returns packets per second of processor time, which other processes disturb less."""
     batch = [(port, packet)] * min(count, 100)
     start = time.process_time()
     for _ in range(count // len(batch)):

@@ -1,7 +1,6 @@
 """The comparison of Spark's connectors: ours on a daemon, Spark's own on the same daemon and on Apache Kafka.
 
-All in one run, in turns. Beside the ratios stands what a row costs one core in all, and what of that is
-Python's own work.
+All run in turns. Beside the ratios, the report shows a row's total cost on one core, and Python's part of it.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ NAMES = ("ours", "connector", "kafka")
 MICRO_NAMES = ("ours", "small", "connector", "kafka", "floor")  # two are about micro-batches alone
 OURS_ALL = (OURS, SMALL)
 PANELS = (READ, WRITE, LATENCY, THROUGH)
-MICRO = "micro"  # what can be asked for alone
+MICRO = "micro"  # the part that can be run alone
 
 _ASKED: dict[Metric, float | None] = {READ: 1.0, WRITE: 1.0, LATENCY: 1.0, THROUGH: 1.0}
 _BESIDE: dict[Metric, float | None] = {READ_COST: None, WRITE_COST: None}
@@ -53,8 +52,8 @@ AGAINST = (
 def combinations(
     names: Sequence[str], python: str, fsync: str, folder: Path, jars: Sequence[Path] | None = None
 ) -> list[Combination]:
-    """Raises KeyError for a name that is none of MICRO_NAMES. `jars`: of Spark's Kafka connector, else by
-    Maven.
+    """Returns combinations by name. Raises KeyError for a name outside MICRO_NAMES. `jars`: of Spark's Kafka
+    connector, otherwise from Maven.
     """
     given = jars or ()
     known = {
@@ -75,18 +74,20 @@ def combinations(
 
 
 def workload(rows: int, size: int, batches: int, python: str) -> SparkJob:
-    """`python`: the interpreter whose treecast Spark's tasks import, compiled or not."""
+    """Returns the workload. `python`: the interpreter whose treecast Spark's tasks import, compiled
+    or not.
+    """
     return SparkJob(rows, size, batches, _packages(python))
 
 
 def micro(
     peers: Sequence[Combination], batches: int, rounds: int, python: str, progress: Progress
 ) -> MicroRounds:
-    """Micro-batches alone: turns of `batches` in one warm session."""
+    """Returns micro-batches alone: turns of `batches` in one warm session."""
     return MicroRounds(peers, batches, rounds, _packages(python), progress)
 
 
 def _packages(python: str) -> str:
-    """Its site-packages where they hold a compiled treecast; empty if there is nothing to prefer."""
+    """Returns the interpreter's site-packages if they contain a compiled treecast, else an empty string."""
     found = sorted(Path(python).parent.parent.glob("lib/python3*/site-packages/treecast_hot__mypyc*.so"))
     return str(found[0].parent) if found else ""

@@ -1,8 +1,8 @@
 """The switch comparison: STARE packets through `treecast p4 switch` and Open vSwitch's userspace datapath.
 
 Both have packet sockets on the same virtual cables, the same number of ports, and one core; the load has the
-other. What counts is what the kernel says has arrived at the
-cables' far ends, divided by the copies of a packet.
+other. The result is the kernel's count of arrivals at the cables' far ends, divided by the copies of a
+packet.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def workloads(wires: Wires, payloads: tuple[int, ...], seconds: float) -> list[W
 
 
 def peers(names: list[str], wires: Wires, python: str, ovs: Path, folder: Path | None) -> list[SwitchPeer]:
-    """By the names that the command line knows. Raises KeyError for any other."""
+    """Returns peers by their command-line names. Raises KeyError for any other."""
     known: dict[str, SwitchPeer] = {
         "embedded": TreecastSwitch(wires, STATES, "embedded", python, folder),
         "register": TreecastSwitch(wires, STATES, "register", python, folder),

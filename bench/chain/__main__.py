@@ -1,4 +1,6 @@
-"""The load process: an order as a line of JSON on standard input, `ready`, a line to go, a line of result."""
+"""The load process: reads an order as a JSON line, prints `ready`, reads a line, runs, and prints a result
+line.
+"""
 
 from __future__ import annotations
 

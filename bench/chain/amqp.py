@@ -1,4 +1,4 @@
-"""The ends of a load that speak AMQP 0-9-1: confirmed publishing at one broker, consuming at another."""
+"""The AMQP 0-9-1 ends of a load: confirmed publishing at one broker, consuming at another."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Client:
         return self._expect(expected)
 
     def release(self) -> tuple[socket.socket, bytes]:
-        """Returns the socket, and what it has said beyond the last answer."""
+        """Returns the socket, and bytes received after the last answer."""
         return self.socket, bytes(self._data)
 
     def _expect(self, expected: tuple[int, int]) -> bytes:
@@ -120,9 +120,9 @@ def make_stamper(frame: bytes) -> Callable[[memoryview, int, int], None]:
 
 
 class AmqpSink(Sink):
-    """Consumes with manual acknowledgement, one for all deliveries that a read of the socket brought.
+    """Consumes with manual acknowledgement, one for all deliveries in a read of the socket.
 
-    The queue is emptied first: what is there already isn't the run's.
+    The queue is emptied first: earlier messages are not part of the run.
     """
 
     framing = (3, 8)

@@ -1,8 +1,8 @@
-"""The few AMQP 0-9-1 methods that a load generator sends, encoded once, and what it reads of the answers.
+"""The few AMQP 0-9-1 methods that a load generator sends, encoded once, and the parsing of their answers.
 
-Not the codec of any face of ours, on purpose: a generator that shared it would share its mistakes. A frame
-is type (1 byte: 1 method, 2 header, 3 body, 8 heartbeat), channel (2), size (4), payload, 0xCE; a method is
-class (2), method (2) and its fields (AMQP 0-9-1, section 4.2). Confirms are RabbitMQ's extension.
+Deliberately not the codec of our face: a generator that shared it would share its mistakes. A frame is type
+(1 byte: 1 method, 2 header, 3 body, 8 heartbeat), channel (2), size (4), payload, 0xCE; a method is class
+(2), method (2) and its fields (AMQP 0-9-1, section 4.2). Confirms are RabbitMQ's extension.
 """
 
 from __future__ import annotations
@@ -47,14 +47,16 @@ def short(text: str) -> bytes:
 
 
 def start_ok(user: str, password: str) -> bytes:
-    """PLAIN, no client properties: no notice of blocked connections and no consumer cancels are asked for."""
+    """Returns start-ok: PLAIN, without client properties, so without notices of blocked connections and
+    consumer cancels.
+    """
     answer = f"\0{user}\0{password}".encode()
     fields = struct.pack(">I", 0) + short("PLAIN") + struct.pack(">I", len(answer)) + answer + short("en_US")
     return method(START_OK, fields, 0)
 
 
 def tune_ok(channels: int, frame_max: int) -> bytes:
-    """Without heartbeats: a load that is silent for long gives up by itself."""
+    """Returns tune-ok without heartbeats: a silent load ends by itself."""
     return method(TUNE_OK, struct.pack(">HIH", channels, frame_max, 0), 0)
 
 
@@ -66,7 +68,7 @@ def publish(exchange: str, body: bytes) -> bytes:
 
 
 def consume(queue: str) -> bytes:
-    """Manual acknowledgements; the server picks a consumer tag."""
+    """Returns basic.consume with manual acknowledgements; the server picks a consumer tag."""
     return method(CONSUME, struct.pack(">H", 0) + short(queue) + short("") + b"\0" + struct.pack(">I", 0))
 
 
@@ -79,7 +81,7 @@ def purge(queue: str) -> bytes:
 
 
 def ack(tag: int) -> bytes:
-    """Everything up to delivery `tag`."""
+    """Returns an acknowledgement of all deliveries up to `tag`."""
     return method(ACK, _ACK.pack(tag, 1))
 
 
@@ -106,7 +108,7 @@ def walk(data: bytes | bytearray, filled: int) -> Iterator[tuple[int, int, int]]
 
 
 def refusal(data: bytes | bytearray, start: int, end: int) -> str:
-    """Returns what a connection.close or channel.close says."""
+    """Returns the text of a connection.close or channel.close."""
     code, length = struct.unpack_from(">HB", data, start + TWO.size)
     text = bytes(data[start + 7 : min(start + 7 + length, end)]).decode(errors="replace")
     return f"{code} {text}"

@@ -1,4 +1,4 @@
-"""The two ends of a load, whatever the protocol: a source of equal frames, a sink that counts records."""
+"""The two ends of a load, for any protocol: a source of equal frames, a sink that counts records."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from treecast.middleware.load.frames import LoadError
 
 from .stamp import Arrivals
 
-RING_BYTES = 1 << 20  # frames repeated in one buffer up to about here, so that one send can take many
+RING_BYTES = 1 << 20  # approximate size of the buffer of repeated frames, so that one send can carry many
 _RECEIVE = 1 << 20
 
 Stamper = Callable[[memoryview, int, int], None]  # writes number and due time (ns) into a frame
 
 
 class Source(abc.ABC):
-    """Sends copies of one frame of `per_frame` records, and counts what is acknowledged, in frames.
+    """Sends copies of one frame of `per_frame` records, and counts acknowledgements, in frames.
 
-    With a `stamper`, every copy is given its number and due time in place before it goes.
+    With a `stamper`, every copy gets its number and due time in place before it is sent.
     """
 
     def __init__(
@@ -42,7 +42,9 @@ class Source(abc.ABC):
         self._filled = 0
 
     def send(self, upto: int) -> bool:
-        """Sends until `upto` frames have gone in all. True if the socket's buffer is full before that."""
+        """Sends until `upto` frames have been sent in all. Returns True if the socket's buffer fills up
+        before that.
+        """
         while self._sent < upto * self._size:
             start = self._sent % len(self._ring)
             try:
@@ -52,7 +54,7 @@ class Source(abc.ABC):
         return False
 
     def send_stamped(self, upto: int, due: Callable[[int], int]) -> bool:
-        """Returns the same with stamps; `due` tells when frame i was meant to go (ns)."""
+        """Does the same with stamps; `due` returns the intended time of frame i (ns)."""
         assert self._stamper is not None
         while True:
             room = min(upto, self._sent // self._size + self._copies)
@@ -66,7 +68,7 @@ class Source(abc.ABC):
                 return False
 
     def stamped(self, count: int, due: Callable[[int], int]) -> bytearray:
-        """Returns the first `count` frames with their stamps, for who sends them in this source's place."""
+        """Returns the first `count` frames with their stamps, for a caller that sends them itself."""
         assert self._stamper is not None
         frames = bytearray(self._frame * count)
         with memoryview(frames) as view:
@@ -75,7 +77,7 @@ class Source(abc.ABC):
         return frames
 
     def receive(self) -> None:
-        """Takes what has come. Raises LoadError on any answer that is not a success."""
+        """Receives answers. Raises LoadError on any that is not a success."""
         try:
             count = self.socket.recv_into(self._view[self._filled :])
         except BlockingIOError:
@@ -85,7 +87,7 @@ class Source(abc.ABC):
         self._took(count)
 
     def take(self, data: memoryview) -> None:
-        """The same for what somebody else has received."""
+        """Does the same for bytes that the caller has received."""
         self._view[self._filled : self._filled + len(data)] = data
         self._took(len(data))
 
@@ -101,7 +103,7 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def _answers(self, buffer: bytearray, filled: int) -> int:
-        """Counts the whole answers at the front of `buffer`; returns how many bytes they take."""
+        """Counts the whole answers at the front of `buffer`. Returns their size in bytes."""
 
     def close(self) -> None:
         self.socket.close()
@@ -109,9 +111,9 @@ class Source(abc.ABC):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a sink sends for what it has received: `frame` with a count of records, 8 bytes at `at`.
+    """A sink's reply to received data: `frame` with a count of records, 8 bytes at `at`.
 
-    It counts from `base`. One goes for every read that completes an answer or, with `records_only`, an
+    It counts from `base`. One is sent for every read that completes an answer or, with `records_only`, an
     answer with records.
     """
 
@@ -124,7 +126,8 @@ class Reply:
 class Sink(abc.ABC):
     """Counts the records that come. With `arrivals` it looks at every one's stamp as well."""
 
-    framing: tuple[int, int]  # where in an answer its length stands (4 bytes, big-endian); bytes not counted
+    # position of an answer's length (4 bytes, big-endian); bytes that it does not count
+    framing: tuple[int, int]
 
     def __init__(self, connected: socket.socket, arrivals: Arrivals | None, room: int) -> None:
         self.socket = connected
@@ -135,7 +138,7 @@ class Sink(abc.ABC):
         self.filled = 0  # of the buffer
 
     def receive(self, clock: Callable[[], int]) -> None:
-        """Takes what has come, and asks for more. `clock` gives nanoseconds."""
+        """Receives, and requests more. `clock` returns nanoseconds."""
         try:
             count = self.socket.recv_into(self._view[self.filled :])
         except BlockingIOError:
@@ -146,7 +149,7 @@ class Sink(abc.ABC):
             self._answer()
 
     def take(self, data: memoryview, now: int) -> None:
-        """Takes what somebody else has received, and answered, at `now` (ns)."""
+        """Takes bytes that the caller has received, and answered, at `now` (ns)."""
         self._view[self.filled : self.filled + len(data)] = data
         self._took(len(data), now)
 
@@ -155,11 +158,11 @@ class Sink(abc.ABC):
 
     @abc.abstractmethod
     def reply(self) -> Reply:
-        """Returns what is sent for what comes from now on."""
+        """Returns the reply to data from now on."""
 
     @abc.abstractmethod
     def _took(self, count: int, now: int) -> bool:
-        """`count` bytes more are in the buffer; whether to answer."""
+        """Handles `count` more bytes in the buffer. Returns whether to answer."""
 
     @abc.abstractmethod
     def _answer(self) -> None:

@@ -1,4 +1,4 @@
-"""The ends of a load that speak Kafka: Produce 9 at one broker, long-polling Fetch 12 at another."""
+"""The Kafka ends of a load: Produce 9 at one broker, long-polling Fetch 12 at another."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WAIT_MS = 500
 
 
 class KafkaSource(Source):
-    """Every frame is a Produce request with one batch; answers come in order."""
+    """A source whose every frame is a Produce request with one batch; answers arrive in order."""
 
     def __init__(self, route: Route, batch: bytes, records: int, copies: int, stamped: bool) -> None:
         frame = produce_request(route.source, 0, batch)
@@ -44,13 +44,13 @@ class KafkaSource(Source):
 
     @classmethod
     def blasting(cls, route: Route, size: int, batch_bytes: int) -> KafkaSource:
-        """Full batches of records of `size` bytes, WINDOW of them in a row."""
+        """Returns a source of full batches of records of `size` bytes, WINDOW of them in flight."""
         batch = make_batch(records_in(batch_bytes, size), size, int(time.time() * 1000))
         return cls(route, batch.data, batch.records, WINDOW, False)
 
     @classmethod
     def stamping(cls, route: Route, size: int, copies: int) -> KafkaSource:
-        """One stamped record in each request."""
+        """Returns a source with one stamped record per request."""
         record = Record(None, payload(size), (), int(time.time() * 1000))
         return cls(route, build_batch([record], compression=Compression.NONE), 1, copies, True)
 
@@ -84,7 +84,7 @@ def make_stamper(frame: bytes, batch: bytes) -> Callable[[memoryview, int, int],
 
 
 class KafkaSink(Sink):
-    """Reads the target from its end at the time of making: what is there already isn't the run's."""
+    """Reads the target from its end at creation time: earlier records are not part of the run."""
 
     framing = (0, 4)
 
@@ -131,7 +131,7 @@ class KafkaSink(Sink):
 
 
 def settled_end(connection: Connection, topic: str, quiet: float, wait: float = 60) -> int:
-    """The end of partition 0 once it has not moved for `quiet` seconds."""
+    """Returns the end of partition 0 once it has not moved for `quiet` seconds."""
     deadline = time.monotonic() + wait
     end, since = connection.offset(topic, 0), time.monotonic()
     while time.monotonic() - since < quiet:

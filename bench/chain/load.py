@@ -23,7 +23,7 @@ BURST = 1024  # frames that may be stamped and not yet sent
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """`rate` 0 asks for throughput, else for latency at so many records a second."""
+    """An order. `rate` 0 measures throughput, otherwise latency at that many records a second."""
 
     route: Route
     records: int
@@ -41,7 +41,7 @@ class Order:
 
 
 def prepare(order: Order) -> Callable[[], dict[str, Any]]:
-    """Connects and encodes; what is returned runs the load to its end."""
+    """Connects and encodes. Returns the function that runs the load to its end."""
     return _prepare_rate(order) if order.rate else _prepare_throughput(order)
 
 
@@ -88,11 +88,11 @@ def stamped_ends(route: Route, size: int, count: int, quiet: float = kafka.QUIET
 
 
 def open_route(route: Route, wait: float = 120) -> float:
-    """Makes the topic where the route speaks Kafka, and sends records until one has come all the way.
+    """Creates the topic if the route speaks Kafka, and sends records until one has passed the whole route.
 
-    A link between servers may begin only with what is sent after it stands, so one record is not enough;
-    those before the first that arrives don't matter. Returns when that one came (time.monotonic),
-    and waits a second for those on the way. Raises LoadError after `wait` seconds.
+    A link between servers may carry only records sent after it is up, so one record is not enough; records
+    before the first arrival do not matter. Returns the time of the arrival (time.monotonic), and waits a
+    second for records in flight. Raises LoadError after `wait` seconds.
     """
     deadline = time.monotonic() + wait
     if route.protocol == "kafka":
@@ -114,7 +114,7 @@ def open_route(route: Route, wait: float = 120) -> float:
 
 
 def _topic_at(route: Route, deadline: float) -> None:
-    """Waits until the far end knows the target and says where it ends."""
+    """Waits until the far end knows the target and reports its end."""
     with Connection(*route.far) as connection:
         while error := _unknown(connection, route.target):
             if time.monotonic() > deadline:
@@ -123,7 +123,7 @@ def _topic_at(route: Route, deadline: float) -> None:
 
 
 def _unknown(connection: Connection, topic: str) -> int:
-    """0 once the topic's end can be asked for, else the error that stands in the way."""
+    """Returns 0 once the topic's end can be requested, else the present error."""
     error, leaders = connection.metadata([topic]).topics.get(topic, (3, {}))
     if error or not leaders:
         return error or 5
@@ -137,7 +137,7 @@ def _unknown(connection: Connection, topic: str) -> int:
 
 
 def _pump(source: Source, sink: Sink, seconds: float, until_first: bool = False) -> None:
-    """Takes what comes at either end for so long, or until a record has come."""
+    """Receives at both ends for `seconds`, or until a record has arrived."""
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0 and not (until_first and sink.records):
         time.sleep(min(left, 0.005))

@@ -1,7 +1,7 @@
-"""The load that goes as fast as it can, with a source and a sink in one loop.
+"""The load at full speed, with a source and a sink in one loop.
 
 One process and one thread serve both ends, so that one clock (CLOCK_MONOTONIC) times both, and no second
-client competes with the servers for the cores. What the loop itself uses is reported beside.
+client competes with the servers for the cores. The loop's own use of the processor is reported separately.
 """
 
 from __future__ import annotations

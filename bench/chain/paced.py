@@ -1,8 +1,8 @@
-"""The load at a fixed rate by a small native program, which takes less of the machine from the servers.
+"""The load at a fixed rate by a small native program, which leaves more of the machine to the servers.
 
-An interpreter that wakes three times for each record takes some 90 us of a core, and what it touches
-meanwhile, a server has to fetch anew. The program (pace.rs) only sends, receives and takes times; the same
-source and sink as ever look at all of it afterwards, so a run fails for the same reasons.
+An interpreter that wakes three times for each record takes some 90 us of a core, and evicts cached data of
+the servers. The program (pace.rs) only sends, receives and takes times; the usual source and sink check
+everything afterwards, so a run fails for the same reasons.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NS = 1e-9
 
 
 def program() -> Path | None:
-    """Returns the native program, built where that has not been done yet; None without a Rust compiler."""
+    """Returns the native program, building it if necessary; None without a Rust compiler."""
     built = _CACHE / f"pace-{hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:16]}"
     if built.exists():
         return built
@@ -51,12 +51,12 @@ def program() -> Path | None:
 
 
 def generator() -> str:
-    """Returns what sends single records at a rate here, for reports."""
+    """Returns the name of the generator of single records at a rate, for reports."""
     return "native" if program() else "Python"
 
 
 def at_rate() -> type[AtRate]:
-    """Returns the better load that there is here."""
+    """Returns the best available load."""
     return PacedRate if program() else FixedRate
 
 
@@ -103,7 +103,7 @@ class PacedRate(AtRate):
         return self._judge(done.stdout)
 
     def _judge(self, output: bytes) -> Latency:
-        """Shows the ends what they would have received, at the times at which it came."""
+        """Replays the received data to both ends, with its arrival times."""
         line, _, rest = output.partition(b"\n")
         said, taken = json.loads(line), memoryview(rest)
         self._sent_at = _numbers(taken, said["sent"])
@@ -138,7 +138,7 @@ def _numbers(data: memoryview, count: int) -> list[int]:
 
 
 def _parts(data: memoryview, reads: list[int]) -> Iterator[tuple[int, memoryview]]:
-    """Time and bytes of each read; `reads` are times and lengths in turn."""
+    """Yields time and bytes of each read; `reads` alternates times and lengths."""
     start = 0
     for now, length in zip(reads[::2], reads[1::2], strict=True):
         yield now, data[start : start + length]

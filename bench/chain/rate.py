@@ -1,4 +1,6 @@
-"""The load at a fixed rate, with a source and a sink in one loop; as loops.py, one clock and one thread."""
+"""The load at a fixed rate, with a source and a sink in one loop; one clock and one thread, as in
+loops.py.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ _NS = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """In seconds from the time at which a record was meant to be sent: to its send, answer and arrival."""
+    """Seconds from a record's intended time to its send, answer and arrival."""
 
     records: int
     rate: float
@@ -33,10 +35,11 @@ class Latency:
 
 
 class AtRate(abc.ABC):
-    """Single stamped records at `rate` a second, open loop: what is due goes, answers or not.
+    """Single stamped records at `rate` a second, open loop: due records are sent whether or not earlier ones
+    were answered.
 
-    A generator that falls behind sends all that is due at once, and the wait counts as latency. The first
-    `warmup` of the `count` records are sent and received but not counted.
+    A generator that falls behind sends all due records at once, and their wait counts as latency. The first
+    `warmup` of the `count` records are sent and received but not measured.
     """
 
     def __init__(self, source: Source, sink: Sink, *, rate: float, count: int, warmup: int) -> None:
@@ -53,7 +56,7 @@ class AtRate(abc.ABC):
 
     @abc.abstractmethod
     def run(self) -> Latency:
-        """Raises LoadError on any refusal, on what comes twice, and after SILENCE."""
+        """Runs the load. Raises LoadError on a refusal, on a duplicate, and after SILENCE."""
 
     def _due(self, number: int) -> int:
         return self._began + int(number * self._interval)

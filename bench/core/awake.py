@@ -44,9 +44,9 @@ while os.getppid() == parent:
 
 @contextlib.contextmanager
 def awake(wanted: bool = True) -> Iterator[str]:
-    """Keeps cores from halting, in the better of the two ways that works here; `how` then says which.
+    """Keeps cores from halting, by the better available method; `how` then names it.
 
-    Does nothing if it is not `wanted` or is done already.
+    Does nothing if not `wanted` or done already.
     """
     if not wanted or how():
         yield how()
@@ -69,7 +69,7 @@ def how() -> str:
 
 @contextlib.contextmanager
 def polling() -> Iterator[bool]:
-    """Has the kernel poll where nothing runs; False if it can't or this process may not ask for it."""
+    """Makes the kernel poll when idle; yields False if that is impossible or not permitted."""
     with contextlib.ExitStack() as stack:
         try:
             if _IDLE_DRIVER.read_text().strip() in ("", "none"):
@@ -84,7 +84,7 @@ def polling() -> Iterator[bool]:
 
 @contextlib.contextmanager
 def spinning() -> Iterator[list[int]]:
-    """The process ids of what spins on the cores that this process may use; none without SCHED_IDLE."""
+    """Yields the process ids of spinners on the cores that this process may use; none without SCHED_IDLE."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "SCHED_IDLE") else []
     command = [sys.executable, "-S", "-c", _SPIN]
     processes = [

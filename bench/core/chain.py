@@ -1,4 +1,4 @@
-"""What the harness asks of servers in a row: what is written to the first is read from the last."""
+"""The harness' interface of servers in a row: data written to the first is read from the last."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Protocol = Literal["kafka", "amqp"]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a load writes and where it reads.
+    """The ends of a load's route.
 
-    Kafka: the topic `source` at `near` arrives as `target` at `far`, one partition. AMQP: what is published
-    to the exchange `source` at `near` arrives in the queue `target` at `far`.
+    Kafka: the topic `source` at `near` arrives as `target` at `far`, one partition. AMQP: messages published
+    to the exchange `source` at `near` arrive in the queue `target` at `far`.
     """
 
     protocol: Protocol
@@ -45,7 +45,7 @@ class Chain(Peer):
     @property
     @abc.abstractmethod
     def route(self) -> Route:
-        """Valid while it runs."""
+        """The route; valid while the servers run."""
 
     @abc.abstractmethod
     def hosts(self) -> list[list[int]]:
@@ -55,5 +55,5 @@ class Chain(Peer):
         return [pid for host in self.hosts() for pid in host]
 
     def missing(self) -> str:
-        """Returns what has to be installed before it can run here, or an empty string."""
+        """Returns what must be installed before it can run here, or an empty string."""
         return ""

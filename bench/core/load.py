@@ -1,4 +1,4 @@
-"""A load run in a process of its own, with the server's CPU time taken around it."""
+"""A load run in a separate process, with the server's CPU time measured around it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TREECAST_LOAD = (sys.executable, "-m", "treecast.middleware.load")
 
 @dataclass(frozen=True, slots=True)
 class LoadRun:
-    """What the load reported, and what the server used meanwhile."""
+    """The load's report, and the server's resource use meanwhile."""
 
     result: dict[str, Any]
     server_cpu: float  # seconds
@@ -33,7 +33,7 @@ def run_load(
     command: Sequence[str] = TREECAST_LOAD,
     timeout: float = 600,
 ) -> LoadRun:
-    """Starts `command`, hands it `order` as one JSON line, and lets it go once it says `ready`.
+    """Starts `command`, sends it `order` as one JSON line, and starts the load once it prints `ready`.
 
     It answers with one JSON line: `{"result": {"records": ..., ...}}` or `{"error": ...}`, which becomes a
     RuntimeError.

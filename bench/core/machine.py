@@ -1,4 +1,4 @@
-"""What the numbers were measured on."""
+"""The machine on which numbers were measured."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from bench.core.awake import how
 
 
 def describe() -> dict[str, str]:
-    """Processor, cores and whether they are kept awake, memory, kernel, Python, the load average now."""
+    """Returns processor, cores and whether they are kept awake, memory, kernel, Python, the present load
+    average.
+    """
     return {
         "processor": _first("/proc/cpuinfo", "model name"),
         "cores": str(os.cpu_count()),

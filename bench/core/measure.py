@@ -1,4 +1,4 @@
-"""Metrics, samples and workloads: what is measured, and one value of it."""
+"""Metrics, samples and workloads."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from .peer import Peer
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A measured quantity. `target` is the ratio, Treecast's to the peer's, that the project asks for:
-    at least that where higher is better, else at most."""
+    """A measured quantity. `target` is the required ratio of Treecast to the peer: a minimum if higher is
+    better, else a maximum.
+    """
 
     name: str
     unit: str
@@ -61,13 +62,13 @@ class Sample:
 
 
 class Workload(abc.ABC, Generic[P]):
-    """Something that is done to a running peer of the kind `P`. `name` stands in reports."""
+    """An operation on a running peer of the kind `P`. Reports use `name`."""
 
     name: str
     floor = False  # whether the bare loop can serve it
 
     def missing(self) -> str:
-        """Why it cannot run here, or an empty string."""
+        """Returns why it cannot run here, or an empty string."""
         return ""
 
     @abc.abstractmethod

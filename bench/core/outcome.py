@@ -1,4 +1,4 @@
-"""What a comparison leaves: its tables on the console; JSON, Markdown and a plot in a folder."""
+"""The output of a comparison: tables on the console; JSON, Markdown and a plot in a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the harness asks of a server that it measures."""
+"""The harness' interface of a measured server."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Peer(abc.ABC):
     """
 
     name: str
-    is_floor = False  # a bare loop, whose start-up and memory mean nothing
+    is_floor = False  # a bare loop, whose start-up and memory have no meaning
 
     def prepare(self) -> None:  # noqa: B027  (most peers need nothing)
-        """What is done once and not measured: fetching, building."""
+        """Does unmeasured preparation once: fetching, building."""
 
     @abc.abstractmethod
     def start(self) -> float:
@@ -37,7 +37,7 @@ class Peer(abc.ABC):
 
     @abc.abstractmethod
     def settings(self) -> Mapping[str, str]:
-        """Version and settings, as the report prints them."""
+        """Returns version and settings, for the report."""
 
     def cpu_seconds(self) -> float:
         return cpu_seconds(self.pids())

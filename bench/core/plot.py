@@ -10,7 +10,7 @@ from .measure import Metric
 from .report import Row, Spread, asked, number
 
 COLOURS = {"Treecast": "#1b7f79", "floor": "#b8b8b8", "floor, one": "#cfcfcf", "floor, two": "#9a9a9a"}
-OURS = ("#1b7f79", "#7fc4b8", "#12524e")  # where several of the peers are Treecast
+OURS = ("#1b7f79", "#7fc4b8", "#12524e")  # for comparisons in which several peers are Treecast
 MANY = 3  # names; more do not fit beside the title
 LETTERS = 110  # of names that fit below each other's, with the room that each takes besides
 BESIDES = 6
@@ -58,7 +58,7 @@ def draw(
 
 
 def _legend(figure: object, patches: Sequence[Any], title: str, many: bool) -> None:
-    """Beside the title, or below it where the names would not fit there."""
+    """Places the legend beside the title, or below it if the names do not fit."""
     from matplotlib.figure import Figure
 
     assert isinstance(figure, Figure)
@@ -78,7 +78,7 @@ def _places(rows: Sequence[Row]) -> float:
 
 
 def _panel(axis: object, rows: Sequence[Row], colours: Mapping[str, str]) -> None:
-    """Bars on a logarithmic axis where the medians span more than a factor of 20."""
+    """Draws bars, on a logarithmic axis if the medians span more than a factor of 20."""
     from matplotlib.axes import Axes
 
     assert isinstance(axis, Axes)
@@ -134,7 +134,7 @@ def _bar(axis: object, position: float, spread: Spread, colour: str) -> None:
 
 
 def _colours(names: Sequence[str], ours: Sequence[str]) -> dict[str, str]:
-    """Name -> colour, in the order of `names`."""
+    """Returns name -> colour, in the order of `names`."""
     floors = {name: COLOURS["floor"] for name in names if name.startswith("floor")}
     known = {**floors, **COLOURS, **{name: OURS[number % len(OURS)] for number, name in enumerate(ours)}}
     others = [name for name in names if name not in known]

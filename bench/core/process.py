@@ -1,4 +1,4 @@
-"""A server as the operating system sees it: its processes, their CPU time and memory, from /proc."""
+"""A server seen from the operating system: its processes, their CPU time and memory, from /proc."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CPUCLOCK_SCHED = 2  # how Linux numbers clocks: the complement of the process i
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Resident memory in bytes: all of it, what is anonymous (heap, stacks), and what maps files."""
+    """Resident memory in bytes: total, anonymous (heap, stacks), and file mappings."""
 
     resident: int
     anonymous: int
@@ -34,7 +34,7 @@ def free_port() -> int:
 
 
 def descendants(pid: int) -> list[int]:
-    """`pid` and all its living descendants."""
+    """Returns `pid` and all its living descendants."""
     found = [pid]
     for known in found:
         for task in Path(f"/proc/{known}/task").glob("*/children"):
@@ -44,10 +44,10 @@ def descendants(pid: int) -> list[int]:
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """User and system time that the processes, all their threads and their reaped children have used.
+    """Returns user and system time of the processes, all their threads and their reaped children.
 
-    A process's own time is read from its CPU-time clock (clock_getcpuclockid, to the nanosecond), that of
-    the children it has waited for from /proc/<pid>/stat (cutime, cstime, to 10 ms).
+    A process's own time is read from its CPU-time clock (clock_getcpuclockid, to the nanosecond), that of its
+    reaped children from /proc/<pid>/stat (cutime, cstime, to 10 ms).
     """
     total = 0.0
     for pid in pids:
@@ -78,17 +78,18 @@ def threads(pids: Iterable[int]) -> int:
 
 
 def _dying_with_parent(command: Sequence[str]) -> list[str]:
-    """A harness that is killed leaves no server behind (the signal follows the thread that started it).
+    """Returns the command so that a killed harness leaves no server behind (the signal follows the starting
+    thread).
 
-    util-linux' setpriv asks for that and becomes the command: code of ours between fork and exec would meet
-    the fork handlers of whatever runs threads here, as gRPC does in tests.
+    util-linux' setpriv requests that and becomes the command. Python code between fork and exec would meet
+    the fork handlers of threads, such as gRPC's in tests.
     """
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL", "--", *command] if setpriv else list(command)
 
 
 def keep_to_cores(hosts: Sequence[Sequence[int]]) -> None:
-    """Gives each host's processes, with all their threads, a core; hosts share where there are too few."""
+    """Pins each host's processes, with all their threads, to a core; hosts share if there are too few."""
     cores = sorted(os.sched_getaffinity(0))
     for number, pids in enumerate(hosts):
         for pid in pids:
@@ -130,7 +131,7 @@ class ServerProcess:
         return descendants(self.pid)
 
     def wait_until(self, ready: object, timeout: float, interval: float = 0.005) -> float:
-        """Asks `ready()` until it says yes; returns the seconds since the start of the process.
+        """Polls `ready()` until it returns true. Returns the seconds since the start of the process.
 
         Raises RuntimeError with the end of the log if the process ends before, or after `timeout` s.
         """
@@ -148,13 +149,13 @@ class ServerProcess:
         return self.log.read_text(errors="replace")[-size:]
 
     def kill(self) -> None:
-        """SIGKILL to the server and what it spawned."""
+        """Sends SIGKILL to the server and its descendants."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
 
     def stop(self, timeout: float = 30) -> int:
-        """SIGTERM, then SIGKILL after `timeout` s; returns the exit code."""
+        """Sends SIGTERM, then SIGKILL after `timeout` s. Returns the exit code."""
         if self._process.poll() is None:
             self._process.terminate()
         try:

@@ -1,4 +1,4 @@
-"""What came out: medians, spread and ratios, as a table and as JSON."""
+"""The report: medians, spread and ratios, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NO_FLOOR = 1 / FLOOR_SHARE  # a loop that is beaten by more was none, and excuse
 STEADY = 2.0  # the bare loop always does the same: so sure is its median, or the machine was unsteady
 SURE = 0.95  # of `sure`
 UNSTEADY = "unsteady"
-LATE = 0.5  # where the generator's own lag is more of a p99 than this, no server is judged by it
+LATE = 0.5  # share of a p99 above which the generator's own lag invalidates the result
 LAGGING = {
     ACK_P99: LAG_P99,
     DELIVERY_P99: LAG_P99,
@@ -56,13 +56,15 @@ class Spread:
 
 
 def sure(values: Sequence[float]) -> tuple[float, float]:
-    """Between which of the values the median lies with a confidence of `SURE`, whatever their distribution.
+    """Returns the values between which the median lies with a confidence of `SURE`, whatever their
+    distribution.
 
-    Of up to eight they are the lowest and the highest, however sure that is; of nine the second and the last
-    but one: so a single round says nothing of a machine where there are many.
+    Of up to eight values they are the lowest and the highest, whatever the confidence; of nine the second and
+    the last but one: so a single bad round does not count on a machine with many.
     """
     ordered, many = sorted(values), len(values)
-    left_out = outside = 0  # on each side; and of 2^many cases those in which the median lies out there
+    # on each side; and the number of the 2^many cases in which the median lies outside
+    left_out = outside = 0
     while 2 * (outside + math.comb(many, left_out)) <= (1 - SURE) * 2**many:
         outside += math.comb(many, left_out)
         left_out += 1
@@ -72,7 +74,9 @@ def sure(values: Sequence[float]) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One metric under one workload: each peer's spread, ours to theirs, whether that is what was asked."""
+    """One metric under one workload: each peer's spread, our ratio to the peer, whether it meets the
+    target.
+    """
 
     workload: str
     metric: Metric
@@ -80,8 +84,8 @@ class Row:
     ratio: float | None
     reached: bool | None
     share_of_floor: float | None  # 1.0 is the floor itself; higher is better in both directions
-    void: bool = False  # no verdict: the floor's own rounds lie too far apart, or the generator was late
-    late: frozenset[str] = frozenset()  # peers of whose value most is the generator's own lag
+    void: bool = False  # no verdict: the floor's rounds differ too much, or the generator was late
+    late: frozenset[str] = frozenset()  # peers whose value is mostly the generator's own lag
 
     @property
     def verdict(self) -> str:
@@ -111,7 +115,7 @@ def summarise(samples: Sequence[Sample], ours: str, theirs: str, floor: str = "f
 
 
 def _late(peers: Mapping[str, Spread], lags: Mapping[str, Sequence[float]]) -> frozenset[str]:
-    """Returns the peers of whose median most is the generator's own lag."""
+    """Returns the peers whose median is mostly the generator's own lag."""
     known = [name for name in peers if name in lags]
     return frozenset(name for name in known if statistics.median(lags[name]) > LATE * peers[name].median)
 
@@ -189,7 +193,7 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def number(value: float) -> str:
-    """Four significant digits, thousands separated, millions as M."""
+    """Returns four significant digits, thousands separated, millions as M."""
     if value >= 1e6:
         return f"{value / 1e6:.4g}M"
     if value >= 1000:

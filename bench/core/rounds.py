@@ -26,12 +26,12 @@ Progress = Callable[[str], None]
 
 
 class Rounds:
-    """Runs `workloads` against `peers` for `count` rounds; `samples` fills as it goes.
+    """Runs `workloads` against `peers` for `count` rounds, filling `samples`.
 
-    A peer that fails a workload loses that sample only, one that does not start loses its turn: the failure
-    is told, and kept in `failures`. Who ends it early has the rounds before, and that as a failure.
-    `judged`: of start-up and memory the ratios are asked for that `measure` names, which are to Apache
-    Kafka; else they are only told.
+    A peer that fails a workload loses only that sample; one that does not start loses its turn. Failures are
+    printed and kept in `failures`. An interrupted run keeps earlier rounds and records the interruption as a
+    failure. `judged`: apply the targets of `measure` to start-up and memory, which are relative to Apache
+    Kafka; otherwise only print them.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Rounds:
                 return
 
     def _visit(self, peer: Peer, number: int) -> None:
-        os.sync()  # a start is not to wait for what the peer before it left in the page cache
+        os.sync()  # a start must not wait for dirty pages of the previous peer
         try:
             started = peer.start()
         except Exception as error:
@@ -90,8 +90,8 @@ class Rounds:
             peer.stop()
 
     def _load(self, peer: Peer, number: int, workload: Workload[Any]) -> None:
-        # What earlier loads left in the page cache is written now: else a write-back that the kernel starts
-        # in the middle of a run, and throttles writers with, would hit whoever comes next.
+        # Write out the dirty pages of earlier loads now: otherwise a write-back that the kernel starts during
+        # a run, and that throttles writers, would hit the next peer.
         os.sync()
         try:
             values = workload.run(peer, number)

@@ -1,4 +1,4 @@
-"""Ratios where one peer is held against several, each with its own demands."""
+"""Ratios of one peer to several others, each with its own targets."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def earlier(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Versus:
-    """`ours` against `theirs`: the metrics that are compared, each with the ratio asked for, or None.
+    """`ours` against `theirs`: the compared metrics, each with the target ratio, or None.
 
-    At least that ratio where higher is better, else at most. `floor` is the peer that does the same as ours
-    by a bare loop: at 90 % of what it reaches, a ratio counts as reached whatever it is (DESIGN section 10).
+    A target is a minimum if higher is better, else a maximum. `floor` is the bare loop that does the same as
+    ours: at 90 % of its result, a target counts as reached whatever the ratio (DESIGN section 10).
     """
 
     ours: str
@@ -43,9 +43,9 @@ class Ratio:
     theirs: str
     value: float
     asked: float | None
-    void: bool = False  # one of the two was overloaded, and the quotient says nothing
+    void: bool = False  # one of the two was overloaded, and the ratio has no meaning
     share_of_floor: float | None = None  # 1.0 is the floor itself; higher is better in both directions
-    unsteady: bool = False  # no verdict: the floor's rounds lie too far apart, or the generator was late
+    unsteady: bool = False  # no verdict: the floor's rounds differ too much, or the generator was late
 
     @property
     def reached(self) -> bool | None:
@@ -76,9 +76,9 @@ class Ratio:
 def compare(
     rows: Sequence[Row], against: Sequence[Versus], overloaded: Container[tuple[str, str]] = ()
 ) -> list[Ratio]:
-    """In the order of `rows`; what one of the two sides has no value for is left out.
+    """Returns ratios in the order of `rows`, without those that lack a value on one side.
 
-    `overloaded` holds (workload, peer): ratios with them are shown, and count neither way.
+    `overloaded` holds (workload, peer): ratios with them are shown but not judged.
     """
     found = []
     for row in rows:
@@ -103,7 +103,7 @@ def builds(rows: Sequence[Row], pairs: Mapping[str, str]) -> list[Ratio]:
 
 
 def _share(row: Row, versus: Versus) -> float | None:
-    """Returns how near ours comes to its floor, where that was measured."""
+    """Returns our share of the floor's result, if that was measured."""
     ours, floor = row.peers.get(versus.ours), row.peers.get(versus.floor)
     if not ours or not floor or not ours.median or not floor.median:
         return None

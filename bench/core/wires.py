@@ -1,9 +1,10 @@
-"""Virtual cables between a switch and what feeds it: two network namespaces of this machine. Needs root.
+"""Virtual cables between a switch and its traffic sources: two network namespaces of this machine. Needs
+root.
 
     with Wires(5) as wires: ...      sw0 ... sw4 in wires.switch, far0 ... far4 in wires.far
 
-The far ends have no address and nobody listens there, so what a switch has sent is what the kernel counts at
-them. No IPv6, no offloads, no ARP: a frame on a cable is one that the load or the switch has sent.
+The far ends have no address and nobody listens there, so the kernel's counts at them are the switch's output.
+There is no IPv6, no offload and no ARP: every frame on a cable is from the load or the switch.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ class Wires:
             namespaces.remove(name)
 
     def check(self, sent: Sequence[bytes], expected: Sequence[bytes]) -> None:
-        """Each frame that goes in at the first port comes out at all others as expected, byte for byte.
-        Raises RuntimeError if it does not.
+        """Checks that each frame sent into the first port leaves all others as expected, byte for byte.
+
+        Raises RuntimeError otherwise.
         """
         self._settle()
         ends = namespaces.inside(self.far, lambda: [open_end(f"far{n}") for n in range(self.count)])
@@ -74,21 +76,21 @@ class Wires:
                 end.close()
 
     def _settle(self) -> None:
-        """Until nothing comes any more: what a flood has left in the switch's buffers is gone."""
+        """Waits until no frame arrives any more, so that the switch's buffers are empty after a flood."""
         ports, before = range(self.count), -1
         while before != (now := self.arrived(ports)):
             before = now
             time.sleep(0.5)
 
     def arrived(self, ports: Sequence[int]) -> int:
-        """Frames that have come to the far ends of these ports, as the kernel counts them."""
+        """Returns the kernel's counts of frames that reached the far ends of these ports."""
         counts: Sequence[Mapping[str, int]] = namespaces.inside(
             self.far, lambda: [interface_counters(f"far{port}") for port in ports]
         )
         return sum(one["rx_packets"] for one in counts)
 
     def command(self, space: str, core: int, command: Sequence[str]) -> list[str]:
-        """Returns the command in one of the namespaces, with all its threads on one core."""
+        """Returns the command, run in one of the namespaces with all its threads on one core."""
         cores = sorted(os.sched_getaffinity(0))
         pinned = ["taskset", "-c", str(cores[core % len(cores)])]
         return ["ip", "netns", "exec", space, *pinned, *command]

@@ -1,1 +1,1 @@
-"""The floor: a server that makes a broker's system calls on the same bytes and does nothing else."""
+"""The floor: servers that make a broker's system calls on the same bytes and do nothing else."""

@@ -1,17 +1,16 @@
-"""The bare loop for servers in a row: what a record's way costs where nobody does anything with it.
+"""The bare loop for servers in a row: a record's minimal cost without any processing.
 
     one:   receive, write to a file, answer the producer, answer the fetch that waits
     two:   receive, write to a file, send by UDP, answer the producer
            receive by UDP, write to a file, answer the fetch that waits
 
-These are the system calls that a chain of brokers cannot do without, on the bytes of the same load. It
-checks no CRC, repairs nothing, keeps no index and is no broker; all that it does to a batch is to write its
-offset.
+These are the system calls that a chain of brokers cannot avoid, on the bytes of the same load. It checks no
+CRC, repairs nothing, keeps no index and is not a broker; it only writes a batch's offset.
 
     python -m bench.floor.chain --directory D [--port P] [--udp P [--to P]]
 
-Alone it is both ends. With `--udp` it is the far end, which receives on that port; with `--to` the near
-end, which sends there.
+Alone it is both ends. With `--udp` it is the far end, which receives on that port; with `--to` the near end,
+which sends there.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Lane:
 
 
 class Chain:
-    """One end, or both. A fetch waits until there is something; one reader is served."""
+    """One end, or both. A fetch waits until there is data; one reader is served."""
 
     def __init__(self, directory: Path, udp: socket.socket | None, to: int) -> None:
         self.floor = Floor(directory, "sendfile")
@@ -63,12 +62,12 @@ class Chain:
         self._kept: deque[tuple[int, bytes]] = deque(maxlen=_KEPT)
         self._reader: Lane | None = None
         self._wanted = 0
-        self._heads: dict[int, bytes] = {}  # of answers to Fetch, by the bytes that follow
+        self._heads: dict[int, bytes] = {}  # of answers to Fetch, by the number of bytes that follow
 
     # --- from the producer, or from the near end
 
     def produced(self, lane: Lane, count: int) -> None:
-        """`count` more bytes of a producer are in its buffer, after those that were there."""
+        """Handles `count` more bytes of a producer in its buffer, after earlier ones."""
         partition = self._partition
         assert partition is not None
         os.write(partition.file, memoryview(lane.buffer)[lane.filled : lane.filled + count])
@@ -90,7 +89,7 @@ class Chain:
             self.answer()
 
     def arrived(self) -> None:
-        """The near end has sent something."""
+        """Receives data from the near end."""
         assert self._udp is not None
         batch = self._udp.recv(_CHUNK)
         partition = self._named("bench")
@@ -103,7 +102,7 @@ class Chain:
     # --- to the reader
 
     def answer(self) -> None:
-        """Sends what the reader waits for, if it waits and there is something."""
+        """Answers a waiting reader if there is data."""
         reader, kept = self._reader, self._kept
         while kept and kept[0][0] < self._wanted:
             kept.popleft()
@@ -126,7 +125,7 @@ class Chain:
         return self._partition
 
     def request(self, lane: Lane) -> None:
-        """A whole frame is in the lane, and nothing else."""
+        """Handles the whole frame in the lane."""
         (key,) = struct.unpack_from(">h", lane.buffer, 4)
         if key == frames.PRODUCE:
             self._start_producing(lane)
@@ -165,7 +164,7 @@ class Chain:
             self._reader = None
 
     def readable(self, lane: Lane) -> bool:
-        """False once the connection is gone."""
+        """Reads from the connection. Returns False once it is closed."""
         try:
             count = lane.socket.recv_into(memoryview(lane.buffer)[lane.filled :])
         except ConnectionError:
@@ -182,7 +181,7 @@ class Chain:
 
 
 def udp_socket(port: int) -> socket.socket:
-    """One with room for a stall of seconds; as much as the machine allows where this is not root."""
+    """Returns a socket with room for a stall of seconds, or as much as the machine allows without root."""
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         udp.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _UDP_ROOM)

@@ -1,9 +1,9 @@
-"""A bare loop beside MQTT brokers: what comes from publishers goes to subscribers, as the bytes that it is.
+"""A bare loop for comparison with MQTT brokers: forwards publishers' bytes to subscribers.
 
-It does the system calls that a broker cannot do without, on the bytes of the same load: one receive per
-chunk, one send per subscriber and turn, for QoS 1 one send of acknowledgements too. It knows CONNECT and
-SUBSCRIBE; of publishes it knows the length, which is the same for all of a run, and nothing is matched or
-looked up: all subscribers get all. It is no broker, and what it reaches is what this machine allows.
+It makes the system calls that a broker cannot avoid, on the bytes of the same load: one receive per chunk,
+one send per subscriber and turn, for QoS 1 also one send of acknowledgements. It understands CONNECT and
+SUBSCRIBE. Of publishes it knows only the length, the same throughout a run, and matches nothing: all
+subscribers get all. It is not a broker; its result is the machine's limit.
 
     python -m bench.floor.mqtt --port P
 """
@@ -21,7 +21,7 @@ _PUBACK = b"\x40\x02"
 
 
 def packet_size(data: bytearray | memoryview, filled: int) -> int:
-    """Of the packet that `data` begins with; 0 while its length is not there."""
+    """Returns the size of the packet at the start of `data`; 0 while its length is incomplete."""
     size = shift = 0
     for at in range(1, min(filled, 5)):
         size |= (data[at] & 0x7F) << shift
@@ -38,12 +38,14 @@ class Lane:
         self.socket = connection
         self.subscribes = False
         self.packet = 0
-        self._id_at = 0  # where a publish of QoS 1 has its id; 0: QoS 0
+        self._id_at = 0  # position of a publish's packet id in QoS 1; 0: QoS 0
         self._buffer = bytearray(CHUNK)
         self._filled = 0
 
     def receive(self) -> memoryview | None:
-        """Whole publishes, good until the next call; empty if none came, None if the client is gone."""
+        """Returns whole publishes, valid until the next call; empty if none arrived, None if the client is
+        gone.
+        """
         view = memoryview(self._buffer)
         try:
             count = self.socket.recv_into(view[self._filled :])
@@ -67,7 +69,7 @@ class Lane:
         return view[: self._filled // self.packet * self.packet]
 
     def taken(self, publishes: memoryview) -> None:
-        """They were sent on."""
+        """Acknowledges publishes that were forwarded."""
         if self._id_at:
             count = len(publishes) // self.packet
             acks = bytearray(_PUBACK + b"\0\0") * count
@@ -77,7 +79,7 @@ class Lane:
         self._keep(memoryview(self._buffer), len(publishes))
 
     def _keep(self, view: memoryview, used: int) -> None:
-        """Moves what is left to the front."""
+        """Moves the remaining bytes to the front."""
         left = self._filled - used
         view[:left] = bytes(view[used : self._filled])
         self._filled = left
@@ -98,14 +100,14 @@ class Lane:
             self.socket.sendall(b"\x90\x03" + packet[2:4] + packet[-1:])
 
     def send(self, parts: list[memoryview]) -> None:
-        """Waits where the socket is full: the load reads whatever it sends."""
+        """Sends; waits while the socket is full, since the load reads everything."""
         sent = self.socket.sendmsg(parts)
         if sent < sum(map(len, parts)):
             self.socket.sendall(b"".join(parts)[sent:])
 
 
 class Loop:
-    """All connections of one poll are read, then each subscriber is sent what came."""
+    """Reads all connections of one poll, then sends the data to each subscriber."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener

@@ -1,9 +1,9 @@
-"""A bare loop: receive, write to a file, answer; and for reading: receive, send a part of a file.
+"""A bare loop: receive, write to a file, answer; for reading: receive, send a part of a file.
 
-It does the system calls that a broker cannot do without, once per chunk, on the bytes of the same load
-generators, and looks at nothing that it need not: after the first request of a connection it counts
-lengths. It checks no CRC, keeps no index and is no broker. What it reaches is the floor of DESIGN
-section 10: a ratio to a peer counts as reached at 90 % of it.
+It makes the system calls that a broker cannot avoid, once per chunk, on the bytes of the same load
+generators, and inspects as little as possible: after a connection's first request it only counts lengths. It
+checks no CRC, keeps no index and is not a broker. Its result is the floor of DESIGN section 10: a target
+ratio counts as reached at 90 % of it.
 
     python -m bench.floor.server --port P --directory D [--read sendfile|mmap]
 """
@@ -24,15 +24,15 @@ from pathlib import Path
 from treecast.middleware.load import frames
 
 CHUNK = 1 << 20
-# Its log is written in pieces of what a producer has on its way, with a window of 16 batches of 16 KiB: no
-# broker that answers gets more to write at once, and the kernel sends faster what came in large pieces.
+# Its log is written in pieces of a producer's data in flight, with a window of 16 batches of 16 KiB: no
+# answering broker gets more to write at once, and the kernel sends data faster that arrived in large pieces.
 LOG_WRITE = 256 * 1024
-_BATCH_COUNT = 57  # where the number of records (int32) stands in a batch
+_BATCH_COUNT = 57  # position of the number of records (int32) in a batch
 
 
 @dataclass
 class Partition:
-    """What is known of a partition: equal batches only, so that an offset is a position."""
+    """The state of a partition: all batches are equal, so that an offset gives a position."""
 
     topic: str
     number: int
@@ -40,7 +40,7 @@ class Partition:
     batch: bytes = b""
     records: int = 0  # in one batch
     batches: int = 0
-    file: int = -1  # what is produced is written here, as it comes
+    file: int = -1  # produced data is written here as it arrives
     log: int = -1  # the batches alone, for reading
     view: mmap.mmap | None = None
 
@@ -49,7 +49,7 @@ class Partition:
         return self.batches * self.records
 
     def build_log(self) -> None:
-        """Writes what a broker's log would hold: the batches in order, with their offsets."""
+        """Writes the content of a broker's log: the batches in order, with their offsets."""
         self.log = os.open(self.path.with_suffix(".log"), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         batch = bytearray(self.batch)
         with open(self.log, "wb", buffering=LOG_WRITE, closefd=False) as sink:
@@ -138,7 +138,7 @@ class Lane:
     outgoing: bool = False
 
     def readable(self) -> bool:
-        """False once the connection is gone."""
+        """Reads from the connection. Returns False once it is closed."""
         view = memoryview(self.buffer)
         try:
             if self.into is not None:
@@ -159,7 +159,7 @@ class Lane:
         return True
 
     def _first(self, size: int) -> None:
-        """A whole frame is here: says what this connection is for, or is answered."""
+        """Handles a connection's first whole frame, which determines its use, or answers it."""
         (key,) = struct.unpack_from(">h", self.buffer, 4)
         if key == frames.PRODUCE:
             self._start_producing(size)
@@ -216,7 +216,7 @@ class Lane:
         self.continue_fetch()
 
     def continue_fetch(self) -> None:
-        """Sends what the socket takes; `outgoing` says whether some is left."""
+        """Sends as much as the socket accepts; `outgoing` tells whether some is left."""
         partition = self.source
         assert partition is not None
         while self.left:

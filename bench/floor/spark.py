@@ -1,7 +1,7 @@
-"""The floor of micro-batches in Python: a source and a sink that do what Spark asks of them, and no more.
+"""The floor of micro-batches in Python: a source and a sink that do only what Spark requires.
 
-Rows are made once in each worker, nothing is asked of anybody, and what is written is counted. Workers
-acknowledge their tasks at once and settle after them, as ours do, else this would be slower than need be.
+Rows are created once in each worker, nothing is requested, and written rows are counted. Workers acknowledge
+their tasks at once and settle after them, as ours do; otherwise the floor would be slower than necessary.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SIZE = 100
 
 @cache
 def _rows(count: int) -> pa.RecordBatch:
-    """`count` rows as our source gives them."""
+    """Returns `count` rows in our source's form."""
     schema = to_arrow_schema(schema_of(include_headers=False), timezone="UTC")
     values = {
         "value": [bytes(_SIZE)] * count,
@@ -68,7 +68,7 @@ class BareReader(Sent, DataSourceStreamReader):
 
 
 class BareWriter(Sent, DataSourceStreamArrowWriter):
-    """Takes what comes."""
+    """Accepts and counts rows."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         for _ in iterator:

@@ -1,6 +1,6 @@
-"""The bare loop of a switch: whole frames from one packet socket to the others, one call each, unread.
+"""The bare loop of a switch: forwards whole frames from one packet socket to the others, one call each.
 
-python -m bench.floor.switch sw0 sw1 sw2 ...       the first is read from
+python -m bench.floor.switch sw0 sw1 sw2 ...       reads from the first
 """
 
 from __future__ import annotations

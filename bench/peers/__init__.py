@@ -1,1 +1,1 @@
-"""What is measured: servers that the harness starts, asks and stops."""
+"""The peers: servers that the harness starts, queries and stops."""

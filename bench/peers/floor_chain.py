@@ -18,7 +18,9 @@ from .treecast_chain import TOPIC
 
 
 class FloorChain(Chain):
-    """Serves single records at a rate only: it keeps no order where UDP loses, and has no back-pressure."""
+    """Serves single records at a rate only: it loses order when UDP loses packets, and has no
+    back-pressure.
+    """
 
     is_floor = True
 

@@ -1,4 +1,4 @@
-"""The bare loop of bench/floor/mqtt as a peer: what the machine allows, whatever a broker does."""
+"""The bare loop of bench/floor/mqtt as a peer: the machine's limit for any broker."""
 
 from __future__ import annotations
 

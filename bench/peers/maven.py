@@ -1,4 +1,4 @@
-"""Jars that a POM names, fetched once by Maven into `.cache`."""
+"""Jars named in a POM, fetched once by Maven into `.cache`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _STAMP = "complete"
 
 @dataclass(frozen=True)
 class Jars:
-    """`what` they are of, for messages; `name`: of their folder, before the version; `key`: the POM's
-    property that is the version."""
+    """`what` describes the jars in messages; `name` is their folder's, before the version; `key` is the POM's
+    property with the version.
+    """
 
     what: str
     name: str
@@ -25,7 +26,7 @@ class Jars:
 
     @property
     def version(self) -> str:
-        """The one that the POM names."""
+        """The version in the POM."""
         found = re.search(rf"<{re.escape(self.key)}>([^<]+)</{re.escape(self.key)}>", self.pom.read_text())
         if found is None:
             raise RuntimeError(f"{self.pom} names no {self.key}")

@@ -13,7 +13,8 @@ from bench.core.process import ServerProcess, free_port
 from bench.peers.treecast import TreecastPeer
 
 INSTALL = "Mosquitto is not installed: `apt-get install mosquitto` (the service need not run)"
-# No bounds on what waits or is in flight, so that Mosquitto neither drops nor waits where we don't.
+# No limits on waiting or in-flight messages, so that Mosquitto neither drops nor waits when Treecast does
+# not.
 CONFIG = {
     "allow_anonymous": "true",
     "persistence": "false",
@@ -53,7 +54,7 @@ class MosquittoPeer(LocalServer):
 
 
 class TreecastMqttPeer(TreecastPeer):
-    """`treecast up` whose MQTT face is on."""
+    """`treecast up` with the MQTT face."""
 
     def __init__(self, *, python: str, parent: Path | None = None, name: str = "Treecast") -> None:
         self._mqtt_port = free_port()

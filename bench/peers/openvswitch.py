@@ -1,4 +1,4 @@
-"""Open vSwitch's userspace datapath, started by hand in a folder of its own; no service is touched."""
+"""Open vSwitch's userspace datapath, started manually in a separate folder; no service is touched."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SECONDS = 60
 class OpenVSwitch(SwitchPeer):
     """Its database and daemon, and a bridge with `datapath_type=netdev`.
 
-    `root` is `/`, or where Debian's packages (openvswitch-switch, openvswitch-common) are unpacked.
+    `root` is `/`, or the folder with unpacked Debian packages (openvswitch-switch, openvswitch-common).
     """
 
     def __init__(self, wires: Wires, states: int, root: Path, parent: Path | None) -> None:
@@ -38,7 +38,7 @@ class OpenVSwitch(SwitchPeer):
         self._database: ServerProcess | None = None
 
     def missing(self) -> str:
-        """Why it cannot run, or an empty string."""
+        """Returns why it cannot run, or an empty string."""
         needed = ("ovsdb-server", "ovs-vswitchd", "ovsdb-tool", "ovs-vsctl", "ovs-ofctl")
         return "" if all(map(self._found, needed)) and self._schema.is_file() else INSTALL
 
@@ -54,13 +54,13 @@ class OpenVSwitch(SwitchPeer):
 
     @property
     def _environment(self) -> dict[str, str]:
-        """All files of it in our folder."""
+        """The environment that keeps all its files in our folder."""
         names = ("OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR")
         return {**self._with_libraries, **dict.fromkeys(names, str(self.folder))}
 
     @property
     def _with_libraries(self) -> dict[str, str]:
-        """Where they are not the system's own."""
+        """The environment with its libraries if they are not the system's own."""
         libraries = ":".join(str(one) for one in sorted(self._root.glob("usr/lib/*-linux-gnu")))
         own = {} if self._root == Path("/") else {"LD_LIBRARY_PATH": libraries}
         return {**os.environ, **own}
@@ -101,7 +101,9 @@ class OpenVSwitch(SwitchPeer):
             self._vsctl("add-port", "br0", name, "--", "set", "interface", name, f"ofport_request={port + 1}")
 
     def _add_flows(self) -> None:
-        """STARE's publishes go to all ports but the first, with one hop less to live; all else is dropped."""
+        """Adds flows: STARE's publishes go to all ports but the first, with the TTL decremented; others are
+        dropped.
+        """
         to = ",".join(str(port + 1) for port in range(1, self.wires.count))
         flows = [
             f"priority=10,udp,nw_dst={socket.inet_ntoa(group(state))},tp_dst={PORT},"

@@ -14,10 +14,11 @@ from treecast.middleware.load.connection import serves
 
 
 class TreecastPeer(LocalServer):
-    """`python` chooses the installation, so that a compiled one can be measured from an interpreted one.
+    """A daemon. `python` chooses the installation, so that a compiled one can be measured from an interpreted
+    one.
 
-    `flags` go to `treecast up` as they are. Which hot modules are compiled is read from what the running
-    daemon has mapped, not from what was meant to be built.
+    `flags` are passed to `treecast up`. The compiled hot modules are read from the running daemon's mappings,
+    not from the intended build.
     """
 
     def __init__(
@@ -43,9 +44,7 @@ class TreecastPeer(LocalServer):
         return self.folder / "data"
 
     def ready(self) -> dict[str, str]:
-        """Returns what the daemon says once it serves: `name`, and each listener's HOST:PORT. Empty before
-        that.
-        """
+        """Returns the daemon's ready line: `name`, and each listener's HOST:PORT. Empty before that."""
         if self._folder is None:
             return {}
         for line in (self._folder / "server.log").read_text(errors="replace").splitlines():
@@ -59,7 +58,7 @@ class TreecastPeer(LocalServer):
         return self.ready()
 
     def launch(self, folder: Path) -> float:
-        # The operator's own settings are none of the measurement's.
+        # The operator's own settings must not affect the measurement.
         clean = {name: value for name, value in os.environ.items() if not name.startswith("TREECAST_")}
         self._process = ServerProcess(
             self._command(folder), folder / "server.log", cwd=folder, environment=clean
@@ -88,7 +87,7 @@ class TreecastPeer(LocalServer):
         ]
 
     def _version(self) -> str:
-        """With the Python that it runs on."""
+        """Returns the version of its installation."""
         done = subprocess.run(
             [
                 self._python,

@@ -1,4 +1,4 @@
-"""Treecast as servers in a row: one daemon, or two that are joined by the fabric, on loopback."""
+"""Treecast as servers in a row: one daemon, or two joined by the fabric, on loopback."""
 
 from __future__ import annotations
 

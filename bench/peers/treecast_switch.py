@@ -1,4 +1,4 @@
-"""`treecast p4 switch` with one of STARE's programs, and the bare loop that does the same system calls."""
+"""`treecast p4 switch` with one of STARE's programs, and the bare loop with the same system calls."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class SwitchPeer(LocalProcess):
         self.wires = wires
 
     def missing(self) -> str:
-        """Why it cannot run here, or an empty string."""
+        """Returns why it cannot run here, or an empty string."""
         return ""
 
     def serve(self, command: list[str]) -> float:
-        """Starts what prints a line that begins with `ready`."""
+        """Starts a command and waits for its line that begins with `ready`."""
         command = self.wires.command(self.wires.switch, SWITCH_CORE, command)
         process = self._process = ServerProcess(command, self.folder / "switch.log", cwd=Path.cwd())
         return process.wait_until(lambda: "ready" in process.tail(), 60)
@@ -68,7 +68,7 @@ class TreecastSwitch(SwitchPeer):
         return took
 
     async def _program(self, endpoint: str) -> None:
-        """All states go to all ports but the first."""
+        """Programs the switch: all states go to all ports but the first."""
         ports = range(self.wires.count)
         place = Place(frozenset(), bytes([2, 0, 0, 0, 0, 254]), bytes([10, 0, 0, 254]))
         to = port_set(ports[1:])
@@ -101,7 +101,7 @@ class TreecastSwitch(SwitchPeer):
 
 
 class FloorSwitch(SwitchPeer):
-    """bench/floor/switch.py: what Python can do that only calls recv and send."""
+    """bench/floor/switch.py: the limit of Python code that only calls recv and send."""
 
     is_floor = True
 

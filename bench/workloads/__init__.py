@@ -1,1 +1,1 @@
-"""What is done to a broker through its Kafka face."""
+"""Workloads for brokers."""

@@ -1,4 +1,4 @@
-"""What is done to servers in a row: as much as goes through, and single records at a fixed rate."""
+"""Workloads for servers in a row: maximum throughput, and single records at a fixed rate."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from bench.core.process import keep_to_cores
 COMMAND = (sys.executable, "-m", "bench.chain")
 ACKNOWLEDGED = Metric("acknowledged", "records/s", True)
 GENERATOR = Metric("generator busy", "% of a core", False)
-FIRST = 20_000  # records of the first warm-up, from whose rate the others follow
-MOST_BYTES = 512 << 20  # a run is no longer than this, however fast the peer is
+FIRST = 20_000  # records of the first warm-up, whose rate determines the size of the others
+MOST_BYTES = 512 << 20  # limit of a run, however fast the peer is
 
 
 def _run(peer: Chain, records: int, size: int, rate: float = 0) -> LoadRun:
@@ -48,9 +48,10 @@ def _throughput(run: LoadRun) -> float:
 
 
 class ChainThroughput(Workload[Chain]):
-    """From the first record sent to the last one arrived; as many records as take about `seconds`.
+    """Measures from the first record sent to the last one arrived, with as many records as take about
+    `seconds`.
 
-    Two runs before it are not counted: a short one tells the rate, one of half the length warms up.
+    Two earlier runs are not measured: a short one determines the rate, one of half the length warms up.
     """
 
     def __init__(self, size: int, seconds: float) -> None:

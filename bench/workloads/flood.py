@@ -1,4 +1,5 @@
-"""STARE publishes at one port of a switch, faster than it can take them: what comes out of the others counts.
+"""STARE publishes at one port of a switch, faster than it can forward them; the output of the others is
+counted.
 
 As a program it is the load itself: `python -m bench.workloads.flood INTERFACE PAYLOAD STATES SECONDS`.
 """
@@ -68,7 +69,7 @@ class Flood(Workload[Peer]):
 
 
 def frames(payload: int, states: int, ttl: int = 16) -> list[bytes]:
-    """A publish of each state."""
+    """Returns a publish of each state."""
     header = [StareHeader(StareKind.PUBLISH, state, 1, 1) for state in state_ids(states)]
     mac, address = bytes([2, 0, 0, 0, 0, 1]), bytes([10, 0, 0, 1])
     return [encode_frame(StareFrame(one, mac, address, bytes(payload), ttl=ttl)) for one in header]

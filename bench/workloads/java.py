@@ -26,7 +26,7 @@ _SUMMARY = re.compile(
 
 
 def parse_producer(output: str) -> dict[str, float]:
-    """Returns the last summary line of kafka-producer-perf-test, that of the steady state where there is one:
+    """Returns the last summary line of kafka-producer-perf-test, or that of the steady state if there is one:
     records, rate, and latencies in ms.
     """
     found = _SUMMARY.findall(output)
@@ -101,7 +101,7 @@ class JavaProduce(_Java):
 
 
 class JavaConsume(_Java):
-    """kafka-consumer-perf-test over what a producer-perf-test without a limit has written."""
+    """Runs kafka-consumer-perf-test on the output of an unlimited producer-perf-test."""
 
     def __init__(self, records: int, size: int) -> None:
         self._records, self._size = records, size

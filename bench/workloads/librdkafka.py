@@ -1,6 +1,6 @@
 """librdkafka through confluent-kafka, with its default settings.
 
-As a workload of the harness, and, run as a program, as the load process itself (see `bench.core.load`).
+A workload of the harness; run as a program, the load process itself (see `bench.core.load`).
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class LibrdkafkaProduce(_Librdkafka):
 
 
 class LibrdkafkaConsume(_Librdkafka):
-    """Reads what LibrdkafkaProduce would write, by assignment, from the beginning.
+    """Reads the records of LibrdkafkaProduce, by assignment, from the beginning.
 
-    One setting is not the default: librdkafka stops fetching for 1 s whenever its queue is full, and with
-    that the measurement would be of how often this happened.
+    One setting differs from the default: librdkafka stops fetching for 1 s whenever its queue is full, and
+    the measurement would then depend on how often this happened.
     """
 
     kind = "consume"

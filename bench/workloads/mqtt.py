@@ -1,8 +1,8 @@
 """Loads of the MQTT comparison. Throughput counts deliveries, over all subscribers.
 
-A throughput run comes after two others: a short one in which each byte that arrives is compared with what was
-sent, and one that warms up and tells how many messages make up the time that is measured. So a load takes as
-long for a slow server as for a fast one.
+Two runs precede a throughput run: a short one that compares each received byte with the sent one, and one
+that warms up and determines how many messages fill the measured time. So a load takes as long for a slow
+server as for a fast one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bench.core.peer import Server
 from bench.workloads.mqtt_load import connect
 from treecast.middleware.daemon.tuning import raise_open_files
 
-CHECKED = 10_000  # messages of the run in which all bytes are looked at
+CHECKED = 10_000  # messages of the run that checks all bytes
 COMMAND = (sys.executable, "-m", "bench.workloads.mqtt_load")
 SUSTAINED_P99 = 0.1  # seconds
 CPU = Metric("server CPU", "µs/delivery", False)
@@ -68,7 +68,7 @@ class MqttThroughput(Workload[Server]):
         return {self.metric: run.result["records"] / run.result["seconds"], cpu: run.cpu_per_record}
 
     def _count(self, before: LoadRun, seconds: float) -> int:
-        """Returns how many messages take so long, at the rate of an earlier run."""
+        """Returns the number of messages that fill `seconds` at the rate of an earlier run."""
         return max(CHECKED, int(before.result["published"] / before.result["seconds"] * seconds))
 
     def _load(self, peer: Server, messages: int, *, check: bool = False) -> LoadRun:
@@ -130,14 +130,16 @@ def sustained_rate(peer: Server, seconds: float, begin: int = 20_000) -> int:
 
 
 def _sustains(peer: Server, rate: int, seconds: float) -> bool:
-    """At the second attempt at the latest: the machine may have been busy."""
+    """Returns whether the server sustains the rate in one of two attempts: the machine may be busy during
+    one.
+    """
     load = MqttLatency(rate, seconds)
     return any(load.once(peer, seconds).result["p99"] < SUSTAINED_P99 for _ in range(2))
 
 
 @dataclass
 class MqttConnections(Workload[Server]):
-    """Clients at rest, each with one subscription: what the server's memory grows by for each."""
+    """Idle clients, each with one subscription: the growth of the server's memory per client."""
 
     count: int
 
@@ -160,7 +162,7 @@ class MqttConnections(Workload[Server]):
 
 
 def workloads(seconds: float, connections: int) -> list[Workload[Any]]:
-    """Returns all but the latencies, whose rates are looked for at Mosquitto first."""
+    """Returns all workloads but the latencies, whose rates are determined with Mosquitto first."""
     return [
         MqttConnections(connections),  # first: memory that loads leave would hide it
         MqttThroughput(seconds, 10.0),
@@ -179,8 +181,9 @@ def latencies(
     only: Sequence[str] | None,
     progress: Callable[[str], None],
 ) -> list[Workload[Any]]:
-    """Of the given rates; else of what Mosquitto just sustains, for which it is started once, and of half
-    of that. Nothing is looked for where `only` leaves them out."""
+    """Returns latency workloads at the given rates; otherwise at the rate that Mosquitto just sustains (it is
+    started once for that) and half of it. Returns none if `only` excludes them.
+    """
     if rates:
         return [MqttLatency(rate, seconds) for rate in rates]
     if only and not any(part.lower() in "latency" or "latency" in part.lower() for part in only):

@@ -1,10 +1,10 @@
 """The MQTT load process (see `bench.core.load`): pre-encoded publishes, and subscribers that count bytes.
 
-Of one run all publishes are equally long, so what comes is counted and acknowledged by slices over whole
-chunks. With `check` every byte that comes is compared with what was sent; without, the kernel discards what
-subscribers of QoS 0 are sent (MSG_TRUNC), and only counts it: so the load, which shares the machine with the
-server, costs little. Publishers stay at most
-`window` messages ahead of the slowest subscriber: neither server has to drop.
+All publishes of one run have the same length, so received ones are counted and acknowledged by slices over
+whole chunks. With `check` every received byte is compared with the sent one. Without it, the kernel discards
+and only counts the bytes for QoS 0 subscribers (MSG_TRUNC): so the load, which shares the machine with the
+server, costs little. Publishers stay at most `window` messages ahead of the slowest subscriber: neither
+server must drop.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from treecast.middleware.load.percentiles import Distribution
 
 SILENCE = 30.0
 CHUNK = 1 << 20
-FULL = 0.0005  # seconds: a publisher's socket takes no more; it will once the server has read
+FULL = 0.0005  # seconds: wait of a publisher with a full socket, until the server has read
 CONNECT = bytes.fromhex("100e00044d51545404020000")
 TOPIC = b"bench/topic"
 STAMP = struct.Struct(">d")
 
 
 def publish(size: int, qos: int, packet_id: int = 0) -> bytes:
-    """One PUBLISH of `size` bytes of payload."""
+    """Returns one PUBLISH with `size` bytes of payload."""
     body = struct.pack(">H", len(TOPIC)) + TOPIC
     body += struct.pack(">H", packet_id) if qos else b""
     body += b"x" * size
@@ -73,10 +73,10 @@ class Subscriber:
         self.count = 0
         self.check = check
         self._buffer = memoryview(bytearray(CHUNK + packet))
-        self._filled = 0  # the beginning of a packet, whose rest is to come
+        self._filled = 0  # the beginning of an incomplete packet
         self._qos = qos
         self._packet = packet
-        self._id_at = packet  # where a packet's id is, in a packet
+        self._id_at = packet  # position of the packet id in a packet
         self._acks = b""
         self.latencies: list[float] = []
         self.stamped = False
@@ -228,7 +228,7 @@ class Load:
         return {"records": total * len(self.subscribers), "published": total, "seconds": seconds}
 
     def _send(self, each: int, allowed: int) -> float:
-        """Returns how long what comes may be waited for, until more is tried: seconds."""
+        """Sends as allowed. Returns the seconds to wait for data before the next attempt."""
         until = min(each, allowed)
         if not self.order["single"]:
             full = [publisher.send(until) for publisher in self.publishers]
@@ -244,7 +244,7 @@ class Load:
             subscriber.flush()
 
     def latency(self) -> dict[str, Any]:
-        """An open loop: `rate` messages a second, each with the time when it was due."""
+        """Runs an open loop: `rate` messages a second, each with its due time."""
         order = self.order
         (publisher,) = self.publishers
         subscriber = self.subscribers[0]

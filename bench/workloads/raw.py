@@ -27,7 +27,7 @@ from bench.core.measure import (
 from bench.core.peer import Server
 from treecast.middleware.load.bench import BenchOptions, Kind
 
-MOST_BYTES = 2 << 30  # of records: a run is no longer than this, however fast the peer is
+MOST_BYTES = 2 << 30  # of records: limit of a run, however fast the peer is
 
 
 def _run(kind: Kind, peer: Server, options: BenchOptions, topic: str, **changes: Any) -> LoadRun:
@@ -53,10 +53,10 @@ def _describe(options: BenchOptions) -> str:
 
 
 class RawProduce(Workload[Server]):
-    """Produce as fast as answers come; the options' records go before it, uncounted.
+    """Produces as fast as answers arrive; the options' records are sent first, unmeasured.
 
-    They tell the rate: the run that counts takes about `seconds`, or less where that were more than
-    `MOST_BYTES`. With 0 it is as long as the one before it.
+    They determine the rate: the measured run takes about `seconds`, or less beyond `MOST_BYTES`. With 0 it
+    has the length of the previous one.
     """
 
     floor = True
@@ -78,7 +78,7 @@ class RawProduce(Workload[Server]):
 
 
 class RawFetch(Workload[Server]):
-    """Reads a topic that the blaster has filled, as fast as answers come; twice before, uncounted.
+    """Reads a topic filled by the blaster, as fast as answers arrive; twice before, unmeasured.
 
     `passes` times: a few hundred megabytes are read in some 50 ms, which one pause of the machine doubles.
     """
@@ -93,7 +93,7 @@ class RawFetch(Workload[Server]):
     def run(self, peer: Server, number: int) -> Values:
         topic = f"fetch-{self._options.size}-{self._options.batch_bytes}-{self._options.connections}"
         _run("produce", peer, self._options, topic)
-        _run("fetch", peer, self._options, topic, equal_batches=False)  # every byte looked at, once
+        _run("fetch", peer, self._options, topic, equal_batches=False)  # reads every byte once
         _run("fetch", peer, self._options, topic)
         return _rate(_run("fetch", peer, self._options, topic, passes=self._passes))
 

@@ -49,7 +49,7 @@ PROPERTIES = {
 
 
 class KafkaBroker(LocalServer):
-    """`properties` override or add to what a distribution's server.properties says."""
+    """A node. `properties` override or extend a distribution's server.properties."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class KafkaBroker(LocalServer):
 
     @property
     def data(self) -> Path:
-        """Where the partitions' directories are."""
+        """The directory of the partitions."""
         return self.folder / "logs"
 
     @property

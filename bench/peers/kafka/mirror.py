@@ -19,7 +19,7 @@ from .tools import java
 
 TOPIC = "bench"
 HEAP = ("-Xms256M", "-Xmx2G")  # bin/connect-mirror-maker.sh
-# One node a side, so one copy of what MirrorMaker keeps for itself.
+# One node per side, so one copy of MirrorMaker's internal topics.
 SINGLE = {
     "replication.factor": "1",
     "heartbeats.topic.replication.factor": "1",
@@ -27,13 +27,13 @@ SINGLE = {
     "config.storage.replication.factor": "1",
     "status.storage.replication.factor": "1",
 }
-# Nothing but the records: no heartbeats, no offsets for groups to be moved, no copies of settings and ACLs.
-# Large batches as its operators advise, without a wait for them: under load a batch fills while the one
-# before is on the way (Connect allows one request in flight, which keeps the order; five took more CPU time
-# per record when tried), and at a fixed rate a wait would only add to the latency.
+# Records only: no heartbeats, no offsets for moving groups, no copies of settings and ACLs. Large batches as
+# its manual advises, without waiting for them: under load a batch fills while the previous one is in flight
+# (Connect allows one request in flight, which keeps the order; five took more CPU time per record when
+# tried), and at a fixed rate a wait would only add latency.
 TUNED = {
     "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
-    "tasks.max": "1",  # as many as there are partitions
+    "tasks.max": "1",  # the number of partitions
     "emit.heartbeats.enabled": "false",
     "emit.checkpoints.enabled": "false",
     "emit.offset-syncs.enabled": "false",
@@ -51,7 +51,7 @@ TUNED = {
 
 
 def mirror_properties(near: str, far: str) -> dict[str, str]:
-    """Returns what connect-mirror-maker.sh would be given for two clusters at these bootstrap addresses."""
+    """Returns connect-mirror-maker.sh's properties for two clusters at these bootstrap addresses."""
     return {
         "clusters": "a, b",
         "a.bootstrap.servers": near,
@@ -122,7 +122,7 @@ class MirrorMaker(Chain):
             self._folder = None
 
     def hosts(self) -> list[list[int]]:
-        """MirrorMaker runs beside the broker that it writes to, as its manual advises."""
+        """Returns each host's processes. MirrorMaker runs beside its target broker, as its manual advises."""
         own = [] if self._process is None else self._process.pids()
         return [self._near.pids(), [*self._far.pids(), *own]]
 

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from .jars import HERE, class_path
 
-# What bin/kafka-run-class.sh passes for tools: its heap and its JVM performance options.
+# bin/kafka-run-class.sh's options for tools: heap and JVM performance.
 TOOL_OPTIONS = (
     "-Xmx256M",
     "-server",
@@ -66,9 +66,9 @@ def tool_command(
 def run_tool(
     tool: str, *arguments: str, input: str | None = None, timeout: float = 120, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a tool to its end; standard output and error are captured as text.
+    """Runs a tool to its end, capturing standard output and error as text.
 
-    Raises RuntimeError with both where `check` and the tool fails, subprocess.TimeoutExpired after
+    Raises RuntimeError with both if `check` is set and the tool fails, subprocess.TimeoutExpired after
     `timeout` seconds.
     """
     done = subprocess.run(
@@ -87,7 +87,7 @@ def run_tool(
 def start_tool(
     tool: str, *arguments: str, stdout: IO[Any] | int | None = subprocess.PIPE
 ) -> subprocess.Popen[str]:
-    """Starts a tool that runs beside the caller, who stops it."""
+    """Starts a tool in the background; the caller stops it."""
     return subprocess.Popen(
         tool_command(tool, arguments), stdin=subprocess.PIPE, stdout=stdout, stderr=subprocess.PIPE, text=True
     )

@@ -16,13 +16,14 @@ from bench.core.chain import Chain, Route
 from .node import Node, PortMapper, missing, version
 
 EXCHANGE, QUEUE, UPSTREAM = "bench", "bench", "up"
-# The plugin's defaults, said aloud: what RabbitMQ's federation reference recommends for safe forwarding.
+# The plugin's defaults, stated explicitly: RabbitMQ's federation reference recommends them for safe
+# forwarding.
 LINK = {"ack-mode": "on-confirm", "prefetch-count": 1000}
 PLUGINS = ("rabbitmq_federation",)
 
 
 def base_definitions() -> dict[str, Any]:
-    """A user, the virtual host `/`, and a durable fanout exchange."""
+    """Returns a user, the virtual host `/`, and a durable fanout exchange."""
     allowed = {"configure": ".*", "write": ".*", "read": ".*"}
     exchange = {"name": EXCHANGE, "vhost": "/", "type": "fanout", "durable": True}
     return {
@@ -38,7 +39,7 @@ def base_definitions() -> dict[str, Any]:
 
 
 def downstream_definitions(port: int) -> dict[str, Any]:
-    """The same, and: a durable classic queue behind the exchange, which is federated from `port`."""
+    """Returns the same and a durable classic queue behind the exchange, which is federated from `port`."""
     uri = f"amqp://{USER}:{PASSWORD}@127.0.0.1:{port}"
     queue = {"name": QUEUE, "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
     binding = {"source": EXCHANGE, "vhost": "/", "destination": QUEUE, "destination_type": "queue"}
@@ -101,7 +102,7 @@ class Federation(Chain):
             self._folder = None
 
     def hosts(self) -> list[list[int]]:
-        """Returns each broker with what it spawned; the port mapper, idle by then, beside the first."""
+        """Returns each broker's processes; the port mapper, idle by then, counts with the first."""
         hosts = [node.process.pids() for node in self._nodes]
         if self._mapper is not None and hosts:
             hosts[0] += self._mapper.process.pids()

@@ -1,4 +1,6 @@
-"""One RabbitMQ broker, started by hand and not as a service, with its own name, ports and directories."""
+"""One RabbitMQ broker, started manually rather than as a service, with its own name, ports and
+directories.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from typing import Any
 
 from bench.core.process import ServerProcess, free_port
 
-# Debian keeps the real script here; what it has on the PATH changes user and directory first.
+# The real script on Debian; the one on the PATH changes user and directory first.
 DEBIAN = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 INSTALL = "RabbitMQ is not installed: `apt-get install rabbitmq-server` (the service need not run)"
 
@@ -35,7 +37,7 @@ def missing() -> str:
 
 
 def version() -> str:
-    """From the folder of the rabbit application beside the script; `unknown` elsewhere."""
+    """Returns the version in the rabbit application's folder beside the script; otherwise `unknown`."""
     script = server()
     if script is None:
         return "not installed"
@@ -100,7 +102,7 @@ def _configuration(port: int, folder: Path) -> str:
 
 
 def _environment(name: str, folder: Path, mapper: PortMapper) -> dict[str, str]:
-    """Only what is said here: neither the operator's environment nor /etc/rabbitmq."""
+    """Returns a complete environment: neither the operator's environment nor /etc/rabbitmq applies."""
     return {
         **mapper.environment(),
         "HOME": str(folder),  # of the Erlang cookie
@@ -114,7 +116,7 @@ def _environment(name: str, folder: Path, mapper: PortMapper) -> dict[str, str]:
         "RABBITMQ_CONF_ENV_FILE": str(folder / "environment"),
         "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
         "RABBITMQ_DIST_PORT": str(free_port()),
-        # The script then becomes the server instead of its parent, and what ends the one ends the other.
+        # The script then becomes the server instead of its parent, so that both end together.
         "RABBITMQ_ALLOW_INPUT": "true",
         "RABBITMQ_SERVER_START_ARGS": "-noinput",
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",

@@ -1,4 +1,4 @@
-"""Spark with a Python source and sink that do no input or output: what any of them costs at least."""
+"""Spark with a Python source and sink without input or output: the minimal cost of any such connector."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _Nobody(Server):
         return 0.0
 
     def stop(self) -> None:
-        """Nothing was started."""
+        """Does nothing: nothing was started."""
 
     def pids(self) -> list[int]:
         return []

@@ -1,4 +1,4 @@
-"""A connector on a server: what is held against each other."""
+"""A connector on a server: the unit of comparison."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ class Combination(Server):
         jars: Sequence[Path] = (),
         reading: Mapping[str, str] | None = None,
     ) -> None:
-        """`jars` are the connector's where it is `kafka`; without them Maven fetches them. `reading`: options
-        of its streaming reads."""
+        """`jars` are the connector's if it is `kafka`; without them Maven fetches them. `reading`: options of
+        its streaming reads.
+        """
         self.name = name
         self.connector = connector
         self._server = server
@@ -30,7 +31,7 @@ class Combination(Server):
         self.reading = dict(reading or {})
 
     def jars(self) -> list[Path]:
-        """Returns what Spark has to be given. Raises RuntimeError if it cannot be had."""
+        """Returns the jars for Spark. Raises RuntimeError if they are not available."""
         if self.connector == "treecast":
             return []
         if absent := [str(jar) for jar in self._given if not jar.is_file()]:
@@ -38,7 +39,7 @@ class Combination(Server):
         return [jar.resolve() for jar in self._given] or connector_jars()
 
     def missing(self) -> str:
-        """Why it cannot run here, or an empty string."""
+        """Returns why it cannot run here, or an empty string."""
         if tools := missing_tools():
             return f"it needs {' and '.join(tools)} on the PATH"
         try:

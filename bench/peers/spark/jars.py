@@ -18,5 +18,5 @@ def missing_tools() -> list[str]:
 
 
 def connector_jars() -> list[Path]:
-    """The first call fetches them. Raises RuntimeError if they cannot be had."""
+    """Returns the jars; the first call fetches them. Raises RuntimeError if they are not available."""
     return JARS.ensure()

@@ -147,7 +147,7 @@ def test_a_host_starts_from_what_it_knew(first: DaemonProcess, joined) -> None:
     first.pin_ports()
     first.kill()
     second.restart()
-    assert logged(second, "starting from what is known")
+    assert logged(second, "starting from the stored view")
     assert topics(second).keys() == {"t"}
     first.start()
     create(first, "now")
@@ -384,7 +384,7 @@ def test_a_coordinator_as_a_process_of_its_own(start_daemon, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("flags", "said", "code"),
     [
-        (["--control", "off"], "a coordinator is there to be called", 1),
+        (["--control", "off"], "a coordinator needs an address", 1),
         (["--kafka", "127.0.0.1:0"], "unknown flag --kafka", 2),
         (["--join-token", "x", "--control", "127.0.0.1:0"], "--join-token: a join token begins with", 1),
     ],

@@ -47,7 +47,7 @@ def test_what_a_daemon_makes_is_private(start_daemon: StartDaemon, tmp_path: Pat
     assert mode(daemon.runtime_dir) == mode(daemon.data) == DIRECTORY
     assert open_to_others(daemon.runtime_dir) == open_to_others(daemon.data) == []
     assert mode(daemon.data / "control-token") == 0o600
-    assert "private now" not in daemon.log()
+    assert "now private" not in daemon.log()
 
 
 def test_what_an_earlier_version_made_is_tightened_once(start_daemon: StartDaemon) -> None:
@@ -59,7 +59,7 @@ def test_what_an_earlier_version_made_is_tightened_once(start_daemon: StartDaemo
     assert open_to_others(daemon.data) == []
     assert mode(daemon.data) == DIRECTORY
     daemon.restart()
-    assert daemon.log().count("private now") == 1
+    assert daemon.log().count("now private") == 1
 
 
 def test_a_coordinators_directory_is_private(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_what_cannot_be_changed_is_told_and_does_not_stop_the_start(
     tmp_path.chmod(0o755)
     monkeypatch.setattr(Path, "chmod", refuse)
     tighten(tmp_path)
-    assert "cannot be changed" in caplog.text
+    assert "cannot be removed" in caplog.text
 
 
 @pytest.mark.parametrize("named", [True, False])
