@@ -1,9 +1,9 @@
 """Builds the compiled form of the hot modules.
 
-The list below is the whole of it: each is plain typed Python that also runs as it is. Without a C
-compiler, without mypyc, or with TREECAST_PURE=1, the package installs without them and only runs slower.
-Either all of them are compiled or none: they share one library, so that a part of them cannot be loaded.
-What became of them, and why, is written into the package for `treecast status` and `treecast doctor`.
+The list below is complete: each module is plain typed Python that also runs interpreted. Without a C
+compiler, without mypyc, or with TREECAST_PURE=1, the package installs without compiled modules and only runs
+slower. Either all of them are compiled or none: they share one library, which cannot be loaded in part. The
+package records the outcome and its reason for `treecast status` and `treecast doctor`.
 """
 
 import contextlib
@@ -155,14 +155,14 @@ HOT_MODULES: list[str] = [
     "shims/mqtt/connection.py",
 ]
 
-# What a build of the hot modules needs to know of the modules that they import: their types where these
-# can be found, and never a reason to fail. `make check` is where types are judged.
+# Type information about modules imported by hot modules: used if found, never a reason to fail. `make check`
+# judges types.
 MYPY_OPTIONS = ["--follow-imports=silent", "--ignore-missing-imports", "--allow-any-generics"]
 
 # Names stay inside the library: calls between modules then go straight to their target. -O2 takes a third of
 # -O3's time on the one large C file, and its smaller code was no slower.
 OPT_LEVEL = "2"
-# A warning of some other compiler is no reason to run interpreted: mypyc asks for -Werror.
+# mypyc passes -Werror, but another compiler's warning must not leave the modules interpreted.
 GNU_OPTIONS = ["-fvisibility=hidden", "-Wno-error"]
 
 BUILDS = {"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "install"}
@@ -170,7 +170,7 @@ BUILDS = {"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "ins
 NOTE = Path("treecast", "built.json")  # in the package; `middleware/daemon/compiled.py` reads it
 COMPILED = "compiled"
 
-# What becomes of the hot modules in this build: a word of `middleware/daemon/compiled.py`, and a detail.
+# The outcome for the hot modules in this build: a word of `middleware/daemon/compiled.py`, and a detail.
 fate = {"form": COMPILED, "detail": ""}
 
 
@@ -208,8 +208,8 @@ def extensions() -> Sequence[Extension]:
 
 
 def compiler_refusal() -> tuple[str, str] | None:
-    """Why C cannot be compiled here, as a form and a detail; None if it can."""
-    from distutils import ccompiler, errors, sysconfig  # setuptools' own: it stands in for Python's
+    """Returns why C cannot be compiled here, as a form and a detail; None if it can."""
+    from distutils import ccompiler, errors, sysconfig  # setuptools' own, in place of Python's
 
     compiler = ccompiler.new_compiler()
     try:
@@ -236,7 +236,7 @@ def interpreted(form: str, detail: str) -> Sequence[Extension]:
 
 
 def say(text: str) -> None:
-    """To the build's output, and to the terminal: pip and others show that output of failures only."""
+    """Prints to the build's output and to the terminal: pip and others show that output for failures only."""
     print(text, file=sys.stderr)
     if not sys.stderr.isatty():
         with contextlib.suppress(OSError), open("/dev/tty", "w") as terminal:
@@ -259,7 +259,7 @@ class BuildPackage(build_py):
 
 
 class BuildAllOrNone(build_ext):
-    """Takes back what was compiled where the compiler refuses a part of it."""
+    """Discards all compiled modules if the compiler refuses one of them."""
 
     def build_extensions(self) -> None:
         from distutils import errors

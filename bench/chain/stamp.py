@@ -1,8 +1,8 @@
-"""Payloads that say when they were due, and the account of those that arrived.
+"""Payloads with their due times, and the account of arrivals.
 
 A stamped payload begins with MARK (8 bytes), its number (uint64) and its due time (uint64, nanoseconds of
-CLOCK_MONOTONIC), little-endian; letters follow up to its size. The mark is found in whatever carries it, a
-record batch that was written anew or a body frame.
+CLOCK_MONOTONIC), little-endian, followed by letters up to its size. The mark is found within any container,
+such as a rewritten record batch or a body frame.
 """
 
 from __future__ import annotations

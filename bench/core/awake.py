@@ -1,17 +1,17 @@
-"""Cores that do not halt while something is measured.
+"""Keeps cores from halting during a measurement.
 
-Where nothing runs, a core halts until it is interrupted. In a virtual machine that means to ask the host for
-it again, and on a busy host that takes long; docs/benchmarks.md says how long. There are two ways around it.
+An idle core halts until it is interrupted. A virtual machine must then request the core from the host again,
+which takes long on a busy host; docs/benchmarks.md gives numbers. There are two ways to avoid it.
 
-The kernel's own: whoever holds /dev/cpu_dma_latency open may say how many microseconds a core may take to be
-back (PM QoS, Documentation/power/pm_qos_interface.rst), and with 0 an idle core polls for work instead of
-halting. It then needs no interrupt to be woken either. That takes root, and a system that has idle states to
-choose from (cpuidle).
+The kernel's own: a process that holds /dev/cpu_dma_latency open may set the microseconds within which a core
+must be back (PM QoS, Documentation/power/pm_qos_interface.rst); with 0 an idle core polls for work instead of
+halting, and needs no interrupt to wake. That requires root, and a system with selectable idle states
+(cpuidle).
 
-Elsewhere a process of the lowest kind (SCHED_IDLE) spins on each core. Linux shares a core between sessions
-first (autogroups, sched(7)), and in its own, a spinning process would have as much as a server in another: so
-it has a session of its own, of the least weight. Even so it keeps a core for up to three milliseconds now and
-then, and waking who takes it from it costs an interrupt.
+Otherwise a process of the lowest class (SCHED_IDLE) spins on each core. Linux first shares a core between
+sessions (autogroups, sched(7)), and in its own session a spinning process would get as much as a server in
+another: so it has a separate session of the least weight. Even so it keeps a core for up to three
+milliseconds at times, and waking a process that takes the core from it costs an interrupt.
 """
 
 from __future__ import annotations

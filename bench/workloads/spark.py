@@ -98,7 +98,9 @@ def reading(peer: Combination) -> Mapping[str, str]:
 
 
 def environment(modules: str) -> Mapping[str, str]:
-    """Of a Spark session; `modules` goes before the packages of its Python side, which has `bench`, too."""
+    """Returns a Spark session's environment; `modules` precedes the packages of its Python side, which also
+    has `bench`.
+    """
     path = os.pathsep.join(filter(None, (modules, str(HERE.parents[1]))))
     return os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": path}
 

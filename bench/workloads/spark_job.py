@@ -1,7 +1,7 @@
 """One Spark session that reads, writes and streams: `spark_job.py JSON`. Prints one line of JSON.
 
-The topic `rows` is there, with values of one size and no keys; `out` is empty. Both connectors are asked in
-the same words, as their options are the same.
+The topic `rows` exists, with values of one size and no keys; `out` is empty. Both connectors get the same
+options.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Job:
         return timed(frame)
 
     def generate(self, rows: int) -> float:
-        """Seconds to make what `write` writes, without writing it."""
+        """Returns the seconds to create `write`'s rows without writing them."""
         return timed(self._made(rows))
 
     def write(self, rows: int) -> float:
@@ -81,8 +81,8 @@ def micro_batches(
     batches: int,
     reading: Mapping[str, str],
 ) -> list[Durations]:
-    """Returns a query over `rows`, into nothing (`noop`) or by the same connector into `out`, of so many
-    batches.
+    """Returns the durations of a query over `rows`, into nothing (`noop`) or by the same connector into
+    `out`, in `batches` batches.
 
     `options` are of reads and writes, `reading` of reads alone.
     """
@@ -99,12 +99,12 @@ def micro_batches(
 
 
 def warm(batches: Sequence[Durations]) -> Sequence[Durations]:
-    """Without the first ones, in which a query starts."""
+    """Returns the batches without the first ones, in which a query starts."""
     return batches[len(batches) // 4 :]
 
 
 def _batches_of(frame: DataFrame, sink: str, options: Mapping[str, str], batches: int) -> list[Durations]:
-    """Returns what a query of `frame` into `sink` says of its batches. Raises RuntimeError if it fails."""
+    """Returns the durations of a query of `frame` into `sink`. Raises RuntimeError if it fails."""
     with tempfile.TemporaryDirectory() as checkpoint:
         writer = frame.writeStream.format(sink).options(**options)
         query = writer.option("checkpointLocation", checkpoint).start()
@@ -118,7 +118,7 @@ def _batches_of(frame: DataFrame, sink: str, options: Mapping[str, str], batches
 
 
 def session(jars: Sequence[str]) -> SparkSession:
-    """Of two cores, as all that is compared has them."""
+    """Returns a session with two cores, as for all compared connectors."""
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     if jars:
         builder = builder.config("spark.jars", ",".join(jars))

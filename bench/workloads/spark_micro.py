@@ -1,7 +1,7 @@
-"""Micro-batches alone: all combinations at once, and one warm Spark session in which they take turns.
+"""Micro-batches alone: all combinations take turns in one warm Spark session.
 
-What a batch of 1,000 rows takes is short beside what a JVM needs to become warm, and beside what a busy
-machine does: only turns that lie side by side can be held against each other.
+A batch of 1,000 rows is short compared with a JVM's warm-up and with disturbances of a busy machine: only
+adjacent turns are comparable.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _WHOLE = "triggerExecution"
 
 
 def metric_of(sink: str, phase: str) -> Metric:
-    """Returns what a phase of a batch into that sink is counted as."""
+    """Returns the metric of a batch's phase into that sink."""
     whole = _SINKS[sink]
     return whole if phase == _WHOLE else Metric(f"{whole.name}: {phase}", "ms", False)
 
 
 def _rows(batches: int) -> int:
-    """That one query reads at most: as many batches of records in each of two partitions."""
+    """Returns the maximum number of rows that one query reads: as many batches in each of two partitions."""
     wanted = batches + _SPARE
     return (wanted + wanted % 2) * BATCH_ROWS
 
@@ -104,7 +104,7 @@ class MicroRounds(Rounds):
         return {"cases": cases, "jars": list(jars), "rounds": self._count, "batches": self._batches}
 
     def take(self, told: Mapping[str, Any]) -> None:
-        """What the session has told of one turn."""
+        """Records the session's report of one turn."""
         name, number, metric = told["name"], told["round"], _SINKS[told["sink"]]
         if "failed" in told:
             self._fail(f"{name}, round {number}, {metric.name}: {told['failed']}")

@@ -1,7 +1,7 @@
-"""What Python costs of reading and writing, without Spark: `spark_parts.py ADDRESS ROWS SIZE`.
+"""The cost of Python in reading and writing, without Spark: `spark_parts.py ADDRESS ROWS SIZE`.
 
-Microseconds of a core for each row, step by step: what a task fetches, decodes into columns and makes
-Arrow of; and what it makes records of out of Arrow. Prints one line of JSON.
+Microseconds of a core per row, step by step: a task's fetch, its decoding into columns and Arrow; and the
+encoding of Arrow into records. Prints one line of JSON.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python -m bench.workloads.spark_turns JSON
 
 `asked`: cases (name, address, connector, reading: options of the source), jars, rounds, batches. Before the
-rounds all have a turn in which the JVM compiles what they use. A line of JSON for each turn: whose it was,
-into nothing or by its own sink, and the median ms of its batches' phases.
+rounds, each case has a turn in which the JVM compiles its code. Prints a line of JSON for each turn: the
+case, the sink (nothing or its own), and the median ms of its batches' phases.
 """
 
 from __future__ import annotations

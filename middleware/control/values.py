@@ -1,4 +1,4 @@
-"""What the coordinator knows, as immutable entries, each under a kind and a text key.
+"""The coordinator's knowledge as immutable entries, each with a kind and a text key.
 
 | kind     | key                                       | entry           |
 | -------- | ----------------------------------------- | --------------- |
@@ -23,7 +23,7 @@ LAST_STATE_ID = 2**22 - 1  # 22 bits
 
 
 class ItemWrite(Struct, frozen=True):
-    """Sets an item of a home, or removes it where `value` is None; with `key` None all of the home's."""
+    """Sets an item of a home, or removes it if `value` is None; `key` None removes all items of the home."""
 
     home: str
     key: bytes | None
@@ -31,12 +31,12 @@ class ItemWrite(Struct, frozen=True):
 
 
 def ends_home(topic_id: TopicId) -> str:
-    """Under which the ends of a topic's partitions are kept, beside what homes wrote."""
+    """Returns the key of a topic's recorded partition ends, beside homes' items."""
     return "e:" + topic_id.hex
 
 
 class Limits(Struct, frozen=True):
-    """Bounds on what is kept, so that no caller can fill memory. Sizes in bytes of UTF-8."""
+    """Limits of stored data, so that no caller can fill memory. Sizes in bytes of UTF-8."""
 
     hosts: int = 10_000
     topics: int = 100_000
@@ -52,20 +52,20 @@ class Limits(Struct, frozen=True):
     item_value: int = 1 << 20
     writes: int = 2_000  # homes in one PutHomeState
     ends: int = 10_000  # partitions in one PutEnds
-    lost: int = 100  # losses that are told apart, per partition
+    lost: int = 100  # losses recorded separately, per partition
     producer_block: int = 100_000
 
 
 class StateSettings(Struct, frozen=True):
-    """Times in seconds.
+    """Settings; times in seconds.
 
-    `longest_step`: how much time one look at the clock may pass at most. The clock is looked at far more
-    often; a longer step means that it jumped, or that the coordinator itself stood still, and neither is
-    a host's fault.
+    `longest_step`: the most time that one look at the clock may add. The clock is read far more often; a
+    longer step means that it jumped or that the coordinator itself was stopped, which no host is to blame
+    for.
     """
 
     lease: float = 10.0
-    takeover: float = 30.0  # a home away for longer than this is taken over by who asks
+    takeover: float = 30.0  # a home that has been away for longer goes to the next host that asks
     longest_step: float = 5.0
     producer_block: int = 1000
     limits: Limits = field(default_factory=Limits)

@@ -1,4 +1,4 @@
-"""A blocking connection for the calls around a load run: is it up, make a topic, where does it end."""
+"""A blocking connection for the calls around a load run: readiness, topic creation, end offsets."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from . import frames
 from .frames import ClusterView, LoadError
 
 TOPIC_ALREADY_EXISTS = 36
-# Unknown topic, no leader, not the leader, timed out: what a broker may say right after a topic was made.
+# Unknown topic, no leader, not the leader, timed out: possible answers right after a topic was created.
 _NOT_YET = (3, 5, 6, 7)
 
 
 class Connection:
-    """One request, one answer. Raises OSError as sockets do, LoadError for what is no answer."""
+    """One request at a time. Raises OSError as sockets do, LoadError for an invalid answer."""
 
     def __init__(self, host: str, port: int, timeout: float = 30) -> None:
         self._socket = socket.create_connection((host, port), timeout)
@@ -33,7 +33,7 @@ class Connection:
         self._socket.close()
 
     def timeout(self, seconds: float) -> None:
-        """How long each of what follows may take."""
+        """Sets the limit of each later call."""
         self._socket.settimeout(seconds)
 
     @property
@@ -81,7 +81,7 @@ class Connection:
     def create_topic(
         self, topic: str, partitions: int, configs: Mapping[str, str] | None = None, wait: float = 30
     ) -> None:
-        """Makes a topic unless it exists, and waits until every partition has a leader that says so."""
+        """Creates a topic unless it exists, and waits until every partition has a leader that confirms it."""
         payload = self.call(frames.create_topic_request(topic, partitions, configs))
         error, message = frames.parse_create_topics(payload)
         if error not in (0, TOPIC_ALREADY_EXISTS, *_NOT_YET):
@@ -93,7 +93,7 @@ class Connection:
             time.sleep(0.01)
 
     def _missing(self, topic: str, partitions: int) -> int:
-        """0 once all partitions can be used, else the error that stands for why not."""
+        """Returns 0 once all partitions are usable, else the present error."""
         error, leaders = self.metadata([topic]).topics.get(topic, (3, {}))
         if error:
             return error

@@ -1,9 +1,9 @@
 """The reader: sequential Fetch requests over an existing topic, one connection per partition.
 
-A client that copies every byte into its own memory is easily slower than the server that sends it. Where
-the topic is known to hold equal batches (the blaster made it), only the head of each answer and its first
-batch header are read; the kernel throws the rest away (MSG_TRUNC), and the next offset is arithmetic.
-Otherwise the answer is read whole and its batches are walked.
+A client that copies every byte into its own memory is easily slower than the server that sends it. If the
+topic is known to hold equal batches (the blaster created it), only the head of each answer and its first
+batch header are read; the kernel discards the rest (MSG_TRUNC), and the next offset is computed. Otherwise
+the answer is read whole and its batches are walked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SCRATCH = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """What was read from the first request to the last answer. `bytes` are of whole record batches."""
+    """The data read from the first request to the last answer. `bytes` are of whole record batches."""
 
     requests: int
     records: int
@@ -67,7 +67,7 @@ class _Lane:
 
     @property
     def done(self) -> bool:
-        """Whether this pass has come to its end; also the last, once `receive` has returned."""
+        """Whether this pass has reached its end; after `receive` has returned, whether the last one has."""
         return self._offset >= self._end
 
     def fileno(self) -> int:
@@ -83,7 +83,7 @@ class _Lane:
         self.requests += 1
 
     def receive(self) -> None:
-        """Takes what has come; asks again after a whole answer, until the end is reached."""
+        """Receives, and requests again after a whole answer, until the end is reached."""
         try:
             if self._skip:
                 if not self._throw_away():
@@ -165,10 +165,10 @@ class _Lane:
 
 
 class Reader:
-    """Reads each (partition, start, end offset) of `ranges` over a connection of its own.
+    """Reads each (partition, start, end offset) of `ranges` over its own connection.
 
-    `max_bytes` is what clients call max.partition.fetch.bytes; `equal` says what the topic is known to hold.
-    Each range is read `passes` times.
+    `max_bytes` is clients' max.partition.fetch.bytes; `equal` states what the topic is known to hold. Each
+    range is read `passes` times.
     """
 
     def __init__(

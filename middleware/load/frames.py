@@ -1,9 +1,9 @@
-"""The few Kafka requests that a load generator sends, encoded once, and what it needs of the answers.
+"""The few Kafka requests of a load generator, encoded once, and the parsing of their answers.
 
-This is deliberately not the broker's codec: a generator that shared it would share its mistakes. Layouts
-are those of Kafka's message schemas (clients/src/main/resources/common/message): ApiVersions 0, Metadata 4,
-CreateTopics 2, ListOffsets 1 in the old encoding; Produce 9 and Fetch 12 in the flexible one (KIP-482).
-A frame is a 4-byte big-endian length and that many bytes.
+This is deliberately not the broker's codec: a generator that shared it would share its mistakes. Layouts are
+those of Kafka's message schemas (clients/src/main/resources/common/message): ApiVersions 0, Metadata 4,
+CreateTopics 2, ListOffsets 1 in the old encoding; Produce 9 and Fetch 12 in the flexible one (KIP-482). A
+frame is a 4-byte big-endian length and that many bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PRODUCE_VERSION, FETCH_VERSION = 9, 12
 LATEST, EARLIEST = -1, -2  # timestamps of ListOffsets
 CLIENT_ID = b"treecast-load"
 BATCH_PREFIX = 12  # baseOffset int64, batchLength int32
-LAST_OFFSET_DELTA = 23  # where lastOffsetDelta (int32) stands in a batch
+LAST_OFFSET_DELTA = 23  # position of lastOffsetDelta (int32) in a batch
 
 _INT8 = struct.Struct(">b")
 _INT16 = struct.Struct(">h")
@@ -28,7 +28,7 @@ _PREFIX = struct.Struct(">qi")
 
 
 class LoadError(Exception):
-    """The server answered with an error (`code`, where it is Kafka's), or with bytes that are no answer."""
+    """The server answered with an error (`code`, if it is Kafka's), or with invalid bytes."""
 
     def __init__(self, detail: str, code: int = 0) -> None:
         super().__init__(detail)
@@ -71,7 +71,7 @@ def api_versions_request(correlation: int = 0) -> bytes:
 
 
 def metadata_request(topics: list[str] | None = None, correlation: int = 0) -> bytes:
-    """Metadata 4, without auto-creation; None asks for all topics."""
+    """Returns Metadata 4, without auto-creation; None requests all topics."""
     body = _INT32.pack(-1 if topics is None else len(topics))
     body += b"".join(_string(topic) for topic in topics or ())
     return _frame(METADATA, 4, body + b"\0", correlation, False)
@@ -93,7 +93,7 @@ def list_offsets_request(topic: str, partition: int, timestamp: int, correlation
 
 
 def produce_request(topic: str, partition: int, batch: bytes, acks: int = 1, correlation: int = 0) -> bytes:
-    """Produce 9 of one batch to one partition."""
+    """Returns Produce 9 of one batch to one partition."""
     body = b"\0" + struct.pack(">hi", acks, 30_000)  # no transactional id
     body += b"\x02" + _compact_string(topic) + b"\x02" + _INT32.pack(partition)
     body += _uvarint(len(batch) + 1) + batch + b"\0\0\0"
@@ -101,7 +101,7 @@ def produce_request(topic: str, partition: int, batch: bytes, acks: int = 1, cor
 
 
 class FetchRequest:
-    """Fetch 12 of one partition, without a session; only the offset changes from one to the next."""
+    """Fetch 12 of one partition, without a session; only the offset changes between requests."""
 
     __slots__ = ("data", "offset_at")
 
@@ -124,7 +124,7 @@ class FetchRequest:
 
 
 class _Cursor:
-    """Reads the old (not flexible) encoding; for answers that are rare."""
+    """Reads the old (not flexible) encoding, for rare answers."""
 
     def __init__(self, data: bytes, position: int = 0) -> None:
         self.data, self.position = data, position
@@ -160,9 +160,9 @@ class _Cursor:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What Metadata says: node id -> (host, port), and topic -> (error, leader node of each partition).
+    """The content of Metadata: node id -> (host, port), and topic -> (error, leader node of each partition).
 
-    `ids`: of topics, where the version that was asked has them.
+    `ids`: of topics, if the requested version has them.
     """
 
     brokers: dict[int, tuple[str, int]]
@@ -172,7 +172,7 @@ class ClusterView:
 
 
 def parse_api_versions(payload: bytes) -> dict[int, tuple[int, int]]:
-    """Key -> (lowest, highest version). `payload` is a response without its length."""
+    """Returns key -> (lowest, highest version). `payload` is a response without its length."""
     cursor = _Cursor(payload, 4)
     if error := cursor.int16():
         raise LoadError(f"ApiVersions was answered with error {error}")
@@ -233,16 +233,16 @@ def parse_list_offsets(payload: bytes) -> int:
 
 
 def produce_error_position(topic: str) -> int:
-    """Where the error code (int16) stands in a frame that answers `produce_request` for `topic`.
+    """Returns the position of the error code (int16) in an answer to `produce_request` for `topic`.
 
-    It is followed by the base offset (int64). Length 4, correlation 4, tags 1, one topic 1, its name,
-    one partition 1, its index 4.
+    It is followed by the base offset (int64). Length 4, correlation 4, tags 1, one topic 1, its name, one
+    partition 1, its index 4.
     """
     return 4 + 4 + 1 + 1 + len(_compact_string(topic)) + 1 + 4
 
 
 def produce_response(topic: str, partition: int, base_offset: int) -> bytes:
-    """Returns what a server answers to `produce_request`; for the bare loop that measures the floor."""
+    """Returns a server's answer to `produce_request`, for the bare loop that measures the floor."""
     body = _INT32.pack(0) + b"\0" + b"\x02" + _compact_string(topic) + b"\x02"
     body += struct.pack(">ihqqq", partition, 0, base_offset, -1, 0) + b"\x01\0\0" + b"\0"
     body += _INT32.pack(0) + b"\0"
@@ -265,7 +265,7 @@ FETCH_TAIL = b"\0\0\0"  # no tags of the partition, the topic, the response
 
 @dataclass(slots=True)
 class FetchAnswer:
-    """What stands before the records of a Fetch 12 response for one partition."""
+    """The head of a Fetch 12 response for one partition, before its records."""
 
     error: int
     high_watermark: int
@@ -309,9 +309,10 @@ def _read_uvarint(data: memoryview | bytearray | bytes, position: int) -> tuple[
 
 
 def next_offset(data: memoryview | bytearray | bytes, position: int, size: int) -> tuple[int, int]:
-    """Walks the batches in `size` bytes from `position`: (offset after the last whole one, their number).
+    """Walks the batches in `size` bytes from `position`. Returns (offset after the last whole one, their
+    number).
 
-    (-1, 0) if not even one is whole; a torn one at the end is legal (a server may cut at max_bytes).
+    Returns (-1, 0) if not even one is whole; a torn one at the end is legal (a server may cut at max_bytes).
     """
     end, after, count = position + size, -1, 0
     while position + LAST_OFFSET_DELTA + 4 <= end:

@@ -24,7 +24,7 @@ class TopicPartition(Struct, frozen=True, order=True):
 
 
 class ProducerIdentity(Struct, frozen=True):
-    """What an idempotent or transactional producer is known by (KIP-98)."""
+    """The identity of an idempotent or transactional producer (KIP-98)."""
 
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_PRODUCER_EPOCH
@@ -34,7 +34,7 @@ NO_PRODUCER = ProducerIdentity()
 
 
 class Host(Struct, frozen=True):
-    """A host of the cluster. `host_id` is what Kafka clients see as the broker's node id."""
+    """A host of the cluster. Kafka clients see `host_id` as the broker's node id."""
 
     host_id: int
     name: str
@@ -44,9 +44,9 @@ TopicId = uuid.UUID
 
 
 def new_cluster_id(random_bits: int) -> str:
-    """Kafka's spelling of a random UUID: 22 characters of URL-safe base64, the first one never `-`.
+    """Returns Kafka's spelling of a random UUID: 22 characters of URL-safe base64, the first one never `-`.
 
-    Kafka avoids that one too: its tools would take such an id for an option.
+    Kafka avoids a leading `-` too, because its tools would take such an id for an option.
     """
     raw = uuid.UUID(int=random_bits & (2**127 - 1), version=4).bytes
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

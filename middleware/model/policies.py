@@ -1,4 +1,4 @@
-"""Choices that an operator has, which several rooms know."""
+"""Operators' choices that several rooms use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class QueuePolicy(enum.Enum):
-    """What becomes of a message for a client whose queue is full. All are counted."""
+    """The treatment of a message for a client whose queue is full. All such messages are counted."""
 
     DROP_NEW = "drop-new"
     DROP_OLD = "drop-old"

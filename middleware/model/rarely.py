@@ -1,4 +1,4 @@
-"""Says when a line about the same is due: the first time at once, and then once in a while."""
+"""Limits repeated log lines: the first one at once, later ones at intervals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ SECONDS: Final = 600.0
 
 
 class Rarely:
-    """Of one kind of line. `held`: how many were not due since the last one that was."""
+    """One kind of line. `held`: number of lines suppressed since the last one that was logged."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self.held = 0
@@ -17,7 +17,7 @@ class Rarely:
         self._said = False
 
     def due(self, now: float) -> bool:
-        """Returns whether it is to be said; `now` in seconds, on any clock."""
+        """Returns whether the line is to be logged; `now` in seconds, on any clock."""
         if self._said and 0.0 <= now - self._said_at < self._seconds:
             self.held += 1
             return False
@@ -25,8 +25,8 @@ class Rarely:
         return True
 
     def more(self) -> str:
-        """Returns what is added to a line that is due, for those that were held back before it; they count
-        once.
+        """Returns a note on lines suppressed before a logged one, to be appended to it, and resets their
+        number.
         """
         held, self.held = self.held, 0
         return f"; {held:,} times more since it was last said" if held else ""

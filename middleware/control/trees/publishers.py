@@ -1,4 +1,4 @@
-"""Daemons as publishers of stacks: told of trees by their control addresses, all at once."""
+"""Daemons as publishers of stacks: notified of trees by their control addresses, all at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CALL_SECONDS = 10.0
 
 
 class NotAcknowledged(Exception):
-    """Not every publisher uses a version. `missing`: who does not, and why, each a text."""
+    """Not every publisher uses a version. `missing`: the others and their reasons, each a text."""
 
     def __init__(self, version: int, missing: tuple[str, ...]) -> None:
         super().__init__(f"version {version} is not used by {'; '.join(missing)}")
@@ -49,7 +49,9 @@ class Daemons:
             raise NotAcknowledged(version, missing)
 
     async def observed(self) -> dict[str, dict[tuple[str, ...], int]]:
-        """Of every publisher that answers, how many packets it has sent to which hosts."""
+        """Returns, for every publisher that answers, the number of packets that it has sent to each set of
+        hosts.
+        """
         calls = [asyncio.to_thread(self._ask, address) for address in self._addresses.values()]
         answers = await asyncio.gather(*calls)
         return {name: sets for name, sets in zip(self._addresses, answers, strict=True) if sets is not None}
@@ -63,7 +65,7 @@ class Daemons:
             return None
 
     def _tell(self, address: str, request: pb.SetTreesRequest) -> str:
-        """Why it is not used there; empty if it is."""
+        """Tells a publisher. Returns why it does not use the trees; empty if it does."""
         try:
             with DaemonClient(address, timeout=self._seconds, token=self._token) as client:
                 used = client.set_trees(request)

@@ -1,4 +1,4 @@
-"""What the switches of a network hold to follow stacks: a `SwitchState` per scheme and switch.
+"""The content of a network's switches for stacks: a `SwitchState` per scheme and switch.
 
 Ports are the network's, from 1 in the order of a switch's links. Clone session p goes to port p. A set of
 ports is a number whose bit p is port p (`ports_of`).
@@ -39,7 +39,7 @@ def ports_of(network: Network, links: int) -> int:
 
 
 def port_sessions(network: Network, switch: int) -> list[CloneSession]:
-    """One clone session for each port. Raises RoutingError if a switch has more than the programs can
+    """Returns one clone session for each port. Raises RoutingError if a switch has more than the programs can
     name.
     """
     count = len(network.out[switch])
@@ -60,7 +60,7 @@ def _own(control: str, switch: int, **arguments: int) -> Entries:
 
 
 def switch_port(network: Network, switch: int, *, predictive: bool = True) -> SwitchState:
-    """Of p4/switch_port.p4."""
+    """Returns the state for p4/switch_port.p4."""
     return SwitchState.of(
         entries=_own("PortIngress", switch),
         defaults={} if predictive else {"PreorderEgress.pruning": ActionCall("PreorderEgress.set_reactive")},
@@ -69,12 +69,12 @@ def switch_port(network: Network, switch: int, *, predictive: bool = True) -> Sw
 
 
 def switch_bitmask(network: Network, switch: int) -> SwitchState:
-    """Of p4/switch_bitmask.p4."""
+    """Returns the state for p4/switch_bitmask.p4."""
     return SwitchState.of(entries=_own("BitmaskIngress", switch), sessions=port_sessions(network, switch))
 
 
 def switch_mcgroup(scheme: SwitchGroup, switch: int) -> SwitchState:
-    """Of p4/switch_mcgroup.p4: a group for every set of ports within a subset."""
+    """Returns the state for p4/switch_mcgroup.p4: a group for every set of ports within a subset."""
     groups = []
     for number in scheme.groups():
         ports = [scheme.network.ports[link] for link in scheme.links(switch, number)]
@@ -89,7 +89,7 @@ def switch_mcgroup(scheme: SwitchGroup, switch: int) -> SwitchState:
 
 
 def mixed(network: Network, switch: int, ability: Ability) -> SwitchState:
-    """Of p4/mixed.p4: the groups that the switch knows, by their numbers."""
+    """Returns the state for p4/mixed.p4: the groups of the switch's ability, by their numbers."""
     count = len(network.out[switch])
     groups = {
         number: [bit + 1 for bit in members(mask) if bit < count] for number, mask in ability.groups.items()
@@ -113,7 +113,7 @@ def _group(number: int, ports: Iterable[int]) -> MulticastGroup:
 
 
 def hops(network: Network, switch: int) -> SwitchState:
-    """Of p4/hops.p4: the neighbours."""
+    """Returns the state for p4/hops.p4: the neighbours."""
     entries = [
         (
             "HopsIngress.neighbours",
@@ -125,7 +125,7 @@ def hops(network: Network, switch: int) -> SwitchState:
 
 
 def destinations(scheme: Destinations, switch: int) -> SwitchState:
-    """Of p4/destinations.p4: the way to every receiver."""
+    """Returns the state for p4/destinations.p4: the path to every receiver."""
     network, control = scheme.network, "DestinationsIngress"
     entries = [
         (
@@ -157,9 +157,10 @@ def labels(
     tunnels: Mapping[int, Tunnel] | None = None,
     addresses: Mapping[int, int] | None = None,
 ) -> SwitchState:
-    """Of p4/virtual_trees.p4 and p4/hybrid.p4: the switch's links, and those of `trees` that touch it.
+    """Returns the state for p4/virtual_trees.p4 and p4/hybrid.p4: the switch's links, and its rules for
+    `trees`.
 
-    `clean_up`: hosts are sent no labels. `tunnels`: by port. `addresses`: the port towards a MAC address, for
+    `clean_up`: hosts get no labels. `tunnels`: by port. `addresses`: the port towards a MAC address, for
     frames without a stack.
     """
     entries = [*_links(network, switch), *_trees(network, switch, rules, trees)]
@@ -175,7 +176,7 @@ def labels(
 
 
 def shortest_ways(network: Network, macs: Mapping[int, int]) -> dict[int, dict[int, int]]:
-    """Of every switch the port towards each host's MAC address (`macs`, by host), for `labels`."""
+    """Returns, for every switch, the port towards each host's MAC address (`macs`, by host), for `labels`."""
     toward = Destinations(network).toward
     return {
         switch: {macs[host]: network.ports[link] for host, link in toward[switch].items() if host in macs}

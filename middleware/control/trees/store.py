@@ -1,4 +1,4 @@
-"""What a tree manager must not forget, in a file: the old one or the new one, whenever the power goes."""
+"""The durable state of a tree manager in a file, replaced atomically even at a power loss."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _File(msgspec.Struct):
 
 
 class FileStore:
-    """JSON. `load` raises ValueError where the file is none of ours: what it held must not be lost."""
+    """A store in JSON. `load` raises ValueError for a foreign file, whose content must not be lost."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -56,7 +56,7 @@ class FileStore:
 
 
 class MemoryStore:
-    """For tests, and for networks that are programmed anew with every start of everything."""
+    """A store for tests, and for networks that are programmed again at every start."""
 
     def __init__(self) -> None:
         self.kept = Kept()

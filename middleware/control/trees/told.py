@@ -1,4 +1,4 @@
-"""A network and its virtual trees as publishers are told of them: `SetTrees` of the control service."""
+"""A network and its virtual trees in the message to publishers: `SetTrees` of the control service."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from treecast.middleware.wire.label_stack import LAST_ID
 
 
 def write_trees(version: int, network: Network, trees: Mapping[int, int]) -> pb.SetTreesRequest:
-    """`trees`: edges (bits) by id."""
+    """Returns the message. `trees`: edges (bits) by id."""
     return pb.SetTreesRequest(
         version=version,
         names=network.names,
@@ -23,7 +23,7 @@ def write_trees(version: int, network: Network, trees: Mapping[int, int]) -> pb.
 
 
 def read_trees(request: pb.SetTreesRequest) -> tuple[Network, RuleBase]:
-    """Raises RoutingError if it is no network, or a tree is none of it."""
+    """Returns network and rules. Raises RoutingError for an invalid network, or a tree outside it."""
     ends = list(request.ends)
     if len(ends) % 2:
         raise RoutingError("edges have two ends")

@@ -1,8 +1,8 @@
-"""What rules of a switch take in memory, as a process: `... .memory KIND COUNT ...`.
+"""Measures the memory of a switch's rules, in a process: `... .memory KIND COUNT ...`.
 
-For each count a switch is made and given so many rules, in the way in which rules come there; what the
-process' resident set (RSS) has grown by is printed, a JSON list of [count, bytes]. All switches stay, so that
-nothing is given back and used again. A process of its own per kind: others' memory is not in it.
+For each count it creates a switch with that many rules, installed in the usual way, and prints the growth of
+the process' resident set (RSS), as a JSON list of [count, bytes]. All switches are kept, so that no memory is
+reused. Each kind needs its own process, so that it excludes others' memory.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from .switches import StareSwitch
 from .tree import group_of
 
 PORTS = tuple(range(1, 11))
-_SUBSCRIBED = 10  # a set beyond what Python keeps ready-made numbers for
+_SUBSCRIBED = 10  # a set beyond Python's preallocated numbers
 _PLACE = Place(frozenset(), bytes(6), bytes(4))
 
 
 def _by_packets(name: str, count: int, **defines: str) -> StareSwitch:
-    """A SUB-register of a host for each state."""
+    """Returns a switch after a SUB-register of a host for each state."""
     made = StareSwitch(program(name, **defines), _PLACE, PORTS, Random(0))
     mac, address = bytes(6), bytes(4)
     for state in range(FIRST_STATE, FIRST_STATE + count):
@@ -38,22 +38,24 @@ def _by_packets(name: str, count: int, **defines: str) -> StareSwitch:
 
 
 def register(count: int) -> object:
-    """A cell of the register of a switch that has as many."""
+    """Returns a switch with a register of that many cells."""
     return _by_packets("stare_register", count, STARE_STATES=str(count + FIRST_STATE))
 
 
 def embedded(count: int) -> object:
-    """An entry of the table alone: what the controller knows is let go."""
+    """Returns only the switch with its table entries, without the controller's state."""
     return _by_packets("stare_embedded", count).switch
 
 
 def embedded_with_controller(count: int) -> object:
-    """The entry, and what the controller beside the switch knows of the state."""
+    """Returns the table entries together with the controller's state."""
     return _by_packets("stare_embedded", count)
 
 
 def address_multicast(count: int) -> object:
-    """An entry by address and UDP port, as OpenFlow switches have them, written by a controller elsewhere."""
+    """Returns a switch with entries by address and UDP port, as in OpenFlow, written by a remote
+    controller.
+    """
     switch = Switch(program("address_multicast"), ports=PORTS, cpu_port=None)
     number = group_of(switch, [_SUBSCRIBED])
     for state in range(FIRST_STATE, FIRST_STATE + count):
@@ -79,8 +81,8 @@ def resident() -> int:
 
 
 def measure(kind: str, counts: list[int]) -> list[tuple[int, int]]:
-    """(count, bytes) of one switch after the other."""
-    kept: list[object] = [KINDS[kind](16)]  # loads and warms what is needed once
+    """Returns (count, bytes) of one switch after the other."""
+    kept: list[object] = [KINDS[kind](16)]  # loads and initialises shared code once
     found = []
     for count in counts:
         before = resident()

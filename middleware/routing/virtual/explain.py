@@ -1,4 +1,4 @@
-"""What a stack does, in words: each label with where it is used, each link with what it carries."""
+"""An explanation of a stack in words: the place of use of each label, the load of each link."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class _Recorder(LabelForwarder):
 def explain(
     network: Network, rules: RuleBase, source: int, labels: list[int]
 ) -> tuple[list[LabelUse], list[LinkUse], Outcome]:
-    """Label by label and link by link what a stack does, and what comes of it."""
+    """Returns the effects of a stack, label by label and link by link, and its outcome."""
     recorder = _Recorder(network, rules, labels)
     outcome = simulate(network, recorder, source, labels)
     uses = [

@@ -1,15 +1,15 @@
-"""Delivery trees grown so that they need few labels beside a given choice of virtual trees.
+"""Delivery trees grown to need few labels beside a given choice of virtual trees.
 
-With F the edges of the chosen trees and D a delivery tree, D needs a hop for each of its edges outside F,
-and a stop for each link that leads from a node of D over an edge of F that is not in D. As sums over D:
+With F the edges of the chosen trees and D a delivery tree, D needs a hop for each of its edges outside F, and
+a stop for each link that leads from a node of D over an edge of F that is not in D. As sums over D:
 
     labels(D) = sum over nodes of (edges of F there)  -  2 * |D and F|  +  |D without F|
 
-So labels are prices of nodes and edges, and a shortest way under these prices avoids branches that would
-have to be stopped: a node that the way only passes costs its edges of F less the two (or one, or none)
-that the way uses; a receiver has to be entered anyway, so that only the way in counts. The tree grows as
-in Takahashi and Matsuyama's heuristic: the receiver that is cheapest to reach is joined, and all on its
-way are tree from then. Among equal prices fewer links win.
+So labels are prices of nodes and edges, and a shortest path under these prices avoids branches that need
+stops: a node that the path only passes costs its edges of F minus the two (or one, or none) that the path
+uses; a receiver must be entered anyway, so that only the way in counts. The tree grows as in Takahashi and
+Matsuyama's heuristic: the cheapest receiver is joined, and all nodes on its path become part of the tree.
+Among equal prices fewer links win.
 
 Hot: compiled by mypyc. Lists of small integers, no closures.
 """
@@ -27,8 +27,9 @@ FAR: Final = 1 << 60
 # A label weighs more than any number of links that one path can save.
 LABEL: Final = 64
 LINK: Final = 1
-# What the bold price of leaving the union adds, and both prices of entering a receiver from outside. At least
-# 1 and 3 are lost by it; these did better on the zoo's networks, as a tree is seldom left for one node only.
+# The bold surcharge for leaving the union, and both prices of entering a receiver from outside. At least 1
+# and 3 labels are lost; these values did better on the zoo's networks, as a tree is seldom left for one node
+# only.
 BOLD: Final = 3
 AWAY: Final = 5
 # How often all branches of a tree are tried again.
@@ -36,7 +37,7 @@ PASSES: Final = 3
 
 
 class Grown:
-    """A delivery tree: per node the link by which it is entered (-1: not in it, or its root)."""
+    """A delivery tree: per node the link by which it is entered (-1: outside the tree, or its root)."""
 
     def __init__(self, entered: list[int], nodes: list[int], edges: int, labels: int) -> None:
         self.entered = entered
@@ -50,7 +51,9 @@ class Grown:
 
 
 class Soil:
-    """What a tree grows on: the union of chosen virtual trees, as lists. The access edge is no part of it."""
+    """The ground on which a tree grows: the union of chosen virtual trees, as lists, without the
+    access edge.
+    """
 
     def __init__(self, network: Network, access: int) -> None:
         self.network = network
@@ -83,7 +86,7 @@ class Soil:
 
 
 class Prices:
-    """What entering a node costs, by an edge of the union or by another: labels first, then links."""
+    """The prices of entering a node, by an edge of the union or by another: labels first, then links."""
 
     def __init__(self, inside: list[int], outside: list[int]) -> None:
         self.inside = inside
@@ -102,12 +105,14 @@ def bold_prices(soil: Soil, start: int, wanted: list[int]) -> Prices:
 
 
 def _prices(soil: Soil, wanted: list[int], useful: list[int]) -> Prices:
-    """`useful`: per node, the edges of the union that are thought to be used; 0 if nothing is thought."""
+    """Returns prices. `useful`: per node, the edges of the union that are expected to be used; 0 if
+    unknown.
+    """
     size: i64 = len(wanted)
     inside: list[int] = [LINK] * len(wanted)
     outside: list[int] = [AWAY * LABEL + LINK] * len(wanted)
     for node in range(size):
-        if wanted[node]:  # has to be entered anyway; a hop costs 3 labels more than an edge of the union
+        if wanted[node]:  # must be entered anyway; a hop costs 3 labels more than an edge of the union
             continue
         degree: i64 = soil.degree[node]
         used: i64 = useful[node]
@@ -122,8 +127,7 @@ def _prices(soil: Soil, wanted: list[int], useful: list[int]) -> Prices:
 
 
 def _useful(soil: Soil, start: int, wanted: list[int]) -> list[int]:
-    """Per node, its edges of the union that are left when ends where nobody waits are cut off, until none
-    is."""
+    """Returns, per node, its edges of the union after repeatedly cutting off ends without receivers."""
     network, inside = soil.network, soil.inside
     left = list(soil.degree)
     ends = [node for node in range(len(left)) if left[node] == 1 and not wanted[node] and node != start]
@@ -142,7 +146,7 @@ def _useful(soil: Soil, start: int, wanted: list[int]) -> list[int]:
 def grow(soil: Soil, start: int, wanted: list[int], missing: int) -> Grown:
     """Returns a tree from `start` over all nodes that are 1 in `wanted`; there are `missing` of them.
 
-    The better of a wary and a bold one. Raises RoutingError if receivers cannot be reached.
+    The better of a wary and a bold one. Raises RoutingError if receivers are unreachable.
     """
     bold = grow_boldly(soil, start, wanted, missing)
     if not soil.chosen:
@@ -152,12 +156,12 @@ def grow(soil: Soil, start: int, wanted: list[int], missing: int) -> Grown:
 
 
 def grow_warily(soil: Soil, start: int, wanted: list[int], missing: int) -> Grown:
-    """The wary one alone."""
+    """Returns the wary tree alone."""
     return _extend(soil, [start], [-1] * len(wanted), wanted, missing, wary_prices(soil, wanted))
 
 
 def grow_boldly(soil: Soil, start: int, wanted: list[int], missing: int) -> Grown:
-    """The bold one alone: half the work, and mostly the better."""
+    """Returns the bold tree alone: half the work, and usually the better one."""
     return _extend(soil, [start], [-1] * len(wanted), wanted, missing, bold_prices(soil, start, wanted))
 
 
@@ -170,7 +174,7 @@ def _is_better(tree: Grown, other: Grown) -> bool:
 def _extend(
     soil: Soil, nodes: list[int], entered: list[int], wanted: list[int], missing: int, prices: Prices
 ) -> Grown:
-    """The same from a tree that is there; `nodes`, root first, and `entered` become the answer's."""
+    """Extends an existing tree; `nodes`, root first, and `entered` become part of the result."""
     network, inside = soil.network, soil.inside
     heads, tails, out = network.heads, network.tails, network.out
     in_price, out_price = prices.inside, prices.outside
@@ -223,7 +227,7 @@ def _weigh(soil: Soil, nodes: list[int], entered: list[int]) -> Grown:
 
 
 def weigh(soil: Soil, tree: Grown) -> int:
-    """The hops and stops that a tree needs on this soil."""
+    """Returns the hops and stops that a tree needs on this soil."""
     labels = soil.degree[tree.nodes[0]]
     for node in tree.nodes[1:]:
         labels += soil.degree[node] + (-2 if soil.inside[tree.entered[node] >> 1] else 1)
@@ -231,7 +235,7 @@ def weigh(soil: Soil, tree: Grown) -> int:
 
 
 def improve(soil: Soil, tree: Grown, wanted: list[int]) -> Grown:
-    """Local search: each branch that ends at a receiver is cut back and grown again, while that helps."""
+    """Local search: cuts back and regrows each branch that ends at a receiver, while that helps."""
     prices = wary_prices(soil, wanted)
     for _ in range(PASSES):
         before = tree
@@ -265,9 +269,9 @@ def _dear_leaves(soil: Soil, tree: Grown, wanted: list[int]) -> list[int]:
 
 
 def _regrow(soil: Soil, tree: Grown, wanted: list[int], leaf: int, prices: Prices) -> Grown:
-    """Without the branch to a leaf, up to where it forks off or serves somebody else, and grown again; the
-    same
-    tree where it is no leaf any more."""
+    """Returns the tree with the branch to a leaf cut back, up to its fork or another receiver, and regrown;
+    the same tree if the node is no longer a leaf.
+    """
     tails, entered = soil.network.tails, list(tree.entered)
     children = [0] * len(entered)
     for node in tree.nodes[1:]:

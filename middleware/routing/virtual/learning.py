@@ -1,13 +1,13 @@
 """Virtual trees learned from observed notifications: set and encodings change together.
 
-A sample is encoded with the trees that there are. What encodings still say by hops hangs together in pieces,
-and delivery trees share parts: these are candidates. Each is rated by the labels that it would save if all
-delivery trees stayed (bits alone). The first few are tried: installed, instead of those trees that the sample
-misses least where a switch is full, and what they may change is encoded anew. A set is better only if the
-sample then needs fewer labels. So no strategy has to be known, and trees that nobody uses go.
+A sample is encoded with the present trees. Connected pieces that encodings still express by hops, and parts
+shared by delivery trees, are candidates. Each is rated by the labels that it would save if all delivery trees
+stayed (bits alone). The first few are tried: installed, if necessary in place of the trees that the sample
+needs least, and the affected notifications are encoded again. A set is better only if the sample then needs
+fewer labels. So no strategy is needed, and unused trees are removed.
 
-What is learned from few notifications suits these alone: `held_out` parts a sample, so that it is judged by
-others than those it was learned from.
+Trees learned from few notifications suit these alone: `held_out` splits a sample, so that other notifications
+judge them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .stacks import Encoding, Request
 
 ROUNDS: Final = 60  # of rating all candidates
 TRIED: Final = 6  # candidates per round
-PAIRS: Final = 60  # of delivery trees, whose common parts are candidates
+PAIRS: Final = 60  # pairs of delivery trees, whose common parts are candidates
 
 
 class Learned(Struct, frozen=True):
@@ -67,12 +67,12 @@ def learn(
 
 
 def held_out(sample: list[Request]) -> tuple[list[Request], list[Request]]:
-    """Two of three to learn from, the third to judge by."""
+    """Returns two of three notifications to learn from, and the third to judge by."""
     return [one for at, one in enumerate(sample) if at % 3 != 2], sample[2::3]
 
 
 def _round(network: Network, seen: _Seen, refused: set[int], rng: Rng) -> _Seen | None:
-    """With one tree more or another, or None if none that was tried helps."""
+    """Returns the state with one more tree, or None if no tried one helps."""
     ratings = _ratings(network, seen, refused, rng)
     for edges in ratings[:TRIED]:
         better = _with(network, seen, edges)
@@ -83,7 +83,9 @@ def _round(network: Network, seen: _Seen, refused: set[int], rng: Rng) -> _Seen 
 
 
 def _with(network: Network, seen: _Seen, edges: int) -> _Seen | None:
-    """With one tree more, others taken out where there is no room; None if that does not help."""
+    """Returns the state with one more tree, removing others if there is no room; None if that does
+    not help.
+    """
     rules = seen.rules.copy()
     gone = _make_room(seen, rules, edges)
     if not rules.offer(edges):
@@ -120,7 +122,7 @@ def _make_room(seen: _Seen, rules: RuleBase, edges: int) -> set[int]:
 
 
 def _ratings(network: Network, seen: _Seen, refused: set[int], rng: Rng) -> list[int]:
-    """Candidates by what they would save, the best first; only those that would save anything."""
+    """Returns candidates by their savings, the best first; only those that would save anything."""
     known = {*seen.rules.trees.values(), *refused}
     views = [_View(network, seen, at) for at in range(len(seen.found))]
     rated = []
@@ -132,7 +134,7 @@ def _ratings(network: Network, seen: _Seen, refused: set[int], rng: Rng) -> list
 
 
 class _View:
-    """One encoding as bits: what a tree more would save while its delivery tree stays."""
+    """One encoding as bits: the savings of an additional tree while its delivery tree stays."""
 
     def __init__(self, network: Network, seen: _Seen, at: int) -> None:
         one, asked = seen.found[at], seen.sample[at]

@@ -1,8 +1,8 @@
-"""Algorithm 5.1 of the thesis: greedy encoding with virtual trees, one Steiner tree per tree that is tried.
+"""Algorithm 5.1 of the thesis: greedy encoding with virtual trees, one Steiner tree per tried tree.
 
-`printed=True` is the algorithm as it stands. Its line 8 counts an edge of a virtual tree once, although a
-chord, which has both ends on the delivery tree, sends copies from both: such stacks deliver twice. The mended
-form counts a stop for each end. Its `sort` is not defined there; here are the orders that make sense of it.
+`printed=True` is the printed algorithm. Its line 8 counts an edge of a virtual tree once, although a chord,
+which has both ends on the delivery tree, sends copies from both: such stacks deliver twice. The mended form
+counts a stop for each end. Its `sort` is not defined there; this module offers plausible orders.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def encode(
 
 
 def count_stops(network: Network, away: int, tree: int, start: int, *, printed: bool = False) -> int:
-    """Stops that edges need which lead away from a tree: one per end on it (line 8: one per edge)."""
+    """Returns the stops for edges that lead away from a tree: one per end on it (line 8: one per edge)."""
     nodes, count = nodes_of(network, tree) | 1 << start, 0
     for edge in members(away):
         first, second = network.ends[edge]
@@ -65,7 +65,7 @@ def count_stops(network: Network, away: int, tree: int, start: int, *, printed: 
 
 
 def sort(network: Network, rules: RuleBase, asked: Request, initial: int, order: str) -> list[int]:
-    """Tree ids in the order in which the algorithm tries them."""
+    """Returns tree ids in the order in which the algorithm tries them."""
     numbers = list(rules.trees)
     if order == "given":
         return numbers

@@ -1,7 +1,7 @@
 """The virtual trees that a network's switches hold, under a limit of rules per switch.
 
-A tree takes one rule on every switch that it touches, since each of them may be where a packet enters it. Its
-links work both ways: a switch sends on over all links of the tree but the one by which the packet came.
+A tree takes one rule on every switch that it touches, since a packet may enter it at any of them. Its links
+work in both directions: a switch forwards over all links of the tree but the one on which the packet came.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class RuleBase:
         return members(nodes_of(self.network, edges) & ~self.network.host_mask)
 
     def add(self, edges: int) -> int:
-        """Installs a tree; its id. Raises RoutingError if it is no tree, does not fit, or ids are used up."""
+        """Installs a tree and returns its id. Raises RoutingError if it is not a tree, does not fit, or ids
+        are exhausted.
+        """
         self._check_tree(edges)
         if not self.fits(edges):
             raise RoutingError(f"a switch of the tree has {self.limit} rules already")
@@ -58,21 +60,21 @@ class RuleBase:
         return number
 
     def offer(self, edges: int) -> int:
-        """Installs a tree where it fits, is not there yet and is more than a hop; its id, or 0."""
+        """Installs a tree if it fits, is new and is more than a hop. Returns its id, or 0."""
         small = edges.bit_count() < FEWEST_EDGES
         if small or edges in self.trees.values() or not self.fits(edges):
             return 0
         return self.add(edges)
 
     def remove(self, number: int) -> None:
-        """Takes a tree out. Raises RoutingError if there is none."""
+        """Removes a tree. Raises RoutingError if there is none."""
         if number not in self.trees:
             raise RoutingError(f"there is no tree {number}")
         for switch in self.switches(self.trees.pop(number)):
             self.used[switch] -= 1
 
     def links(self, switch: int, number: int) -> int:
-        """Returns the links by which a switch sends on for a tree, as bits; 0 if it has no such rule."""
+        """Returns a switch's outgoing links for a tree, as bits; 0 if it has no such rule."""
         return tree_links(self.network, self.trees.get(number, 0), switch)
 
     @property

@@ -1,12 +1,12 @@
-"""Stacks of hop, tree and stop labels: what an encoding becomes on the wire, and what a switch does with it.
+"""Stacks of hop, tree and stop labels: encodings on the wire, and the switches' behaviour.
 
-A switch goes through the labels in their order. A hop label of one of its links makes a copy for that link
-and leaves the stack; a tree label that it has a rule for makes a copy for each of the tree's links and stays.
-No copy goes back, and none over a link that has one. Every copy then looks behind the label that made it:
-where there is a stop for its link it is dropped; the hop and stop labels of this switch leave its stack. What
-a switch does not know it passes on.
+A switch processes the labels in order. A hop label of one of its links makes a copy for that link and leaves
+the stack; a tree label with a rule makes a copy for each of the tree's links and stays. No copy goes back,
+and none over a link that already has one. Every copy then reads the labels behind the one that made it: a
+stop for its link drops it; the hop and stop labels of this switch leave its stack. A switch passes on labels
+that it does not know.
 
-Ambiguities of the thesis' listings 5.4 and 5.5 and how they are read: docs/decisions/2026-11-21-trees.md.
+docs/decisions/2026-11-21-trees.md resolves ambiguities of the thesis' listings 5.4 and 5.5.
 """
 
 from __future__ import annotations
@@ -62,9 +62,7 @@ def check_ids(network: Network) -> None:
 
 
 def request(network: Network, source: int, receivers: list[int]) -> Request:
-    """Returns the request of a publisher. Raises RoutingError for no receivers, and for ids that there are
-    not.
-    """
+    """Returns the request of a publisher. Raises RoutingError for no receivers, and for unknown ids."""
     if not receivers:
         raise RoutingError("a notification without receivers needs no tree")
     wanted = 0
@@ -91,10 +89,10 @@ def encoding(
     *,
     printed: bool = False,
 ) -> Encoding:
-    """Returns the labels for a tree and a choice of virtual trees: hops where none leads, stops where one
-    leads away.
+    """Returns the labels for a tree and a choice of virtual trees: hops for edges outside them, stops for
+    links that lead away.
 
-    `printed`: one stop for a chord, as the thesis' line 8 counts them; such a stack may deliver twice.
+    `printed`: one stop for a chord, as the thesis' line 8 counts; such a stack may deliver twice.
     """
     union = 0
     for number in numbers:
@@ -112,7 +110,7 @@ def check_encoding(found: Encoding) -> None:
 
 
 class Rules(Protocol):
-    """What switches know of trees."""
+    """The switches' knowledge of trees."""
 
     def links(self, switch: int, number: int) -> int: ...
 
@@ -131,8 +129,8 @@ class LabelForwarder:
     def forward(self, switch: int, arrived: int, stack: list[int]) -> tuple[list[tuple[int, list[int]]], int]:
         """Returns the copies of one packet.
 
-        Look-ups are passes through the switch: one per label that the packet or a copy of it looks at, and
-        one per copy beyond a label's first. A copy looks no further than its stop.
+        Look-ups are passes through the switch: one per label that the packet or a copy reads, and one per
+        copy beyond a label's first. A copy reads only up to its stop.
         """
         served = 1 << (arrived ^ 1) if arrived >= 0 else 0
         mine = self.network.link_masks[switch]
