@@ -49,7 +49,7 @@ class Jars:
     def ensure(self) -> list[Path]:
         """Returns all jars by name; the first call fetches them. Safe to call from several processes at once.
 
-        Raises RuntimeError if they cannot be had.
+        Raises RuntimeError if they are not available.
         """
         folder = self.folder
         folder.mkdir(parents=True, exist_ok=True)

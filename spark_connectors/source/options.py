@@ -38,7 +38,7 @@ _OURS = ("bootstrap.servers", "isolation.level")  # of kafka.*: the others go to
 
 
 class Bound(Struct, frozen=True):
-    """Where a read begins or ends: `everywhere` (EARLIEST or LATEST), or by partition, or by time.
+    """The start or end of a read: `everywhere` (EARLIEST or LATEST), or by partition, or by time.
 
     A partition that `offsets` or `times` (ms since the Unix epoch) doesn't name has `everywhere`; `time`
     is for all.

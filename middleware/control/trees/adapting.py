@@ -38,7 +38,7 @@ _REGIONS: Final = 4
 
 
 class Observed:
-    """What publishers have sent: weights by publisher and receivers (node numbers).
+    """The observed notifications: weights by publisher and receivers (node numbers).
 
     Weights fade once they sum up to `fewest` packets; nothing is decided before that.
     """

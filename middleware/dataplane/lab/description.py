@@ -1,4 +1,4 @@
-"""What a lab consists of: hosts, routers, bridges, P4 switches, links; and how a TOML file says it. Pure.
+"""The parts of a lab (hosts, routers, bridges, P4 switches, links) and their form in a TOML file. Pure.
 
     [hosts.alpha]
     run = ["sleep 1000"]            # started when the lab is up; a line split as a shell would, or words

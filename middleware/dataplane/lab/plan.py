@@ -197,7 +197,7 @@ Step = (
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Where a link meets a node: also a bridge's port, which has no address."""
+    """The end of a link at a node. It may be a bridge's port, which has no address."""
 
     node: str
     interface: str

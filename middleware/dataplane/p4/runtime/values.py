@@ -194,7 +194,7 @@ class MulticastGroup(msgspec.Struct, frozen=True):
 
 
 class CloneSession(msgspec.Struct, frozen=True):
-    """Where clones go; ids from 0 to 32767. `packet_length`: bytes that are left of a copy, 0: all."""
+    """The destination of clones; ids from 0 to 32767. `packet_length`: bytes kept of a copy; 0: all."""
 
     session: int
     replicas: tuple[Replica, ...] = ()
