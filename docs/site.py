@@ -7,6 +7,7 @@ Decisions and results are listed by their dates, so that a new page of theirs ne
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,25 @@ _LINK = re.compile(r"\]\((?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Adds the dated pages to the navigation."""
+    """Adds the dated pages to the navigation, and those that mkdocs.yml does not place."""
     if config.nav is not None:
-        config.nav.append({"Decisions": _dated("decisions")})
-        config.nav.append({"Results": _dated("results")})
+        placed = set(_placed(config.nav))
+        pages = sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
+        others = [
+            page for page in pages if page not in placed and not page.startswith(("decisions/", "results/"))
+        ]
+        config.nav += [{"More": others}] if others else []
+        config.nav += [{"Decisions": _dated("decisions")}, {"Results": _dated("results")}]
     return config
+
+
+def _placed(nav: Any) -> Iterator[str]:
+    """The pages that a navigation names, however deep."""
+    if isinstance(nav, str):
+        yield nav
+    else:
+        for part in nav.values() if isinstance(nav, dict) else nav:
+            yield from _placed(part)
 
 
 def _dated(folder: str) -> list[str]:

@@ -29,7 +29,6 @@ LITTLE_SPACE = 1 << 30
 PROBE_SECONDS = 1.0
 DAEMON_SECONDS = 5.0
 JOIN_SECONDS = 3.0
-DAEMON = "treecast.middleware.daemon.daemon"  # loads all modules that are compiled if a compiler was found
 
 _FACES = ("kafka", "amqp", "amqp_tls", "mqtt", "mqtt_tls", "stare", "admin", "control", "fabric")
 
@@ -99,9 +98,8 @@ def _uvloop() -> Finding:
 def _compiled() -> Finding:
     from treecast.middleware.daemon.compiled import compiled_modules, why_interpreted
 
-    importlib.import_module(DAEMON)
-    if compiled_modules():
-        return Finding("hot modules", "ok", "compiled")
+    if compiled := len(compiled_modules()):
+        return Finding("hot modules", "ok", f"{compiled} compiled")
     return Finding("hot modules", "slow", f"interpreted: {why_interpreted()}")
 
 

@@ -7,7 +7,8 @@ or a key of `ADVICE`. An editable install has no such file, since its package is
 from __future__ import annotations
 
 import json
-import sys
+import os
+from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
@@ -51,13 +52,21 @@ def read_note(folder: Path) -> Built:
 
 
 def compiled_modules() -> list[str]:
-    """Returns the names of loaded modules of Treecast that came from a compiled file, sorted."""
+    """Returns the names of the package's modules that are installed compiled, sorted.
+
+    It counts modules that are not loaded too: a daemon loads faces on demand, and all commands must agree.
+    """
+    return list(_compiled_in(treecast.__path__[0]))
+
+
+@cache
+def _compiled_in(folder: str) -> tuple[str, ...]:
     suffixes = tuple(EXTENSION_SUFFIXES)
-    return sorted(
-        name
-        for name, module in list(sys.modules.items())
-        if name.startswith("treecast.") and (getattr(module, "__file__", None) or "").endswith(suffixes)
-    )
+    found: list[str] = []
+    for place, _, names in os.walk(folder, followlinks=True):
+        room = Path("treecast", Path(place).relative_to(folder)).parts
+        found += (".".join((*room, name.split(".")[0])) for name in names if name.endswith(suffixes))
+    return tuple(sorted(found))
 
 
 def why_interpreted(built: Built | None = None) -> str:

@@ -65,7 +65,11 @@ class Observation:
             yield from _numbers("treecast_channel", observed.counters.channel, "the channel between hosts")
             yield from _numbers("treecast_fabric", observed.counters.fabric, "the fabric")
             yield from _numbers("treecast_events", observed.counters.events, "event streams")
-            yield _gauge("treecast_coordinator_up", "1 where it answers", int(observed.coordinator.reachable))
+            yield _gauge(
+                "treecast_coordinator_up",
+                "1 while the coordinator answers.",
+                int(observed.coordinator.reachable),
+            )
             if observed.calls is not None:
                 yield from _calls(observed.calls)
             yield from _hosts(observed.hosts)
@@ -87,30 +91,32 @@ def _gauge(name: str, doc: str, value: float) -> GaugeMetricFamily:
 
 def _process(process: ProcessView, started_at: float) -> Iterator[Metric]:
     yield CounterMetricFamily(
-        "process_cpu_seconds", "user and system CPU time of the process", value=process.cpu_seconds
+        "process_cpu_seconds", "User and system CPU time of the process.", value=process.cpu_seconds
     )
-    yield _gauge("process_resident_memory_bytes", "resident memory", process.resident_bytes)
-    yield _gauge("process_open_fds", "open file descriptors", process.open_files)
-    yield _gauge("process_max_fds", "file descriptors that may be open", process.open_files_limit)
-    yield _gauge("process_start_time_seconds", "start, since the Unix epoch", started_at)
+    yield _gauge("process_resident_memory_bytes", "Resident memory of the process.", process.resident_bytes)
+    yield _gauge("process_open_fds", "Open file descriptors of the process.", process.open_files)
+    yield _gauge("process_max_fds", "Limit of open file descriptors.", process.open_files_limit)
+    yield _gauge("process_start_time_seconds", "Start time of the process, since the Unix epoch.", started_at)
 
 
 def _room(troubles: Troubles) -> Iterator[Metric]:
     """Yields the free space and the present kinds of trouble."""
     if troubles.space is not None:
         where = "of the data directory's file system"
-        yield _gauge("treecast_disk_free_bytes", f"space that is left {where}", troubles.space.free)
-        yield _gauge("treecast_disk_bytes", f"size {where}", troubles.space.size)
+        yield _gauge("treecast_disk_free_bytes", f"Free space {where}.", troubles.space.free)
+        yield _gauge("treecast_disk_bytes", f"Size {where}.", troubles.space.size)
     refuses, full = int(bool(troubles.disk.text)), int(bool(troubles.descriptors.text))
-    yield _gauge("treecast_disk_refuses", "1 while the disk refuses writes", refuses)
-    yield _gauge("treecast_descriptors_used_up", "1 while connections are turned away", full)
+    yield _gauge("treecast_disk_refuses", "1 while the disk refuses writes.", refuses)
+    yield _gauge(
+        "treecast_descriptors_used_up", "1 while clients are turned away for lack of file descriptors.", full
+    )
 
 
 def _numbers(prefix: str, counters: Struct, room: str) -> Iterator[Metric]:
     """Yields each integer field of a struct of counters as a counter, each dictionary as one with a label."""
     for field in fields(counters):
         value = getattr(counters, field.name)
-        doc = f"{field.name.replace('_', ' ')}, counted by {room}"
+        doc = f"{field.name.replace('_', ' ').capitalize()}, counted by {room}."
         if isinstance(value, dict):
             family = CounterMetricFamily(f"{prefix}_{field.name}", doc, labels=["reason"])
             for reason, count in sorted(value.items()):
@@ -129,12 +135,12 @@ def _pubsub(counters: Counters) -> Iterator[Metric]:
 def _levels(prefix: str, levels: Struct, what: str) -> Iterator[Metric]:
     """Each field of a struct of levels as a gauge."""
     for field in fields(levels):
-        doc = f"{field.name.replace('_', ' ')} of {what}"
+        doc = f"{field.name.replace('_', ' ').capitalize()} of {what}."
         yield _gauge(f"{prefix}_{field.name}", doc, getattr(levels, field.name))
 
 
 def _faces(faces: Mapping[str, FaceCounters]) -> Iterator[Metric]:
-    open_now = GaugeMetricFamily("treecast_face_connections", "connections open now", labels=["face"])
+    open_now = GaugeMetricFamily("treecast_face_connections", "Open connections.", labels=["face"])
     for name, face in sorted(faces.items()):
         open_now.add_metric([name], face.connections_opened - face.connections_closed)
     yield open_now
@@ -142,7 +148,7 @@ def _faces(faces: Mapping[str, FaceCounters]) -> Iterator[Metric]:
         labels = {"requests": ["face", "request"], "protocol_errors": ["face", "reason"]}
         family = CounterMetricFamily(
             f"treecast_face_{field.name}",
-            f"{field.name.replace('_', ' ')} of a face",
+            f"{field.name.replace('_', ' ').capitalize()} of a face.",
             labels=labels.get(field.name, ["face"]),
         )
         for name, face in sorted(faces.items()):
@@ -157,22 +163,36 @@ def _faces(faces: Mapping[str, FaceCounters]) -> Iterator[Metric]:
 
 def _calls(counted: CoordinatorCounts) -> Iterator[Metric]:
     """Yields calls from other hosts to the coordinator in this daemon."""
-    calls = CounterMetricFamily("treecast_coordinator_calls", "calls of other hosts", labels=["call"])
-    refused = CounterMetricFamily("treecast_coordinator_refused", "refused calls", labels=["reason"])
+    calls = CounterMetricFamily(
+        "treecast_coordinator_calls",
+        "Calls of other hosts to the coordinator in this daemon.",
+        labels=["call"],
+    )
+    refused = CounterMetricFamily(
+        "treecast_coordinator_refused",
+        "Calls that the coordinator in this daemon refused.",
+        labels=["reason"],
+    )
     for family, counts in ((calls, counted.calls), (refused, counted.refused)):
         for label, count in sorted(counts.items()):
             family.add_metric([label], count)
         yield family
-    yield _gauge("treecast_coordinator_watchers", "who is told of changes now", counted.watchers)
+    yield _gauge("treecast_coordinator_watchers", "Watchers of the coordinator.", counted.watchers)
     yield CounterMetricFamily(
-        "treecast_coordinator_watchers_dropped", "watchers that read nothing", value=counted.watchers_dropped
+        "treecast_coordinator_watchers_dropped",
+        "Watchers dropped because they read nothing.",
+        value=counted.watchers_dropped,
     )
 
 
 def _hosts(hosts: Sequence[pb.HostStatus]) -> Iterator[Metric]:
-    attached = GaugeMetricFamily("treecast_host_attached", "1 where the host has its lease", labels=["host"])
-    connected = GaugeMetricFamily("treecast_host_connected", "1 where there is a channel", labels=["host"])
-    trip = GaugeMetricFamily("treecast_host_round_trip_seconds", "of its channel", labels=["host"])
+    attached = GaugeMetricFamily("treecast_host_attached", "1 while the host has its lease.", labels=["host"])
+    connected = GaugeMetricFamily(
+        "treecast_host_connected", "1 while the channel to the host is connected.", labels=["host"]
+    )
+    trip = GaugeMetricFamily(
+        "treecast_host_round_trip_seconds", "Round trip time of the channel to the host.", labels=["host"]
+    )
     for host in hosts:
         attached.add_metric([host.name], int(host.presence == "attached"))
         if not host.here:
@@ -186,28 +206,34 @@ def _streams(streams: Sequence[pb.StreamStatus]) -> Iterator[Metric]:
     labels = ["stream", "epoch", "host", "fate", "reason"]
     records = GaugeMetricFamily(
         "treecast_stream_records",
-        "records that a receiver was addressed, by what became of them",
+        "Records addressed to a receiver, by fate.",
         labels=labels,
     )
-    closed = GaugeMetricFamily("treecast_stream_closed", "1 where nothing is outstanding", labels=labels[:3])
+    closed = GaugeMetricFamily(
+        "treecast_stream_closed", "1 while no record is outstanding.", labels=labels[:3]
+    )
     behind = GaugeMetricFamily(
         "treecast_stream_behind",
-        "records that this host has still to get",
+        "Records of the stream that this host lacks.",
         labels=["stream", "epoch", "origin"],
     )
     ways = [*labels[:2], "carrier", "purpose"]
-    packets = GaugeMetricFamily("treecast_stream_sent_packets", "packets sent, each copy counts", labels=ways)
-    sizes = GaugeMetricFamily("treecast_stream_sent_bytes", "bytes of segments in these packets", labels=ways)
+    packets = GaugeMetricFamily(
+        "treecast_stream_sent_packets", "Packets sent; each copy counts.", labels=ways
+    )
+    sizes = GaugeMetricFamily(
+        "treecast_stream_sent_bytes", "Bytes of segments in these packets.", labels=ways
+    )
     payload = GaugeMetricFamily(
-        "treecast_stream_payload_bytes", "payload bytes sent to all receivers, each once", labels=labels[:2]
+        "treecast_stream_payload_bytes", "Payload bytes sent to all receivers, each once.", labels=labels[:2]
     )
     copies = GaugeMetricFamily(
         "treecast_stream_copies_per_payload",
-        "bytes sent for all purposes, for each payload byte: by one group little more than 1",
+        "Bytes sent for all purposes per payload byte; little more than 1 for a group.",
         labels=labels[:2],
     )
     out = GaugeMetricFamily(
-        "treecast_stream_out_seconds", "seconds that a receiver has not been live", labels=labels[:3]
+        "treecast_stream_out_seconds", "Time since the receiver was live.", labels=labels[:3]
     )
     for stream in streams:
         where = [stream.name or str(stream.stream), str(stream.epoch)]
@@ -232,7 +258,7 @@ def _streams(streams: Sequence[pb.StreamStatus]) -> Iterator[Metric]:
 
 
 def _left_out(counts: Mapping[str, int]) -> Metric:
-    doc = "what is there and not listed, by kind; --metrics-listed says how many are"
+    doc = "Items that are not listed, by kind; --metrics-listed sets the limit."
     family = GaugeMetricFamily("treecast_metrics_left_out", doc, labels=["kind"])
     for kind, count in counts.items():
         family.add_metric([kind], count)
@@ -240,16 +266,16 @@ def _left_out(counts: Mapping[str, int]) -> Metric:
 
 
 def _topics(partitions: Listing) -> Iterator[Metric]:
-    yield _gauge("treecast_topics", "topics", partitions.topics)
-    yield _gauge("treecast_partitions", "partitions", partitions.partitions)
-    yield _gauge("treecast_log_bytes", "size of all logs on this host", partitions.size)
+    yield _gauge("treecast_topics", "Topics.", partitions.topics)
+    yield _gauge("treecast_partitions", "Partitions of all topics.", partitions.partitions)
+    yield _gauge("treecast_log_bytes", "Size of all logs on this host.", partitions.size)
     families = {
         attribute: GaugeMetricFamily(f"treecast_partition_{name}", doc, labels=["topic", "partition"])
         for attribute, name, doc in (
-            ("start_offset", "start_offset", "the first offset of the log"),
-            ("end_offset", "end_offset", "the offset that the next record gets"),
-            ("stable_offset", "stable_offset", "the first offset that an open transaction hides"),
-            ("size", "log_bytes", "size of the log on this host"),
+            ("start_offset", "start_offset", "First offset of the log."),
+            ("end_offset", "end_offset", "Offset of the next record."),
+            ("stable_offset", "stable_offset", "Last stable offset: the end that read_committed sees."),
+            ("size", "log_bytes", "Size of the log on this host."),
         )
     }
     for topic in partitions.listed:
@@ -262,11 +288,15 @@ def _topics(partitions: Listing) -> Iterator[Metric]:
 
 
 def _groups(groups: Sequence[GroupView], more: int) -> Iterator[Metric]:
-    yield _gauge("treecast_groups", "consumer groups", len(groups) + more)
-    members = GaugeMetricFamily("treecast_group_members", "members", labels=["group", "state"])
+    yield _gauge("treecast_groups", "Consumer groups.", len(groups) + more)
+    members = GaugeMetricFamily("treecast_group_members", "Members of the group.", labels=["group", "state"])
     labels = ["group", "topic", "partition"]
-    committed = GaugeMetricFamily("treecast_group_committed_offset", "committed offset", labels=labels)
-    lag = GaugeMetricFamily("treecast_group_lag", "records behind the log's end", labels=labels)
+    committed = GaugeMetricFamily(
+        "treecast_group_committed_offset", "Committed offset of the group.", labels=labels
+    )
+    lag = GaugeMetricFamily(
+        "treecast_group_lag", "Records between the committed offset and the log's end.", labels=labels
+    )
     for group in groups:
         description = group.description
         members.add_metric([description.group_id, description.state], len(description.members))

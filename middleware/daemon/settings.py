@@ -53,31 +53,32 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     data: Annotated[
         str,
         Meta(
-            description="the data directory; default: what systemd gives, else /var/lib/treecast for root,"
-            " else ~/.local/state/treecast",
+            description="the data directory; default: systemd's state directory, else /var/lib/treecast for"
+            " root, else ~/.local/state/treecast",
             extra={"placeholder": "DIR"},
         ),
     ] = ""
     runtime_dir: Annotated[
         str,
         Meta(
-            description="where the Unix sockets are; default: /run/treecast, else $XDG_RUNTIME_DIR/treecast",
+            description="the directory of the Unix sockets; default: /run/treecast, else"
+            " $XDG_RUNTIME_DIR/treecast",
             extra={"placeholder": "DIR"},
         ),
     ] = ""
     join: Annotated[
         str,
         Meta(
-            description="another daemon's or a coordinator's control address, to join its cluster;"
-            " kept in the data directory",
+            description="the control address of a daemon or coordinator whose cluster to join;"
+            " stored in the data directory",
             extra={"placeholder": "HOST:PORT"},
         ),
     ] = ""
     join_token: Annotated[
         str,
         Meta(
-            description="what `join-token` in the data directory of the first daemon, or of the coordinator,"
-            " holds: the token itself or a file with it; kept in the data directory",
+            description="the content of `join-token` in the data directory of the first daemon, or of the"
+            " coordinator: the token itself or a file with it; stored in the data directory",
             extra={"placeholder": "TOKEN|@FILE"},
         ),
     ] = ""
@@ -86,39 +87,36 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     amqp: Annotated[str, _address("the AMQP face, 0-9-1 as RabbitMQ's clients speak it")] = DEFAULT_ADDRESSES[
         "amqp"
     ]
-    mqtt: Annotated[str, _address("the MQTT face, 3.1.1 and 5.0, also over WebSocket")] = DEFAULT_ADDRESSES[
-        "mqtt"
-    ]
+    mqtt: Annotated[str, _address("the MQTT face, 3.1.1 and 5.0, with WebSocket")] = DEFAULT_ADDRESSES["mqtt"]
     stare: Annotated[str, _address("the STARE face")] = DEFAULT_ADDRESSES["stare"]
     admin: Annotated[str, _address("HTTP: metrics, status and health")] = DEFAULT_ADDRESSES["admin"]
     control: Annotated[str, _address("gRPC: what the treecast command uses")] = DEFAULT_ADDRESSES["control"]
-    fabric: Annotated[str, _address("UDP and TCP between hosts; off: a host alone")] = OFF
+    fabric: Annotated[str, _address("UDP and TCP between hosts; off: a single host")] = OFF
 
     admin_names: Annotated[
         str,
         Meta(
-            description="names by which the admin address may be called beside its addresses, localhost and"
-            " the host's own, parted by spaces; others get 421",
+            description="names that the admin address accepts beside its addresses, localhost and the"
+            " host's own, separated by spaces; other names get 421",
             extra={"placeholder": "NAMES"},
         ),
     ] = ""
     fabric_advertised: Annotated[
         str,
         Meta(
-            description="the address at which other hosts reach the fabric; default: the one it listens on",
+            description="the address at which other hosts reach the fabric; default: its listening address",
             extra={"placeholder": "HOST:PORT"},
         ),
     ] = ""
     carrier: Annotated[
         str,
         Meta(
-            description="what may carry topics to other hosts; auto: ip-multicast where several hosts want a"
-            " topic and a probe shows that it reaches them, unicast to the rest; stare: as auto, and switches"
-            " of STARE's are told which topics this host wants; labels: stacks of labels,"
-            " once the tree manager has told this host of the network, and unicast to the rest;"
-            " relay: hosts send on to hosts, by unicast, one copy into each --zone;"
-            " several with commas between them, as in labels,auto: each topic goes by the first that may"
-            " reach its hosts",
+            description="the carriers of topics to other hosts; auto: ip-multicast if several hosts want a"
+            " topic and a probe shows that it reaches them, unicast to the rest; stare: as auto, and STARE"
+            " switches learn this host's topics; labels: stacks of labels, once the tree manager has"
+            " described the network, and unicast to the rest; relay: hosts forward to hosts, by unicast, one"
+            " copy into each --zone; several separated by commas, as in labels,auto: each topic uses the"
+            " first carrier that may reach its hosts",
             extra={"placeholder": "auto|labels|relay|stare|unicast"},
         ),
     ] = AUTO
@@ -133,22 +131,22 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     labels_via: Annotated[
         str,
         Meta(
-            description="with --carrier labels, the way to this host's label switch: `ethernet` where it is"
-            " the next one, else its IP address, for UDP port 39321",
+            description="with --carrier labels, the path to this host's label switch: `ethernet` if it is"
+            " the next hop, else its IP address, for UDP port 39321",
             extra={"placeholder": "ethernet|HOST"},
         ),
     ] = "ethernet"
     kafka_advertised: Annotated[
         str,
         Meta(
-            description="the address that Kafka clients are told; default: the one that each client reached",
+            description="the address announced to Kafka clients; default: the one that each client reached",
             extra={"placeholder": "HOST:PORT"},
         ),
     ] = ""
     max_request_bytes: Annotated[
         int,
         Meta(
-            description="the largest request that the Kafka face takes",
+            description="the largest request that the Kafka face accepts",
             ge=1024,
             le=INT31,
             extra={"placeholder": "BYTES"},
@@ -159,7 +157,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     mqtt_tls_certificate: Annotated[
         str,
         Meta(
-            description="the certificate chain of --mqtt-tls, PEM; with the key, or --mqtt-tls-key beside it",
+            description="the certificate chain of --mqtt-tls, PEM; with the key, or set --mqtt-tls-key",
             extra={"placeholder": "FILE"},
         ),
     ] = ""
@@ -169,22 +167,22 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     mqtt_tls_authority: Annotated[
         str,
         Meta(
-            description="what MQTT clients over TLS have to be signed by; default: none is asked for",
+            description="authorities of client certificates for MQTT over TLS, PEM; default: none required",
             extra={"placeholder": "FILE"},
         ),
     ] = ""
     mqtt_password_file: Annotated[
         str,
         Meta(
-            description="users and passwords of MQTT clients, as mosquitto_passwd writes them; default: all"
-            " are taken",
+            description="users and passwords of MQTT clients, in the format of mosquitto_passwd; default:"
+            " everybody is accepted",
             extra={"placeholder": "FILE"},
         ),
     ] = ""
     mqtt_max_packet_bytes: Annotated[
         int,
         Meta(
-            description="the largest packet that the MQTT face takes",
+            description="the largest packet that the MQTT face accepts",
             ge=1024,
             le=268_435_455,
             extra={"placeholder": "BYTES"},
@@ -193,7 +191,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     mqtt_max_keep_alive: Annotated[
         int,
         Meta(
-            description="the longest keep-alive of MQTT 5 clients, which are told; 65535: what they ask for",
+            description="the longest keep-alive of MQTT 5 clients, announced to them; 65535: no limit",
             ge=1,
             le=65535,
             extra={"placeholder": "SECONDS"},
@@ -201,22 +199,22 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 65535
     mqtt_max_sessions: Annotated[
         int,
-        Meta(description="MQTT sessions, of clients that are connected or will be back", ge=1, le=INT31),
+        Meta(description="limit of MQTT sessions, connected or durable", ge=1, le=INT31),
     ] = 100_000
     mqtt_queue_policy: Annotated[
-        QueuePolicy, Meta(description="what becomes of a message for an MQTT client whose queue is full")
+        QueuePolicy, Meta(description="the fate of a message for an MQTT client with a full queue")
     ] = QueuePolicy.DROP_NEW
     mqtt_queue_messages: Annotated[
-        int, Meta(description="messages that may wait for one MQTT client", ge=1, le=INT31)
+        int, Meta(description="limit of queued messages per MQTT client", ge=1, le=INT31)
     ] = 100_000
     mqtt_queue_bytes: Annotated[
         int,
-        Meta(description="bytes that may wait for one MQTT client", ge=1024, extra={"placeholder": "BYTES"}),
+        Meta(description="limit of queued bytes per MQTT client", ge=1024, extra={"placeholder": "BYTES"}),
     ] = 64 * 1024 * 1024
     mqtt_refused_filters: Annotated[
         str,
         Meta(
-            description="topic filters that MQTT clients may not subscribe to, parted by spaces",
+            description="topic filters that MQTT clients may not subscribe to, separated by spaces",
             extra={"placeholder": "FILTERS"},
         ),
     ] = ""
@@ -291,17 +289,17 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     fsync: Annotated[
         FsyncPolicy,
         Meta(
-            description="when what was acknowledged is forced to disk: what a power failure may take"
-            " (a killed process loses nothing under any of them)"
+            description="when acknowledged data is forced to disk, which decides what a power failure may"
+            " take (a killed process loses nothing under any policy)"
         ),
     ] = FsyncPolicy.INTERVAL
-    fsync_interval_ms: Annotated[int, _milliseconds("with fsync = interval: how often", 1)] = 1000
+    fsync_interval_ms: Annotated[int, _milliseconds("the interval of fsync = interval", 1)] = 1000
 
     metrics_listed: Annotated[
         int,
         Meta(
-            description="partitions, streams, groups and committed offsets that /metrics lists, so many of"
-            " each; treecast_metrics_left_out counts the others",
+            description="limit of partitions, streams, groups and committed offsets in /metrics, for each"
+            " kind; treecast_metrics_left_out counts the others",
             ge=0,
             le=INT31,
             extra={"placeholder": "N"},
@@ -310,30 +308,30 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_partitions: Annotated[
         int,
         Meta(
-            description="partitions of all topics together; of a joined host the coordinator's bound counts",
+            description="limit of partitions of all topics; on joined hosts the coordinator's limit applies",
             ge=1,
             le=INT31,
             extra={"placeholder": "N"},
         ),
     ] = 200_000
     default_partitions: Annotated[
-        int, Meta(description="partitions of a topic that is created without a number", ge=1, le=20_000)
+        int, Meta(description="partitions of a topic created without a number", ge=1, le=20_000)
     ] = 1
     auto_create_topics: Annotated[
-        bool, Meta(description="whether a client that asks for a missing topic creates it")
+        bool, Meta(description="whether a client's request for a missing topic creates it")
     ] = True
     accept_replication_factor: Annotated[
         bool,
         Meta(
-            description="whether a Kafka client may ask for a replication factor above 1, which is kept as a"
+            description="whether to accept a replication factor above 1 from Kafka clients, stored as a"
             " wish; false: it is refused"
         ),
     ] = True
     topic_defaults: Annotated[
         dict[str, str],
         Meta(
-            description="topic settings under Kafka's names, for topics that don't override them,"
-            " such as retention.ms; a table in the file, several parted by ; elsewhere",
+            description="topic settings under Kafka's names, for topics that do not override them, such as"
+            " retention.ms; a table in the file, separated by ; elsewhere",
             extra={"placeholder": "KEY=VALUE"},
         ),
     ] = {}
@@ -342,40 +340,38 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         int,
         _milliseconds(
             "how long an empty group waits for more members after the first;"
-            " less than Kafka's 3000, since members on one host start together"
+            " less than Kafka's 3000, because members on one host start together"
         ),
     ] = 100
     group_min_session_timeout_ms: Annotated[
-        int, _milliseconds("the shortest session timeout that a group member may ask for", 1)
+        int, _milliseconds("the shortest session timeout that a group member may request", 1)
     ] = 6_000
     group_max_session_timeout_ms: Annotated[
-        int, _milliseconds("the longest session timeout that a group member may ask for", 1)
+        int, _milliseconds("the longest session timeout that a group member may request", 1)
     ] = 1_800_000
     group_consumer_session_timeout_ms: Annotated[
         int, _milliseconds("how long a member of the new group protocol (KIP-848) may be silent", 1)
     ] = 45_000
     group_consumer_heartbeat_interval_ms: Annotated[
-        int, _milliseconds("how often members of the new group protocol are told to send heartbeats", 1)
+        int, _milliseconds("the heartbeat interval announced to members of the new group protocol", 1)
     ] = 5_000
     offsets_retention_ms: Annotated[
         int, _milliseconds("how long an empty group's committed offsets are kept", 1)
     ] = 604_800_000
     retention_check_interval_ms: Annotated[
-        int, _milliseconds("how often logs are looked at for segments that retention deletes", 1)
+        int, _milliseconds("the interval between checks for segments that retention deletes", 1)
     ] = 10_000
     compaction_check_interval_ms: Annotated[
-        int, _milliseconds("how often compacted logs are looked at for what can be compacted", 1)
+        int, _milliseconds("the interval between checks for logs to compact", 1)
     ] = 15_000
     transaction_max_timeout_ms: Annotated[
-        int, _milliseconds("the longest transaction timeout that a producer may ask for", 1)
+        int, _milliseconds("the longest transaction timeout that a producer may request", 1)
     ] = 900_000
 
-    shutdown_grace_ms: Annotated[
-        int, _milliseconds("how long requests in flight may take to finish after SIGTERM")
-    ] = 5_000
-    log_level: Annotated[LogLevel, Meta(description="the least severe messages that are logged")] = (
-        LogLevel.INFO
+    shutdown_grace_ms: Annotated[int, _milliseconds("how long requests in flight may take after SIGTERM")] = (
+        5_000
     )
+    log_level: Annotated[LogLevel, Meta(description="the least severe level that is logged")] = LogLevel.INFO
     log_format: Annotated[LogFormat, Meta(description="auto: console on a terminal, else JSON lines")] = (
         LogFormat.AUTO
     )

@@ -12,6 +12,7 @@ WIDEST = 110
 
 _FENCE = re.compile(r"^\s*(```+|~~~+)\s*(\S*)")
 _LINK = re.compile(r"\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")  # a link's text may begin on the line before
+_WHOLE_LINK = re.compile(r"\[[^\]]*\]\([^)]*\)")
 _DATE = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 _TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
 _HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$")
@@ -81,7 +82,10 @@ def dated(path: Path, text: str) -> list[int]:
     """Lines that date a run; links to results and decisions may have dates in them, and code spans."""
     if path.as_posix().startswith(_DATED):
         return []
-    bare = ((number, re.sub(r"`[^`]*`", "", _LINK.sub("", line))) for number, line in prose(text))
+    bare = (
+        (number, re.sub(r"`[^`]*`", "", _LINK.sub("", _WHOLE_LINK.sub("", line))))
+        for number, line in prose(text)
+    )
     return [number for number, line in bare if _DATE.search(line)]
 
 

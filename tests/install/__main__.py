@@ -103,6 +103,8 @@ def _compare(status: dict[str, Any], told: dict[str, str], *, interpreted: bool)
             raise Refused(f"{compiled} modules are compiled in spite of TREECAST_PURE=1")
     elif not compiled or told["level"] != "ok":
         raise Refused(f"not compiled: {told['detail']}")
+    elif told["detail"] != f"{compiled} compiled":
+        raise Refused(f"status says {compiled} compiled, doctor {told['detail']!r}")
 
 
 def main() -> int:
