@@ -15,6 +15,7 @@ from rich.table import Table
 from bench import fabric as fabric_comparison
 from bench import kafka as kafka_comparison
 from bench import micro_fabric as fabric_streams
+from bench import mqtt_hosts as mqtt_hosts_comparison
 from bench import spark as spark_comparison
 from bench.chain.paced import generator
 from bench.core import machine, report, versus
@@ -48,6 +49,7 @@ DataOption = Annotated[
 
 EARLIER = versus.earlier("Treecast")
 FABRIC_PEERS = ",".join(fabric_comparison.PEERS)
+MQTT_PEERS = ",".join(mqtt_hosts_comparison.USUAL)
 
 
 @app.callback()
@@ -216,6 +218,61 @@ def mqtt(
         context = {"comparison": "mqtt", "rounds": rounds}
         run.run()
     _finish(run, found, context, out, json, console, "Mosquitto")
+    if run.failures:
+        raise typer.Exit(1)
+
+
+@app.command("mqtt-hosts")
+def mqtt_hosts(
+    rounds: RoundsOption = 3,
+    seconds: Annotated[float, typer.Option(min=0.1, help="how long each measured run takes, roughly")] = 4,
+    rate: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="messages a second of latency runs; default: what the bridge just sustains"),
+    ] = None,
+    only: OnlyOption = None,
+    quick: QuickOption = False,
+    json: JsonOption = False,
+    out: OutOption = Path("out"),
+    peers: PeersOption = MQTT_PEERS,
+    treecast_python: PythonOption = sys.executable,
+    before_python: BeforeOption = None,
+    data: DataOption = None,
+) -> None:
+    """MQTT from a publisher beside one daemon to a subscriber beside another, against Mosquitto's bridge."""
+    from bench.peers.mosquitto import INSTALL, program
+    from bench.peers.mqtt_pairs import MosquittoBridge
+
+    comparison = mqtt_hosts_comparison
+    console = _console(json, 170)
+    if quick:
+        rounds, seconds, rate = 1, min(seconds, 0.2), rate or [1_000]
+    if program() is None:
+        console.print(f"[red]{INSTALL}[/red]")
+        raise typer.Exit(2)
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=data) as folder:
+        names = [name.strip() for name in peers.split(",")]
+        try:
+            found = comparison.peers(names, treecast_python, Path(folder), before_python)
+        except KeyError as error:
+            console.print(f"[red]no such peer: {error}; there are {', '.join(comparison.PEERS)}[/red]")
+            raise typer.Exit(2) from None
+        bridge = MosquittoBridge(name=comparison.BRIDGE, parent=Path(folder))
+        loads = [*comparison.workloads(seconds)]
+        loads += comparison.latencies(bridge, rate, seconds, only, console.print)
+        chosen = _choose(loads, only, console)
+        settle = 0.5 if quick else 1.0
+        run = Rounds(found, chosen, rounds, settle=settle, judged=False, progress=console.print)
+        context: dict[str, object] = {"comparison": "mqtt-hosts", "rounds": rounds, "seconds": seconds}
+        run.run()
+    rows = report.summarise(run.samples, "", "")
+    slow = comparison.overloaded(rows, chosen)
+    ratios = versus.compare(rows, comparison.AGAINST, slow)
+    notes = [f"{name} did not keep up: {load} reached {rate:,.0f}/s" for (load, name), rate in slow.items()]
+    picture = Picture("MQTT from one host to another", comparison.PANELS, comparison.OURS)
+    builds = versus.builds(rows, {name: versus.earlier(name) for name in comparison.OURS})
+    outcome = Outcome(run, [*found], rows, context, ratios, notes, builds)
+    publish(outcome, picture, out, "bench-mqtt-hosts", console, json)
     if run.failures:
         raise typer.Exit(1)
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from treecast.middleware.broker.pubsub import PubSub, PubSubSettings, Subscriber, Subscription
 from treecast.middleware.model.counters import PubSubCounters
-from treecast.shims.mqtt.counting import MqttCounting
 from treecast.shims.mqtt.session import Session
+from treecast.shims.mqtt.session_input import MqttCounting
 from treecast.shims.mqtt.session_output import Outputs
 from treecast.shims.mqtt.sessions import Sessions
 from treecast.shims.mqtt.settings import MqttSettings

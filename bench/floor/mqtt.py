@@ -5,7 +5,10 @@ one send per subscriber and turn, for QoS 1 also one send of acknowledgements. I
 SUBSCRIBE. Of publishes it knows only the length, the same throughout a run, and matches nothing: all
 subscribers get all. It is not a broker; its result is the machine's limit.
 
-    python -m bench.floor.mqtt --port P
+    python -m bench.floor.mqtt --port P [--udp P | --to P]
+
+With `--to` it is the near one of two: what comes goes to that UDP port instead, in packets as long as the
+fabric's on loopback. With `--udp` it is the far one, which receives there. Nothing is repaired.
 """
 
 from __future__ import annotations
@@ -17,6 +20,10 @@ import socket
 import sys
 
 CHUNK = 256 * 1024
+PACKET = 65_000  # bytes of a UDP packet on loopback
+BURST = 4  # of them in a row, before other work has its turn
+ROOM = 32 << 20  # bytes of the far one's socket: the load bounds what is on its way
+_SO_RCVBUFFORCE = 33  # asm-generic/socket.h: beyond the machine's limit, for root
 _PUBACK = b"\x40\x02"
 
 
@@ -107,12 +114,21 @@ class Lane:
 
 
 class Loop:
-    """Reads all connections of one poll, then sends the data to each subscriber."""
+    """Reads all connections of one poll, then sends the data to each subscriber, or to the far loop."""
 
-    def __init__(self, listener: socket.socket) -> None:
+    def __init__(self, listener: socket.socket, udp: int = 0, to: int = 0) -> None:
         self._listener = listener
+        self._to = ("127.0.0.1", to) if to else None
+        self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        if udp:
+            self._udp.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, ROOM)
+            self._udp.bind(("127.0.0.1", udp))
+            self._udp.setblocking(False)
+        self._arriving = self._udp.fileno() if udp else -1
         self._poll = select.epoll()
         self._poll.register(listener, select.EPOLLIN)
+        if udp:
+            self._poll.register(self._udp, select.EPOLLIN)
         self._lanes: dict[int, Lane] = {}
 
     def run(self) -> None:
@@ -121,6 +137,8 @@ class Loop:
             for number, _ in self._poll.poll():
                 if number == self._listener.fileno():
                     self._accept()
+                elif number == self._arriving:
+                    self._arrived()
                 elif (publishes := self._lanes[number].receive()) is None:
                     self._gone(number)
                 elif publishes:
@@ -128,11 +146,28 @@ class Loop:
             if came:
                 self._send(came)
 
-    def _send(self, came: list[tuple[Lane, memoryview]]) -> None:
-        parts = [publishes for _, publishes in came]
+    def _arrived(self) -> None:
+        parts = []
+        for _ in range(BURST):
+            try:
+                parts.append(memoryview(self._udp.recv(PACKET)))
+            except BlockingIOError:
+                break
+        self._send_to_all(parts)
+
+    def _send_to_all(self, parts: list[memoryview]) -> None:
         for lane in self._lanes.values():
             if lane.subscribes:
                 lane.send(parts)
+
+    def _send(self, came: list[tuple[Lane, memoryview]]) -> None:
+        parts = [publishes for _, publishes in came]
+        if self._to is None:
+            self._send_to_all(parts)
+        else:
+            for part in parts:
+                for at in range(0, len(part), PACKET):
+                    self._udp.sendto(part[at : at + PACKET], self._to)
         for lane, publishes in came:
             lane.taken(publishes)
 
@@ -150,9 +185,11 @@ class Loop:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--udp", type=int, default=0)
+    parser.add_argument("--to", type=int, default=0)
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    Loop(socket.create_server(("127.0.0.1", options.port), backlog=1024)).run()
+    Loop(socket.create_server(("127.0.0.1", options.port), backlog=1024), options.udp, options.to).run()
 
 
 if __name__ == "__main__":

@@ -42,10 +42,13 @@ class MosquittoPeer(LocalServer):
         if found is None:
             raise RuntimeError(INSTALL)
         config = folder / "mosquitto.conf"
-        lines = [f"listener {self._port} 127.0.0.1", *(f"{key} {value}" for key, value in CONFIG.items())]
-        config.write_text("\n".join(lines) + "\n")
+        config.write_text("\n".join(self.lines()) + "\n")
         self._process = ServerProcess([found, "-c", str(config)], folder / "server.log")
         return self._process.wait_until(lambda: listens(self._port), 30)
+
+    def lines(self) -> list[str]:
+        """Of its configuration."""
+        return [f"listener {self._port} 127.0.0.1", *(f"{key} {value}" for key, value in CONFIG.items())]
 
     def settings(self) -> Mapping[str, str]:
         done = subprocess.run([program() or "", "-h"], capture_output=True, text=True, check=False)

@@ -44,7 +44,7 @@ class MqttThroughput(Workload[Server]):
     write."""
 
     seconds: float
-    asked: float
+    asked: float | None
     size: int = 100
     qos: int = 0
     publishers: int = 1
@@ -78,12 +78,14 @@ class MqttThroughput(Workload[Server]):
 def _order(peer: Server, load: Any) -> dict[str, Any]:
     names = ("size", "qos", "publishers", "subscribers", "window", "single")
     found = {name: getattr(load, name) for name in names}
-    return {"host": peer.address[0], "port": peer.address[1], "check": False, **found}
+    far = getattr(peer, "far", peer.address)
+    return {"host": peer.address[0], "port": peer.address[1], "far": list(far), "check": False, **found}
 
 
 @dataclass
 class MqttLatency(Workload[Server]):
-    """A fixed rate, one publisher and one subscriber, QoS 0. `sustained`: Mosquitto just keeps up with it."""
+    """A fixed rate, one publisher and one subscriber, QoS 0. `sustained`: `sustainer` just keeps up with
+    it."""
 
     rate: int
     seconds: float
@@ -94,11 +96,12 @@ class MqttLatency(Workload[Server]):
     window: int = 1_000
     single: bool = False
     sustained: bool = False
+    sustainer: str = "Mosquitto"
 
     floor = True
 
     def __post_init__(self) -> None:
-        just = ", what Mosquitto just sustains" if self.sustained else ""
+        just = f", what {self.sustainer} just sustains" if self.sustained else ""
         self.name = f"latency at {self.rate:,}/s{just}, QoS 0, {_bytes(self.size)}"
 
     def run(self, peer: Server, number: int) -> Values:

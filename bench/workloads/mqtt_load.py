@@ -61,6 +61,27 @@ def _exactly(found: socket.socket, size: int) -> bytes:
     return data
 
 
+def crosses(near: tuple[str, int], far: tuple[str, int], timeout: float) -> None:
+    """Returns once something that was published at `near` has come to a subscriber at `far`."""
+    publisher, subscriber = connect(*near, "first"), connect(*far, "last")
+    with publisher, subscriber:
+        body = b"\0\1" + struct.pack(">H", len(TOPIC)) + TOPIC + b"\0"
+        subscriber.sendall(bytes([0x82, len(body)]) + body)
+        _exactly(subscriber, 5)
+        subscriber.settimeout(0.1)
+        until = time.monotonic() + timeout
+        while time.monotonic() < until:
+            publisher.sendall(publish(10, 0))
+            try:
+                if subscriber.recv(CHUNK):
+                    break
+            except TimeoutError:
+                pass
+        else:
+            raise OSError(f"nothing came in {timeout:.0f} s")
+        time.sleep(0.5)  # what else is on its way comes to nobody
+
+
 class Subscriber:
     """Counts whole packets of `packet` bytes each; acknowledges those of QoS 1. `check`: compares them."""
 
@@ -185,11 +206,12 @@ class Publisher:
 
 class Load:
     """One run of `order`: messages, size, qos, publishers, subscribers, window, single (a packet per
-    write), check (compare all that comes)."""
+    write), check (compare all that comes). Publishers connect to host and port, subscribers to `far`."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self.order = order
         host, port, size, qos = order["host"], order["port"], order["size"], order["qos"]
+        far = order.get("far", (host, port))
         window = order["window"] // order["publishers"]
         self.publishers = [
             Publisher(host, port, f"p{number}", qos, size, max(window, 1))
@@ -197,7 +219,7 @@ class Load:
         ]
         self.packet = self.publishers[0].packet
         self.subscribers = [
-            Subscriber(host, port, f"s{number}", qos, self.packet, order["check"])
+            Subscriber(far[0], far[1], f"s{number}", qos, self.packet, order["check"])
             for number in range(order["subscribers"])
         ]
         for subscriber in self.subscribers:

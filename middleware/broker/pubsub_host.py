@@ -28,11 +28,9 @@ class LoopEdge:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self.soon: Callable[[Callable[[], None]], object] = loop.call_soon
         self._tasks: set[asyncio.Task[None]] = set()
         self._complaint = Rarely()
-
-    def soon(self, call: Callable[[], None]) -> None:
-        self._loop.call_soon(call)
 
     def force(self, tickets: Sequence[SyncTicket], then: Callable[[list[str]], None]) -> None:
         task = self._loop.create_task(self._force(tickets, then), name="the disk is waited for")
@@ -102,7 +100,6 @@ class HostPubSub:
         )
         hub.journal = journal
         self.turn.add_store(journal)
-        self.turn.add_speaker(self)
         for message in hub.retained.all():
             hub.stamps.seen(message.stamp)
         hub.begin_serials(highest)
@@ -119,6 +116,7 @@ class HostPubSub:
     def _tick(self) -> None:
         self.hub.wall = self._clock()
         self.turn.look()
+        self.hub.fold()
         self._tell_levels()
         self._timer = self._loop.call_later(_TICK, self._tick)
 
@@ -163,13 +161,3 @@ class HostPubSub:
         """With fsync per interval: what was written since the last call."""
         if self._fsync is FsyncPolicy.INTERVAL:
             self.turn.force()
-
-    # --- of the turn
-
-    def gather(self) -> None:
-        """Implements `turn.Speaker`, of which it has nothing to say: counters are added up."""
-        self.hub.fold()
-
-    def say(self) -> None: ...
-
-    def refuse(self) -> None: ...

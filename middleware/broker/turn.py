@@ -44,11 +44,15 @@ class Store(Protocol):
 
 
 class Departures(Protocol):
-    """What leaves this host with the turn."""
+    """What leaves this host with the turn.
 
-    @property
-    def congested(self) -> bool:
-        """Whether so much waits to leave that publishers have to be held back."""
+    `waiting`: something is to be placed. `placed`: something is to be sent. `congested`: so much waits to
+    leave that publishers have to be held back.
+    """
+
+    waiting: bool
+    placed: bool
+    congested: bool
 
     def place(self) -> None:
         """Before the stores are written: says there what has been promised."""
@@ -58,7 +62,8 @@ class Departures(Protocol):
 
 
 class Speaker(Protocol):
-    """Who says something once it is stored: a face, or what other hosts are answered by."""
+    """Who says something once it is stored: a face, or what other hosts are answered by. Part of every turn,
+    or of those that it has asked for."""
 
     def gather(self) -> None:
         """What was to be said by now is this turn's. Followed by `say` or `refuse`, before the next."""
@@ -73,8 +78,9 @@ class Speaker(Protocol):
 class Edge(Protocol):
     """What the turn has of the event loop."""
 
-    def soon(self, call: Callable[[], None]) -> None:
-        """In the loop's next pass."""
+    @property
+    def soon(self) -> Callable[[Callable[[], None]], object]:
+        """Calls something in the loop's next pass."""
 
     def force(self, tickets: Sequence[SyncTicket], then: Callable[[list[str]], None]) -> None:
         """Runs all beside the loop; then tells, on the loop, of each what the disk said ("": nothing)."""
@@ -124,6 +130,8 @@ class Turn:
         self._stores: list[Store] = []
         self._departures: list[Departures] = []
         self._speakers: list[Speaker] = []
+        self._asked: dict[Speaker, None] = {}  # of this turn alone
+        self._gathered: list[Speaker] = []
         self._in_background: list[Store] = []
 
     # --- who takes part
@@ -148,7 +156,11 @@ class Turn:
 
     def remove_speaker(self, speaker: Speaker) -> None:
         """Of what it has gathered it says nothing any more."""
-        self._speakers.remove(speaker)
+        if speaker in self._speakers:
+            self._speakers.remove(speaker)
+        if speaker in self._gathered:
+            self._gathered.remove(speaker)
+        self._asked.pop(speaker, None)
 
     @property
     def congested(self) -> bool:
@@ -170,8 +182,10 @@ class Turn:
         self.state = after
         return before
 
-    def ask(self) -> None:
-        """For the end of this turn. To be called as often as one likes."""
+    def ask(self, speaker: Speaker | None = None) -> None:
+        """For the end of this turn, of which `speaker` is to be part. To be called as often as one likes."""
+        if speaker is not None:
+            self._asked[speaker] = None
         if self.state is _R:
             self._edge.soon(self.end)
         self._step(TurnEvent.ASK)
@@ -182,9 +196,12 @@ class Turn:
         if self.forcing:
             return
         for departures in self._departures:
-            departures.place()
+            if departures.waiting:
+                departures.place()
         refused = next((store for store in self._stores if not store.flush()), None)
-        for speaker in self._speakers:
+        self._gathered = [*self._asked, *self._speakers]
+        self._asked = {}
+        for speaker in self._gathered:
             speaker.gather()
         if refused is not None:
             self._refuse(refused.error)
@@ -207,13 +224,16 @@ class Turn:
 
     def _say(self) -> None:
         for departures in self._departures:
-            departures.send()
-        for speaker in self._speakers:
+            if departures.placed:
+                departures.send()
+        gathered, self._gathered = self._gathered, []
+        for speaker in gathered:
             speaker.say()
 
     def _refuse(self, error: str) -> None:
         self._edge.refused(error)
-        for speaker in self._speakers:
+        gathered, self._gathered = self._gathered, []
+        for speaker in gathered:
             speaker.refuse()
 
     # --- the disk

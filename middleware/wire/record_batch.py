@@ -23,12 +23,14 @@ from .record_values import (
     COMMIT,
     build_batch,
     control_marker,
+    encode_around,
     encode_record,
     read_control_type,
     read_records,
     rebuild_batch,
     record_size,
     seal_batch,
+    seal_pieces,
 )
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "build_batch",
     "check_batches",
     "control_marker",
+    "encode_around",
     "encode_record",
     "patch_batch",
     "read_control_type",
@@ -53,5 +56,6 @@ __all__ = [
     "rebuild_batch",
     "record_size",
     "seal_batch",
+    "seal_pieces",
     "stamp_append_time",
 ]

@@ -12,7 +12,7 @@ from typing import Final
 
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import NO_LEADER_EPOCH, NO_PRODUCER, NO_SEQUENCE, ProducerIdentity
-from treecast.middleware.model.records import Compression, Record, TimestampType
+from treecast.middleware.model.records import Compression, Headers, Record, TimestampType
 
 from .batch_header import (
     COMPRESSION_MASK,
@@ -111,6 +111,37 @@ def _sealed(
 ) -> bytes:
     """Returns header and payload. `times` are the base and the largest timestamp."""
     payload = compress(Compression(attributes & COMPRESSION_MASK), body)
+    return _joined(
+        [payload],
+        attributes,
+        last_offset_delta,
+        times,
+        producer,
+        base_sequence,
+        count,
+        base_offset,
+        leader_epoch,
+    )
+
+
+def seal_pieces(pieces: Sequence[Data], count: int, timestamp: int) -> bytes:
+    """A batch of `count` records that are encoded already, in pieces that are copied once: offset deltas from
+    0 on, all of one time."""
+    times = (timestamp, timestamp)
+    return _joined(pieces, 0, count - 1, times, NO_PRODUCER, NO_SEQUENCE, count, 0, NO_LEADER_EPOCH)
+
+
+def _joined(
+    pieces: Sequence[Data],
+    attributes: int,
+    last_offset_delta: int,
+    times: tuple[int, int],
+    producer: ProducerIdentity,
+    base_sequence: int,
+    count: int,
+    base_offset: int,
+    leader_epoch: int,
+) -> bytes:
     rest = _REST.pack(
         attributes,
         last_offset_delta,
@@ -121,9 +152,13 @@ def _sealed(
         base_sequence,
         count,
     )
-    length = HEADER_SIZE - LOG_OVERHEAD + len(payload)
-    start = _START.pack(base_offset, length, leader_epoch, MAGIC, crc32c(payload, crc32c(rest)))
-    return b"".join((start, rest, payload))
+    length = HEADER_SIZE - LOG_OVERHEAD
+    crc = crc32c(rest)
+    for piece in pieces:
+        length += len(piece)
+        crc = crc32c(piece, crc)
+    start = _START.pack(base_offset, length, leader_epoch, MAGIC, crc)
+    return b"".join([start, rest, *pieces])
 
 
 def rebuild_batch(header: BatchHeader, records: Sequence[Record], horizon: int | None) -> bytes:
@@ -167,12 +202,28 @@ def encode_record(out: bytearray, record: Record, timestamp_delta: int, offset_d
     write_varlong(body, offset_delta)
     _write_bytes(body, record.key)
     _write_bytes(body, record.value)
-    write_varlong(body, len(record.headers))
-    for name, value in record.headers:
-        _write_bytes(body, name.encode("utf-8", "surrogateescape"))
-        _write_bytes(body, value)
+    _write_headers(body, record.headers)
     write_varlong(out, len(body))
     out += body
+
+
+def encode_around(size: int, headers: Headers, offset_delta: int) -> tuple[bytearray, bytearray]:
+    """What lies before and behind a value of `size` bytes in a record without a key, of the batch's time."""
+    before, behind = bytearray(b"\0\0"), bytearray()
+    write_varlong(before, offset_delta)
+    _write_bytes(before, None)
+    write_varlong(before, size)
+    _write_headers(behind, headers)
+    length = bytearray()
+    write_varlong(length, len(before) + size + len(behind))
+    return length + before, behind
+
+
+def _write_headers(out: bytearray, headers: Headers) -> None:
+    write_varlong(out, len(headers))
+    for name, value in headers:
+        _write_bytes(out, name.encode("utf-8", "surrogateescape"))
+        _write_bytes(out, value)
 
 
 def _write_bytes(out: bytearray, value: bytes | None) -> None:
@@ -198,23 +249,29 @@ def read_records(
     """Returns the records of the batch at `position` with absolute offsets and times. Decompresses at most
     `limit` bytes.
     """
-    payload = memoryview(data)[position + HEADER_SIZE : position + header.size]
+    begin, end = position + HEADER_SIZE, position + header.size
     if header.compression > Compression.ZSTD:
         raise TreecastError(Fault.UNSUPPORTED_COMPRESSION, f"compression codec {header.compression}")
-    records = decompress(Compression(header.compression), payload, limit)
+    records: bytes
+    if isinstance(data, bytes) and header.compression == 0 and end - begin <= limit and end <= len(data):
+        records = data  # read where they lie
+    else:
+        payload = memoryview(data)[begin:end]
+        records = decompress(Compression(header.compression), payload, limit)
+        begin, end = 0, len(records)
     try:
-        return _decode_records(records, header)
+        return _decode_records(records, begin, end, header)
     except (IndexError, ValueError) as error:
         raise TreecastError(Fault.CORRUPT_BATCH, f"a batch's records are wrong: {error}") from error
 
 
-def _decode_records(data: bytes, header: BatchHeader) -> list[Record]:
+def _decode_records(data: bytes, position: int, all_end: int, header: BatchHeader) -> list[Record]:
+    """Those between two places."""
     records: list[Record] = []
-    position = 0
     for _ in range(header.count):
         length, position = read_varint(data, position)
         end = position + length
-        if not 0 < length <= len(data) - position:
+        if not 0 < length <= all_end - position:
             raise ValueError("a record is longer than the batch")
         timestamp_delta, position = read_varlong(data, position + 1)
         offset_delta, position = read_varint(data, position)
@@ -227,7 +284,7 @@ def _decode_records(data: bytes, header: BatchHeader) -> list[Record]:
             header.max_timestamp if header.log_append_time else header.base_timestamp + timestamp_delta
         )
         records.append(Record(key, value, headers, timestamp, header.base_offset + offset_delta))
-    if position != len(data):
+    if position != all_end:
         raise ValueError("bytes are left after the last record")
     return records
 

@@ -5,13 +5,18 @@
 
 Of the properties the server looks at three: the topic alias ends here, the expiry counts down, the
 subscription identifiers are its own. All others are passed on as they came, in the order in which they came.
+
+Of runs (`wire.publish_runs`) the face writes and reads here what is its own: packet ids, and PUBACK.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from librt.strings import BytesWriter, write_i32_be
+from librt.strings import BytesWriter, read_i32_be, write_i32_be
+from mypy_extensions import i32, i64, u8
+
+from treecast.middleware.wire.publish_runs import head_at, uint16_at, write_varint
 
 from . import codec
 from .codec import V5, MqttError, malformed, protocol_error
@@ -31,6 +36,7 @@ DUPLICATE: Final = 0x08
 RETAIN: Final = 0x01
 _FIRST: Final = codec.PUBLISH << 4
 _EMPTY: Final = b""
+_PUBACK: Final = 0x40020000  # a PUBACK without a reason, as a number, less its packet id
 
 
 class PublishProperties:
@@ -130,13 +136,6 @@ def alias_bytes(alias: int) -> bytes:
     return bytes([TOPIC_ALIAS, alias >> 8, alias & 0xFF])
 
 
-def write_varint(out: BytesWriter, value: int) -> None:
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-
-
 def varint_size(value: int) -> int:
     if value < 0x80:
         return 1
@@ -202,3 +201,41 @@ def _ack_head(kind: int) -> int:
 
 
 _ACK_HEADS: Final = tuple([_ack_head(kind) for kind in range(8)])
+
+
+def write_numbered(out: BytesWriter, data: bytes, first: i64) -> None:
+    """Writes a run of QoS 1 with `first` and the packet ids after it in place of its own."""
+    begin: i64 = len(out)
+    out.write(data)
+    end: i64 = len(data)
+    at: i64 = 0
+    packet_id = first
+    while at < end:
+        size, body = head_at(data, at, end)
+        place = begin + body + 2 + uint16_at(data, body)
+        out[place] = u8(packet_id >> 8)
+        out[place + 1] = u8(packet_id & 0xFF)
+        packet_id += 1
+        at = body + size
+
+
+def write_acks(out: BytesWriter, data: bytes) -> None:
+    """Writes a PUBACK for each packet of a run of QoS 1."""
+    end: i64 = len(data)
+    at: i64 = 0
+    while at < end:
+        size, body = head_at(data, at, end)
+        packet_id = uint16_at(data, body + 2 + uint16_at(data, body))
+        write_i32_be(out, i32(_PUBACK | packet_id))
+        at = body + size
+
+
+def rising_acks(data: bytes, at: i64, end: i64, packet_id: i64, most: i64) -> i64:
+    """How many PUBACKs without a reason, for `packet_id` and the ids after it, follow each other at `at`."""
+    wanted: i64 = _PUBACK | packet_id
+    count: i64 = 0
+    while count < most and at + 4 <= end and i64(read_i32_be(data, at)) == wanted:
+        count += 1
+        wanted += 1
+        at += 4
+    return count

@@ -11,11 +11,14 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from treecast.middleware.broker import Turn
+from treecast.middleware.broker.pubsub import PubSub
+from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.ration import Ration
 
-from .counting import MqttCounting
 from .session import Session
-from .session_output import Outputs
+from .session_input import MqttCounting
+from .session_output import Outputs, SessionOutput
 from .sessions import Sessions
 from .settings import MqttSettings
 
@@ -24,8 +27,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("treecast.mqtt")
 
+DISK_REFUSES: Final = "the disk refuses"  # how the failure begins of a session that is ended for that
 _LINGER: Final = 2.0  # seconds that a client may take to read the last that it is sent, and to close
 _HTTP: Final = b"G"  # how the only other protocol begins that is served here
+
+Gathered = list[tuple[SessionOutput, list[bytes]]]
 
 
 class Owner(Protocol):
@@ -182,3 +188,61 @@ class Connection(Session):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+
+class Spoken:
+    """What connections have to say when a turn is stored. Implements `broker.Speaker`."""
+
+    def __init__(
+        self, hub: PubSub, turn: Turn, outputs: Outputs, counting: MqttCounting, counters: FaceCounters
+    ) -> None:
+        self._hub = hub
+        self._turn = turn
+        self._outputs = outputs
+        self._counting = counting
+        self._counters = counters
+        self._gathered: Gathered = []
+        self._held_back: dict[Connection, None] = {}  # not read from until other hosts have more room
+
+    def forget(self, connection: Connection) -> None:
+        """It is closed."""
+        self._held_back.pop(connection, None)
+
+    def gather(self) -> None:
+        """What connections have to send by now."""
+        self._gathered = [(session, session.take_output()) for session in self._outputs.take()]
+        self._counting.fold(self._counters)
+        self._hub.fold()
+
+    def say(self) -> None:
+        """It is stored."""
+        gathered, self._gathered = self._gathered, []
+        if self._turn.congested:
+            self._hold_back(gathered)
+        elif self._held_back:
+            self._let_on()
+        for session, chunks in gathered:
+            session.depends = False
+            session.write(chunks)
+
+    def _hold_back(self, gathered: Gathered) -> None:
+        """Who publishes what is promised is not read from: it would wait here, in memory."""
+        for session, _ in gathered:
+            if isinstance(session, Connection) and session.promises:
+                session.pause_reading()
+                self._held_back[session] = None
+
+    def _let_on(self) -> None:
+        held_back, self._held_back = self._held_back, {}
+        for connection in held_back:
+            connection.resume_reading()
+
+    def refuse(self) -> None:
+        """The disk refuses: nothing of what is promised may be said, and who waits for it is sent away."""
+        gathered, self._gathered = self._gathered, []
+        for session, chunks in gathered:
+            if isinstance(session, Connection) and session.promises:
+                session.failure = DISK_REFUSES
+                session.abort()
+            else:
+                session.write(chunks)

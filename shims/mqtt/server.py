@@ -15,10 +15,10 @@ from treecast.shims.listening import Forwarding, Listeners
 from treecast.shims.protocol_errors import ProtocolErrors
 
 from . import codec, sys_topics
-from .connection import Connection
-from .counting import MqttCounting
+from .connection import DISK_REFUSES, Connection, Spoken
 from .restoring import restore
-from .session_output import Outputs, SessionOutput
+from .session_input import MqttCounting
+from .session_output import Outputs
 from .sessions import Sessions
 from .settings import MqttSettings
 
@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("treecast.mqtt")
 
-DISK_REFUSES = "the disk refuses"  # how the failure begins of a session that is ended for that
 _TICK = 0.5  # seconds between looks at deadlines
-
-Gathered = list[tuple[SessionOutput, list[bytes]]]
 
 
 class MqttFace:
@@ -54,7 +51,7 @@ class MqttFace:
         self.loop: asyncio.AbstractEventLoop
         self.outputs = Outputs(turn.ask)
         self._turn = turn
-        self._gathered: Gathered = []
+        self._spoken = Spoken(hub, turn, self.outputs, self.counting, counters)
         self.listeners = Listeners(settings, counters, self._connect, self._refused_handshake)
         self._connections: set[Connection] = set()
         self._errors = ProtocolErrors(counters.protocol_errors, _log)
@@ -63,7 +60,6 @@ class MqttFace:
         self.levels = levels if levels is not None else PubSubLevels()
         self._started_at = 0.0
         self._sys_at = 0.0
-        self._held_back: dict[Connection, None] = {}  # not read from until other hosts have more room
         self._took_up = False
 
     @property
@@ -83,7 +79,7 @@ class MqttFace:
     def take_up(self) -> None:
         """Takes up the sessions that the journal has kept; `start` does it where nobody has."""
         self._took_up = True
-        self._turn.add_speaker(self)
+        self._turn.add_speaker(self._spoken)
         self.loop = asyncio.get_running_loop()
         self._started_at = self.loop.time()
         self.hub.wall = time.time()
@@ -119,48 +115,8 @@ class MqttFace:
                 connection.abort()
         self._turn.end()
         if self._took_up:
-            self._turn.remove_speaker(self)
+            self._turn.remove_speaker(self._spoken)
             self._took_up = False
-
-    # --- of the turn
-
-    def gather(self) -> None:
-        """Implements `broker.Speaker`: what connections have to send by now."""
-        self._gathered = [(session, session.take_output()) for session in self.outputs.take()]
-        self.counting.fold(self.counters)
-
-    def say(self) -> None:
-        """It is stored."""
-        gathered, self._gathered = self._gathered, []
-        if self._turn.congested:
-            self._hold_back(gathered)
-        elif self._held_back:
-            self._let_on()
-        for session, chunks in gathered:
-            session.depends = False
-            session.write(chunks)
-
-    def _hold_back(self, gathered: Gathered) -> None:
-        """Who publishes what is promised is not read from: it would wait here, in memory."""
-        for session, _ in gathered:
-            if isinstance(session, Connection) and session.promises:
-                session.pause_reading()
-                self._held_back[session] = None
-
-    def _let_on(self) -> None:
-        held_back, self._held_back = self._held_back, {}
-        for connection in held_back:
-            connection.resume_reading()
-
-    def refuse(self) -> None:
-        """The disk refuses: nothing of what is promised may be said, and who waits for it is sent away."""
-        gathered, self._gathered = self._gathered, []
-        for session, chunks in gathered:
-            if isinstance(session, Connection) and session.promises:
-                session.failure = DISK_REFUSES
-                session.abort()
-            else:
-                session.write(chunks)
 
     # --- from time to time
 
@@ -190,7 +146,7 @@ class MqttFace:
     def closed(self, connection: Connection) -> None:
         self.counters.connections_closed += 1
         self._connections.discard(connection)
-        self._held_back.pop(connection, None)
+        self._spoken.forget(connection)
         if connection.failure:
             self._report(connection)
         if self._all_closed is not None and not self._connections:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from treecast.middleware.wire.publish_runs import PUBLISH_0, PUBLISH_1, head_at
+
 from . import codec, session_table
 from .codec import V5, V311, MqttError, clause, malformed, protocol_error
 from .codec_packets import (
@@ -26,10 +28,7 @@ from .codec_packets import (
 )
 from .codec_properties import NONE, Properties
 from .codec_read import read_length
-from .codec_runs import PUBLISH_0, PUBLISH_1
-from .counting import MqttCounting
-from .runs import OWN
-from .session_input import SessionInput
+from .session_input import OWN, MqttCounting, SessionInput
 from .session_output import Outputs
 from .session_state import SessionState
 from .sessions import Sessions, idle_limit
@@ -103,8 +102,9 @@ class Session(SessionInput):
             if self.phase == session_table.CLOSED:
                 return end
             first = data[position]
-            size, body = read_length(data, position, end)
+            size, body = head_at(data, position, end)
             if size < 0:
+                read_length(data, position, end)  # raises where the length is wrong, and not only cut off
                 self._wanted = end - position + 1
                 self._check_size(0, first)
                 return position

@@ -1,23 +1,80 @@
 """What a client publishes: read out of its chunks, handed to the hub, and answered.
 
-Publishes of QoS 0 or 1 that follow each other and go to the same targets stay one run of bytes (`runs`); all
+Publishes of QoS 0 or 1 that follow each other and go to the same targets stay one run of bytes (`Scan`); all
 others, and what has to be handed over one by one, are taken message by message.
 """
 
 from __future__ import annotations
 
-from treecast.middleware.broker.pubsub import Message, Targets
+from typing import Final
+
+from treecast.middleware.broker.pubsub import Message, PubSub, Run, RunScan, Targets
+from treecast.middleware.model.counters import FaceCounters
+from treecast.middleware.wire.publish_runs import PUBLISH_0, head_at
 
 from . import codec, session_table
-from .codec import V5, MqttError, malformed, protocol_error
+from .codec import BAD_TOPIC, V5, MqttError, malformed, protocol_error
 from .codec_publish import PublishProperties, read_publish_properties
 from .codec_read import check_text, check_topic, read_length
-from .codec_runs import PUBLISH_0, section
-from .counting import MqttCounting
-from .runs import PromisedRun, PublishRun, Scan, check_name
 from .session_output import Outputs, SessionOutput
 from .session_state import SessionState
 from .sessions import Sessions
+
+OWN: Final = b"$SYS/"  # topics below it are the server's
+
+
+class Scan(RunScan):
+    """Looks for runs among the publishes of a client that speaks `version`."""
+
+    def __init__(self, hub: PubSub, version: int, largest: int) -> None:
+        super().__init__(hub.routes, version, largest)
+        self._hub = hub
+        self._version = version
+
+    def find(self, topic: bytes) -> Targets | None:
+        try:
+            check_name(topic, self._version)
+        except MqttError:
+            return None
+        return self._hub.targets(topic)
+
+
+def check_name(topic: bytes, version: int) -> None:
+    """The topic of a client's publish, which has no alias. Raises MqttError."""
+    if not topic and version == V5:
+        raise protocol_error("3.3.2.3.4", "an empty topic name without an alias")
+    check_topic(topic)
+    if topic.startswith(OWN):
+        raise MqttError(BAD_TOPIC, "4.7.2", "topics below $SYS are the server's own")
+
+
+class MqttCounting:
+    """Since the last `fold`. Packets by type, but for those that come by the hundred thousand."""
+
+    def __init__(self) -> None:
+        self.publishes_in = 0
+        self.acks_in = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self._others: dict[str, int] = {}
+
+    def count(self, packet: str) -> None:
+        self._others[packet] = self._others.get(packet, 0) + 1
+
+    def fold(self, into: FaceCounters) -> None:
+        """Adds all to what metrics read."""
+        into.bytes_in += self.bytes_in
+        into.bytes_out += self.bytes_out
+        requests = into.requests
+        if self.publishes_in:
+            requests["PUBLISH"] = requests.get("PUBLISH", 0) + self.publishes_in
+        if self.acks_in:
+            requests["PUBACK"] = requests.get("PUBACK", 0) + self.acks_in
+        self.bytes_in = self.bytes_out = self.publishes_in = self.acks_in = 0
+        if self._others:
+            for packet, count in self._others.items():
+                requests[packet] = requests.get(packet, 0) + count
+            self._others = {}
 
 
 class SessionInput(SessionOutput):
@@ -43,14 +100,17 @@ class SessionInput(SessionOutput):
             return self._single(data, position, end)
         stop = scan.stop
         if data[position] == PUBLISH_0:
-            self._publish_run(PublishRun(self.version, section(data, position, stop), scan.count), targets)
+            self._publish_run(scan.run(data, position), targets)
         elif scan.count > 1 and self._takes_promised(targets):
-            self._publish_promised(scan, section(data, position, stop), targets)
+            run = scan.run(data, position)
+            self._publish_run(run, targets)
+            run.handed_over()
+            self.send_acks(run.data)
         else:
             return self._each(data, position, stop)
         return stop
 
-    def _publish_run(self, run: PublishRun | PromisedRun, targets: Targets) -> None:
+    def _publish_run(self, run: Run, targets: Targets) -> None:
         self._counters.publishes_in += run.count
         if targets.count:
             self._hub.publish_run(run, targets, self.state)
@@ -66,12 +126,6 @@ class SessionInput(SessionOutput):
             return self.version != V5  # which tells of each that nobody wants it
         return self._hub.takes_promised(targets, self.state)
 
-    def _publish_promised(self, scan: Scan, data: bytes, targets: Targets) -> None:
-        run = PromisedRun(self.version, data, scan.count, scan.size)
-        self._publish_run(run, targets)
-        run.handed_over()
-        self.send_acks(data)
-
     def _each(self, data: bytes, position: int, stop: int) -> int:
         """The publishes up to `stop` one by one, unless one ends the connection; where the next begins."""
         while position < stop and self.phase == session_table.OPEN:
@@ -79,7 +133,7 @@ class SessionInput(SessionOutput):
         return position
 
     def _single(self, data: bytes, position: int, end: int) -> int:
-        size, body = read_length(data, position, end)
+        size, body = head_at(data, position, end)
         self._publish(data[position], data, body, body + size)
         return body + size
 
@@ -123,11 +177,11 @@ class SessionInput(SessionOutput):
     def _properties(self, message: Message, data: bytes, begin: int, stop: int) -> tuple[int, bool]:
         """Reads version 5's properties into `message`; (where the payload begins, whether it is said to be
         text)."""
+        if begin < stop and data[begin] == 0:
+            return begin + 1, False
         size, at = read_length(data, begin - 1, stop)
         if size < 0 or at + size > stop:
             raise malformed("2.1.4", "the properties are longer than the packet")
-        if size == 0:
-            return at, False
         found = read_publish_properties(data, at, at + size)
         message.properties = found.passed_on
         if found.expiry >= 0:

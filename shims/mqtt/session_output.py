@@ -21,9 +21,10 @@ from .codec_publish import (
     identifier_bytes,
     publish_size,
     write_ack,
+    write_acks,
+    write_numbered,
     write_publish,
 )
-from .codec_runs import write_acks, write_numbered
 
 LARGE: Final = 4096  # a run from this size on is sent from where it lies
 FULL: Final = 1024 * 1024  # unsent bytes of one turn; more waits in the queue

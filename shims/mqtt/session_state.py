@@ -12,6 +12,7 @@ from treecast.middleware.broker.pubsub import (
     NEVER,
     Creditor,
     Message,
+    PromisedRun,
     PubSub,
     QueuePolicy,
     Run,
@@ -22,10 +23,18 @@ from treecast.middleware.broker.pubsub import (
 )
 
 from . import codec
-from .deliveries import EMPTY, QUEUED, RELEASED, SENT, Delivery, Part, RunDelivery, whole
-from .delivery_queue import DeliveryQueue
-from .inflight import InFlight
-from .runs import PromisedRun
+from .deliveries import (
+    EMPTY,
+    QUEUED,
+    RELEASED,
+    SENT,
+    Delivery,
+    DeliveryQueue,
+    InFlight,
+    Part,
+    RunDelivery,
+    whole,
+)
 
 if TYPE_CHECKING:
     from .session import Session
@@ -124,8 +133,15 @@ class SessionState(Subscriber):
             if self._sends(session) and len(run.data) <= session.room:
                 session.send_run(run.as_qos_0())
                 return
+        journal = self._hub.journal
+        if journal is None or self.record is None or not target.qos or not run.unread:
+            for message in run.messages():
+                self.take(message, target)
+            return
+        journal.hold_run(run)  # so that it is written as a run, which its messages refer to
         for message in run.messages():
             self.take(message, target)
+        journal.let_go_run(run)
 
     def _take_part(self, session: Session, part: Part) -> None:
         while part.left and self._sends(session) and self._window(session) > 0:

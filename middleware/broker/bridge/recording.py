@@ -101,6 +101,9 @@ class Recording:
         self._queues: dict[Place, Queue] = {}
         self._placed: list[Queue] = []
         self._closed = False
+        self.waiting = False  # as `turn.Departures` has it, and what follows
+        self.placed = False
+        self.congested = False  # what waits here is bounded by partition
 
     # --- life
 
@@ -147,26 +150,19 @@ class Recording:
 
     # --- the turn
 
-    @property
-    def waiting(self) -> bool:
-        return bool(self._promised or self._fleeting)
-
     def add(self, place: Place, record: Record, promised: bool) -> bool:
         """Whether there is room for it."""
         queue = self._queues.get(place)
         if queue is not None and queue.bytes > self._queue_bytes:
             self._counters.dropped += 1
             return False
+        self.waiting = True
         (self._promised if promised else self._fleeting).setdefault(place, []).append(record)
         return True
 
-    @property
-    def congested(self) -> bool:
-        """Implements `turn.Departures`: what waits here is bounded by partition."""
-        return False
-
     def place(self) -> None:
         """Implements `turn.Departures`: spools what is promised."""
+        self.waiting, self.placed = False, True
         fleeting, self._fleeting = self._fleeting, {}
         for place, records in fleeting.items():
             queue = self._queue(place)
@@ -198,6 +194,7 @@ class Recording:
     def send(self) -> None:
         """Implements `turn.Departures`: it is stored, and goes to the leaders."""
         placed, self._placed = self._placed, []
+        self.placed = False
         for queue in placed:
             self._pump(queue)
 

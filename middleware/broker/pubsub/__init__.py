@@ -8,10 +8,24 @@ from treecast.middleware.model.policies import QueuePolicy
 from treecast.middleware.storage.block_log import SyncTicket
 
 from .journal import Journal
-from .message import NEVER, Message, Run, Subscriber
+from .message import (
+    NEVER,
+    Creditor,
+    Message,
+    Owed,
+    PromisedRun,
+    PublishRun,
+    Run,
+    RunScan,
+    Subscriber,
+    SubscriptionRecord,
+    WillRecord,
+    is_name,
+    messages_in,
+    run_of,
+)
 from .pubsub import PubSub, Recorder
 from .reach import NoReach, Reach, Waiter
-from .records import Creditor, Owed, SubscriptionRecord, WillRecord
 from .restore import open_journal
 from .settings import PubSubSettings
 from .shared import SharedGroup
@@ -23,12 +37,15 @@ __all__ = [
     "NEVER",
     "NoReach",
     "Owed",
+    "PromisedRun",
     "PubSub",
     "PubSubSettings",
+    "PublishRun",
     "QueuePolicy",
     "Reach",
     "Recorder",
     "Run",
+    "RunScan",
     "Creditor",
     "SharedGroup",
     "Subscriber",
@@ -38,6 +55,9 @@ __all__ = [
     "Target",
     "Targets",
     "Waiter",
+    "is_name",
+    "messages_in",
     "open_journal",
+    "run_of",
     "WillRecord",
 ]

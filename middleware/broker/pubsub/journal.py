@@ -26,14 +26,15 @@ from .journal_codec import (
     put_entry,
     put_message,
     put_owed,
+    put_owed_run,
     put_passed,
+    put_run,
     put_session,
     put_state,
     put_subscribed,
     put_will,
 )
-from .message import Message
-from .records import Creditor, Owed, SubscriptionRecord, WillRecord
+from .message import Creditor, Message, Owed, PromisedRun, SubscriptionRecord, WillRecord
 from .retained import RetainedStore
 
 _KEEP: Final = 4  # segments that may be held by little before that is written anew
@@ -119,6 +120,37 @@ class Journal:
         record.owed[message.number] = owed
         put_owed(self._out, record.number, owed)
 
+    def hold_run(self, run: PromisedRun) -> None:
+        """As `hold`, of a run: all its messages get numbers, in a row."""
+        if run.number == 0:
+            run.number = self._next
+            self._next += run.count
+            run.segment = self._segment
+            put_run(self._out, run)
+        if run.waiting == 0:
+            segment = run.segment
+            if segment is not None:
+                segment.live += 1
+        run.waiting += 1
+
+    def let_go_run(self, run: PromisedRun) -> None:
+        run.waiting -= 1
+        if run.waiting == 0:
+            segment = run.segment
+            if segment is not None:
+                segment.live -= 1
+
+    def owe_run(self, record: Creditor, run: PromisedRun) -> None:
+        """An event stream has a run, until all of it is settled."""
+        self.hold_run(run)
+        record.runs[run.number] = run
+        put_owed_run(self._out, record.number, run)
+
+    def settled_run(self, record: Creditor, run: PromisedRun) -> None:
+        if record.runs.pop(run.number, None) is not None:
+            self.let_go_run(run)
+            self._done(record, run.number, run.count)
+
     def handed(self, record: Creditor, owed: Owed) -> None:
         """A message of QoS 1 that waited is sent now: should it be sent again, it is a duplicate."""
         number = owed.message.number
@@ -146,14 +178,18 @@ class Journal:
         if record.owed.pop(number, None) is None:
             return
         self.let_go(message)
+        self._done(record, number, 1)
+
+    def _done(self, record: Creditor, number: int, count: int) -> None:
+        """So many messages from `number` on are settled."""
         follows = self._done_count and number == self._done_first + self._done_count
         if follows and self._done_session == record.number:
-            self._done_count += 1
+            self._done_count += count
             return
         self._write_done()
         self._done_session = record.number
         self._done_first = number
-        self._done_count = 1
+        self._done_count = count
 
     def _write_done(self) -> None:
         if self._done_count:
@@ -247,6 +283,9 @@ class Journal:
         for owed in record.owed.values():
             self.let_go(owed.message)
         record.owed.clear()
+        for run in record.runs.values():
+            self.let_go_run(run)
+        record.runs.clear()
         self.records.pop(record.number, None)
         self._out.append(codec.ENDED)
         put(self._out, record.number)
@@ -334,8 +373,9 @@ class Journal:
 
     def _held_by_little(self) -> bool:
         segments = self._log.segments
-        needed = self._needed(segments[0])
-        return sum([message.size for message in needed]) * 2 < segments[0].size
+        needed = sum([message.size for message in self._needed(segments[0])])
+        needed += sum([len(run.data) for run in self._needed_runs(segments[0])])
+        return needed * 2 < segments[0].size
 
     def _needed(self, segment: BlockSegment) -> list[Message]:
         """The messages of `segment` that somebody needs."""
@@ -349,9 +389,23 @@ class Journal:
                 found[message.number] = message
         return list(found.values())
 
+    def _needed_runs(self, segment: BlockSegment) -> list[PromisedRun]:
+        """The same of runs."""
+        found: dict[int, PromisedRun] = {}
+        for record in self.records.values():
+            for run in record.runs.values():
+                if run.segment is segment:
+                    found[run.number] = run
+        return list(found.values())
+
     def _move_oldest(self) -> None:
         """Writes anew what holds the oldest segment. Until that is dropped both say the same."""
         oldest = self._log.segments[0]
+        for run in self._needed_runs(oldest):
+            put_run(self._out, run)
+            run.segment = self._segment
+            oldest.live -= 1
+            self._segment.live += 1
         for message in self._needed(oldest):
             put_message(self._out, message)
             message.segment = self._segment
@@ -364,6 +418,9 @@ class Journal:
             for owed in record.owed.values():
                 if owed.message.segment is self._segment:
                     put_owed(self._out, record.number, owed)
+            for run in record.runs.values():
+                if run.segment is self._segment:
+                    put_owed_run(self._out, record.number, run)
         self._write_block()
 
     def begin_sync(self) -> tuple[SyncTicket, int]:

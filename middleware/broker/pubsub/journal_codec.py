@@ -23,6 +23,9 @@
 | WILL          | session, flags (QoS, 4: retain), delay, 1 + seconds that it lives (0: for ever), topic,   |
 |               | properties, payload                                                                       |
 | NO_WILL       | session                                                                                   |
+| RUN           | first number, count, format, publishes (`wire.publish_runs`): messages with numbers in a  |
+|               | row, of QoS 1                                                                             |
+| OWE_RUN       | session, first message, count: of a run                                                   |
 
 Byte strings are a size and that many bytes.
 """
@@ -33,8 +36,7 @@ from typing import Final
 
 from librt.strings import BytesWriter, read_f64_be, write_f64_be
 
-from .message import Message
-from .records import Creditor, Owed, WillRecord
+from .message import Creditor, Message, Owed, PromisedRun, WillRecord, numbered_messages
 
 NEXT: Final = 1
 MESSAGE: Final = 2
@@ -56,6 +58,8 @@ PASSED: Final = 17
 HANDED: Final = 18
 WILL: Final = 19
 NO_WILL: Final = 20
+RUN: Final = 21
+OWE_RUN: Final = 22
 
 _RETAIN: Final = 4
 _SENT: Final = 8
@@ -89,6 +93,17 @@ def put_message(out: BytesWriter, message: Message) -> None:
     put_bytes(out, message.topic)
     put_bytes(out, message.properties)
     put_bytes(out, message.payload)
+
+
+def put_run(out: BytesWriter, run: PromisedRun) -> None:
+    put_entry(out, RUN, run.number, run.count)
+    out.append(run.format)
+    put_bytes(out, run.data)
+
+
+def put_owed_run(out: BytesWriter, session: int, run: PromisedRun) -> None:
+    put_entry(out, OWE_RUN, session, run.number)
+    put(out, run.count)
 
 
 def put_owed(out: BytesWriter, session: int, owed: Owed) -> None:
@@ -202,6 +217,13 @@ class EntryReader:
         found.number = number
         found.stamp = stamp
         return found
+
+    def run(self) -> list[Message]:
+        """The messages of a RUN."""
+        number, count, format = self.number(), self.number(), self.byte()
+        run = PromisedRun(format, self.some(), count, 0)
+        run.number = number
+        return numbered_messages(run)
 
     def owed(self, message: Message) -> Owed:
         """What follows session and message of an OWE."""

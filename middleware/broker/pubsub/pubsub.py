@@ -7,13 +7,15 @@ What leaves for other hosts is stored and sent with the turn in which it came (`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mypy_extensions import mypyc_attr
 
 from treecast.middleware.model.counters import PubSubCounters
+from treecast.middleware.model.errors import Fault, TreecastError
 
-from .message import NEVER, Message, Run, Subscriber
+from .message import NEVER, FeedScan, Message, PromisedRun, Run, Subscriber
 from .reach import NoReach, Reach, Waiter
 from .retained import RetainedStore
 from .settings import PubSubSettings
@@ -61,11 +63,11 @@ class PubSub:
         self.retained = RetainedStore(settings.max_retained)
         self._recorder: Recorder | None = None
         self._recorded = Targets([], [])
-        self._fed: dict[bytes, Targets] = {}
         self.wall = 0.0  # seconds since the Unix epoch, kept by the edge
         self.published = 0  # since the last `fold`, as what follows
         self.unmatched = 0
         self.routes: dict[bytes, Targets] = {}  # by topic; every topic in it is a legal name
+        self.fed_routes: dict[bytes, Targets] = {}  # the same of `direct`
         self._same: dict[tuple[int, ...], Targets] = {}
         self._trie: TopicTrie[Subscription] = TopicTrie()
         self._filters: dict[bytes, int] = {}
@@ -129,7 +131,10 @@ class PubSub:
         """The same, and nothing is remembered of the topic."""
         if self._recorder is not None and self._recorder.records(topic):
             return self._recorded
-        found = self._trie.match(topic)
+        return self._targets_of(self._trie.match(topic))
+
+    def _targets_of(self, found: Sequence[Subscription]) -> Targets:
+        """The same object for the same subscriptions."""
         key = tuple([id(subscription) for subscription in found])
         targets = self._same.get(key)
         if targets is None:
@@ -140,10 +145,10 @@ class PubSub:
     def _forget_routes(self, filter: bytes) -> None:
         if b"+" in filter or b"#" in filter:
             self.routes.clear()
-            self._fed.clear()
+            self.fed_routes.clear()
         else:
             self.routes.pop(filter, None)
-            self._fed.pop(filter, None)
+            self.fed_routes.pop(filter, None)
         self._same.clear()
 
     # --- what is recorded
@@ -158,17 +163,17 @@ class PubSub:
 
     def forget_recorded(self) -> None:
         self.routes.clear()
-        self._fed.clear()
+        self.fed_routes.clear()
 
     def direct(self, topic: bytes) -> Targets:
         """Who wants `topic` on this host, recorded or not."""
-        targets = self._fed.get(topic)
+        targets = self.fed_routes.get(topic)
         if targets is None:
             found = [one for one in self._trie.match(topic) if not one.subscriber.foreign]
-            targets = merge(found)
-            if len(self._fed) >= self.settings.route_cache:
-                self._fed.clear()
-            self._fed[topic] = targets
+            targets = self._targets_of(found)
+            if len(self.fed_routes) >= self.settings.route_cache:
+                self.fed_routes.clear()
+            self.fed_routes[topic] = targets
         return targets
 
     def feed(self, message: Message, publisher: Subscriber | None) -> None:
@@ -181,6 +186,31 @@ class PubSub:
         elif targets.count:
             self.published += 1
             self._hand_out(message, targets, publisher)
+
+    def feed_run(self, run: Run, publisher: Subscriber | None) -> None:
+        """The same for a run of messages, which may go to different targets. INVALID_TOPIC from the first on
+        whose topic is none."""
+        data, at, end = run.data, 0, len(run.data)
+        scan = FeedScan(self, run.format)
+        while at < end:
+            scan.look(data, at, end)
+            targets = scan.targets
+            if scan.count == 0 or targets is None:
+                raise TreecastError(Fault.INVALID_TOPIC, "a run has a topic that cannot be published to")
+            if targets.count:
+                self._feed_part(scan.run(data, at), targets, publisher)
+            at = scan.stop
+
+    def _feed_part(self, run: Run, targets: Targets, publisher: Subscriber | None) -> None:
+        """One of QoS 1 goes to members of shared subscriptions message by message: it is looked for who is
+        ready."""
+        if targets.apart or not isinstance(run, PromisedRun):
+            self.publish_run(run, targets, publisher)
+        else:
+            for message in run.messages():
+                self._hand_out(message, targets, publisher)
+            self.published += run.count
+        run.handed_over()
 
     # --- subscriptions
 
@@ -309,8 +339,8 @@ class PubSub:
     def takes_promised(self, targets: Targets, publisher: Subscriber | None) -> bool:
         """Whether `publish_run` may be given a run of QoS 1: targets mind their own, and are other clients.
 
-        What leaves for other hosts is put together message by message, so is what is recorded; a shared
-        subscription looks for who is ready; and a client's own messages come between what it is answered.
+        What is recorded is taken message by message; a shared subscription looks for who is ready; and a
+        client's own messages come between what it is answered.
         """
         return targets.apart and publisher not in [target.subscriber for target in targets.direct]
 

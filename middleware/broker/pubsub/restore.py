@@ -11,8 +11,7 @@ from treecast.middleware.storage.disk import Disk
 from . import journal_codec as codec
 from .journal import Journal
 from .journal_codec import EntryReader
-from .message import Message
-from .records import Creditor, SubscriptionRecord
+from .message import Creditor, Message, Owed, SubscriptionRecord
 from .retained import RetainedStore
 from .settings import PubSubSettings
 
@@ -55,7 +54,10 @@ class Replay:
             self._session(reader)
         elif kind == codec.PASSED:
             self._passed(reader)
-        elif codec.OWE <= kind <= codec.STATE or codec.HANDED <= kind <= codec.NO_WILL:
+        elif kind == codec.RUN:
+            for message in reader.run():
+                self._message(message)
+        elif codec.OWE <= kind <= codec.STATE or codec.HANDED <= kind <= codec.OWE_RUN:
             self._of_session(kind, reader)
         else:
             raise TreecastError(Fault.STORAGE, f"the journal has an entry of kind {kind}, of a later version")
@@ -104,6 +106,12 @@ class Replay:
                 known = record.owed.get(key)
                 if known is not None:
                     known.sent = True
+        elif kind == codec.OWE_RUN:
+            first = reader.number()
+            for key in range(first, first + reader.number()):
+                message = self.messages.get(key)
+                if message is not None:
+                    record.owed[key] = Owed(message, 1, False, ())
         elif kind == codec.WILL:
             record.will = reader.will()
         elif kind == codec.NO_WILL:

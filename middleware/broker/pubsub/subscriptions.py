@@ -64,13 +64,15 @@ class Targets:
     """All who want a topic. Topics with the same subscriptions have the same object.
 
     `apart`: to each of them it is the same whether it is handed some messages before or after the others are.
+    Other hosts come first: what is promised to one gets its place in the journal as a run, and sessions that
+    last refer to that.
     """
 
     def __init__(self, direct: list[Target], groups: list[SharedGroup]) -> None:
         self.direct = direct
         self.groups = groups
         self.count = len(direct) + len(groups)
-        self.apart = not groups and True not in [target.subscriber.foreign for target in direct]
+        self.apart = not groups
 
 
 def merge(found: Sequence[Subscription]) -> Targets:
@@ -82,7 +84,11 @@ def merge(found: Sequence[Subscription]) -> Targets:
             groups.append(subscription.group)
         else:
             by_subscriber.setdefault(subscription.subscriber.serial, []).append(subscription)
-    return Targets([target_of(ones) for ones in by_subscriber.values()], groups)
+    targets = [target_of(ones) for ones in by_subscriber.values()]
+    foreign = [target for target in targets if target.subscriber.foreign]
+    if foreign:
+        targets = foreign + [target for target in targets if not target.subscriber.foreign]
+    return Targets(targets, groups)
 
 
 def target_of(ones: list[Subscription]) -> Target:

@@ -48,7 +48,7 @@ from msgspec import Struct
 from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.model.buffers import Buffer
 
-VERSION: Final = 2  # 1: heads were protobuf
+VERSION: Final = 3  # 1: heads were protobuf; 2: event streams had no runs
 MAGIC: Final = b"TCch"
 PURPOSE: Final = "fabric channel 1"
 HEADER_SIZE: Final = 20

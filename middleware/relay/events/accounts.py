@@ -268,8 +268,16 @@ def _promised(stream: EventStream, first: int, end: int) -> tuple[int, int]:
     """(the highest number promised before `first`, how many were promised from there to `end`)."""
     promises = stream.promises
     before = bisect_right(promises, first, key=_end)
-    number = promises[before - 1].message.number if before else stream.number_settled
-    return number, bisect_right(promises, end, key=_end) - before
+    number = promises[before - 1].number if before else stream.number_settled
+    return number, _total(stream, bisect_right(promises, end, key=_end)) - _total(stream, before)
+
+
+def _total(stream: EventStream, count: int) -> int:
+    """How many messages the stream has promised with the first `count` promises that it has to keep."""
+    promises = stream.promises
+    if count:
+        return promises[count - 1].total
+    return promises[0].total - promises[0].count if promises else stream.promised
 
 
 def _end(promise: Promise) -> int:

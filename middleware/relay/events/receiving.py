@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from treecast.middleware.broker.pubsub import is_name
 from treecast.middleware.fabric.core.outcomes import Delivery, Progress
 from treecast.middleware.fabric.core.states import ReceiverState
 from treecast.middleware.fabric.origin import JoinedStream
@@ -22,7 +23,7 @@ from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.complaints import Complaints
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from .batches import Event, Lineage, events_of
+from .batches import Event, Lineage, RunEvent, events_of
 from .outbox import Common
 from .ports import FIRST_STREAM, OPEN, EventOpen, EventOpened
 from .shares import PREFIX, Shares
@@ -81,7 +82,6 @@ class Receiving:
         self._loop = asyncio.get_running_loop()
         if self._hub.journal is not None:
             self._passed = self._hub.journal.passed
-        self._turn.add_speaker(self)
         self._methods.register(OPEN, self._open)
         self._timer = self._loop.call_later(self._settings.over, self._tick)
 
@@ -130,44 +130,59 @@ class Receiving:
         """Publishes it; it is stored, and counts as taken, with the turn."""
         self._hub.wall = self._clock()
         self._taken[stream] = None
-        self._turn.ask()
+        self._turn.ask(self)
         for delivery in deliveries:
             self._publish_all(stream, delivery.message.payload)
 
     def _publish_all(self, stream: Received, payload: bytes) -> None:
         try:
             for event in events_of(payload):
-                self._publish(stream, event)
+                if isinstance(event, RunEvent):
+                    self._publish_run(stream, event)
+                else:
+                    self._publish(stream, event)
         except TreecastError as error:
             self._counters.bad_batches += 1
             self._complaints.count(error.fault.name, f"of host {stream.host}: {error}")
 
     def _publish(self, stream: Received, event: Event) -> None:
         hub, message = self._hub, event.message
-        if event.number:
-            stream.number = event.number
-            if self._has(stream, event):
-                self._counters.repeated += 1
-                return
+        if event.number and not self._takes(stream, event, 1):
+            self._counters.repeated += 1
+            return
         self._counters.messages_received += 1
         if message.topic.startswith(PREFIX):
             self._shares.take(message)
             return
-        if not _is_name(message.topic):
+        if not is_name(message.topic):
             raise TreecastError(Fault.INVALID_TOPIC, f"{message.topic!r} cannot be published to")
         hub.feed(message, self._remotes.get(stream.host))
 
-    def _has(self, stream: Received, event: Event) -> bool:
-        """Whether it was taken before; else it is now."""
-        epoch, number = event.lineage or stream.lineage
-        key = (stream.host, epoch, number)
-        if self._passed.get(key, 0) >= event.number:
-            return True
+    def _publish_run(self, stream: Received, event: RunEvent) -> None:
+        run = event.run
+        if event.number:
+            taken = self._passed.get(_line(stream, event), 0) - event.number + 1
+            if 0 < taken < run.count:  # of what another run of its origin had sent in other parts
+                for single in event.singly():
+                    self._publish(stream, single)
+                return
+            if not self._takes(stream, event, run.count):
+                self._counters.repeated += run.count
+                return
+        self._counters.messages_received += run.count
+        self._hub.feed_run(run, self._remotes.get(stream.host))
+
+    def _takes(self, stream: Received, event: Event | RunEvent, count: int) -> bool:
+        """Whether what has so many numbers is new; then it is taken by this."""
+        key, last = _line(stream, event), event.number + count - 1
+        stream.number = last
+        if self._passed.get(key, 0) >= last:
+            return False
         if self._hub.journal is not None:
-            self._hub.journal.pass_by(key, event.number)
+            self._hub.journal.pass_by(key, last)
         else:
-            self._passed[key] = event.number
-        return False
+            self._passed[key] = last
+        return True
 
     # --- of the turn
 
@@ -188,6 +203,8 @@ class Receiving:
         """The disk refuses. The journal has not let go of what was taken, and stores it when it can."""
         refused = {joined for joined, _ in self._gathered}
         self._gathered.clear()
+        if self._left:
+            self._loop.call_later(self._settings.retry, self._turn.ask, self)
         for stream in [one for one in self._streams.values() if one.joined in refused]:
             stream.joined.leave()
             self.failed(stream)
@@ -200,7 +217,7 @@ class Receiving:
     def _again(self, stream: Received) -> None:
         if self._timer is not None and not self._timer.cancelled():
             self._left.append(stream)
-            self._turn.ask()
+            self._turn.ask(self)
 
     def _join_again(self) -> None:
         left, self._left = self._left, []
@@ -239,8 +256,7 @@ class Receiving:
         self._words.forget(host)
 
 
-def _is_name(topic: bytes) -> bool:
-    """Whether it can be a topic name. Names that begin with `$` never leave their host."""
-    if not topic or len(topic) > 0xFFFF or topic.startswith(b"$"):
-        return False
-    return not (b"+" in topic or b"#" in topic or b"\0" in topic)
+def _line(stream: Received, event: Event | RunEvent) -> tuple[int, int, int]:
+    """Host, epoch and number of the stream that it was first sent by."""
+    epoch, number = event.lineage or stream.lineage
+    return stream.host, epoch, number

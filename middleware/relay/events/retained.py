@@ -17,7 +17,7 @@ from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import EventCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from .batches import batch_of, events_of, record_of
+from .batches import RunEvent, batch_of, events_of
 from .ports import RETAINED, EventSettings, RetainedRequest, RetainedResponse
 
 _log = logging.getLogger(__name__)
@@ -101,6 +101,8 @@ class Retained:
 
     def _take(self, body: bytes) -> None:
         for event in events_of(body) if body else ():
+            if isinstance(event, RunEvent):
+                continue  # nothing in a run is retained
             message = event.message
             if message.stamp and message.topic and not message.topic.startswith(b"$"):
                 self._hub.retain(message)
@@ -115,11 +117,12 @@ class Retained:
         return self._page(list(found.values())[request.skip :])
 
     def _page(self, messages: list[Message]) -> Reply:
-        records, size = [], 0
+        page: list[Message] = []
+        size = 0
         for message in messages:
             if size > self._settings.page_bytes:
                 break
-            records.append(record_of(message, 0))
+            page.append(message)
             size += message.size + 100
-        more = len(records) < len(messages)
-        return RetainedResponse(count=len(records), more=more), batch_of(records) if records else b""
+        more = len(page) < len(messages)
+        return RetainedResponse(count=len(page), more=more), batch_of(page, 0) if page else b""

@@ -16,17 +16,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from treecast.middleware.broker.pubsub import Message
+from treecast.middleware.broker.pubsub import Message, PromisedRun, Run
 from treecast.middleware.fabric.core.settings import NEVER
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.storage.tables import Tables
+from treecast.middleware.wire.publish_runs import topics_of
 from treecast.middleware.wire.segment import MAX_AFTER, After
 
 from .accounts import EventAccounts
-from .batches import BARRIER, batch_of, record_of
-from .outbox import Common
+from .batches import BARRIER, batch_of
+from .outbox import Common, Places
 from .owing import Owed, Owing
-from .places import Places
 from .ports import FIRST_STREAM, OPEN, EventOpen, EventOpened
 from .stream import EventStream, Parcel, name_of
 
@@ -36,21 +36,36 @@ _MOST_SETS = 4096  # lists of hosts whose stream is remembered
 
 
 class Batch:
-    """Messages for one stream, all promised or all not, that will be one parcel."""
+    """Messages and runs for one stream, all promised or all not, that will be one parcel. `count`: of
+    messages, those of runs as well."""
 
     def __init__(self, stream: EventStream, promised: bool) -> None:
         self.stream = stream
         self.promised = promised
-        self.messages: list[Message] = []
+        self.parts: list[Message | Run] = []
         self.after: dict[EventStream, int] = {}
+        self.count = 0
         self.size = 0
 
-    def takes(self, message: Message, limit: int) -> bool:
-        return self.promised is (message.qos > 0) and self.size + message.size <= limit
+    def takes(self, part: Message | Run, limit: int) -> bool:
+        return self.promised is is_promised(part) and self.size + size_of(part) <= limit
 
-    def add(self, message: Message) -> None:
-        self.messages.append(message)
-        self.size += message.size
+    def add(self, part: Message | Run) -> None:
+        self.parts.append(part)
+        self.count += count_of(part)
+        self.size += size_of(part)
+
+
+def is_promised(part: Message | Run) -> bool:
+    return part.qos > 0 if isinstance(part, Message) else isinstance(part, PromisedRun)
+
+
+def count_of(part: Message | Run) -> int:
+    return 1 if isinstance(part, Message) else part.count
+
+
+def size_of(part: Message | Run) -> int:
+    return part.size if isinstance(part, Message) else len(part.data)
 
 
 class Sending:
@@ -62,6 +77,10 @@ class Sending:
         self._hub = common.hub
         self._turn = common.turn
         self._outbox = common.outbox
+        self._outbox.departures = self
+        self.waiting = False  # as `turn.Departures` has it, and what follows
+        self.placed = False
+        self.congested = False
         self._remotes = common.remotes
         self._methods = common.methods
         self._fabric = common.fabric
@@ -122,41 +141,48 @@ class Sending:
 
     def place(self) -> None:
         """Implements `turn.Departures`: all that came since the last turn has its place in a stream."""
+        self.waiting, self.placed = False, True
         items = self._outbox.take()
-        if not items:
-            return
         batches: dict[EventStream, Batch] = {}
         for item in items:
             stream = self._stream_of(item.hosts)
-            for message in item.messages():
-                self._add(batches, stream, message)
+            self._add(batches, stream, item.part)
         for batch in batches.values():
             self._seal(batch)
         self._outbox.let_go(items)
 
-    def _add(self, batches: dict[EventStream, Batch], stream: EventStream, message: Message) -> None:
-        if not message.qos and stream.waiting_bytes > self._settings.queue_bytes:
-            self._counters.dropped += 1  # of what was promised, publishers are held back instead
+    def _add(self, batches: dict[EventStream, Batch], stream: EventStream, part: Message | Run) -> None:
+        promised = is_promised(part)
+        if not promised and stream.waiting_bytes > self._settings.queue_bytes:
+            self._counters.dropped += count_of(part)  # of what was promised, publishers are held back instead
             return
-        waits = self._places.move(message.topic, stream)
+        waits = self._moves(part, stream)
         batch = batches.get(stream)
-        if batch is None or not batch.takes(message, self._settings.batch_bytes):
+        if batch is None or not batch.takes(part, self._settings.batch_bytes):
             if batch is not None:
                 self._seal(batch)
-            batch = batches[stream] = Batch(stream, message.qos > 0)
+            batch = batches[stream] = Batch(stream, promised)
         for other in waits:
             unfinished = batches.pop(other, None)
             if unfinished is not None:  # what is waited for has to have its place
                 self._seal(unfinished)
             batch.after[other] = other.end
-        batch.add(message)
+        batch.add(part)
+
+    def _moves(self, part: Message | Run, stream: EventStream) -> list[EventStream]:
+        """The streams that the part has to wait for in `stream`."""
+        if isinstance(part, Message):
+            return self._places.move(part.topic, stream)
+        waits: dict[EventStream, None] = {}
+        for topic in topics_of(part.data):
+            waits.update(dict.fromkeys(self._places.move(topic, stream)))
+        return list(waits)
 
     def _seal(self, batch: Batch, old: Owed | None = None) -> None:
         """Places the batch in its stream, and owes what it promises; of what is sent again, `old` does."""
         stream, journal = batch.stream, self._hub.journal
         now_ms = int(self._hub.wall * 1000)
         lineage = old.lineage if old is not None else None
-        records = [record_of(message, now_ms, lineage) for message in batch.messages]
         expires = NEVER if batch.promised else self._fabric.now() + self._settings.fleeting
         after = [
             After(other.number, self._run, end) for other, end in batch.after.items() if end > other.settled
@@ -164,31 +190,30 @@ class Sending:
         while len(after) > MAX_AFTER:
             stream.place(Parcel(BARRIER, 1, tuple(after[:MAX_AFTER]), expires))
             del after[:MAX_AFTER]
-        stream.place(Parcel(batch_of(records), len(records), tuple(after), expires))
+        payload = batch_of(batch.parts, now_ms, lineage)
+        stream.place(Parcel(payload, batch.count, tuple(after), expires))
         if batch.promised and journal is not None:
             if old is None and stream.record is None:
                 stream.record = self._owing.begin(stream)
             record = old.record if old is not None else stream.record
             assert record is not None
-            for message in batch.messages:
-                stream.promise(journal, record, message)
+            for part in batch.parts:
+                if isinstance(part, Message | PromisedRun):
+                    stream.promise(journal, record, part)
         stream.used = self._loop.time()
         self._dirty[stream] = None
         self._counters.batches_sent += 1
-        self._counters.messages_sent += len(records)
+        self._counters.messages_sent += batch.count
 
     def send(self) -> None:
         """Implements `turn.Departures`."""
         dirty, self._dirty = self._dirty, {}
+        self.placed = False
         for stream in dirty:
             stream.send()
             if stream.waiting_bytes > self._settings.queue_bytes // _HOLD_BACK:
                 self._heavy[stream] = None
-
-    @property
-    def congested(self) -> bool:
-        """Implements `turn.Departures`."""
-        return bool(self._heavy)
+                self.congested = True
 
     def _room(self, stream: EventStream) -> None:
         """The fabric takes more of it."""
@@ -201,6 +226,7 @@ class Sending:
         if stream in self._heavy and (light or stream.number not in self._all):
             del self._heavy[stream]
             if not self._heavy:
+                self.congested = False
                 self._turn.ask()
 
     def _send_again(self, old: Owed) -> None:
@@ -208,7 +234,7 @@ class Sending:
         stream = self._stream_of(sorted(old.hosts))
         batch = Batch(stream, True)
         for message in [owed.message for _, owed in sorted(old.record.owed.items())]:
-            if batch.messages and not batch.takes(message, self._settings.batch_bytes):
+            if batch.parts and not batch.takes(message, self._settings.batch_bytes):
                 self._seal(batch, old)
                 batch = Batch(stream, True)
             for other in self._places.move(message.topic, stream):
@@ -216,6 +242,7 @@ class Sending:
             batch.add(message)
         self._counters.sent_again += len(old.record.owed)
         self._seal(batch, old)
+        self.placed = True
         self._turn.ask()
 
     # --- streams

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 
-from treecast.middleware.broker.pubsub import Creditor, Journal, Message, Owed
+from treecast.middleware.broker.pubsub import Creditor, Journal, Message, Owed, PromisedRun
 from treecast.middleware.fabric.core.states import PeerState
 from treecast.middleware.fabric.origin import Origin
 from treecast.middleware.wire.segment import After
@@ -22,7 +22,8 @@ _MOST_SHOWN = 6
 
 
 class Parcel:
-    """One record batch. `expires`: by the fabric's clock, NEVER where it was promised to somebody."""
+    """One record batch, of so many messages (`records`). `expires`: by the fabric's clock, NEVER where it was
+    promised to somebody."""
 
     __slots__ = ("after", "expires", "payload", "records")
 
@@ -34,14 +35,28 @@ class Parcel:
 
 
 class Promise:
-    """A message of QoS 1 or 2 that the journal owes until all before `end` is settled everywhere."""
+    """A message of QoS 1 or 2, or a run of QoS 1, that the journal owes until all before `end` is settled
+    everywhere.
 
-    __slots__ = ("end", "message", "record")
+    `number`: the last message's in the journal. `total`: how many messages the stream has promised with it.
+    """
 
-    def __init__(self, end: int, record: Creditor, message: Message) -> None:
+    __slots__ = ("count", "end", "number", "part", "record", "total")
+
+    def __init__(self, end: int, record: Creditor, part: Message | PromisedRun, before: int) -> None:
         self.end = end
         self.record = record
-        self.message = message
+        self.part = part
+        self.count = part.count if isinstance(part, PromisedRun) else 1
+        self.number = part.number + self.count - 1
+        self.total = before + self.count
+
+    def settle(self, journal: Journal) -> None:
+        """Nobody needs it any more."""
+        if isinstance(self.part, PromisedRun):
+            journal.settled_run(self.record, self.part)
+        else:
+            journal.settled(self.record, self.part)
 
 
 class EventStream:
@@ -66,6 +81,7 @@ class EventStream:
         self.open = False
         self.closing = False
         self.promises: deque[Promise] = deque()
+        self.promised = 0  # messages, since it began
         self.number_settled = 0  # the highest of a promise that was kept
         self.accounted = sys.maxsize
         self._placed: list[Parcel] = []  # waits for the journal
@@ -83,11 +99,15 @@ class EventStream:
         self._placed.append(parcel)
         self.end += parcel.records
 
-    def promise(self, journal: Journal, record: Creditor, message: Message) -> None:
+    def promise(self, journal: Journal, record: Creditor, part: Message | PromisedRun) -> None:
         """`record` owes what was placed last until this stream has settled it."""
-        if message.number not in record.owed:
-            journal.owe(record, Owed(message, message.qos, message.retain, ()))
-        self.promises.append(Promise(self.end, record, message))
+        if isinstance(part, PromisedRun):
+            journal.owe_run(record, part)
+        elif part.number not in record.owed:
+            journal.owe(record, Owed(part, part.qos, part.retain, ()))
+        promise = Promise(self.end, record, part, self.promised)
+        self.promised = promise.total
+        self.promises.append(promise)
 
     # --- sending
 
@@ -151,10 +171,10 @@ class EventStream:
         promises = self.promises
         while promises and promises[0].end <= settled:
             promise = promises.popleft()
-            self.number_settled = promise.message.number
+            self.number_settled = promise.number
             if journal is not None:
-                journal.settled(promise.record, promise.message)
-            count += 1
+                promise.settle(journal)
+            count += promise.count
         return count
 
 

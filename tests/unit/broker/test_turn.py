@@ -26,6 +26,7 @@ class Script:
         self.waits = 0  # things to say
         self.gathered = 0
         self.said = 0
+        self.waiting = self.placed = True  # something departs with each turn
         self.congested = False
 
     # the edge

@@ -60,7 +60,7 @@ def test_messages_become_a_batch_and_messages_again(
 ) -> None:
     for message, number, _ in given:
         message.number = number
-    batch = batch_of([record_of(message, 1_700_000_000_000, lineage) for message, _, lineage in given])
+    batch = build_batch([record_of(message, 1_700_000_000_000, lineage) for message, _, lineage in given])
     found = list(events_of(batch))
     assert len(found) == len(given)
     for event, (message, number, lineage) in zip(found, given, strict=True):
@@ -72,7 +72,7 @@ def test_messages_become_a_batch_and_messages_again(
 
 
 def test_a_barrier_is_nobodys_message() -> None:
-    assert list(events_of(BARRIER)) == []
+    assert events_of(BARRIER) == []
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_first_header_that_is_wrong_is_refused(header: tuple[str, bytes | None
 
 @given(st.binary(max_size=200), st.integers(0, 199))
 def test_bytes_that_are_no_batch_are_refused(noise: bytes, at: int) -> None:
-    good = bytearray(batch_of([record_of(Message(b"t", b"x" * 50, 1), 1)]))
+    good = bytearray(batch_of([Message(b"t", b"x" * 50, 1)], 1))
     with pytest.raises(TreecastError):
         list(events_of(noise))
     good[at % len(good)] ^= 0x55

@@ -255,6 +255,8 @@ class TestHost:
                     timer.cancel()
         self.turn._departures.clear()
         self.turn._speakers.clear()
+        self.turn._asked.clear()
+        self.turn._gathered.clear()
         self.turn._stores.clear()
         if stored:
             assert self.journal.flush()

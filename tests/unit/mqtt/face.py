@@ -25,9 +25,9 @@ from treecast.shims.mqtt.codec_packets import (
 )
 from treecast.shims.mqtt.codec_properties import NONE, Properties
 from treecast.shims.mqtt.codec_read import read_length
-from treecast.shims.mqtt.counting import MqttCounting
 from treecast.shims.mqtt.restoring import restore
 from treecast.shims.mqtt.session import Session
+from treecast.shims.mqtt.session_input import MqttCounting
 from treecast.shims.mqtt.session_output import Outputs
 from treecast.shims.mqtt.sessions import Sessions
 from treecast.shims.mqtt.settings import MqttSettings

@@ -7,23 +7,15 @@ from hypothesis import strategies as st
 from librt.strings import BytesWriter
 from tests.unit.mqtt.face import packets_of
 
-from treecast.middleware.broker.pubsub import PubSub, PubSubSettings
+from treecast.middleware.broker.pubsub import PromisedRun, PubSub, PubSubSettings
 from treecast.middleware.model.counters import PubSubCounters
+from treecast.middleware.wire.publish_runs import head_at, same, skip, without_ids
 from treecast.shims.mqtt import codec
 from treecast.shims.mqtt.codec import V5, V311, MqttError
 from treecast.shims.mqtt.codec_packets import Ack, Publish, encode
-from treecast.shims.mqtt.codec_publish import publish_size
+from treecast.shims.mqtt.codec_publish import publish_size, rising_acks, write_acks, write_numbered
 from treecast.shims.mqtt.codec_read import read_length
-from treecast.shims.mqtt.codec_runs import (
-    head_at,
-    rising_acks,
-    same,
-    skip,
-    without_ids,
-    write_acks,
-    write_numbered,
-)
-from treecast.shims.mqtt.runs import PromisedRun, Scan
+from treecast.shims.mqtt.session_input import Scan
 
 versions = st.sampled_from([V311, V5])
 payloads = st.one_of(st.binary(max_size=20), st.sampled_from([b"x" * 115, b"x" * 130, b"x" * 17_000]))

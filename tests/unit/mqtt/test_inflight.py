@@ -5,13 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treecast.middleware.broker.pubsub import Message
+from treecast.middleware.broker.pubsub import Message, PromisedRun
 from treecast.shims.mqtt import codec
 from treecast.shims.mqtt.codec import V311
 from treecast.shims.mqtt.codec_packets import Ack, Publish, encode
-from treecast.shims.mqtt.deliveries import Delivery, Part, whole
-from treecast.shims.mqtt.inflight import InFlight
-from treecast.shims.mqtt.runs import PromisedRun
+from treecast.shims.mqtt.deliveries import Delivery, InFlight, Part, whole
 
 LAST = 65535
 

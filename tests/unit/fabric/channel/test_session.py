@@ -111,7 +111,7 @@ def test_another_version() -> None:
     )
     assert frame.kind is Kind.HELLO
     assert pair.acceptor.end.problem is Problem.VERSION
-    assert "1 there, 2 here" in str(pair.acceptor.end)
+    assert "1 there, 3 here" in str(pair.acceptor.end)
 
 
 def test_a_proof_is_worth_nothing_elsewhere() -> None:

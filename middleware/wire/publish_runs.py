@@ -1,27 +1,35 @@
-"""PUBLISH and PUBACK that follow each other in a chunk, as the bytes that they are.
+"""Runs of publishes: messages without properties, one after the other, as the bytes of MQTT's PUBLISH.
 
-A run is whole PUBLISH packets of one QoS, one after the other, neither duplicates nor retained; those of
-version 5 have no properties:
+A run is whole packets of one QoS, neither duplicates nor retained. `format` says how a body is laid out; its
+numbers are MQTT's protocol levels:
 
-    0x30 | remaining length | topic length (2), topic | version 5: 0x00 | payload                      QoS 0
-    0x32 | remaining length | topic length (2), topic | packet id (2) | version 5: 0x00 | payload      QoS 1
+    0x30 | remaining length | topic length (2), topic | format 5: 0x00 | payload                      QoS 0
+    0x32 | remaining length | topic length (2), topic | packet id (2) | format 5: 0x00 | payload      QoS 1
 
-`runs.Scan` finds them. What is here takes its word that they are in order, and looks at lengths only. Packets
-one by one are in `codec_publish`; tests hold the two equal.
+The remaining length has seven bits a byte, lowest first, at most four bytes. The broker keeps publishes in
+this form, and event streams carry them in it, so that whoever speaks the format is sent the very bytes. What
+is here takes the word of `RunScan`, or of `count_run`, that a run is in order, and looks at lengths only.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from librt.strings import BytesWriter, read_i32_be, read_i64_le, write_i32_be
-from mypy_extensions import i32, i64, u8
-
-from .codec_publish import write_varint
+from librt.strings import BytesWriter, read_i64_le
+from mypy_extensions import i64
 
 PUBLISH_0: Final = 0x30  # the first byte of a publish of QoS 0, new and not retained
 PUBLISH_1: Final = 0x32  # and of QoS 1
-_PUBACK: Final = 0x40020000  # a PUBACK without a reason, as a number, less its packet id
+PLAIN: Final = 4  # the format of MQTT 3.1.1
+WITH_PROPERTIES: Final = 5  # that of MQTT 5: a body says how long its properties are
+
+
+def write_varint(out: BytesWriter, value: int) -> None:
+    """Writes a remaining length."""
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
 
 
 def head_at(data: bytes, at: i64, end: i64) -> tuple[i64, i64]:
@@ -92,42 +100,47 @@ def skip(data: bytes, at: i64, most: i64, room: i64) -> tuple[i64, i64, i64]:
     return count, at, lengths
 
 
-def write_numbered(out: BytesWriter, data: bytes, first: i64) -> None:
-    """Writes a run of QoS 1 with `first` and the packet ids after it in place of its own."""
-    begin: i64 = len(out)
-    out.write(data)
+def count_run(data: bytes, format: i64) -> int:
+    """How many messages the run is; -1 where it is none. Topic names are not looked at."""
     end: i64 = len(data)
-    at: i64 = 0
-    packet_id = first
-    while at < end:
-        size, body = head_at(data, at, end)
-        place = begin + body + 2 + uint16_at(data, body)
-        out[place] = u8(packet_id >> 8)
-        out[place + 1] = u8(packet_id & 0xFF)
-        packet_id += 1
-        at = body + size
-
-
-def write_acks(out: BytesWriter, data: bytes) -> None:
-    """Writes a PUBACK for each packet of a run of QoS 1."""
-    end: i64 = len(data)
-    at: i64 = 0
-    while at < end:
-        size, body = head_at(data, at, end)
-        packet_id = uint16_at(data, body + 2 + uint16_at(data, body))
-        write_i32_be(out, i32(_PUBACK | packet_id))
-        at = body + size
-
-
-def rising_acks(data: bytes, at: i64, end: i64, packet_id: i64, most: i64) -> i64:
-    """How many PUBACKs without a reason, for `packet_id` and the ids after it, follow each other at `at`."""
-    wanted: i64 = _PUBACK | packet_id
+    if end == 0 or (format != PLAIN and format != WITH_PROPERTIES):
+        return -1
+    first: i64 = data[0]
+    if first != PUBLISH_0 and first != PUBLISH_1:
+        return -1
+    between: i64 = (2 if first == PUBLISH_1 else 0) + (1 if format == WITH_PROPERTIES else 0)
     count: i64 = 0
-    while count < most and at + 4 <= end and i64(read_i32_be(data, at)) == wanted:
+    at: i64 = 0
+    while at < end:
+        if data[at] != first:
+            return -1
+        size, body = head_at(data, at, end)
+        at = body + size
+        if size < 2 or at > end:
+            return -1
+        payload = body + 2 + uint16_at(data, body) + between
+        if payload > at or (format == WITH_PROPERTIES and data[payload - 1] != 0):
+            return -1
         count += 1
-        wanted += 1
-        at += 4
     return count
+
+
+def topics_of(data: bytes) -> list[bytes]:
+    """The topics of a run, in order; of messages in a row with the same topic it is there once."""
+    found: list[bytes] = []
+    end: i64 = len(data)
+    at: i64 = 0
+    known_at: i64 = 0
+    known: i64 = -1
+    while at < end:
+        size, body = head_at(data, at, end)
+        length = uint16_at(data, body)
+        if length != known or not same(data, known_at, body + 2, length):
+            known_at = body + 2
+            known = length
+            found.append(data[known_at : known_at + length])
+        at = body + size
+    return found
 
 
 def without_ids(data: bytes) -> bytes:
