@@ -116,10 +116,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             " topic and a probe shows that it reaches them, unicast to the rest; stare: as auto, and switches"
             " of STARE's are told which topics this host wants; labels: stacks of labels,"
             " once the tree manager has told this host of the network, and unicast to the rest;"
+            " srv6: trees of SRv6 routers, once the network controller has laid one, and unicast to the rest;"
+            " srv6: trees of SRv6 routers, once the network controller has laid them, unicast to the rest;"
             " relay: hosts send on to hosts, by unicast, one copy into each --zone;"
             " several with commas between them, as in labels,auto: each topic goes by the first that may"
             " reach its hosts",
-            extra={"placeholder": "auto|labels|relay|stare|unicast"},
+            extra={"placeholder": "auto|labels|relay|srv6|stare|unicast"},
         ),
     ] = AUTO
     zone: Annotated[
