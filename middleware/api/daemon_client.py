@@ -72,6 +72,10 @@ class DaemonClient:
         """Sets the trees of publishers. Returns the version that the daemon now uses."""
         return cast(pb.SetTreesResponse, self._caller.call("SetTrees", request)).version
 
+    def set_segments(self, request: pb.SetSegmentsRequest) -> int:
+        """The version that the daemon uses from now on."""
+        return cast(pb.SetSegmentsResponse, self._caller.call("SetSegments", request)).version
+
     def list_receiver_sets(self) -> Sequence[pb.ReceiverSet]:
         """Returns the sets of hosts that the daemon has sent to by labels."""
         answer = self._caller.call("ListReceiverSets", pb.ListReceiverSetsRequest())

@@ -112,6 +112,9 @@ class DaemonService:
     async def set_trees(self, request: pb.SetTreesRequest) -> pb.SetTreesResponse:
         return pb.SetTreesResponse(version=self._joined.set_trees(request))
 
+    async def set_segments(self, request: pb.SetSegmentsRequest) -> pb.SetSegmentsResponse:
+        return pb.SetSegmentsResponse(version=self._joined.set_segments(request))
+
     async def list_receiver_sets(self, request: pb.ListReceiverSetsRequest) -> pb.ListReceiverSetsResponse:
         return pb.ListReceiverSetsResponse(sets=self._joined.receiver_sets())
 

@@ -31,7 +31,7 @@ READS = frozenset(
 CHANGES = frozenset(
     {
         *("CreateTopic", "DeleteTopic", "AlterTopic", "CreatePartitions"),
-        *("PromotePartition", "RebuildPartition", "SetTrees"),
+        *("PromotePartition", "RebuildPartition", "SetTrees", "SetSegments"),
         *("DeleteGroup", "ResetGroup"),
     }
 )

@@ -15,6 +15,8 @@ from treecast.middleware.control.trees.told import read_trees
 from treecast.middleware.fabric.carriers.carrier import CarrierState
 from treecast.middleware.fabric.carriers.labels import NAME as LABELS
 from treecast.middleware.fabric.carriers.labels import LabelRules
+from treecast.middleware.fabric.carriers.srv6 import NAME as SRV6
+from treecast.middleware.fabric.carriers.srv6 import ReplicationTree, Srv6Rules
 from treecast.middleware.fabric.channel import PeerStatus
 from treecast.middleware.fabric.core.accounting import Row
 from treecast.middleware.fabric.origin import JoinedStream, Origin, PeerView
@@ -126,14 +128,28 @@ class JoinedHost:
             raise TreecastError(Fault.POLICY_VIOLATION, str(error)) from error
         return request.version
 
-    def receiver_sets(self) -> Sequence[pb.ReceiverSet]:
-        """Returns the sets of hosts that this host has sent to by labels. Raises POLICY_VIOLATION if it does
-        not use them.
-        """
+    def set_segments(self, request: pb.SetSegmentsRequest) -> int:
+        """Returns the version of SRv6 trees that is used from now on. Raises POLICY_VIOLATION."""
+        trees = tuple([ReplicationTree(frozenset(one.hosts), one.sid) for one in request.trees])
         try:
-            observed = self._neighbours.fabric.carriers.named(LABELS).observed()
+            self._neighbours.fabric.carriers.named(SRV6).learn(Srv6Rules(request.version, trees))
         except ValueError as error:
             raise TreecastError(Fault.POLICY_VIOLATION, str(error)) from error
+        return request.version
+
+    def receiver_sets(self) -> Sequence[pb.ReceiverSet]:
+        """Returns the sets of hosts that this host has sent to by labels, or would send to by SRv6. Raises
+        POLICY_VIOLATION if it uses neither.
+        """
+        counting = [one for one in self._neighbours.fabric.carriers if one.name in (LABELS, SRV6)]
+        if not counting:
+            raise TreecastError(
+                Fault.POLICY_VIOLATION, f"no trees are laid for this host: start with --carrier {LABELS}"
+            )
+        observed: dict[tuple[str, ...], int] = {}
+        for carrier in counting:
+            for hosts, count in carrier.observed().items():
+                observed[hosts] = observed.get(hosts, 0) + count
         return [pb.ReceiverSet(hosts=hosts, packets=count) for hosts, count in sorted(observed.items())]
 
     def streams(self) -> Sequence[pb.StreamStatus]:

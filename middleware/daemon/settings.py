@@ -114,10 +114,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             description="the carriers of topics to other hosts; auto: ip-multicast if several hosts want a"
             " topic and a probe shows that it reaches them, unicast to the rest; stare: as auto, and STARE"
             " switches learn this host's topics; labels: stacks of labels, once the tree manager has"
-            " described the network, and unicast to the rest; relay: hosts forward to hosts, by unicast, one"
-            " copy into each --zone; several separated by commas, as in labels,auto: each topic uses the"
+            " described the network, and unicast to the rest; srv6: trees of SRv6 routers, once the network"
+            " controller has laid them, and unicast to the rest; relay: hosts forward to hosts, by unicast,"
+            " one copy into each --zone; several separated by commas, as in labels,auto: each topic uses the"
             " first carrier that may reach its hosts",
-            extra={"placeholder": "auto|labels|relay|stare|unicast"},
+            extra={"placeholder": "auto|labels|relay|srv6|stare|unicast"},
         ),
     ] = AUTO
     zone: Annotated[

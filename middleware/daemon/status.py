@@ -89,6 +89,9 @@ class JoinedView(Protocol):
     def set_trees(self, request: pb.SetTreesRequest) -> int:
         """Sets the trees that label switches hold. Returns the version that is now used."""
 
+    def set_segments(self, request: pb.SetSegmentsRequest) -> int:
+        """SRv6 routers around hold these trees; the version that is used from now on."""
+
     def receiver_sets(self) -> Sequence[pb.ReceiverSet]:
         """Returns the sets of hosts that this host has sent to by labels."""
 

@@ -240,6 +240,28 @@ class SetTreesResponse(_message.Message):
     version: int
     def __init__(self, version: _Optional[int] = ...) -> None: ...
 
+class SetSegmentsRequest(_message.Message):
+    __slots__ = ("version", "trees")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    TREES_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    trees: _containers.RepeatedCompositeFieldContainer[ReplicationTree]
+    def __init__(self, version: _Optional[int] = ..., trees: _Optional[_Iterable[_Union[ReplicationTree, _Mapping]]] = ...) -> None: ...
+
+class ReplicationTree(_message.Message):
+    __slots__ = ("hosts", "sid")
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    SID_FIELD_NUMBER: _ClassVar[int]
+    hosts: _containers.RepeatedScalarFieldContainer[str]
+    sid: bytes
+    def __init__(self, hosts: _Optional[_Iterable[str]] = ..., sid: _Optional[bytes] = ...) -> None: ...
+
+class SetSegmentsResponse(_message.Message):
+    __slots__ = ("version",)
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    def __init__(self, version: _Optional[int] = ...) -> None: ...
+
 class ListReceiverSetsRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

@@ -1,0 +1,127 @@
+"""A network of SRv6 routers as an operator describes it, in TOML.
+
+block = "fcbb:bb00::"           # 32 bits of all SIDs; a router's locator is a /48 in it
+store = "segments.json"         # the number of the controller's last run; seen from this file
+packet_life = 1.0               # seconds
+look = 2.0                      # seconds between looks at the receivers that daemons have
+
+links = [["alpha", "r1"], ["r1", "r2"], ["r2", "beta"]]   # in the order of each router's ports
+
+[routers]                       # P4Runtime, running p4/srv6_replication.p4
+r1 = "10.0.0.11:9559"
+r2 = "unix:/run/r2.sock"
+
+[hosts.alpha]                   # a daemon, by its --name, started with --carrier srv6
+control = "[fd00::1]:7671"
+address = "fd00::1"             # of IPv6, to which routers bring what is for it alone
+mac = "02:00:00:00:00:01"
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from pathlib import Path
+
+import msgspec
+
+from treecast.middleware.routing.network import Network, RoutingError, build
+from treecast.middleware.routing.replication.paths import Paths
+from treecast.middleware.wire.srv6_sids import Layout, SidError
+
+from .routers import MOST_RUNS, Plan, host_address
+
+
+class HostPlace(msgspec.Struct, forbid_unknown_fields=True):
+    """`control` empty: it publishes nothing."""
+
+    address: str
+    mac: str
+    control: str = ""
+
+
+class Described(msgspec.Struct, forbid_unknown_fields=True):
+    """The file, as its docstring above says."""
+
+    links: list[tuple[str, str]]
+    routers: dict[str, str]
+    hosts: dict[str, HostPlace] = {}
+    block: str = "fcbb:bb00::"
+    store: str = "segments.json"
+    packet_life: float = 1.0
+    look: float = 2.0
+
+    def network(self) -> Network:
+        """RoutingError where links name what is no node, or a host has not one link."""
+        names = [*self.routers, *self.hosts]
+        if len(set(names)) != len(names):
+            raise RoutingError("a host and a router have one name")
+        for name in {name for link in self.links for name in link}:
+            if name not in names:
+                raise RoutingError(f"a link ends at {name!r}, which is no host and no router")
+        edges = [(names.index(one), names.index(other)) for one, other in self.links]
+        network = build(names, edges, hosts=range(len(self.routers), len(names)))
+        if network.edge_count != len(edges):
+            raise RoutingError("a link is given twice")
+        return network
+
+    def plan(self, run: int) -> Plan:
+        """RoutingError for addresses that are none."""
+        network = self.network()
+        try:
+            layout = Layout(ipaddress.IPv6Address(self.block).packed).check()
+        except (ValueError, SidError) as error:
+            raise RoutingError(f"block {self.block!r}: {error}") from error
+        macs = {network.node(name): _mac(host.mac) for name, host in self.hosts.items()}
+        hosts = {network.node(name): host_address(host.address) for name, host in self.hosts.items()}
+        return Plan(network, Paths(network), layout, macs, hosts, run)
+
+    def controls(self) -> dict[str, str]:
+        """Where publishers are told, by name."""
+        return {name: host.control for name, host in self.hosts.items() if host.control}
+
+
+def read(path: Path) -> Described:
+    """OSError, or RoutingError with what is wrong in the file."""
+    try:
+        return msgspec.toml.decode(path.read_bytes(), type=Described)
+    except msgspec.DecodeError as error:
+        raise RoutingError(f"{path}: {error}") from error
+
+
+class _Kept(msgspec.Struct):
+    run: int
+
+
+def next_run(path: Path) -> int:
+    """The number of this run, which is on disk before it is used. ValueError where the file is no store."""
+    try:
+        run = msgspec.json.decode(path.read_bytes(), type=_Kept).run + 1
+    except FileNotFoundError:
+        run = 1
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{path} is no store of runs: {error}; restore it") from error
+    if not 0 < run < MOST_RUNS:
+        raise ValueError(f"{path}: run {run} of {MOST_RUNS - 1}")
+    written = path.with_suffix(".new")
+    with written.open("wb") as file:
+        file.write(msgspec.json.encode(_Kept(run)))
+        file.flush()
+        os.fsync(file.fileno())
+    written.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return run
+
+
+def _mac(text: str) -> int:
+    try:
+        packed = bytes.fromhex(text.replace(":", ""))
+    except ValueError:
+        packed = b""
+    if len(packed) != 6:
+        raise RoutingError(f"{text!r} is no MAC address")
+    return int.from_bytes(packed)

@@ -1,0 +1,290 @@
+"""Trees of SRv6: one packet to a replication SID, which routers copy to exactly the hosts of a tree.
+
+    IPv6 to a SID, next header 41 | packet (wire.srv6_packets) | segment
+
+Trees are the network controller's (`control.segments`). It learns from `observed` which sets of hosts this
+one would send to, programs a tree for each and tells the SIDs by `learn`. What goes to hosts for whom there
+is no tree yet goes by unicast. Nobody joins: the routers hand a packet to those hosts that its tree has.
+
+The outer header is the kernel's (a raw socket, CAP_NET_RAW), and so is the way to the SIDs: the host needs a
+route for them to a router next to it.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import struct
+from collections.abc import Collection
+from ipaddress import IPv6Address
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from treecast.middleware.fabric.settings import FabricSettings
+from treecast.middleware.fabric.sockets.interfaces import Interface, addresses
+from treecast.middleware.fabric.sockets.udp import UdpSocket, open_udp
+from treecast.middleware.wire.srv6_packets import ENCAPSULATED, GROUP, PORT, encode_packet
+
+from .carrier import Carrier, CarrierState, Place, Reach
+
+if TYPE_CHECKING:
+    from treecast.middleware.fabric.edge import Edge
+
+_log = logging.getLogger(__name__)
+
+NAME: Final = "srv6"
+# The outer header and one that pins a way, and what IPv6 inside takes more than IPv4 outside.
+OVERHEAD: Final = 40 + 64 + 20
+MOST_SETS: Final = 1024  # of hosts, that trees are asked for
+WANTED_SECONDS: Final = 60.0  # after a stream last had these receivers
+_MOST_ROUTES: Final = 4096
+
+
+class ReplicationTree(Struct, frozen=True):
+    """A packet to `sid` (16 bytes) gets to these hosts, by their names, and to nobody else."""
+
+    hosts: frozenset[str]
+    sid: bytes
+
+
+class Srv6Rules(Struct, frozen=True):
+    """All trees whose root is this host. What they name is on the routers."""
+
+    version: int
+    trees: tuple[ReplicationTree, ...]
+
+
+def make(settings: FabricSettings) -> Carrier:
+    """See `registry`."""
+    return Srv6()
+
+
+class Srv6:
+    """The carrier of one host."""
+
+    def __init__(self) -> None:
+        self.name = NAME
+        self.refusal = "it is not open"
+        self.group_form = ""  # nobody joins
+        self.overhead = OVERHEAD
+        self.alike = True
+        self.version = 0
+        self._edge: Edge | None = None
+        self._source = b""
+        self._raw: socket.socket | None = None
+        self._end: UdpSocket | None = None
+        self._names: dict[int, str] = {}
+        self._trees: list[tuple[frozenset[int], bytes]] = []  # by host ids, the smallest first
+        self._rules = Srv6Rules(0, ())
+        self._routes: dict[tuple[int, ...], bytes] = {}
+        self._wanted: dict[frozenset[int], int] = {}  # sets of hosts, with the packets sent to them
+        self._asked: dict[frozenset[int], float] = {}  # when a stream last had just these receivers
+        self._looked = 0.0
+
+    # --- life
+
+    def open(self, edge: Edge) -> None:
+        self._edge = edge
+        try:
+            self._source = _own_address(edge.interface)
+            self._raw = _open_raw(edge)
+            self._end = edge.udp_end(_open_receiver(edge))
+        except OSError as error:
+            self._close_sockets()
+            self.refusal = f"SRv6 on {edge.interface.name or 'no interface'}: {error}"
+            _log.warning("fabric: no SRv6: %s", self.refusal)
+        else:
+            self.refusal = ""
+            edge.watch(self._end, self)
+
+    def close(self) -> None:
+        if self._edge is not None and self._end is not None:
+            self._edge.close_end(self._end)
+            self._end = None
+        self._close_sockets()
+
+    def _close_sockets(self) -> None:
+        for one in (self._raw, self._end):
+            if one is not None:
+                one.close()
+        self._raw = self._end = None
+
+    # --- what is known
+
+    def set_host(self, host: int, place: Place | None) -> None:
+        name = place.name if place is not None else ""
+        if self._names.get(host, "") == name:
+            return
+        if name:
+            self._names[host] = name
+        else:
+            del self._names[host]
+        self._place()
+
+    def learn(self, rules: object) -> None:
+        """From its return on no packet goes to a SID that is not among those of the `Srv6Rules`."""
+        if not isinstance(rules, Srv6Rules):
+            raise ValueError(f"{type(rules).__name__} are no rules of SRv6")
+        if rules.version < self.version:
+            raise ValueError(f"rules of version {rules.version}, and {self.version} are known")
+        if any(len(tree.sid) != 16 or not tree.hosts for tree in rules.trees):
+            raise ValueError("rules of SRv6 with a tree without hosts, or a SID that is no address")
+        self.version, self._rules = rules.version, rules
+        self._place()
+        if self._edge is not None:
+            self._edge.reach_changed()
+
+    def _place(self) -> None:
+        """Trees by the ids of their hosts, anew. One with a host that is not known reaches the others too,
+        and is left out: who sends by it would not know to whom."""
+        self._routes.clear()
+        ids = {name: host for host, name in self._names.items()}
+        known = [tree for tree in self._rules.trees if tree.hosts <= ids.keys()]
+        found = [(frozenset([ids[name] for name in tree.hosts]), tree.sid) for tree in known]
+        self._trees = sorted(found, key=lambda one: len(one[0]))
+
+    def reach(self, hosts: Collection[int]) -> Reach:
+        """Those of the tree for just these hosts, or of the one with the most of them until it is there."""
+        assert self._edge is not None
+        named = frozenset([host for host in hosts if host in self._names and host != self._edge.host])
+        self._want(named)
+        best: frozenset[int] = frozenset()
+        for of_tree, _ in self._trees:
+            if of_tree <= named and len(of_tree) > len(best):
+                best = of_tree
+        return Reach(best, self._edge.segment_bytes(OVERHEAD))
+
+    def _want(self, hosts: frozenset[int]) -> None:
+        """A stream has these receivers now; those of whom nobody has asked for long are forgotten."""
+        assert self._edge is not None
+        now = self._edge.now()
+        if hosts and (hosts in self._wanted or len(self._wanted) < MOST_SETS):
+            self._wanted.setdefault(hosts, 0)
+            self._asked[hosts] = now
+        if now - self._looked > WANTED_SECONDS:
+            self._looked = now
+            for old in [one for one, at in self._asked.items() if now - at > WANTED_SECONDS]:
+                del self._wanted[old], self._asked[old]
+
+    def check(self, group: int) -> None:
+        if group:
+            raise ValueError(f"trees of SRv6 have no group {group}")
+        if self.refusal:
+            raise OSError(self.refusal)
+        if not self._trees:
+            raise OSError("no trees: no network controller has told this host of one")
+
+    # --- groups, which there are not
+
+    def join(self, group: int) -> None:
+        raise ValueError("trees of SRv6 have no groups to join")
+
+    def leave(self, group: int) -> None:
+        """There are none."""
+
+    def is_member(self, group: int) -> bool:
+        return False
+
+    # --- the wire
+
+    def send(self, group: int, datagrams: list[bytes], hosts: list[int]) -> None:
+        """By the tree with the fewest hosts that has all of these. The others get a copy that they know or do
+        not need."""
+        if self._raw is None or self._edge is None:
+            return
+        key = tuple(hosts)
+        sid = self._routes.get(key)
+        if sid is None:
+            sid = self._route(key)
+        if not sid:
+            return
+        counters, address = self._edge.counters, (sid_text(sid), 0)
+        for datagram in datagrams:
+            packet = encode_packet(self._source, datagram)
+            try:
+                self._raw.sendto(packet, address)
+            except OSError as error:  # it is repaired later
+                name = errno.errorcode.get(error.errno or 0, "UNKNOWN")
+                counters.send_errors[name] = counters.send_errors.get(name, 0) + 1
+                counters.dropped_packets += 1
+                continue
+            counters.send_calls += 1
+            counters.sent_packets += 1
+            counters.sent_bytes += len(packet)
+        wanted = frozenset(hosts)
+        if wanted in self._wanted:
+            self._wanted[wanted] += len(datagrams)
+
+    def _route(self, hosts: tuple[int, ...]) -> bytes:
+        """The SID for these; empty where no tree has all of them."""
+        wanted = frozenset(hosts)
+        if len(self._routes) >= _MOST_ROUTES:
+            self._routes.clear()
+        found = next((sid for of_tree, sid in self._trees if wanted <= of_tree), b"")
+        self._routes[hosts] = found
+        return found
+
+    def unwrap(self, buffer: memoryview, start: int, end: int) -> int:
+        """The kernel has taken all headers off."""
+        return start
+
+    # --- to look at
+
+    def observed(self) -> dict[tuple[str, ...], int]:
+        """The sets of hosts that streams have, by names, with the packets that were sent to just these."""
+        found: dict[tuple[str, ...], int] = {}
+        for hosts, count in self._wanted.items():
+            if hosts <= self._names.keys():
+                found[tuple(sorted([self._names[host] for host in hosts]))] = count
+        return found
+
+    def state(self) -> CarrierState:
+        address = str(IPv6Address(self._source)) if self._source else ""
+        targets = len(frozenset().union(*[hosts for hosts, _ in self._trees]))
+        return CarrierState(self.name, self.refusal, address=address, targets=targets)
+
+
+def sid_text(sid: bytes) -> str:
+    """As sockets take an address."""
+    return socket.inet_ntop(socket.AF_INET6, sid)
+
+
+def _own_address(interface: Interface) -> bytes:
+    """OSError where the interface has none of IPv6 that others could see."""
+    if not interface.index:
+        raise OSError("the fabric's address names no interface: listen on the address of one")
+    for name, network in addresses():
+        if name == interface.name and isinstance(network.ip, IPv6Address) and not network.ip.is_link_local:
+            return network.ip.packed
+    raise OSError(f"{interface.name} has no address of IPv6")
+
+
+def _open_raw(edge: Edge) -> socket.socket:
+    """What is sent by it gets an IPv6 header before it."""
+    kind = socket.SOCK_RAW | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+    sock = socket.socket(socket.AF_INET6, kind, ENCAPSULATED)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, edge.interface.name.encode() + b"\0")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, edge.settings.send_buffer)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)  # nothing is read from it
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _open_receiver(edge: Edge) -> socket.socket:
+    """A member of the group on the interface, on its port."""
+    settings, index = edge.settings, edge.interface.index
+    sizes = {"receive_buffer": settings.receive_buffer, "send_buffer": settings.send_buffer}
+    sock = open_udp(socket.AF_INET6, **sizes)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((socket.inet_ntop(socket.AF_INET6, GROUP), PORT, 0, index))
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, struct.pack("=16sI", GROUP, index))
+    except OSError:
+        sock.close()
+        raise
+    return sock
