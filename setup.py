@@ -23,6 +23,7 @@ from setuptools.command.build_py import build_py
 HOT_MODULES: list[str] = [
     "middleware/model/buffers.py",
     "middleware/model/ration.py",
+    "middleware/model/pace.py",
     "middleware/wire/varint.py",
     "middleware/wire/publish_runs.py",
     "middleware/wire/zstd_frame.py",
@@ -134,6 +135,7 @@ HOT_MODULES: list[str] = [
     "shims/kafka/handlers/fetch.py",
     "shims/kafka/dispatch.py",
     "shims/kafka/sender.py",
+    "shims/kafka/turn.py",
     "shims/kafka/connection.py",
     "shims/mqtt/codec.py",
     "shims/mqtt/codec_read.py",

@@ -6,9 +6,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
-from treecast.middleware.broker import LongPolls
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.ration import Ration
@@ -18,9 +17,11 @@ from .pending import Pending, Refused
 from .sender import Sender
 from .session import FramePool, Request, Session
 from .settings import KafkaSettings
+from .turn import FaceTurn
 
 _log = logging.getLogger("treecast.kafka")
 
+_REQUEST_BYTES: Final = 8 * 1024  # a request takes the time in which so many bytes are read and written
 _FLUSH_BYTES = 256 * 1024  # answers of one chunk beyond this are handed to the socket in between
 
 
@@ -32,6 +33,7 @@ class Owner(Protocol):
     dispatcher: Dispatcher
     pool: FramePool
     loop: asyncio.AbstractEventLoop
+    turn: FaceTurn
 
     def local_address(self, transport: asyncio.BaseTransport) -> tuple[str, int]: ...
 
@@ -56,7 +58,7 @@ class Connection:
         self._face = face
         self._loop = face.loop
         self._time: Callable[[], float] = face.loop.time  # looked up once
-        self._polls: LongPolls = face.dispatcher.polls
+        self._turn: FaceTurn = face.turn
         self._dispatcher: Dispatcher = face.dispatcher
         self._counters = face.counters
         self._session = Session(
@@ -95,21 +97,15 @@ class Connection:
         return self._session.receive_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._polls.hold()
-        try:
-            self._received(nbytes)
-        finally:
-            self._polls.let_go()  # who waits for what has come is answered after who brought it
-
-    def _received(self, nbytes: int) -> None:
+        self._turn.begin()
         self._counters.bytes_in += nbytes
         session = self._session
         now = self._time()
-        if self._ration.eaten(nbytes, now):
-            self._waits = True
-            self._loop.call_soon(self._read_on)
         requests = session.received(nbytes, now)
         more = len(requests)
+        if self._ration.eaten(nbytes + more * _REQUEST_BYTES, now):
+            self._waits = True
+            self._loop.call_soon(self._read_on)
         if more > 1:
             self._receiving = True
         for request in requests:

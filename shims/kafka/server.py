@@ -14,6 +14,7 @@ from .connection import Connection
 from .dispatch import BrokerView, Dispatcher
 from .session import FramePool
 from .settings import KafkaSettings
+from .turn import FaceTurn
 
 _log = logging.getLogger("treecast.kafka")
 
@@ -29,6 +30,7 @@ class KafkaFace:
         self.counters = counters
         self.pool = FramePool()
         self.dispatcher: Dispatcher
+        self.turn: FaceTurn
         self.loop: asyncio.AbstractEventLoop
         self._broker = broker
         self._servers: list[asyncio.AbstractServer] = []
@@ -49,6 +51,7 @@ class KafkaFace:
         """Listens. OSError where an address cannot be had."""
         self.loop = asyncio.get_running_loop()
         self.dispatcher = Dispatcher(self._broker, self.settings, self.counters, self.loop)
+        self.turn = FaceTurn(self.loop, self._broker.polls)
         try:
             await self._listen()
         except BaseException:
