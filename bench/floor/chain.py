@@ -5,7 +5,10 @@
            receive by UDP, write to a file, answer the fetch that waits
 
 These are the system calls that a chain of brokers cannot avoid, on the bytes of the same load. It checks no
-CRC, repairs nothing, keeps no index and is not a broker; it only writes a batch's offset.
+CRC, repairs nothing, keeps no index and is not a broker; it only writes a batch's offset. Batches of one size
+that came together leave by one call (UDP_SEGMENT), and the far end receives as many with one (UDP_GRO). The
+far end reports how much it has taken. The near end stops reading from its producer while as much is on its
+way as a socket holds.
 
     python -m bench.floor.chain --directory D [--port P] [--udp P [--to P]]
 
@@ -31,10 +34,18 @@ from treecast.middleware.load import frames
 from .server import Floor, Partition
 
 _CHUNK = 1 << 20
-_KEPT = 10_000  # records for readers that come later
+_KEPT = 10_000  # chunks for readers that come later
+_ANSWER = 1 << 20  # bytes of records in an answer to Fetch, about: readers of this load ask for so many
+_WINDOW = 2 << 20  # bytes between the two ends
+_CREDIT = 256 << 10  # bytes: when so many have arrived, the near end is told
+_DATAGRAMS = 65_507  # bytes of one call
+_UDP_SEGMENT, _UDP_GRO = 103, 104
 _UDP_ROOM = 8 << 20  # bytes: nothing is repaired, so a stall of this process may not cost a record
 _SO_RCVBUFFORCE = 33  # asm-generic/socket.h: beyond the machine's limit, for root
 _OFFSET = struct.Struct(">q")
+_SEGMENT_SIZE = struct.Struct("=H")
+_LAST_DELTA = struct.Struct(">i")  # of the offsets in a batch
+_LAST_DELTA_AT = 23
 
 
 @dataclass
@@ -51,15 +62,20 @@ class Lane:
 
 
 class Chain:
-    """One end, or both. A fetch waits until there is data; one reader is served."""
+    """One end, or both. A fetch waits until there is data; one reader is served.
+
+    `batches` of a partition counts records, as if each batch had one.
+    """
 
     def __init__(self, directory: Path, udp: socket.socket | None, to: int) -> None:
         self.floor = Floor(directory, "sendfile")
         self._udp = udp
         self._to = ("127.0.0.1", to) if to else None
+        self._from: tuple[str, int] | None = None  # the near end, as the far one has heard
+        self._on_way = 0  # bytes; at the far end those that the near one was not told of
         self._partition: Partition | None = None
         self._topic = ""
-        self._kept: deque[tuple[int, bytes]] = deque(maxlen=_KEPT)
+        self._kept: deque[tuple[int, bytes]] = deque(maxlen=_KEPT)  # (first offset, batches)
         self._reader: Lane | None = None
         self._wanted = 0
         self._heads: dict[int, bytes] = {}  # of answers to Fetch, by the number of bytes that follow
@@ -73,30 +89,62 @@ class Chain:
         os.write(partition.file, memoryview(lane.buffer)[lane.filled : lane.filled + count])
         lane.filled += count
         whole, rest = divmod(lane.filled, lane.size)
+        if not whole:
+            return
+        first, view, batches = partition.batches, memoryview(lane.buffer), []
         for number in range(whole):
             start = number * lane.size
-            batch = lane.buffer[start + lane.first : start + lane.end]
+            batch = view[start + lane.first : start + lane.end]
             _OFFSET.pack_into(batch, 0, partition.batches)
-            partition.batches += 1
-            if self._to is not None and self._udp is not None:
-                self._udp.sendto(batch, self._to)
+            partition.batches += _LAST_DELTA.unpack_from(batch, _LAST_DELTA_AT)[0] + 1
+            batches.append(batch)
+        if self._to is not None:
+            self._send(batches)
+        else:
+            self._kept.append((first, b"".join(batches)))
+        lane.buffer[:rest] = lane.buffer[whole * lane.size : lane.filled]
+        lane.filled = rest
+        lane.socket.sendall(lane.response * whole)
+        self.answer()
+
+    def _send(self, batches: list[memoryview]) -> None:
+        """By UDP, as many as one call takes with each; all are of one size."""
+        assert self._udp is not None
+        assert self._to is not None
+        size = len(batches[0])
+        most = max(1, min(64, _DATAGRAMS // size))
+        control = [(socket.IPPROTO_UDP, _UDP_SEGMENT, _SEGMENT_SIZE.pack(size))]
+        for at in range(0, len(batches), most):
+            some = batches[at : at + most]
+            while self._on_way + len(some) * size > _WINDOW:
+                self.credited()
+            self._on_way += len(some) * size
+            if len(some) == 1:
+                self._udp.sendto(some[0], self._to)
             else:
-                self._kept.append((partition.batches - 1, bytes(batch)))
-        if whole:
-            lane.buffer[:rest] = lane.buffer[whole * lane.size : lane.filled]
-            lane.filled = rest
-            lane.socket.sendall(lane.response * whole)
-            self.answer()
+                self._udp.sendmsg(some, control, 0, self._to)
+
+    def credited(self) -> None:
+        """Waits until the far end has taken more."""
+        assert self._udp is not None
+        self._on_way -= _OFFSET.unpack(self._udp.recv(_OFFSET.size))[0]
 
     def arrived(self) -> None:
-        """Receives data from the near end."""
+        """Receives data from the near end, or credit from the far end."""
+        if self._to is not None:
+            self.credited()
+            return
         assert self._udp is not None
-        batch = self._udp.recv(_CHUNK)
+        batches, self._from = self._udp.recvfrom(_DATAGRAMS)
         partition = self._named("bench")
-        os.write(partition.file, batch)
-        (offset,) = _OFFSET.unpack_from(batch)
-        partition.batches, partition.records = offset + 1, 1
-        self._kept.append((offset, batch))
+        os.write(partition.file, batches)
+        partition.records = 1
+        self._kept.append((_OFFSET.unpack_from(batches)[0], batches))
+        partition.batches = _end_of(batches)
+        self._on_way += len(batches)
+        if self._on_way >= _CREDIT:
+            self._udp.sendto(_OFFSET.pack(self._on_way), self._from)
+            self._on_way = 0
         self.answer()
 
     # --- to the reader
@@ -108,11 +156,14 @@ class Chain:
             kept.popleft()
         if reader is None or not kept:
             return
-        data = kept[0][1] if len(kept) == 1 else b"".join([batch for _, batch in kept])
-        head = self._heads.get(len(data))
+        chunks, size = [], 0
+        while kept and size < _ANSWER:
+            chunks.append(kept.popleft()[1])
+            size += len(chunks[-1])
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        head = self._heads.get(size)
         if head is None:
-            head = self._heads[len(data)] = frames.fetch_response_head(self._topic, 0, 0, len(data))
-        kept.clear()
+            head = self._heads[size] = frames.fetch_response_head(self._topic, 0, 0, size)
         self._reader = None
         reader.socket.sendall(head + data + frames.FETCH_TAIL)
 
@@ -180,6 +231,15 @@ class Chain:
         return True
 
 
+def _end_of(batches: bytes) -> int:
+    """The offset after the last of equal batches."""
+    size = int.from_bytes(batches[8:12], "big") + 12
+    last = len(batches) - size
+    first: int = _OFFSET.unpack_from(batches, last)[0]
+    delta: int = _LAST_DELTA.unpack_from(batches, last + _LAST_DELTA_AT)[0]
+    return first + delta + 1
+
+
 def udp_socket(port: int) -> socket.socket:
     """Returns a socket with room for a stall of seconds, or as much as the machine allows without root."""
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -187,6 +247,7 @@ def udp_socket(port: int) -> socket.socket:
         udp.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _UDP_ROOM)
     except PermissionError:
         udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _UDP_ROOM)
+    udp.setsockopt(socket.IPPROTO_UDP, _UDP_GRO, 1)
     udp.bind(("127.0.0.1", port))
     return udp
 

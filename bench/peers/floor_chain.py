@@ -18,9 +18,7 @@ from .treecast_chain import TOPIC
 
 
 class FloorChain(Chain):
-    """Serves single records at a rate only: it loses order when UDP loses packets, and has no
-    back-pressure.
-    """
+    """Loses order if UDP loses packets. Its ends have no more on the way than a socket holds."""
 
     is_floor = True
 
@@ -75,6 +73,6 @@ class FloorChain(Chain):
     def settings(self) -> Mapping[str, str]:
         return {
             "what": "bare loops: receive, write to a file, send; no broker",
-            "topology": "one loop" if self._hosts == 1 else "two loops, one UDP datagram for each record",
+            "topology": "one loop" if self._hosts == 1 else "two loops, one UDP datagram for each batch",
             "durability": "no fsync, page cache",
         }
