@@ -449,7 +449,7 @@ def _finish(
     theirs: str = "Apache Kafka",
     ours: str = "Treecast",
 ) -> None:
-    """Of a comparison of two, with a floor or without."""
+    """Publishes a comparison of two peers, with or without a floor."""
     rows = report.summarise(run.samples, ours, theirs)
     outcome = Outcome(run, peers, rows, context, builds=versus.builds(rows, {ours: versus.earlier(ours)}))
     picture = Picture(f"Treecast and {theirs} on one machine")

@@ -52,7 +52,7 @@ def latencies(
     only: Sequence[str] | None,
     progress: Callable[[str], None],
 ) -> list[Workload[Any]]:
-    """Of the given rates; else of what the bridge just sustains, for which it is started once."""
+    """Returns latencies at the given rates, else at the rate that the bridge just sustains."""
     if rates:
         return [MqttLatency(rate, seconds, sustainer=BRIDGE) for rate in rates]
     if only and not any(part.lower() in "latency" or "latency" in part.lower() for part in only):

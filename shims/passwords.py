@@ -91,7 +91,7 @@ _METHODS: Final[dict[str, tuple[int, Callable[[list[str]], Fits]]]] = {
 
 
 class Passwords:
-    """Who may connect."""
+    """The users of a password file."""
 
     def __init__(self, text: str) -> None:
         """`text`: a file's. PasswordError."""

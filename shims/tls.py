@@ -170,7 +170,7 @@ class TlsLayer(asyncio.Protocol):
 
 
 class TlsTransport(asyncio.Transport):
-    """What the connection above writes to."""
+    """The transport of the connection above."""
 
     def __init__(self, layer: TlsLayer) -> None:
         super().__init__()
@@ -204,7 +204,7 @@ class TlsTransport(asyncio.Transport):
         self._layer.raw.abort()
 
 
-# What OpenSSL calls the commonest failures, and what they mean here.
+# The most common failures by OpenSSL's name, and their meaning here.
 _PLAIN: Final = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client gave no certificate, and this listener asks for one",
     "WRONG_VERSION_NUMBER": "the client does not speak TLS",
@@ -232,7 +232,7 @@ def _peer(transport: asyncio.Transport) -> str:
 
 
 def tls_context(settings: TlsSettings) -> ssl.SSLContext:
-    """What the TLS listener serves with. OSError (ssl.SSLError is one) where files cannot be used."""
+    """Returns the context of the TLS listener. Raises OSError (ssl.SSLError is one) for unusable files."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION

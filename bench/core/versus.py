@@ -15,7 +15,7 @@ OVERLOADED = "overloaded"
 
 
 def earlier(name: str) -> str:
-    """What a server is called in reports when it is an earlier build."""
+    """Returns the name in reports of an earlier build of a server."""
     return f"{name}, before"
 
 

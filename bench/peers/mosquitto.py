@@ -47,7 +47,7 @@ class MosquittoPeer(LocalServer):
         return self._process.wait_until(lambda: listens(self._port), 30)
 
     def lines(self) -> list[str]:
-        """Of its configuration."""
+        """Returns the lines of its configuration."""
         return [f"listener {self._port} 127.0.0.1", *(f"{key} {value}" for key, value in CONFIG.items())]
 
     def settings(self) -> Mapping[str, str]:

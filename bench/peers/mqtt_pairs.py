@@ -35,7 +35,7 @@ class Pair(Server):
 
     @property
     def far(self) -> tuple[str, int]:
-        """Where subscribers are."""
+        """The address for subscribers."""
         return self._servers[1].address
 
     def start(self) -> float:
@@ -64,7 +64,7 @@ class Pair(Server):
         return [pid for server in self._servers for pid in server.pids()]
 
     def settings(self) -> Mapping[str, str]:
-        """Of the near one; good while it runs, and then what it was."""
+        """The settings of the near peer. After the run, those of the last run."""
         if self._servers:
             self._said = dict(self._servers[0].settings())
         return {**getattr(self, "_said", {}), "topology": self.topology}

@@ -77,7 +77,7 @@ class AmqpPart:
 
     @property
     def address(self) -> Address | None:
-        """Where it listens without TLS; None where it does not."""
+        """The listening address without TLS; None if there is none."""
         return Address(*self.face.listeners.address) if self._wanted is not None else None
 
     @property

@@ -1,4 +1,4 @@
-"""What faces ask of clients: certificates and passwords, read from the files that the settings name."""
+"""Certificates and passwords of faces, read from the files named in the settings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def tls_settings(face: str, address: Address, certificate: str, key: str, author
 
 
 def passwords(face: str, path: str) -> Passwords | None:
-    """What a face's password file says. Raises StartError."""
+    """Returns the passwords of a face's password file. Raises StartError."""
     if not path:
         return None
     try:

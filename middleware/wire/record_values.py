@@ -208,7 +208,7 @@ def encode_record(out: bytearray, record: Record, timestamp_delta: int, offset_d
 
 
 def encode_around(size: int, headers: Headers, offset_delta: int) -> tuple[bytearray, bytearray]:
-    """What lies before and behind a value of `size` bytes in a record without a key, of the batch's time."""
+    """Returns the bytes before and after a value of `size` bytes in a keyless record of the batch's time."""
     before, behind = bytearray(b"\0\0"), bytearray()
     write_varlong(before, offset_delta)
     _write_bytes(before, None)

@@ -63,8 +63,8 @@ def decode_packet(data: Data) -> tuple[bytes, bytes]:
 
 
 def _checksum(source: bytes, length: int, segment: bytes) -> int:
-    """Of the pseudo-header, the UDP header and the segment. The sum of 16-bit words with its carries is the
-    number that they make modulo 65535."""
+    """Returns the checksum of the pseudo-header, the UDP header and the segment. The sum of 16-bit words with
+    its carries is the number that they make modulo 65535."""
     pseudo = source + GROUP + struct.pack(">IIHHH", length, _UDP, PORT, PORT, length)
     padded = segment + b"\0" if len(segment) % 2 else segment
     total = (int.from_bytes(pseudo) + int.from_bytes(padded)) % 0xFFFF

@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def _token(text: str) -> JoinToken | None:
-    """Of a file that is not there yet: none. The first daemon may have to be reached by these routers."""
+    """Returns None for a missing file: these routers may be needed to reach the first daemon."""
     if text.startswith("@"):
         path = Path(text[1:])
         return JoinToken.parse(path.read_text("utf-8")) if path.exists() else None

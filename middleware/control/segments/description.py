@@ -77,7 +77,7 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
         return Plan(network, Paths(network), layout, macs, hosts, run)
 
     def controls(self) -> dict[str, str]:
-        """Where publishers are told, by name."""
+        """The control addresses of publishers, by name."""
         return {name: host.control for name, host in self.hosts.items() if host.control}
 
 

@@ -138,7 +138,7 @@ class SegmentManager:
             self._draining += self.forest.close(group).removed
 
     async def _drain(self) -> None:
-        """What nobody names any more goes, when packets that did have arrived."""
+        """Removes unused segments once all packets that named them have arrived."""
         if not self._draining and not self._left:
             return
         await self._sleep(2 * self._life)

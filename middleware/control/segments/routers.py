@@ -1,4 +1,4 @@
-"""What an SRv6 router holds to follow trees: a `SwitchState` of p4/srv6_replication.p4. Pure.
+"""The state of an SRv6 router that follows trees: a `SwitchState` of p4/srv6_replication.p4. Pure.
 
 A router has a locator, SIDs that hand packets to its hosts (End.DX6, by port), and one SID for each
 replication segment. Segments get a multicast group, and each of their branches the number of a replica.
@@ -84,7 +84,7 @@ class RouterState:
         self._segments.pop(number, None)
 
     def forget(self) -> None:
-        """What was held before this run is not needed any more."""
+        """Drops state from before this run."""
         self._found = SwitchState()
 
     def _replicas_used(self) -> set[int]:
