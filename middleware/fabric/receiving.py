@@ -15,6 +15,7 @@ from .sockets.udp import BUFFER_BYTES, UdpSocket
 
 _log = logging.getLogger(__name__)
 
+_LARGE: Final = 8192  # bytes of a message that takes longer than the question whether there is more
 _LOOK_EVERY: Final = 8  # turns that brought a message alone: then whether more wait is asked all the same
 
 
@@ -63,7 +64,7 @@ class Inlet:
             _log.warning("fabric: receiving failed: %s", error)
             return True
         self._hand_on(length, size, now)
-        return length == size and self._turn % _LOOK_EVERY != 0
+        return length == size and length < _LARGE and self._turn % _LOOK_EVERY != 0
 
     def take_rest(self, now: float) -> None:
         """What has come beside the first burst."""

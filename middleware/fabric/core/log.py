@@ -43,6 +43,8 @@ class StreamLog(Protocol):
     def entries(self, first: int, end: int) -> Iterator[Message | Skipped]:
         """What touches [first, end), in ascending order: all of it, messages whole, what is gone as Skipped.
 
+        A message that reaches beyond [first, end) may be given as several, where it consists of several.
+
         Read lazily: the sender stops where its window or its rate does. Nothing is appended meanwhile.
         """
 

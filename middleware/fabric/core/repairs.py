@@ -14,12 +14,13 @@ _MOST_REMEMBERED = 16384
 
 
 class Request:
-    """Who asked for which parts of the message at `sequence`."""
+    """Who asked for which parts of the message at `sequence`; `end` is the least that anybody knows it by."""
 
-    __slots__ = ("due", "hosts", "sequence")
+    __slots__ = ("due", "end", "hosts", "sequence")
 
-    def __init__(self, sequence: int, due: float) -> None:
+    def __init__(self, sequence: int, end: int, due: float) -> None:
         self.sequence = sequence
+        self.end = end
         self.due = due
         self.hosts: dict[int, set[Parts]] = {}
 
@@ -50,25 +51,34 @@ class Repairs:
         self._answered: dict[tuple[int, int], list[tuple[int, int, float]]] = {}
 
     def ask(
-        self, host: int, sequence: int, parts: Parts, round_trip: float, now: float, *, alone: bool = False
+        self,
+        host: int,
+        sequence: int,
+        end: int,
+        parts: Parts,
+        round_trip: float,
+        now: float,
+        *,
+        alone: bool = False,
     ) -> bool:
         """Whether the request is kept. `alone`: nobody else is to be waited for."""
-        first, end = parts if parts is not None else _WHOLE
+        first, stop = parts if parts is not None else _WHOLE
         key = (host, sequence)
         answered = [one for one in self._answered.get(key, ()) if one[2] > now]
-        for begin, stop, _ in answered:
-            if begin <= first and end <= stop:
+        for begin, before, _ in answered:
+            if begin <= first and stop <= before:
                 return False
         request = self._requests.get(sequence)
         if request is None:
             if len(self._requests) >= _MOST_REQUESTS:
                 return False
             wait = 0.0 if alone else self._aggregation * round_trip
-            request = Request(sequence, now + wait)
+            request = Request(sequence, end, now + wait)
             self._requests[sequence] = request
             heapq.heappush(self._queue, (request.due, sequence))
+        request.end = min(request.end, end)
         request.hosts.setdefault(host, set()).add(parts)
-        answered.append((first, end, request.due + round_trip))
+        answered.append((first, stop, request.due + round_trip))
         self._remember(key, answered, now)
         return True
 

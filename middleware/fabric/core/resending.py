@@ -110,7 +110,9 @@ class Resending:
                 if parts is not None and parts[0] >= parts[1]:
                     self._counters.refuse(Refused.EARLY)
                     continue
-                if not self._repairs.ask(host, found.sequence, parts, round_trip, now, alone=alone):
+                if not self._repairs.ask(
+                    host, found.sequence, found.end, parts, round_trip, now, alone=alone
+                ):
                     self._counters.refuse(Refused.SUPPRESSED)
                 else:
                     self._tell(peer, found, parts, now)
@@ -146,7 +148,7 @@ class Resending:
             request = self._repairs.pop(now)
             if request is None:
                 return
-            for found in self._outlet.entries(request.sequence, request.sequence + 1):
+            for found in self._outlet.entries(request.sequence, request.end):
                 if isinstance(found, Message):
                     self._answer(request, found)
                 else:

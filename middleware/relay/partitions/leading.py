@@ -25,6 +25,7 @@ from treecast.middleware.storage.epochs import divergence
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.wire.record_batch import BatchHeader
 from treecast.middleware.wire.segment import SegmentError
+from treecast.middleware.wire.segment_assembly import part_size
 from treecast.middleware.wire.segment_bodies import Report
 
 from . import calls
@@ -198,7 +199,8 @@ class Leading:
         stream = self._streams.get(partition.name)
         if stream is not None:
             return stream
-        log = PartitionStreamLog(partition.log, self._memory)
+        one_segment = part_size(self._fabric.stream_settings.mtu)
+        log = PartitionStreamLog(partition.log, self._memory, join_bytes=one_segment)
         self._memory.add(log)
         origin = self._fabric.originate(
             next(self._stream_ids), self._run, log=log, live_from=log.end, name=str(partition.name)

@@ -35,6 +35,7 @@ from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.wire.crc import crc32c
 from treecast.middleware.wire.record_batch import BatchHeader, read_header
+from treecast.middleware.wire.segment_assembly import Message
 
 from . import calls
 from .lost_disk import refuses
@@ -374,20 +375,28 @@ def gathered(deliveries: Sequence[Delivery]) -> tuple[bytes, list[BatchHeader]]:
     """The batches of a chunk, in one piece. CORRUPT_BATCH where one is not what its sequence says."""
     headers: list[BatchHeader] = []
     for delivery in deliveries:
-        message = delivery.message
-        payload = message.payload
-        header = read_header(payload, 0)
-        if (header.base_offset, header.next_offset, header.size) != (
-            message.sequence,
-            message.end,
-            len(payload),
-        ):
-            raise TreecastError(
-                Fault.CORRUPT_BATCH, f"a batch of {header.base_offset} came as {message.sequence}"
-            )
-        if crc32c(memoryview(payload)[_CRC_FROM:]) != header.crc:
-            raise TreecastError(Fault.CORRUPT_BATCH, f"the batch at {header.base_offset} fails its CRC-32C")
-        headers.append(header)
+        _read_batches(delivery.message, headers)
     if len(deliveries) == 1:
         return deliveries[0].message.payload, headers
     return b"".join([delivery.message.payload for delivery in deliveries]), headers
+
+
+def _read_batches(message: Message, headers: list[BatchHeader]) -> None:
+    """Adds the headers of a message's batches. CORRUPT_BATCH."""
+    payload, offset, position = message.payload, message.sequence, 0
+    view = memoryview(payload)
+    while position < len(payload):
+        header = read_header(payload, position)
+        end = position + header.size
+        if header.base_offset != offset or header.size <= _CRC_FROM or end > len(payload):
+            raise TreecastError(
+                Fault.CORRUPT_BATCH, f"a batch of {header.base_offset} came at {offset} of {message.sequence}"
+            )
+        if crc32c(view[position + _CRC_FROM : end]) != header.crc:
+            raise TreecastError(Fault.CORRUPT_BATCH, f"the batch at {offset} fails its CRC-32C")
+        headers.append(header)
+        offset, position = header.next_offset, end
+    if offset != message.end:
+        raise TreecastError(
+            Fault.CORRUPT_BATCH, f"the batches of {message.sequence} end at {offset}, not {message.end}"
+        )

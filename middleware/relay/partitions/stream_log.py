@@ -1,9 +1,14 @@
-"""A partition's log as the log of its stream: a message is a record batch, and its sequence is its offset.
+"""A partition's log as the log of its stream: a message is one record batch or a few, and its sequence is its
+first offset.
 
 Nothing is kept twice: what was just appended is here for a while, as it is sent at once and asked for again
 soon, and all else is read from the log, a piece at a time that the loop does not wait for long. What
 retention took away is skipped as SIZE, what compaction took away as COMPACTED. Batches are never cut: a log
 that begins inside a batch is served from where that batch begins.
+
+Batches that were appended since a message was last asked for are joined to one, as far as they fit into one
+segment: a message costs both ends as much as some KiB of it. Such a message arrives whole or not at all. Who
+has a part of it, or asks for a part, is given its batches one by one.
 """
 
 from __future__ import annotations
@@ -105,18 +110,26 @@ class PartitionStreamLog:
         *,
         tail_bytes: int = TAIL_BYTES,
         block_bytes: int = BLOCK_BYTES,
+        join_bytes: int = 0,
         told: bool = True,
     ) -> None:
-        """`told`: of each growth, by `appended`; else all is read from the log."""
+        """`join_bytes`: what one segment holds; batches are joined to messages of so many bytes at most.
+
+        `told`: of each growth, by `appended`; else all is read from the log.
+        """
         self.blocks_read = 0
         self.failed_reads = 0  # what the disk refuses is not skipped: receivers ask for it again
         self._log = log
         self._tail_bytes = tail_bytes
         self._block_bytes = block_bytes
+        self._join_bytes = join_bytes
         end = log.end_offset if told else _BEYOND
         self._tail = _Run(end, end, [])
         self._head = 0  # of the tail: messages before it are gone
-        self._kept = 0  # bytes in the tail
+        self._kept = 0  # bytes in the tail, and in `_open`
+        self._open: list[bytes] = []  # the batches of the next message, which was not asked for yet
+        self._open_first = self._open_end = end
+        self._open_size = 0
         self._blocks: list[_Run] = []
         self._memory = memory
 
@@ -144,18 +157,29 @@ class PartitionStreamLog:
 
     def appended(self, batches: memoryview, headers: Sequence[BatchHeader]) -> None:
         """The log has these now."""
-        tail = self._tail
         position = 0
         for header in headers:
             size = header.size
-            payload = bytes(batches[position : position + size])
-            message = Message(header.base_offset, header.last_offset_delta + 1, payload)
-            tail.messages.append(message)
-            tail.sequences.append(message.sequence)
+            if header.base_offset != self._open_end or self._open_size + size > self._join_bytes:
+                self._close()
+                self._open_first = header.base_offset
+            self._open.append(bytes(batches[position : position + size]))
+            self._open_end = header.next_offset
+            self._open_size += size
             self._kept += size
             position += size
-        tail.end = self._log.end_offset
+        self._tail.end = self._log.end_offset
         self._trim_tail()
+
+    def _close(self) -> None:
+        """What is open is a message from now on."""
+        if not self._open:
+            return
+        payload = self._open[0] if len(self._open) == 1 else b"".join(self._open)
+        self._tail.messages.append(Message(self._open_first, self._open_end - self._open_first, payload))
+        self._tail.sequences.append(self._open_first)
+        self._open = []
+        self._open_first, self._open_size = self._open_end, 0
 
     def keep(self, tail_bytes: int) -> None:
         """The tail may hold so much from now on."""
@@ -190,6 +214,9 @@ class PartitionStreamLog:
                 break
             if message.sequence > first:
                 yield Skipped(first, message.sequence, self._missing(message.sequence))
+            if message.end > end:
+                yield from [one for one in _messages(message.payload) if one.sequence < end]
+                return
             yield message
             first = message.end
             if first >= end:
@@ -198,6 +225,7 @@ class PartitionStreamLog:
             yield Skipped(first, end, self._missing(end))
 
     def newest(self, first: int) -> Message | None:
+        self._close()
         last = self._tail.messages[-1] if self._tail.messages else None
         if last is None or last.sequence != first or last.end != self._log.end_offset:
             return None
@@ -208,7 +236,8 @@ class PartitionStreamLog:
         return Expiry.SIZE if before <= self._log.start_offset else Expiry.COMPACTED
 
     def _from(self, offset: int) -> Iterator[Message]:
-        """All messages from the one that holds `offset`."""
+        """All messages from `offset` on; of one that begins before it, the batches from there on."""
+        self._close()
         while offset < self._log.end_offset:
             if offset >= self._tail.first:
                 run, number = self._tail, self._tail.at(offset, self._head)
@@ -221,6 +250,9 @@ class PartitionStreamLog:
                         _log.error("a stream cannot be read from its partition: %s", error)
                     return
                 number = run.at(offset)
+            if number < len(run.messages) and run.messages[number].sequence < offset:
+                yield from [one for one in _messages(run.messages[number].payload) if one.end > offset]
+                number += 1
             while number < len(run.messages):
                 yield run.messages[number]
                 number += 1
@@ -269,7 +301,7 @@ class PartitionStreamLog:
 
 
 def _messages(data: bytes) -> list[Message]:
-    """The batches of a piece of a log."""
+    """The batches of a piece of a log, each a message."""
     found: list[Message] = []
     position = 0
     end = len(data)

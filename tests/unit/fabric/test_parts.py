@@ -140,22 +140,22 @@ def test_a_repair_postpones_what_is_ahead_and_hastens_what_it_passed() -> None:
 
 def test_repairs_gather_askers_and_suppress_what_was_just_answered() -> None:
     repairs = Repairs(aggregation=0.5)
-    assert repairs.ask(2, 7, None, round_trip=0.1, now=1.0)
-    assert repairs.ask(3, 7, (1, 3), round_trip=0.1, now=1.02)
+    assert repairs.ask(2, 7, 8, None, round_trip=0.1, now=1.0)
+    assert repairs.ask(3, 7, 8, (1, 3), round_trip=0.1, now=1.02)
     assert repairs.next_deadline() == 1.05
     assert repairs.pop(1.04) is None
     request = repairs.pop(1.05)
     assert request is not None
     assert (request.sequence, set(request.hosts), request.parts()) == (7, {2, 3}, [None])
-    assert not repairs.ask(2, 7, None, 0.1, 1.1)  # it left before the answer came
-    assert repairs.ask(2, 7, None, 0.1, 1.2)
+    assert not repairs.ask(2, 7, 8, None, 0.1, 1.1)  # it left before the answer came
+    assert repairs.ask(2, 7, 8, None, 0.1, 1.2)
     assert repairs.pop(9.0) is not None
     assert repairs.pop(9.0) is None
 
 
 def test_requests_for_repair_are_bounded() -> None:
     repairs = Repairs(aggregation=0.5)
-    kept = sum(repairs.ask(2, sequence, None, 0.1, 1.0) for sequence in range(20_000))
+    kept = sum(repairs.ask(2, sequence, sequence + 1, None, 0.1, 1.0) for sequence in range(20_000))
     assert kept == 4096
 
 

@@ -107,11 +107,11 @@ def test_a_gap_is_asked_for_every_time_out_while_others_are_answered_and_else_mo
 
 def test_who_is_replayed_to_does_not_wait_for_others_that_may_ask() -> None:
     repairs = Repairs(aggregation=0.5)
-    assert repairs.ask(2, 7, None, 0.01, 1.0, alone=True)
+    assert repairs.ask(2, 7, 8, None, 0.01, 1.0, alone=True)
     request = repairs.pop(1.0)
     assert request is not None
-    assert not repairs.ask(2, 7, None, 0.01, 1.009, alone=True)  # the answer may be on its way
-    assert repairs.ask(2, 7, None, 0.01, 1.011, alone=True)
+    assert not repairs.ask(2, 7, 8, None, 0.01, 1.009, alone=True)  # the answer may be on its way
+    assert repairs.ask(2, 7, 8, None, 0.01, 1.011, alone=True)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=["one packet", "five packets", "45 packets"])

@@ -113,6 +113,7 @@ async def test_a_leader_that_answers_nonsense_is_not_believed(world: World) -> N
     a.fabric._working = True  # so that what is appended now is sent at the end of this turn, not at once
     a.append(b"right")
     a.fabric._working = False
+    stream.log._close()
     right = tail.messages[-1]
     payload = bytearray(right.payload)
     payload[-1] ^= 1

@@ -24,10 +24,13 @@ from tests.unit.relay.world import (
 
 from treecast.middleware.broker.long_poll import FetchWait
 from treecast.middleware.broker.values import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, PartitionRead
+from treecast.middleware.fabric.core.outcomes import Delivery, How
 from treecast.middleware.model.buffers import in_memory
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity
+from treecast.middleware.relay.partitions.replica import gathered
 from treecast.middleware.storage.disk import Disk
+from treecast.middleware.wire.segment_assembly import Message
 
 PRODUCER = ProducerIdentity(7, 0)
 
@@ -180,6 +183,42 @@ async def test_what_the_leader_refuses_is_refused(world: World) -> None:
     data[-1] ^= 1
     with pytest.raises(TreecastError) as caught:
         await settled(b.partition().append(memoryview(data), 1, None))
+    assert caught.value.fault is Fault.CORRUPT_BATCH
+
+
+def numbered(count: int) -> bytes:
+    """Batches of one record each, at 0, 1 and so on."""
+    data = bytearray(batch(b"x") * count)
+    size = len(data) // count
+    for number in range(count):
+        data[number * size : number * size + 8] = number.to_bytes(8, "big")
+    return bytes(data)
+
+
+def test_the_batches_of_a_message_are_read_one_by_one() -> None:
+    data = numbered(3)
+    chunk, headers = gathered([Delivery(Message(0, 3, data), How.LIVE)])
+    assert chunk == data
+    assert [header.base_offset for header in headers] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message(0, 3, numbered(2)),
+        Message(0, 1, numbered(2)),
+        Message(1, 2, numbered(2)),
+        Message(0, 2, numbered(2)[:-1]),
+        Message(0, 2, numbered(2)[:-1] + b"!"),
+        Message(0, 2, numbered(1) * 2),
+        Message(0, 1, numbered(1)[:30]),
+        Message(0, 1, numbered(1)[:8] + bytes(53)),
+        Message(0, 1, b""),
+    ],
+)
+def test_a_message_that_does_not_hold_its_batches_is_refused(message: Message) -> None:
+    with pytest.raises(TreecastError) as caught:
+        gathered([Delivery(message, How.LIVE)])
     assert caught.value.fault is Fault.CORRUPT_BATCH
 
 

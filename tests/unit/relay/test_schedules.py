@@ -209,6 +209,34 @@ async def test_whatever_happens_hosts_agree(tmp_path: Path, seed: int) -> None:
         await world.close()
 
 
+async def test_joined_batches_that_are_lost_come_again(tmp_path: Path) -> None:
+    """Replicas begin anew at any batch, also inside of what their leader sends as one message."""
+    world, rng = World(tmp_path, loss=0.2), random.Random(1)
+    try:
+        await world.topic("t", 1)
+        a, b = await world.start(1, 2)
+        await b.read(0)
+        await until(lambda: b.partition().replica.current)
+        for number in range(120):
+            for _ in range(rng.randint(1, 30)):
+                a.append(b"%d" % number * rng.randint(1, 200))
+            await asyncio.sleep(0)
+            if number % 20 == 10:
+                b.partition().replica.leave()
+                if b.log().end_offset:
+                    ends = [header.next_offset for header in headers_of(content(b.log()))]
+                    b.partition().replica.partition.truncate(rng.choice(ends), 1)
+                b.partition().replica.want()
+        await until(b.copied())
+        assert content(b.log()) == content(a.log())
+        origin = a.relay.leading.of_topic("t")[0].origin
+        await until(lambda: origin.rows()[2].closed)
+        assert origin.rows()[2].balanced
+        assert origin.sender.sent_to_all < len(headers_of(content(a.log()))) / 2
+    finally:
+        await world.close()
+
+
 async def test_compaction_and_retention_at_the_leader(tmp_path: Path) -> None:
     world = World(tmp_path, loss=0.05)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -26,10 +27,11 @@ def opened(path: Path, **config: object) -> PartitionLog:
     return PartitionLog.open(path, TopicConfig.of(overrides), LogSettings(), StorageCounters(), 1)
 
 
-def append(log: PartitionLog, stream: PartitionStreamLog | None, *values: bytes) -> None:
-    data = memoryview(bytearray(batch(*values)))
+def append(log: PartitionLog, stream: PartitionStreamLog | None, *values: bytes, times: int = 1) -> None:
+    data = memoryview(bytearray(batch(*values) * times))
     headers = headers_of(bytes(data))
     log.append(data, headers, 1)
+    headers = headers_of(bytes(data))  # with their offsets
     if stream is not None:
         stream.appended(data, headers)
 
@@ -40,9 +42,13 @@ def told(stream: PartitionStreamLog, first: int, end: int) -> list[tuple[int, in
     at = first
     for entry in stream.entries(first, end):
         if isinstance(entry, Message):
-            header = headers_of(entry.payload)[0]
-            assert (header.base_offset, header.next_offset) == (entry.sequence, entry.end)
+            headers = headers_of(entry.payload)
+            assert (headers[0].base_offset, headers[-1].next_offset) == (entry.sequence, entry.end)
+            assert all(one.next_offset == other.base_offset for one, other in pairwise(headers))
             assert entry.sequence <= at < entry.end
+            if len(headers) > 1:  # what is joined lies inside of what is asked for
+                assert first <= entry.sequence
+                assert entry.end <= end
             out.append((entry.sequence, entry.end, True))
         else:
             assert entry.first == at
@@ -56,15 +62,20 @@ def told(stream: PartitionStreamLog, first: int, end: int) -> list[tuple[int, in
 @given(seed=st.integers(0, 2**32))
 def test_entries_are_those_of_the_log(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     rng = random.Random(seed)
-    log = opened(tmp_path_factory.mktemp("t"), segment_bytes=rng.choice([300, 2000, 1 << 20]))
+    log = opened(tmp_path_factory.mktemp("t"), segment_bytes=rng.choice([1500, 4000, 1 << 20]))
     for _ in range(rng.randint(0, 10)):
         append(log, None, *[b"x"] * rng.randint(1, 4))
     stream = PartitionStreamLog(
-        log, StreamMemory(), tail_bytes=rng.choice([1, 200, 1000]), block_bytes=rng.choice([1, 300, 9999])
+        log,
+        StreamMemory(),
+        tail_bytes=rng.choice([1, 200, 1000]),
+        block_bytes=rng.choice([1, 300, 9999]),
+        join_bytes=rng.choice([0, 200, 1000]),
     )
     for _ in range(rng.randint(1, 30)):
         if rng.random() < 0.9:
-            append(log, stream, *[b"y" * rng.randint(0, 50)] * rng.randint(1, 4))
+            values = [b"y" * rng.randint(0, 50)] * rng.randint(1, 4)
+            append(log, stream, *values, times=rng.randint(1, 4))
         else:
             log.delete_before(rng.randint(log.start_offset, log.end_offset))
             log.clean(1)
@@ -84,6 +95,28 @@ def test_what_was_just_appended_is_not_read_again(tmp_path: Path) -> None:
     assert len(told(stream, 0, 50)) == 50
     assert stream.blocks_read == 0
     assert log.counters.read_bytes == 0
+
+
+def test_batches_that_nobody_has_asked_for_are_joined_to_what_one_segment_holds(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    size = len(batch(b"x" * 100))
+    stream = PartitionStreamLog(log, StreamMemory(), join_bytes=3 * size)
+    append(log, stream, b"x" * 100, times=5)
+    append(log, stream, b"x" * 100)
+    append(log, stream, b"x" * 100)
+    assert told(stream, 0, 7) == [(0, 3, True), (3, 6, True), (6, 7, True)]
+    append(log, stream, b"x" * 100)  # the message before it was given to somebody, and stays
+    assert told(stream, 6, 8) == [(6, 7, True), (7, 8, True)]
+    assert told(stream, 1, 8)[:3] == [(1, 2, True), (2, 3, True), (3, 6, True)]  # it has the first
+    assert told(stream, 3, 5) == [(3, 4, True), (4, 5, True)]  # it has the last
+    assert stream.first_at(4) == 4
+
+
+def test_a_batch_that_is_larger_than_a_segment_is_a_message_by_itself(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    stream = PartitionStreamLog(log, StreamMemory(), join_bytes=200)
+    append(log, stream, b"x" * 300, times=2)
+    assert told(stream, 0, 2) == [(0, 1, True), (1, 2, True)]
 
 
 def test_a_replay_reads_large_pieces(tmp_path: Path) -> None:
