@@ -205,9 +205,9 @@ def _will(reader: Reader, flags: int, version: int) -> Will | None:
     qos = flags >> 3 & 3
     if not flags & 4:
         if qos:
-            raise malformed("MQTT-3.1.2-11", "a QoS of a will, and no will")
+            raise malformed("MQTT-3.1.2-11", "a will QoS without a will")
         if flags & 0x20:
-            raise malformed("MQTT-3.1.2-13", "a retain flag of a will, and no will")
+            raise malformed("MQTT-3.1.2-13", "a will retain flag without a will")
         return None
     if qos == 3:
         raise malformed("MQTT-3.1.2-12", "a will with QoS 3")

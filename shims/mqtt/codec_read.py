@@ -59,7 +59,7 @@ class Reader:
             if shift > 21:
                 raise malformed("MQTT-1.5.5-1", "a variable byte integer takes more than four bytes")
         if byte == 0 and shift:
-            raise malformed("MQTT-1.5.5-1", "a variable byte integer is longer than need be")
+            raise malformed("MQTT-1.5.5-1", "a variable byte integer has superfluous bytes")
         return value
 
     def raw(self, size: int) -> bytes:
@@ -102,9 +102,9 @@ def check_text(data: bytes) -> str:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
-        raise malformed("MQTT-1.5.4-1", "text is no well-formed UTF-8") from None
+        raise malformed("MQTT-1.5.4-1", "text is not well-formed UTF-8") from None
     if b"\0" in data:
-        raise malformed("MQTT-1.5.4-2", "text holds U+0000")
+        raise malformed("MQTT-1.5.4-2", "text contains U+0000")
     return text
 
 
@@ -155,7 +155,7 @@ def read_length(data: bytes, position: int, end: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             if byte == 0 and shift:
-                raise malformed("MQTT-1.5.5-1", "a length is longer than need be")
+                raise malformed("MQTT-1.5.5-1", "a length has superfluous bytes")
             return value, at
         shift += 7
         if shift > 21:

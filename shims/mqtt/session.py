@@ -199,21 +199,23 @@ class Session(SessionInput):
     def _refusal(self, connect: Connect) -> MqttError | None:
         """Why the client is not taken, if it is not."""
         if not connect.client_id and connect.version == V311 and not connect.clean_start:
-            return MqttError(codec.BAD_CLIENT_ID, "MQTT-3.1.3-8", "a lasting session needs a client id")
+            return MqttError(codec.BAD_CLIENT_ID, "MQTT-3.1.3-8", "a durable session needs a client id")
         if connect.properties.auth_method is not None:
-            return MqttError(codec.BAD_AUTH_METHOD, "MQTT-4.12.0-1", "no authentication method is known here")
+            return MqttError(codec.BAD_AUTH_METHOD, "MQTT-4.12.0-1", "no authentication method is supported")
         passwords = self._settings.passwords
         if passwords is not None and not passwords.fits(connect.username, connect.password):
             return MqttError(codec.BAD_CREDENTIALS, "3.1.4", "user name or password are wrong")
         if connect.will is not None and connect.will.topic.startswith(OWN):
             return MqttError(codec.BAD_TOPIC, "4.7.2", "topics below $SYS are the server's own")
         if self._sessions.connected >= self._settings.max_connections:
-            return MqttError(codec.SERVER_BUSY, "4.13", "as many clients as may be are connected")
+            return MqttError(codec.SERVER_BUSY, "4.13", "client limit reached")
         journal = self._hub.journal
         if journal is not None and journal.failing and _lasts(connect):
-            return MqttError(codec.SERVER_UNAVAILABLE, "4.13", "the disk refuses, and the session is to last")
+            return MqttError(
+                codec.SERVER_UNAVAILABLE, "4.13", "no durable session while the disk refuses writes"
+            )
         if self._sessions.full and not self._sessions.knows(connect.client_id):
-            return MqttError(codec.QUOTA_EXCEEDED, "4.13", "there are as many sessions as may be")
+            return MqttError(codec.QUOTA_EXCEEDED, "4.13", "session limit reached")
         return None
 
     def _welcome(self, connect: Connect, assigned: bool) -> Properties:
@@ -303,7 +305,7 @@ class Session(SessionInput):
         expiry = packet.properties.session_expiry
         if expiry is not None and state is not None:
             if expiry and state.expiry == 0:
-                raise protocol_error("3.14.2.2.2", "a session that was to end is given an expiry")
+                raise protocol_error("3.14.2.2.2", "DISCONNECT sets a session expiry and CONNECT set none")
             self._sessions.set_expiry(state, min(expiry, self._settings.max_session_expiry))
         self.phase = session_table.CLOSED
         self.closing = True
@@ -358,10 +360,10 @@ class Session(SessionInput):
         at = self.last_activity + self.idle_seconds
         if at > now:
             return at
-        detail = "nothing came for one and a half times the keep-alive"
+        detail = "no packet within one and a half times the keep-alive"
         self.fail(MqttError(codec.KEEP_ALIVE_TIMEOUT, "MQTT-3.1.2-22", detail), now)
         return 0.0
 
     def end_unknown(self, now: float) -> None:
         """Nobody has said who this is, in all the time for it: bytes of a CONNECT, one by one, are none."""
-        self.fail(MqttError(codec.KEEP_ALIVE_TIMEOUT, "3.1.4", "no CONNECT came"), now)
+        self.fail(MqttError(codec.KEEP_ALIVE_TIMEOUT, "3.1.4", "no CONNECT received in time"), now)

@@ -203,7 +203,7 @@ class SessionInput(SessionOutput):
             topics[alias] = topic
             return topic
         if alias not in topics:
-            raise protocol_error("3.3.2.3.4", f"topic alias {alias} stands for nothing")
+            raise protocol_error("3.3.2.3.4", f"topic alias {alias} is unknown")
         return topics[alias]
 
     def _is_text(self, message: Message, packet_id: int) -> bool:
@@ -212,9 +212,11 @@ class SessionInput(SessionOutput):
             check_text(message.payload.replace(b"\0", b""))
         except MqttError:
             if message.qos == 0:
-                raise MqttError(codec.BAD_PAYLOAD_FORMAT, "3.3.2.3.2", "the payload is no UTF-8") from None
+                raise MqttError(
+                    codec.BAD_PAYLOAD_FORMAT, "3.3.2.3.2", "the payload is not valid UTF-8"
+                ) from None
             kind = codec.PUBACK if message.qos == 1 else codec.PUBREC
-            self.refuse(kind, packet_id, codec.BAD_PAYLOAD_FORMAT, "the payload is no UTF-8")
+            self.refuse(kind, packet_id, codec.BAD_PAYLOAD_FORMAT, "the payload is not valid UTF-8")
             return False
         return True
 
@@ -249,7 +251,9 @@ class SessionInput(SessionOutput):
         if packet_id in incoming:
             return False
         if len(incoming) >= self._settings.receive_maximum and self.version == V5:
-            raise MqttError(codec.RECEIVE_MAXIMUM_EXCEEDED, "MQTT-3.3.4-7", "too much of QoS 2 is unfinished")
+            raise MqttError(
+                codec.RECEIVE_MAXIMUM_EXCEEDED, "MQTT-3.3.4-7", "too many unfinished QoS 2 messages"
+            )
         incoming.add(packet_id)
         journal, record = self._hub.journal, state.record
         if journal is not None and record is not None:

@@ -109,7 +109,7 @@ def _grant(
         raise protocol_error("MQTT-3.8.3-4", "no local on a shared subscription")
     check_filter(filter)
     if filter in sessions.refused_filters:
-        raise MqttError(codec.UNSPECIFIED, "MQTT-3.8.4-6", "this filter may not be subscribed to")
+        raise MqttError(codec.UNSPECIFIED, "MQTT-3.8.4-6", "subscriptions to this filter are refused")
     _check_bounds(sessions, state, request.filter)
     subscription = Subscription(
         state,
@@ -141,7 +141,7 @@ def _check_bounds(sessions: Sessions, state: SessionState, filter: bytes) -> Non
     if filter.count(b"/") >= settings.max_levels:
         raise MqttError(codec.BAD_FILTER, "4.7.3", f"a filter of more than {settings.max_levels} levels")
     if len(state.subscriptions) >= settings.max_subscriptions and filter not in state.subscriptions:
-        raise MqttError(codec.QUOTA_EXCEEDED, "4.13", "as many subscriptions as a client may have")
+        raise MqttError(codec.QUOTA_EXCEEDED, "4.13", "the client's subscription limit is reached")
 
 
 def removed(sessions: Sessions, state: SessionState, packet: Unsubscribe) -> Suback:
