@@ -136,10 +136,10 @@ class Turn:
 
     # --- who takes part
 
-    def add_store(self, store: Store) -> None:
+    def add_store(self, store: Store, *, first: bool = False) -> None:
         """Stores are written in the order in which they were added, and none after one that refuses: one that
-        refers to another comes after it."""
-        self._stores.append(store)
+        refers to another comes after it. `first`: the others say that it has something."""
+        self._stores.insert(0 if first else len(self._stores), store)
 
     def remove_store(self, store: Store) -> None:
         """It is closed by who has it."""

@@ -19,6 +19,7 @@ from treecast.middleware.model.counters import Counters
 from treecast.middleware.storage.disk import Disk
 from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.shims.amqp.access import KIND, KeptUsers, PasswordAccess
+from treecast.shims.amqp.bridge import TopicBridge
 from treecast.shims.amqp.server import AmqpFace
 from treecast.shims.amqp.session_host import Access, AmqpHost
 from treecast.shims.amqp.settings import AmqpSettings
@@ -64,7 +65,8 @@ class AmqpPart:
         self.face = AmqpFace(host, self._turn, self.store, counters.face("amqp"), counters.queue_levels)
         self.face.pressure = _pressure(settings, troubles)
         self._restore(storage, host)
-        self._turn.add_store(self.store)
+        self._turn.add_store(self.store, first=True)  # the journal says what other hosts have sent
+        self._bridge = TopicBridge(pubsub.hub, host.vhosts["/"], asyncio.get_running_loop().time)
 
     def _restore(self, storage: QueueStorage, host: AmqpHost) -> None:
         def vhost_of(name: str) -> VirtualHost:
@@ -99,6 +101,7 @@ class AmqpPart:
         if self._closed:
             return
         self._closed = True
+        self._bridge.close()
         self._turn.remove_store(self.store)
         self.store.flush()
         if self._settings.fsync is not FsyncPolicy.NEVER:

@@ -1,7 +1,8 @@
-"""The AMQP face: 0-9-1 as RabbitMQ's clients expect it.
+"""The AMQP face: 0-9-1 as RabbitMQ's clients expect it, and drop-in clients.
 
-What is here is without I/O: `session` turns chunks of one connection into calls of `broker.queues`, and
-says what goes back. Everything is loaded on first use.
+A daemon uses `server.AmqpFace`. `session` is without I/O: it turns chunks of one connection into calls of
+`broker.queues`, and says what goes back. An application uses `BlockingConnection` or `connect_robust`: pika's
+and aio-pika's own, which find the host's daemon by themselves. Everything is loaded on first use.
 """
 
 from __future__ import annotations
@@ -10,13 +11,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .client import BlockingConnection, connect_robust
+    from .server import AmqpFace
     from .session import Session
     from .session_host import AmqpHost, OpenAccess
     from .settings import AmqpSettings
 
-__all__ = ["AmqpHost", "AmqpSettings", "OpenAccess", "Session"]
+__all__ = [
+    "AmqpFace",
+    "AmqpHost",
+    "AmqpSettings",
+    "BlockingConnection",
+    "OpenAccess",
+    "Session",
+    "connect_robust",
+]
 
 _HOMES = {
+    "AmqpFace": ".server",
+    "BlockingConnection": ".client",
+    "connect_robust": ".client",
     "AmqpHost": ".session_host",
     "AmqpSettings": ".settings",
     "OpenAccess": ".session_host",

@@ -16,9 +16,11 @@ from mypy_extensions import i64
 
 from .codec import SYNTAX_ERROR, AmqpError
 
+CONTENT_TYPE_BIT: Final = 15
 HEADERS_BIT: Final = 13
 MODE_BIT: Final = 12
 PRIORITY_BIT: Final = 11
+CORRELATION_BIT: Final = 10
 REPLY_TO_BIT: Final = 9
 EXPIRATION_BIT: Final = 8
 USER_BIT: Final = 4

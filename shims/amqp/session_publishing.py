@@ -143,7 +143,7 @@ class Channel(ConsumingChannel):
             if error.fault is not Fault.STORAGE:
                 raise
             return list(range(run.count))
-        if run.persistent and run.place:
+        if run.persistent and (run.place or run.exchange in self._vhost.outlets):
             self._connection.depends = True
         if mandatory and not routed:
             self._return(run)

@@ -16,6 +16,7 @@ from .policies import merged as merged_policies
 from .queue import MessageQueue
 from .recorder import Recorder
 from .refusals import Reason, Refusal
+from .routing import Outlet
 from .settings import QueueSettings
 from .store import MemoryStore, RunStore
 from .virtual_host import VirtualHost
@@ -32,6 +33,7 @@ __all__ = [
     "MemoryStore",
     "MessageQueue",
     "NEVER",
+    "Outlet",
     "Overflow",
     "Part",
     "Policy",

@@ -7,7 +7,7 @@ queues (`virtual_host`). A binding is the same as another if destination, key an
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from treecast.middleware.broker.pubsub.trie import AMQP, TopicTrie
@@ -76,6 +76,7 @@ class Exchange:
         self.declared_alternate = self.alternate = alternate
         self.policies: tuple[Policy | None, Policy | None] = (None, None)
         self.bindings: dict[Binding, Mapping[str, object]] = {}
+        self.watcher: Callable[[bytes, bool], None] | None = None  # is told of keys: whether they are bound
         self.sources = 0  # bindings of other exchanges to this one
         self._by_key: dict[bytes, dict[Destination, int]] = {}
         self._all: dict[Destination, int] = {}
@@ -98,6 +99,8 @@ class Exchange:
             return False
         self.bindings[binding] = arguments
         destination, key, _ = binding
+        if self.watcher is not None:
+            self.watcher(key, True)
         if self.type is ExchangeType.DIRECT:
             _count(self._by_key.setdefault(key, {}), destination)
         elif self.type is ExchangeType.FANOUT:
@@ -120,6 +123,8 @@ class Exchange:
         if self.bindings.pop(binding, None) is None:
             return False
         destination, key, _ = binding
+        if self.watcher is not None:
+            self.watcher(key, False)
         if self.type is ExchangeType.DIRECT:
             _discount(self._by_key[key], destination)
             if not self._by_key[key]:

@@ -6,7 +6,7 @@ keys alone decide is remembered until a definition changes.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from .exchange import Destination, Exchange, HeaderReader
 from .message import Run
@@ -17,6 +17,16 @@ DEFAULT: Final = b""
 _REMEMBERED: Final = 10_000  # keys
 
 
+class Outlet(Protocol):
+    """What is published to one exchange goes there as well: to other faces, and other hosts."""
+
+    def records(self, run: Run) -> bool:
+        """Whether it comes back from there, so that no queue is to be given it now."""
+
+    def publish(self, run: Run) -> bool:
+        """Whether anybody wants it."""
+
+
 class Router:
     """The exchanges and queues of one virtual host, and the way between them."""
 
@@ -24,6 +34,7 @@ class Router:
         self.name = name
         self.exchanges: dict[bytes, Exchange] = {}
         self.queues: dict[bytes, MessageQueue] = {}
+        self.outlets: dict[bytes, Outlet] = {}  # by exchange
         self.reader: HeaderReader | None = None
         self._routes: dict[tuple[bytes, bytes], list[MessageQueue]] = {}
 

@@ -43,11 +43,23 @@ class VirtualHost(Definitions):
     # --- publishing
 
     def publish(self, run: Run, now: float) -> tuple[bool, list[int]]:
-        """Into all queues that it is routed to: (whether there is one, numbers of the messages that some
-        queue refused).
+        """Into all queues that it is routed to, and through an outlet: (whether anybody wants it, numbers of
+        the messages that some queue refused).
 
         `Router.may_publish` has been asked by whoever publishes.
         """
+        outlet = self.outlets.get(run.exchange)
+        if outlet is None:
+            return self.deliver(run, now)
+        recorded = outlet.records(run)
+        wanted = outlet.publish(run)
+        if recorded:
+            return True, []
+        routed, refused = self.deliver(run, now)
+        return routed or wanted, refused
+
+    def deliver(self, run: Run, now: float) -> tuple[bool, list[int]]:
+        """The same for queues alone."""
         queues = self.route(run)
         refused: list[int] = []
         for queue in queues:

@@ -10,6 +10,7 @@ import pytest
 from aio_pika.patterns import RPC
 
 from treecast.middleware.daemon.process import DaemonProcess
+from treecast.shims.amqp import connect_robust
 
 pytestmark = pytest.mark.clients
 
@@ -35,6 +36,19 @@ async def test_publishing_and_consuming(url: str, name: Callable[[str], str]) ->
                 if len(got) == len(sent):
                     break
         assert got == [(b"%d" % number, number, "orders.new") for number in range(100)]
+
+
+async def test_the_drop_in_finds_the_daemon(
+    amqp: DaemonProcess, name: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TREECAST_AMQP", amqp.ready["amqp"])
+    async with await connect_robust() as connection:
+        channel = await connection.channel()
+        queue = await channel.declare_queue(name("q"), durable=True)
+        await channel.default_exchange.publish(aio_pika.Message(b"x"), queue.name)
+        message = await queue.get(timeout=PATIENCE_S)
+        assert message is not None
+        assert message.body == b"x"
 
 
 async def test_calls(url: str, name: Callable[[str], str]) -> None:

@@ -16,6 +16,7 @@ from pika.adapters.select_connection import SelectConnection
 from pika.exceptions import ChannelClosedByBroker, NackError, ProbableAuthenticationError, UnroutableError
 
 from treecast.middleware.daemon.process import DaemonProcess
+from treecast.shims.amqp import BlockingConnection
 
 pytestmark = pytest.mark.clients
 
@@ -238,6 +239,17 @@ async def test_asyncio_connection(parameters: pika.ConnectionParameters, name: C
     AsyncioConnection(parameters, on_open_callback=exchange.opened, on_close_callback=exchange.on_closed)
     await asyncio.wait_for(ended.wait(), PATIENCE_S)
     exchange.check()
+
+
+def test_the_drop_in_finds_the_daemon(
+    amqp: DaemonProcess, name: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TREECAST_AMQP", amqp.ready["amqp"])
+    with BlockingConnection() as connection:
+        channel, queue = connection.channel(), name("q")
+        channel.queue_declare(queue, durable=True)
+        channel.basic_publish("", queue, b"x")
+        assert take(channel, queue, 1)[0][0] == b"x"
 
 
 def test_what_was_confirmed_is_there_after_a_kill(start_daemon: Callable[..., DaemonProcess]) -> None:

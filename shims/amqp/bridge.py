@@ -1,0 +1,205 @@
+"""`amq.topic` of the virtual host `/`, the exchange whose keys are the topics of all faces.
+
+What is published there is published to their subscribers, and what others publish goes to the queues that
+are bound to it. A routing key `a.b.c` is MQTT's topic `a/b/c` and Kafka's `a.b.c` (`model.topics`). Bindings
+are interest: each key becomes the narrowest filter of MQTT's that takes in all that it matches, and the
+binding decides. While Kafka has the topic, its partitions are the only path: queues get such messages when
+they are recorded.
+
+Keys that no MQTT topic can be called by stay within AMQP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from treecast.middleware.broker.pubsub import NEVER, Message, PubSub, Subscriber, Subscription, Target
+from treecast.middleware.broker.queues import Run, VirtualHost, message, messages
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.topics import TopicName
+from treecast.middleware.wire.mqtt_headers import headers_of, properties_of
+
+from .codec import AmqpError
+from .codec_methods import read_table, write_value
+from .codec_properties import (
+    CONTENT_TYPE_BIT,
+    CORRELATION_BIT,
+    HEADERS_BIT,
+    MODE_BIT,
+    joined,
+    table_of,
+    values,
+)
+from .session_messages import FORMAT
+
+EXCHANGE: Final = b"amq.topic"
+_CONTENT_TYPE: Final = "mqtt.content-type"
+_CORRELATION: Final = "mqtt.correlation-data"
+_LONGEST: Final = 255  # bytes of a short string
+_REMEMBERED: Final = 10_000  # names
+_PERSISTENT: Final = b"\x02"
+
+
+class TopicBridge(Subscriber):
+    """Implements `queues.Outlet`, and subscribes for what queues want."""
+
+    def __init__(self, hub: PubSub, vhost: VirtualHost, clock: Callable[[], float]) -> None:
+        """`clock`: the `now` of the queues."""
+        super().__init__(hub.next_serial())
+        self.name = "amq.topic"
+        self._hub = hub
+        self._vhost = vhost
+        self._clock = clock
+        self._publishing = False
+        self._filters: dict[bytes, int] = {}  # with how many keys lead to each
+        self._topics: dict[bytes, bytes] = {}  # MQTT's name of a key, b"": none
+        exchange = vhost.exchanges[EXCHANGE]
+        for binding in exchange.bindings:
+            self.wanted(binding.key, True)
+        exchange.watcher = self.wanted
+        vhost.outlets[EXCHANGE] = self
+
+    def close(self) -> None:
+        self._vhost.exchanges[EXCHANGE].watcher = None
+        del self._vhost.outlets[EXCHANGE]
+        for filter in self._filters:
+            self._hub.unsubscribe(self, filter)
+        self._filters.clear()
+
+    # --- interest
+
+    def wanted(self, key: bytes, wanted: bool) -> None:
+        """A binding with that key is there, or is no more."""
+        filter = filter_of(key)
+        if not filter:
+            return
+        count = self._filters.get(filter, 0) + (1 if wanted else -1)
+        if count:
+            self._filters[filter] = count
+            if wanted and count == 1:
+                self._hub.subscribe(Subscription(self, filter, qos=2, retain_as_published=True))
+        else:
+            del self._filters[filter]
+            self._hub.unsubscribe(self, filter)
+
+    # --- from AMQP
+
+    def records(self, run: Run) -> bool:
+        """Whether Kafka has the topic, so that queues get the messages when it has recorded them."""
+        recorder = self._hub.recorder
+        topic = self._topic_of(run.key)
+        return bool(topic) and recorder is not None and not run.copies and recorder.records(topic)
+
+    def publish(self, run: Run) -> bool:
+        """To all who want it elsewhere; whether there is anybody."""
+        found = False
+        for key in run.keys:
+            topic = self._topic_of(key)
+            if topic:
+                found = self._publish(run, topic) or found
+        return found
+
+    def _publish(self, run: Run, topic: bytes) -> bool:
+        targets = self._hub.targets(topic)
+        others = [target for target in targets.direct if target.subscriber is not self]
+        if not others and not targets.groups:
+            return False
+        expires = self._hub.wall + run.expiration / 1000 if run.expiration >= 0 else NEVER
+        self._publishing = True
+        try:
+            for properties, body in messages(run.data):
+                told = properties_of(_headers_of(properties))
+                one = Message(topic, body, 1 if run.persistent else 0, False, told, expires)
+                self._hub.publish(one, targets, self)
+        finally:
+            self._publishing = False
+        return True
+
+    def _topic_of(self, key: bytes) -> bytes:
+        found = self._topics.get(key)
+        if found is None:
+            if len(self._topics) >= _REMEMBERED:
+                self._topics.clear()
+            found = self._topics[key] = topic_of(key)
+        return found
+
+    # --- from others
+
+    def take(self, message: Message, target: Target) -> None:
+        """Implements `Subscriber`: into the queues that are bound to its key."""
+        if self._publishing:
+            return  # its own, and where it is to be already
+        try:
+            key = TopicName.from_mqtt(message.topic.decode()).to_amqp().encode()
+        except (TreecastError, UnicodeDecodeError):
+            return  # no routing key is that long
+        run = run_of(key, message)
+        if message.expires_at != NEVER:
+            run.expiration = max(int((message.expires_at - self._hub.wall) * 1000), 0)
+        self._vhost.deliver(run, self._clock())
+
+
+def topic_of(key: bytes) -> bytes:
+    """MQTT's name of a routing key, b"" where there is none."""
+    try:
+        topic = TopicName.from_amqp(key.decode()).to_mqtt().encode()
+    except (TreecastError, UnicodeDecodeError):
+        return b""
+    return b"" if topic.startswith(b"$") else topic
+
+
+def filter_of(key: bytes) -> bytes:
+    """The MQTT filter that takes in all that a binding's key matches, b"" where nothing can be."""
+    found: list[bytes] = []
+    for level in key.split(b"."):
+        if level == b"#":
+            found.append(b"#")
+            break
+        part = b"+" if level == b"*" else topic_of(level) if level else b""
+        if level and not part:
+            return b""
+        found.append(part)
+    return b"/".join(found)
+
+
+def run_of(key: bytes, published: Message) -> Run:
+    """A message of another face, as a run of one: persistent where it was promised to its publisher."""
+    properties: dict[int, bytes] = {}
+    headers: list[tuple[bytes, bytes]] = []
+    for name, value in headers_of(published.properties) if published.properties else ():
+        given = value or b""
+        if name == _CONTENT_TYPE and len(given) <= _LONGEST:
+            properties[CONTENT_TYPE_BIT] = bytes((len(given),)) + given
+        elif name == _CORRELATION and len(given) <= _LONGEST:
+            properties[CORRELATION_BIT] = bytes((len(given),)) + given
+        elif len(name.encode()) <= _LONGEST:
+            headers.append((name.encode(), write_value(given.decode(errors="replace"))))
+    if headers:
+        properties[HEADERS_BIT] = table_of(headers)
+    if published.qos:
+        properties[MODE_BIT] = _PERSISTENT
+    data = message(joined(properties), published.payload)
+    run = Run(EXCHANGE, key, data, 1, len(published.payload), published.qos > 0)
+    run.format = FORMAT
+    return run
+
+
+def _headers_of(properties: bytes) -> list[tuple[str, bytes | None]]:
+    """What other faces show of an AMQP message's properties: headers, content type, correlation id."""
+    if properties == b"\0\0":
+        return []
+    found = values(properties)
+    headers: list[tuple[str, bytes | None]] = []
+    for bit, name in ((CONTENT_TYPE_BIT, _CONTENT_TYPE), (CORRELATION_BIT, _CORRELATION)):
+        if bit in found:
+            headers.append((name, found[bit][1:]))
+    if HEADERS_BIT in found:
+        try:
+            table = read_table(found[HEADERS_BIT])
+        except AmqpError:
+            return headers
+        for key, value in table.items():
+            if isinstance(value, str | int | float) and not isinstance(value, bool):
+                headers.append((key, str(value).encode()))
+    return headers
