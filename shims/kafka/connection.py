@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from treecast.middleware.broker import LongPolls
 from treecast.middleware.model.buffers import Chunk
@@ -21,7 +21,33 @@ from .settings import KafkaSettings
 
 _log = logging.getLogger("treecast.kafka")
 
+_REQUEST_BYTES: Final = 8 * 1024  # a request takes the time in which so many bytes are read and written
 _FLUSH_BYTES = 256 * 1024  # answers of one chunk beyond this are handed to the socket in between
+
+
+class FaceTurn:
+    """One turn of the loop, over all connections of the face: from the first chunk that is read until nothing
+    more is ready.
+
+    Each chunk is answered with one write. Fetches that wait for what the turn brings are told at its end, each
+    once, however many connections have brought something.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, polls: LongPolls) -> None:
+        self._loop = loop
+        self._polls = polls
+        self._began = False
+
+    def begin(self) -> None:
+        """A chunk is about to be served."""
+        if not self._began:
+            self._began = True
+            self._polls.hold()
+            self._loop.call_soon(self._end)
+
+    def _end(self) -> None:
+        self._began = False
+        self._polls.let_go()
 
 
 class Owner(Protocol):
@@ -32,6 +58,7 @@ class Owner(Protocol):
     dispatcher: Dispatcher
     pool: FramePool
     loop: asyncio.AbstractEventLoop
+    turn: FaceTurn
 
     def local_address(self, transport: asyncio.BaseTransport) -> tuple[str, int]: ...
 
@@ -56,7 +83,7 @@ class Connection:
         self._face = face
         self._loop = face.loop
         self._time: Callable[[], float] = face.loop.time  # looked up once
-        self._polls: LongPolls = face.dispatcher.polls
+        self._turn: FaceTurn = face.turn
         self._dispatcher: Dispatcher = face.dispatcher
         self._counters = face.counters
         self._session = Session(
@@ -95,21 +122,15 @@ class Connection:
         return self._session.receive_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._polls.hold()
-        try:
-            self._received(nbytes)
-        finally:
-            self._polls.let_go()  # who waits for what has come is answered after who brought it
-
-    def _received(self, nbytes: int) -> None:
+        self._turn.begin()
         self._counters.bytes_in += nbytes
         session = self._session
         now = self._time()
-        if self._ration.eaten(nbytes, now):
-            self._waits = True
-            self._loop.call_soon(self._read_on)
         requests = session.received(nbytes, now)
         more = len(requests)
+        if self._ration.eaten(nbytes + more * _REQUEST_BYTES, now):
+            self._waits = True
+            self._loop.call_soon(self._read_on)
         if more > 1:
             self._receiving = True
         for request in requests:

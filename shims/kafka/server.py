@@ -10,7 +10,7 @@ from treecast.middleware.model.counters import FaceCounters
 from treecast.shims.listening import Forwarding, TurnedAway, always, remove_socket
 from treecast.shims.protocol_errors import ProtocolErrors
 
-from .connection import Connection
+from .connection import Connection, FaceTurn
 from .dispatch import BrokerView, Dispatcher
 from .session import FramePool
 from .settings import KafkaSettings
@@ -29,6 +29,7 @@ class KafkaFace:
         self.counters = counters
         self.pool = FramePool()
         self.dispatcher: Dispatcher
+        self.turn: FaceTurn
         self.loop: asyncio.AbstractEventLoop
         self._broker = broker
         self._servers: list[asyncio.AbstractServer] = []
@@ -49,6 +50,7 @@ class KafkaFace:
         """Listens. OSError where an address cannot be had."""
         self.loop = asyncio.get_running_loop()
         self.dispatcher = Dispatcher(self._broker, self.settings, self.counters, self.loop)
+        self.turn = FaceTurn(self.loop, self._broker.polls)
         try:
             await self._listen()
         except BaseException:

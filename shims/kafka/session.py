@@ -4,7 +4,8 @@ A frame is `int32 size | size bytes`, big-endian. The server lets the kernel wri
 `receive_buffer()` says and then calls `received(n, now)`; both happen in one callback of the loop, so all
 connections share one scratch buffer. A frame that has arrived only in part gets a buffer of its own,
 which the kernel then fills directly. That buffer grows with what arrives: a frame's announced size
-costs nothing.
+costs nothing. A client of small requests gets no more of the scratch buffer than `SHARE` of them take, so
+that one chunk is not much work.
 
 A request's frame is a writable memoryview that is valid until `recycle()`; who has to wait calls
 `Request.keep()` first.
@@ -19,6 +20,8 @@ from typing import Final
 from treecast.middleware.model.buffers import Buffer, Chunk
 
 SCRATCH_BYTES = 1024 * 1024
+LEAST_SCRATCH = 64 * 1024
+SHARE = 128  # requests of a connection that one chunk may bring, if they are as those before
 SMALLEST_BUFFER = 2048
 GROWTH = 4  # a frame that is on its way gets this many times what has arrived of it
 POOLED_FROM = 64 * 1024  # smaller frame buffers are not kept for the next frame,
@@ -95,6 +98,7 @@ class Session:
         self._frame: bytearray | None = None  # the frame that is on its way
         self._have = 0
         self._size = 0
+        self._room = len(pool.scratch)  # of it, this connection's: so much is read at once
         self._order: deque[Request] = deque()
         self._given: list[Request] = []  # requests whose frames lie in buffers of their own
 
@@ -112,9 +116,9 @@ class Session:
             scratch = self._pool.scratch
             head = len(self._head)
             if head == 0:
-                return scratch
+                return scratch[: self._room]
             scratch[:head] = self._head
-            return scratch[head:]
+            return scratch[head : self._room]
         if self._have == len(frame):
             frame = self._grow(frame)
         return memoryview(frame)[self._have : self._size]
@@ -180,6 +184,8 @@ class Session:
             position += size
         if position < end:
             self._head += data[position:end]
+        if requests:
+            self._room = max(SHARE * position // len(requests), LEAST_SCRATCH)
         return requests
 
     def _look_at_first(self, prefix: bytes) -> None:

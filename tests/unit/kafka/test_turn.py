@@ -1,0 +1,81 @@
+"""What comes in one turn of the loop: served as it is read, and told once at its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from treecast.middleware.broker import Isolation
+from treecast.middleware.broker.partition import LocalPartition
+from treecast.shims.kafka import session
+
+Connect = Callable[[], Any]
+
+
+def produce(records: bytes) -> dict[str, Any]:
+    part = {"index": 0, "records": records}
+    topics = [{"name": "topic", "partition_data": [part]}]
+    return {"transactional_id": None, "acks": 1, "timeout_ms": 1000, "topic_data": topics}
+
+
+def fetch(offset: int = 0) -> dict[str, Any]:
+    part = {"partition": 0, "current_leader_epoch": -1, "fetch_offset": offset, "log_start_offset": -1}
+    part |= {"last_fetched_epoch": -1, "partition_max_bytes": 1 << 20}
+    asked = {
+        "replica_id": -1,
+        "max_wait_ms": 30_000,
+        "min_bytes": 1,
+        "max_bytes": 1 << 20,
+        "isolation_level": 0,
+    }
+    asked |= {"session_id": 0, "session_epoch": -1, "forgotten_topics_data": [], "rack_id": ""}
+    return asked | {"topics": [{"topic": "topic", "partitions": [part]}]}
+
+
+async def test_who_waits_is_answered_once_for_all_connections(
+    connect: Connect, make_batch: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+    read = LocalPartition.read
+
+    def counting(self: LocalPartition, offset: int, size: int, isolation: Isolation, **asked: bool) -> Any:
+        reads.append(offset)
+        return read(self, offset, size, isolation, **asked)
+
+    consumer, producers = connect(), [connect() for _ in range(3)]
+    consumer.send("Fetch", 12, **fetch())
+    await consumer.nothing()
+    monkeypatch.setattr(LocalPartition, "read", counting)
+    for producer in producers:
+        producer.send("Produce", 9, **produce(make_batch(b"x")))
+        assert producer.transport.sent  # at once
+    assert not consumer.transport.sent
+    answer = await consumer.receive("Fetch", 12)
+    assert answer.responses[0].partitions[0].high_watermark == 3
+    assert reads == [0]
+
+
+@pytest.mark.parametrize("length", [1, 1000, 30_000])
+async def test_a_client_of_small_requests_is_read_in_small_parts(length: int, client: Any) -> None:
+    request = client.request("Metadata", 1, topics=[{"name": "t" * length}])
+    assert len(client.connection.get_buffer(-1)) == session.SCRATCH_BYTES
+    client.feed(request)
+    share = max(session.SHARE * len(request), session.LEAST_SCRATCH)
+    assert len(client.connection.get_buffer(-1)) == min(share, session.SCRATCH_BYTES)
+
+
+async def test_many_small_requests_of_one_connection_leave_others_their_turn(connect: Connect) -> None:
+    """What it brings beyond its share waits for the loop's next pass."""
+    flood = connect()
+    request = flood.request("Metadata", 1, topics=[])
+    flood.feed(request * 100)
+    assert flood.transport.reading
+    await asyncio.sleep(0)
+    flood.feed(request * 200)
+    assert not flood.transport.reading
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert flood.transport.reading
