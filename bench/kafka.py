@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from bench.core.measure import Workload
-from bench.workloads.java import JavaConsume, JavaProduce
+from bench.workloads.java import JavaConsume, JavaPaced, JavaProduce
 from bench.workloads.librdkafka import LibrdkafkaConsume, LibrdkafkaProduce
+from bench.workloads.many import ManyClients
 from bench.workloads.raw import Latency, RawFetch, RawProduce
 from treecast.middleware.load.bench import BenchOptions
 
@@ -38,4 +39,6 @@ def workloads(records: int, sizes: tuple[int, ...], quick: bool) -> list[Workloa
     out.append(JavaProduce(perf, 100))
     if not quick:
         out += [JavaProduce(5_000 * seconds, 100, rate=5_000), JavaConsume(perf, 100)]
+        out += [JavaPaced(20_000, 1024, 20), JavaPaced(5_000, 1024, 20, groups=8)]
+        out.append(ManyClients(100, 1_000, 2_000, 100, 10))
     return out

@@ -58,6 +58,16 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     return total
 
 
+def waited_seconds(pids: Iterable[int]) -> float:
+    """How long their threads were ready to run and had no core (schedstat's second number)."""
+    total = 0
+    for pid in pids:
+        for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+            with contextlib.suppress(OSError):
+                total += int(task.read_text().split()[1])
+    return total / 1e9
+
+
 def memory(pids: Iterable[int]) -> Memory:
     sums = {"VmRSS": 0, "RssAnon": 0, "RssFile": 0}
     for pid in pids:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+from dataclasses import replace
 
 from bench.core.measure import (
     ACK_P50,
     ACK_P99,
     ACK_P999,
     CLIENT_THROUGHPUT,
+    CORE_WAIT,
+    DELIVERY_P50,
+    DELIVERY_P99,
+    DELIVERY_P999,
     REACHED,
     SERVER_CPU,
     Metric,
@@ -16,6 +23,7 @@ from bench.core.measure import (
     Workload,
 )
 from bench.core.peer import Server
+from bench.core.process import waited_seconds
 from bench.peers.kafka import missing_tools, run_tool
 from treecast.middleware.load.connection import Connection
 
@@ -125,3 +133,46 @@ class JavaConsume(_Java):
         used = peer.cpu_seconds() - before
         records, rate = parse_consumer(done.stdout)
         return {CLIENT_THROUGHPUT: rate, SERVER_CPU: 1e6 * used / records}
+
+
+# Latencies have to be at most the peer's.
+CLIENT_P50, CLIENT_P99, CLIENT_P999 = (
+    replace(m, target=1.0) for m in (DELIVERY_P50, DELIVERY_P99, DELIVERY_P999)
+)
+
+
+class JavaPaced(_Java):
+    """A Java producer that doesn't linger, at a rate, and a Java consumer for each of `groups`: Paced.java.
+
+    Latencies count from when a record was due, to its answer and to its arrival.
+    """
+
+    def __init__(self, rate: int, size: int, seconds: float, groups: int = 1) -> None:
+        self._rate, self._size, self._seconds, self._groups = rate, size, seconds, groups
+        readers = "one consumer" if groups == 1 else f"{groups} groups"
+        self.name = f"Java at {rate:,}/s, {size} B, linger 0, {readers}"
+
+    def missing(self) -> str:
+        return super().missing() or ("" if shutil.which("javac") else "no javac on the PATH")
+
+    def run(self, peer: Server, number: int) -> Values:
+        topic = f"paced-{self._rate}-{self._size}-{self._groups}"
+        bootstrap = _prepare(peer, topic)
+        warm_up = self._seconds / 2
+        cpu, waited = peer.cpu_seconds(), waited_seconds(peer.pids())
+        done = run_tool(
+            "Paced.java",
+            *(bootstrap, topic, str(self._rate), str(self._size), str(self._seconds), str(warm_up)),
+            str(self._groups),
+            timeout=600,
+        )
+        used, waited = peer.cpu_seconds() - cpu, waited_seconds(peer.pids()) - waited
+        found = json.loads(done.stdout)
+        records = self._rate * (self._seconds + warm_up)
+        return {
+            **dict(zip((ACK_P50, ACK_P99, ACK_P999), found["ack"], strict=True)),
+            **dict(zip((CLIENT_P50, CLIENT_P99, CLIENT_P999), found["arrival"], strict=True)),
+            REACHED: found["rate"],
+            SERVER_CPU: 1e6 * used / records,
+            CORE_WAIT: 1e6 * waited / records,
+        }

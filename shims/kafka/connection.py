@@ -29,8 +29,8 @@ class FaceTurn:
     """One turn of the loop, over all connections of the face: from the first chunk that is read until nothing
     more is ready.
 
-    Each chunk is answered with one write. Fetches that wait for what the turn brings are told at its end, each
-    once, however many connections have brought something.
+    Each chunk is answered with one write. Fetches that wait for what the turn brings are told at its end,
+    each once, however many connections have brought something.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, polls: LongPolls) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
+import tempfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from .jars import HERE, class_path
+from .jars import HERE, JARS, class_path
 
 # bin/kafka-run-class.sh's options for tools: heap and JVM performance.
 TOOL_OPTIONS = (
@@ -51,16 +54,37 @@ def java() -> str:
 def tool_command(
     tool: str, arguments: Sequence[str] = (), options: Sequence[str] = TOOL_OPTIONS
 ) -> list[str]:
-    """Returns the command line of a tool, by its script's name or by a class's full name."""
+    """Returns the command line of a tool: a script's name, a class's full name, or a source of ours."""
+    path = class_path()
+    if tool.endswith(".java"):
+        path = f"{own_classes(tool)}:{path}"
+        tool = tool.removesuffix(".java")
     return [
         java(),
         *options,
         f"-Dlog4j2.configurationFile={HERE / 'log4j2-tools.properties'}",
         "-cp",
-        class_path(),
+        path,
         TOOLS.get(tool, tool),
         *arguments,
     ]
+
+
+def own_classes(source: str) -> Path:
+    """The folder with what `javac` makes of a source beside this file."""
+    path = HERE / source
+    found = JARS.folder / "classes" / f"{zlib.crc32(path.read_bytes()):08x}"
+    if not found.is_dir():
+        with tempfile.TemporaryDirectory(dir=JARS.folder) as folder:
+            made = Path(folder) / "made"
+            command = ["javac", "-encoding", "UTF-8", "-cp", class_path(), "-d", str(made), str(path)]
+            done = subprocess.run(command, capture_output=True, check=False, text=True)
+            if done.returncode != 0:
+                raise RuntimeError(f"javac refused {source}:\n{done.stderr[-4000:]}")
+            found.parent.mkdir(exist_ok=True)
+            with contextlib.suppress(OSError):  # another process was faster
+                made.rename(found)
+    return found
 
 
 def run_tool(
