@@ -1,4 +1,4 @@
-"""The cost of a small request between the socket's bytes and the answer's, without sockets.
+"""Measures a small request from the socket's bytes to the answer's, without sockets.
 
 One producer, idempotent as clients are by default, sends Produce requests of one record each; `--groups`
 consumers wait, each with a Fetch of its own. In one turn of the loop `--in-flight` requests come in one

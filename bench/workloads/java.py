@@ -135,7 +135,7 @@ class JavaConsume(_Java):
         return {CLIENT_THROUGHPUT: rate, SERVER_CPU: 1e6 * used / records}
 
 
-# The demands for Java clients: latencies at most the peer's.
+# Latencies have to be at most the peer's.
 CLIENT_P50, CLIENT_P99, CLIENT_P999 = (
     replace(m, target=1.0) for m in (DELIVERY_P50, DELIVERY_P99, DELIVERY_P999)
 )

@@ -25,6 +25,31 @@ _REQUEST_BYTES: Final = 8 * 1024  # a request takes the time in which so many by
 _FLUSH_BYTES = 256 * 1024  # answers of one chunk beyond this are handed to the socket in between
 
 
+class FaceTurn:
+    """One turn of the loop, over all connections of the face: from the first chunk that is read until nothing
+    more is ready.
+
+    Each chunk is answered with one write. Fetches that wait for what the turn brings are told at its end,
+    each once, however many connections have brought something.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, polls: LongPolls) -> None:
+        self._loop = loop
+        self._polls = polls
+        self._began = False
+
+    def begin(self) -> None:
+        """A chunk is about to be served."""
+        if not self._began:
+            self._began = True
+            self._polls.hold()
+            self._loop.call_soon(self._end)
+
+    def _end(self) -> None:
+        self._began = False
+        self._polls.let_go()
+
+
 class Owner(Protocol):
     """The face, as its connections see it."""
 

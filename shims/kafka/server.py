@@ -10,7 +10,7 @@ from treecast.middleware.model.counters import FaceCounters
 from treecast.shims.listening import Forwarding, TurnedAway, always, remove_socket
 from treecast.shims.protocol_errors import ProtocolErrors
 
-from .connection import Connection
+from .connection import Connection, FaceTurn
 from .dispatch import BrokerView, Dispatcher
 from .session import FramePool
 from .settings import KafkaSettings

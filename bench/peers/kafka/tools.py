@@ -54,7 +54,7 @@ def java() -> str:
 def tool_command(
     tool: str, arguments: Sequence[str] = (), options: Sequence[str] = TOOL_OPTIONS
 ) -> list[str]:
-    """Returns the command line of a tool: a script's name, a class's full name, or a source file of ours."""
+    """Returns the command line of a tool: a script's name, a class's full name, or a source of ours."""
     path = class_path()
     if tool.endswith(".java"):
         path = f"{own_classes(tool)}:{path}"

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from treecast.middleware.broker import Isolation, LongPolls
+from treecast.middleware.broker import Isolation
 from treecast.middleware.broker.partition import LocalPartition
-from treecast.shims.kafka import session, turn
-from treecast.shims.kafka.turn import FaceTurn
+from treecast.shims.kafka import session
 
 Connect = Callable[[], Any]
 
@@ -57,27 +56,6 @@ async def test_who_waits_is_answered_once_for_all_connections(
     answer = await consumer.receive("Fetch", 12)
     assert answer.responses[0].partitions[0].high_watermark == 3
     assert reads == [0]
-
-
-async def test_a_turn_that_comes_too_soon_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, rests = [1000.0], []
-    monkeypatch.setattr(turn.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(turn.time, "sleep", rests.append)
-    loop = asyncio.get_running_loop()
-    face_turn = FaceTurn(loop, LongPolls(loop))
-    for _ in range(200):
-        face_turn.begin()
-        face_turn.begin()
-        assert not rests
-        await asyncio.sleep(0)
-        now[0] += 50e-6
-        if rests:
-            break
-    assert len(rests) == 1
-    now[0] += 1.0
-    face_turn.begin()
-    await asyncio.sleep(0)
-    assert len(rests) == 1
 
 
 @pytest.mark.parametrize("length", [1, 1000, 30_000])
