@@ -135,7 +135,6 @@ HOT_MODULES: list[str] = [
     "shims/kafka/handlers/fetch.py",
     "shims/kafka/dispatch.py",
     "shims/kafka/sender.py",
-    "shims/kafka/turn.py",
     "shims/kafka/connection.py",
     "shims/mqtt/codec.py",
     "shims/mqtt/codec_read.py",

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
+from treecast.middleware.broker import LongPolls
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.ration import Ration
@@ -17,7 +18,6 @@ from .pending import Pending, Refused
 from .sender import Sender
 from .session import FramePool, Request, Session
 from .settings import KafkaSettings
-from .turn import FaceTurn
 
 _log = logging.getLogger("treecast.kafka")
 

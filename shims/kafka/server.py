@@ -14,7 +14,6 @@ from .connection import Connection, FaceTurn
 from .dispatch import BrokerView, Dispatcher
 from .session import FramePool
 from .settings import KafkaSettings
-from .turn import FaceTurn
 
 _log = logging.getLogger("treecast.kafka")
 
