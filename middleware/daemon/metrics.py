@@ -48,7 +48,9 @@ class Observation:
 
     def collect(self) -> Iterator[Metric]:
         observed = self._observed
-        yield InfoMetricFamily("treecast", "the daemon", value=dict(observed.info))
+        yield InfoMetricFamily(
+            "treecast", "The daemon: its name, version and cluster.", value=dict(observed.info)
+        )
         yield from _process(observed.process, observed.started_at)
         if observed.troubles is not None:
             yield from _room(observed.troubles)

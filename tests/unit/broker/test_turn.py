@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -282,16 +281,3 @@ def test_who_leaves_takes_no_part_any_more() -> None:
 def test_a_disk_that_nobody_waits_for_cannot_have_answered() -> None:
     with pytest.raises(ImpossibleTurn):
         turn_of(Script())._forced("")
-
-
-def test_each_row_of_the_page_on_ordering_names_tests_that_exist() -> None:
-    root = Path(__file__).resolve().parents[3]
-    rows = [row for row in (root / "docs/ordering.md").read_text().splitlines() if row.count("|") == 5]
-    shown = [row.rsplit("|", 2)[1].strip() for row in rows]
-    named = [cell for cell in shown if cell not in ("shown by", "---")]
-    assert len(named) > 15
-    for cell in named:
-        for one in cell.split(", "):
-            file, _, test = one.strip("`").partition("::")
-            folder = "tests" if file.startswith("clients/") else "tests/unit"
-            assert f"def {test}(" in (root / folder / file).read_text(), one
