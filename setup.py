@@ -23,7 +23,6 @@ from setuptools.command.build_py import build_py
 HOT_MODULES: list[str] = [
     "middleware/model/buffers.py",
     "middleware/model/ration.py",
-    "middleware/model/pace.py",
     "middleware/wire/varint.py",
     "middleware/wire/publish_runs.py",
     "middleware/wire/zstd_frame.py",
