@@ -19,9 +19,10 @@ from .versus import Ratio
 
 @dataclass(frozen=True)
 class Outcome:
-    """`ratios`: where one peer is held against several, each with its own demands; else rows have them.
+    """An outcome. `ratios`: if one peer is compared with several, each with its own targets; otherwise rows
+    have them.
 
-    `builds`: two builds of Treecast against each other, whatever else is compared.
+    `builds`: ratios between two builds of Treecast, whatever else is compared.
     """
 
     run: Rounds
