@@ -19,8 +19,9 @@ from .versus import Ratio
 
 @dataclass(frozen=True)
 class Outcome:
-    """An outcome. `ratios`: if one peer is compared with several, each with its own targets; otherwise rows
-    have them.
+    """Result of a benchmark run, ready to publish.
+
+    `ratios`: set if one peer is compared with several, each with its own targets; otherwise rows have them.
 
     `builds`: ratios between two builds of Treecast, whatever else is compared.
     """
