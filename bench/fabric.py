@@ -69,7 +69,7 @@ def workloads(seconds: float, sizes: Sequence[int], rates: Sequence[int] = RATES
 
 
 def peers(names: Sequence[str], python: str, folder: Path | None, before: str | None = None) -> list[Chain]:
-    """By the names that the command line knows. Raises KeyError for any other.
+    """Returns peers by their command-line names. Raises KeyError for any other.
 
     `before`: the Python of an earlier build, whose daemons are measured as `earlier(name)`.
     """

@@ -19,9 +19,11 @@ from .versus import Ratio
 
 @dataclass(frozen=True)
 class Outcome:
-    """`ratios`: where one peer is held against several, each with its own demands; else rows have them.
+    """Result of a benchmark run, ready to publish.
 
-    `builds`: two builds of Treecast against each other, whatever else is compared.
+    `ratios`: set if one peer is compared with several, each with its own targets; otherwise rows have them.
+
+    `builds`: ratios between two builds of Treecast, whatever else is compared.
     """
 
     run: Rounds

@@ -97,7 +97,9 @@ def compare(
 
 
 def builds(rows: Sequence[Row], pairs: Mapping[str, str]) -> list[Ratio]:
-    """The ratios of all metrics between two builds of one server. `pairs`: later name -> earlier name."""
+    """Returns the ratios of all metrics between two builds of one server. `pairs`: later name -> earlier
+    name.
+    """
     every: dict[Metric, float | None] = {row.metric: None for row in rows}
     return compare(rows, [Versus(later, earlier, every) for later, earlier in pairs.items()])
 

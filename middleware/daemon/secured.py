@@ -14,9 +14,9 @@ from .listeners import StartError, check_free
 
 
 def tls_settings(face: str, address: Address, certificate: str, key: str, authority: str) -> TlsSettings:
-    """Certificate, key and authority of a face's TLS, which have been read once.
+    """Returns certificate, key and authority of a face's TLS, after a trial load.
 
-    Empty: not given. Raises StartError, also where `address` is taken.
+    Empty means not given. Raises StartError, also if `address` is in use.
     """
     check_free(f"{face}-tls", address)
     if not certificate:

@@ -2,8 +2,8 @@
 
     python copier.py BOOTSTRAP SOURCE TARGET GROUP TRANSACTIONAL_ID
 
-Uses confluent-kafka. What it writes is where each record came from, PARTITION:OFFSET. It prints "copied N"
-after each transaction, and ends with code 3 where it has been fenced.
+Uses confluent-kafka. Each output value is its source record's place, PARTITION:OFFSET. Prints "copied N"
+after each transaction, and exits with code 3 when it is fenced.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A daemon whose groups of the new protocol (KIP-848) notice soon what their members do."""
+"""A daemon whose groups of the new protocol (KIP-848) react quickly to their members."""
 
 from __future__ import annotations
 

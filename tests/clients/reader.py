@@ -1,4 +1,4 @@
-"""Consumers that keep an account of what they have read, and commit it before they let go of a partition."""
+"""Consumers that record what they read, and commit before they give up a partition."""
 
 from __future__ import annotations
 

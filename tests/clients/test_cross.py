@@ -1,4 +1,4 @@
-"""What one client wrote, in each compression, every other reads the same."""
+"""Records of each client, in each compression, read equally by every other client."""
 
 from __future__ import annotations
 

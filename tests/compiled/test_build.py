@@ -1,8 +1,8 @@
-"""What setup.py hands to the build: the hot modules compiled, or none and no failure, and why.
+"""setup.py's contribution to the build: the hot modules compiled, or none without a failure, with the reason.
 
-That the compiled modules do what the interpreted ones do is shown by running `tests/unit` on both:
-`make test` does, the second time with `--compiled`, which fails where one of them was not compiled. `python
--m tests.install` installs what was built into empty environments; `make test` and `make dist` run it.
+Running `tests/unit` on both forms shows that compiled modules behave like interpreted ones: `make test` does
+so, the second time with `--compiled`, which fails if a module was not compiled. `python -m tests.install`
+installs builds into empty environments; `make test` and `make dist` run it.
 """
 
 from __future__ import annotations

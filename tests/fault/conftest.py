@@ -1,4 +1,6 @@
-"""Fixtures of the fault tests: raw connections, a client that must not notice, and what a daemon holds."""
+"""Fixtures of the fault tests: raw connections, a client that must not be affected, and a daemon's
+resources.
+"""
 
 from __future__ import annotations
 

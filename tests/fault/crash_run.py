@@ -1,4 +1,15 @@
-#!/usr/bin/env python3
+# Kills the daemon at random points under load, and looks for every acknowledged record after each kill.
+#
+#     crash_run.py --count 300 --seed 7
+#
+# Producers of five kinds (plain, idempotent, transactional, to a compacted topic, and librdkafka's), a group
+# of two members, a committer of offsets and a creator of topics work while the daemon is killed with SIGKILL,
+# sometimes once more during its start. After each restart everything new is read; at the end of each life of
+# a data directory (`--life` kills) everything is read again, by the group as well.
+#
+# It can be interrupted with Ctrl-C; the same command continues: finished cycles are in
+# out/crash/seed-N/state.json. A finished run with the same seed only shows its summary (`--fresh` repeats
+# it). Exit code: 0 no problem, 1 a problem, 130 interrupted.
 """Kills the daemon at random points under load, and looks for every acknowledged record after each kill.
 
     crash_run.py --count 300 --seed 7

@@ -1,4 +1,9 @@
-#!/usr/bin/env python3
+# Bad MQTT clients, one kind after the other, at a real daemon, beside a steady pair of clients.
+#
+#     mqtt_bad_clients.py [--sessions 10000] [--seconds 60] [--only KIND] [--json]
+#
+# After each kind the pair must have received every message, in order, and the daemon's memory must not exceed
+# the kind's allowance. Exit code: 0 if so, else 1.
 """Bad MQTT clients, one kind after the other, at a real daemon, while a steady pair goes on beside them.
 
     mqtt_bad_clients.py [--sessions 10000] [--seconds 60] [--only KIND] [--json]

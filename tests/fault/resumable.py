@@ -1,6 +1,6 @@
-"""What the fault runs have in common: their options, and a state by which the same command goes on.
+"""Shared by the fault runs: their options, and a state with which the same command continues.
 
-A run's state is a dataclass with `seed`, `done` and `problems`, beside whatever the run counts.
+A run's state is a dataclass with `seed`, `done` and `problems`, beside the run's own counts.
 """
 
 from __future__ import annotations

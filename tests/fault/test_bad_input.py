@@ -1,7 +1,7 @@
-"""Bad input: the protocol's error or a closed connection, bounded memory, and nobody else notices.
+"""Bad input: the protocol's error or a closed connection, bounded memory, and no effect on other clients.
 
-In each test a neighbour goes on producing over a connection of its own; when the test ends, all its records
-must have been acknowledged and be there.
+In each test a neighbour continues to produce over its own connection; at the end of the test, all its records
+must be acknowledged and present.
 """
 
 from __future__ import annotations

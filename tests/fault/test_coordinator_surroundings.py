@@ -1,4 +1,4 @@
-"""What can be wrong around a coordinator that is a process of its own: its disk, and descriptors."""
+"""Problems around a separate coordinator process: its disk, and descriptors."""
 
 from __future__ import annotations
 

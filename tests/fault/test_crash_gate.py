@@ -1,4 +1,4 @@
-"""The gate of the crash run, and what its workers make of a connection that breaks."""
+"""The gate of the crash run, and its workers' handling of a broken connection."""
 
 from __future__ import annotations
 

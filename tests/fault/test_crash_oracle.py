@@ -1,4 +1,4 @@
-"""The oracle of the crash run, shown broken logs."""
+"""The oracle of the crash run, tested with broken logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The crash run, short; and that it finds what it is there to find."""
+"""The crash run, short; and a test that it detects errors."""
 
 from __future__ import annotations
 

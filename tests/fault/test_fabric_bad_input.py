@@ -1,7 +1,7 @@
-"""Bad input between hosts: two daemons of a cluster go on, count it by reason, and stay as large as they are.
+"""Bad input between hosts: two daemons of a cluster continue, count it by reason, and do not grow.
 
-In each test records go from one host to the other the whole time; in the end the other has them all, once, in
-order, at the offsets that were acknowledged.
+In each test records go from one host to the other the whole time; at the end the other has them all, once, in
+order, at the acknowledged offsets.
 """
 
 from __future__ import annotations

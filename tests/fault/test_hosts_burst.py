@@ -1,4 +1,4 @@
-"""Bursts without a site: which cases there are, and what their two ends note of a batch."""
+"""Bursts without a site: the cases, and the records of both ends about a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which processes of a fault run come first on which cores."""
+"""The placement and priority of a fault run's processes on cores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The oracle of the scenario `disk-loss`: what has to be there, and what may be gone if it is named."""
+"""The oracle of the scenario `disk-loss`: required records, and records that may be gone if they are
+named.
+"""
 
 from __future__ import annotations
 

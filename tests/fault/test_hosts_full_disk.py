@@ -1,4 +1,4 @@
-"""The oracle of the scenario `full-disk`: what was acknowledged has to be there."""
+"""The oracle of the scenario `full-disk`: all acknowledged records must be present."""
 
 from __future__ import annotations
 

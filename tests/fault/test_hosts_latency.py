@@ -1,4 +1,4 @@
-"""Whether others notice an outage: the judgement of the hosts runs finds an effect, and no noise."""
+"""The judgement of the hosts runs about effects of an outage: it finds an effect, and ignores noise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledgers of the hosts runs find what they are there to find."""
+"""The ledgers of the hosts runs find injected errors."""
 
 from __future__ import annotations
 

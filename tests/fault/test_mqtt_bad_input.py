@@ -1,4 +1,6 @@
-"""Bad MQTT clients against a real daemon: they end, or wait, by themselves, and a neighbour never notices."""
+"""Bad MQTT clients against a real daemon: they end, or wait, by themselves, without any effect on a
+neighbour.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Spark run counts, without Spark."""
+"""The accounts of the Spark run, without Spark."""
 
 from __future__ import annotations
 

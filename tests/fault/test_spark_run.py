@@ -1,4 +1,4 @@
-"""The Spark fault run, short; and that it finds what it is there to find."""
+"""The Spark fault run, short; and a test that it detects errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The STARE fault run, short, and that its ledger finds what is wrong."""
+"""The STARE fault run, short, and a test that its ledger finds errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be wrong around a daemon: its port, its data directory, its disk."""
+"""Problems around a daemon: its port, its data directory, its disk."""
 
 from __future__ import annotations
 

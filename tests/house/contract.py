@@ -1,6 +1,6 @@
-"""Reads the imports of every module, and says which break the layers of docs/architecture.md.
+"""Reads the imports of every module, and reports those that break the layers of docs/architecture.md.
 
-Imports go down the list `LAYERS` only; rooms on one line are strangers to each other.
+Imports go down the list `LAYERS` only; rooms on one line must not import each other.
 """
 
 from __future__ import annotations

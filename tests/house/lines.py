@@ -1,9 +1,9 @@
-"""Counts the lines of Python of each room, now or at a commit.
+"""Counts the lines of Python of each room, in the working tree or at a commit.
 
-    python -m tests.house.lines                  of the working tree, files that git ignores left out
-    python -m tests.house.lines 74e823e HEAD     of one commit beside those of another
+    python -m tests.house.lines                  of the working tree, without ignored files
+    python -m tests.house.lines 74e823e HEAD     of one commit beside another
 
-A line is a line, be it code, docstring or empty. Generated code (`*_pb2*`) is not counted.
+All lines count: code, docstrings and empty ones. Generated code (`*_pb2*`) is excluded.
 """
 
 from __future__ import annotations

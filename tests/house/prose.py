@@ -14,6 +14,7 @@ import io
 import random
 import subprocess
 import sys
+import textwrap
 import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,10 @@ class Prose:
     text: str
 
     def __str__(self) -> str:
-        return f"- `{self.path}:{self.line}`: {' '.join(self.text.split())}"
+        item = f"- `{self.path}:{self.line}`: {' '.join(self.text.split())}"
+        return textwrap.fill(
+            item, 110, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
 
 
 def docstrings(path: str, source: str) -> Iterator[Prose]:

@@ -1,4 +1,4 @@
-"""The table of docs/architecture.md that leads from a feature to its file: file and name are there."""
+"""The table in docs/architecture.md from a feature to its file: each file and name exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The count of lines per room: by hand on a small repository, and that the command prints this one's."""
+"""The count of lines per room: on a small repository with known counts, and as printed for this one."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Labs for tests: hosts, routers and bridges as network namespaces, gone after the test.
+"""Labs for tests: hosts, routers and bridges as network namespaces, removed after the test.
 
-| fixture | what it is                                                                              |
+| fixture | meaning                                                                                 |
 | ------- | --------------------------------------------------------------------------------------- |
-| `lab`   | `lab(description)`: builds a lab and answers a `Lab`; a description, TOML or a path to it |
+| `lab`   | `lab(description)` builds a lab and returns a `Lab`; takes a description, TOML or a path to it |
 
-Without root, or without pyroute2, these tests are skipped; where TREECAST_CI=1 they fail.
+Without root, or without pyroute2, these tests are skipped; with TREECAST_CI=1 they fail instead.
 """
 
 from __future__ import annotations

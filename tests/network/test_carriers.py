@@ -1,6 +1,6 @@
-"""The fabric's carriers over bridges and relayed links: what the wire carries, counted at its ends.
+"""The fabric's carriers over bridges and relayed links: traffic counted at the ends of wires.
 
-All fabrics are of this process; their sockets are the namespaces' own.
+All fabrics are in this process; their sockets are in the namespaces.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The control and admin addresses as another host reaches them: all may look, the token changes things."""
+"""The control and admin addresses seen from another host: everybody may read, the token is needed for
+changes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A host of the fabric without a broker, beside a daemon: what an agent is made of."""
+"""A host of the fabric without a broker, beside a daemon: the basis of an agent."""
 
 from __future__ import annotations
 

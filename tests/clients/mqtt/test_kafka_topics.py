@@ -1,4 +1,6 @@
-"""One topic of MQTT and Kafka: the cells of docs/faces/matrix.md with real clients, at one host and two."""
+"""One topic shared by MQTT and Kafka: the cells of docs/faces/matrix.md with real clients, on one host and
+two.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""paho-mqtt, unmodified: both versions, every transport, and a daemon that is killed under it."""
+"""paho-mqtt, unmodified: both versions, every transport, and a daemon that is killed during use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A daemon that serves MQTT over TLS and no other way, with mosquitto_pub and mosquitto_sub."""
+"""A daemon that serves MQTT over TLS only, with mosquitto_pub and mosquitto_sub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Wills of lasting sessions, by mosquitto's own clients: no end and no kill of the daemon loses them."""
+"""Wills of lasting sessions, with mosquitto's own clients: they survive disconnects and kills of the
+daemon.
+"""
 
 from __future__ import annotations
 

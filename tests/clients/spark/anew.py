@@ -1,4 +1,4 @@
-"""What is begun anew: copied and older checkpoints, numbers that restart, topics of the same name.
+"""Restarts of a query: copied and older checkpoints, restarted numbers, recreated topics of the same name.
 
 `reads.py` runs them in its session. Each reads the topic `spark`, 3,000 records, in batches of 1,000.
 """

@@ -1,8 +1,8 @@
 """Restarts from checkpoints that retention and compaction have overtaken; `reads.py` runs them itself.
 
-Three topics of one partition get ten batches of ten records each, a segment each. A query has read the first
-batch of them; then segments go: of one topic by size, of one by time, and one is compacted. The daemon is
-to look often for what it may delete.
+Three topics of one partition get ten batches of ten records, one segment each. A query has read the first
+batch. Then segments are deleted: of one topic by size, of one by time; the third is compacted. The daemon
+must check often for segments to delete.
 """
 
 from __future__ import annotations

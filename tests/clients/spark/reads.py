@@ -1,7 +1,7 @@
-"""Reads of a cluster with Spark, in an interpreter of its own: `reads.py ADDRESS FOLDER`.
+"""Reads of a cluster with Spark, in a separate interpreter: `reads.py ADDRESS FOLDER`.
 
 The topic `spark` holds, on each of 3 partitions, 1,000 JSON records {"n": 0...2999} with a header each;
-`spark-loss` 10 records in one partition. Prints one line of JSON: what each read found.
+`spark-loss` 10 records in one partition. Prints one line of JSON with the result of each read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One life of a data directory: load, kill, restart, verify, again and again, and a thorough end."""
+"""One life of a data directory: load, kill, restart, verify, repeatedly, and a thorough end."""
 
 from __future__ import annotations
 

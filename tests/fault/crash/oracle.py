@@ -1,13 +1,14 @@
-"""What must be true after a kill: a pure ledger of what was sent and acknowledged, held against what is read.
+"""The invariants after a kill: a pure ledger of sent and acknowledged records, compared with the records
+read.
 
-Workers write to the ledger while the daemon runs; the reader shows it every record after each restart.
-Nothing here does I/O, so that tests can show it broken logs.
+Workers write to the ledger while the daemon runs; after each restart the reader passes it every record.
+Nothing here does I/O, so that tests can pass it broken logs.
 
 | stream of        | may be missing                | may be there twice | order      |
 | ---------------- | ----------------------------- | ------------------ | ---------- |
-| plain            | what was never acknowledged   | never (no retries) | increasing |
+| plain            | records never acknowledged    | never (no retries) | increasing |
 | idempotent       | nothing once sent (retried)   | never              | gapless    |
-| transactional    | what was never acknowledged   | never              | increasing |
+| transactional    | records never acknowledged    | never              | increasing |
 """
 
 from __future__ import annotations

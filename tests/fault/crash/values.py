@@ -1,4 +1,4 @@
-"""What the load writes: each value says who wrote it, as which one, and proves that it is whole."""
+"""The values of the load: each states its writer and number, and proves that it is whole."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The load: one thread per worker, each with a raw connection, going on where it was after each kill.
+"""The load: one thread per worker, each with a raw connection, which continues after each kill.
 
-A worker's `step` sends something; when the connection breaks, `broken` says what became unknown, and
-`resume` takes it up on the next connection: plain producers drop it, the others ask again.
+A worker's `step` sends something. When the connection breaks, `broken` records what became unknown, and
+`resume` continues on the next connection: plain producers drop it, the others ask again.
 """
 
 from __future__ import annotations

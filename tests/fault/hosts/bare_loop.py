@@ -1,7 +1,8 @@
-"""What a burst costs without a fabric: one process sends datagrams, others count their bytes and say so.
+"""The cost of a burst without a fabric: one process sends datagrams, others count their bytes and report.
 
-`send` has one window for all, opened by who has said least; `receive` says how many bytes have come each time
-that enough are new. Nothing is kept, checked or sent again. Run in a host's namespace by `burst_bare.py`.
+`send` has one window for all, opened by the slowest reporter; `receive` reports its number of bytes each time
+enough new ones have arrived. Nothing is stored, checked or repeated. `burst_bare.py` runs it in a host's
+namespace.
 """
 
 from __future__ import annotations

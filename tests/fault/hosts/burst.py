@@ -1,9 +1,9 @@
-"""Bursts: how many copies one is on its origin's link, how fast each receiver has it, and what it costs.
+"""Bursts: the number of copies on the origin's link, each receiver's speed, and the cost.
 
-Each case has a site of its own: plain links to a switch with snooping, which lose nothing. An origin
-publishes as fast as its daemon takes it, to readers at every other host: to a *fresh* topic, which they have
-just begun to read, or to a *standing* one, after some seconds of small records. Bytes are those of the
-origin's interface, until every account is closed: live data, repairs, replays, heartbeats and channels.
+Each case has its own site: plain links to a switch with snooping, which lose nothing. An origin publishes as
+fast as its daemon accepts, to readers at every other host: to a *fresh* topic, which they have just started
+to read, or to a *standing* one, after some seconds of small records. Bytes are those of the origin's
+interface, until every account is closed: live data, repairs, replays, heartbeats and channels.
 """
 
 from __future__ import annotations

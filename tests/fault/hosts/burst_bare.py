@@ -1,4 +1,4 @@
-"""The same burst by a bare loop of sockets: what the machine allows, with all hosts on its processors."""
+"""The same burst by a bare loop of sockets: the machine's limit, with all hosts on its processors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record batches of a burst: encoded before its clock runs, and looked at by their sums while it runs."""
+"""Record batches of a burst: encoded before its clock runs, and checked by sums while it runs."""
 
 from __future__ import annotations
 

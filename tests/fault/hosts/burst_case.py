@@ -1,4 +1,4 @@
-"""One burst: a site of its own, an origin that publishes as fast as it goes, receivers that read it all."""
+"""One burst: a separate site, an origin that publishes at full speed, receivers that read everything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Load by Kafka for the scenarios about disks: who sent what to where, and what a host has of it then."""
+"""Kafka load for the scenarios about disks: the records sent, and those that a host then has."""
 
 from __future__ import annotations
 

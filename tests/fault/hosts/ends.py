@@ -1,4 +1,4 @@
-"""How a scenario ends: every host has read what was acknowledged, and every account closes."""
+"""The end of a scenario: every host has read all acknowledged records, and every account closes."""
 
 from __future__ import annotations
 

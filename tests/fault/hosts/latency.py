@@ -1,9 +1,8 @@
-"""Whether others notice: latencies in windows of a run, beside windows in which nothing is done. Pure.
+"""Effects on other hosts: latencies in windows of a run, compared with windows without any action. Pure.
 
-A round is a list of windows, the first of which is calm; each other one is compared to that, by the factor
-at which a percentile stands. What the machine does by itself moves these factors as well: so every round is
-followed by one with windows of the same lengths in which nothing happens, and only what stands out from all
-of those counts as an effect.
+A round is a list of windows, the first of which is calm; each other one is compared with it, by the factor of
+a percentile. The machine itself also changes these factors: so every round is followed by one with windows of
+the same lengths without any action, and only values that stand out from all of those count as effects.
 """
 
 from __future__ import annotations

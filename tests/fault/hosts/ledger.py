@@ -1,9 +1,10 @@
-"""What every host must have read: ledgers of who produced what, compared to the record. Pure.
+"""The records that every host must have read: ledgers of producers and consumers, compared to the record.
+Pure.
 
-A *lane* is what one producer sends to one partition, numbered from 0. The producer notes (sequence, offset)
-of each acknowledgement, each consumer (sequence, offset) of each record, both in their order, as a count,
-the last numbers, and a running CRC over all. Equal summaries mean: the same records, each once, in the same
-order, at the same offsets.
+A *lane* is one producer's records for one partition, numbered from 0. The producer notes (sequence, offset)
+of each acknowledgement, each consumer (sequence, offset) of each record, both in order, as a count, the last
+numbers, and a running CRC over all. Equal summaries mean: the same records, each once, in the same order, at
+the same offsets.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Waiting that says how it goes."""
+"""Waiting with progress reports."""
 
 from __future__ import annotations
 

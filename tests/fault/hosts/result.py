@@ -1,4 +1,4 @@
-"""What a scenario is asked for, and what it answers."""
+"""The options and the result of a scenario."""
 
 from __future__ import annotations
 

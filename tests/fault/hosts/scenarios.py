@@ -1,4 +1,4 @@
-"""What is done to several hosts, and what must be true of them then. Each answers figures and problems."""
+"""Scenarios with several hosts, and their required outcome. Each returns figures and problems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A daemon that gets a share of the processor time that the others take: it is stopped when it is ahead."""
+"""A daemon limited to a share of the others' processor time: it is stopped while it is ahead."""
 
 from __future__ import annotations
 

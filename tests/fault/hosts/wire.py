@@ -1,8 +1,8 @@
-"""What a publisher's link carries for 1, 3 and 7 subscribing hosts, by multicast and by unicast.
+"""The traffic on a publisher's link for 1, 3 and 7 subscribing hosts, by multicast and by unicast.
 
-Bytes are the link's own counters. What a starved receiver has lost, it gets again, and its readers ask
-the leader meanwhile, on the channel; what that costs is taken from the product's counters (`treecast
-streams`, `treecast status`), shown in rows of their own, and not held against the carrier.
+Bytes are the link's own counters. A starved receiver gets its losses again, and its readers ask the leader
+meanwhile, on the channel; that cost is taken from the product's counters (`treecast streams`, `treecast
+status`), shown in separate rows, and not attributed to the carrier.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What goes in, and what has come out: numbered records, and committed records by reading them again."""
+"""Inputs and outputs: numbered records, and committed records read back."""
 
 from __future__ import annotations
 

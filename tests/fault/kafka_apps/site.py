@@ -1,4 +1,4 @@
-"""What the applications have in common: daemons, Java processes to be killed, and the account at the end."""
+"""Shared by the applications: daemons, Java processes to be killed, and the final account."""
 
 from __future__ import annotations
 

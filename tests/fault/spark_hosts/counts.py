@@ -1,4 +1,4 @@
-"""What daemons and links of a site have counted, and what it says of where executors have read."""
+"""The counts of a site's daemons and links, and the conclusion about where executors have read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What writes the run's input, and what reads it back and its output."""
+"""The writer of the run's input, and the readers of its input and output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark as the run sees it: a process with workers below it, each of which can be killed."""
+"""Spark for the run: a process with workers, each of which can be killed."""
 
 from __future__ import annotations
 

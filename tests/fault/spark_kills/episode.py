@@ -1,4 +1,4 @@
-"""One life of a data directory and a checkpoint: kills under load, and looks at what was written."""
+"""One life of a data directory and a checkpoint: kills under load, and checks of the output."""
 
 from __future__ import annotations
 

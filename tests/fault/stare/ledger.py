@@ -1,4 +1,4 @@
-"""What VNFs did and got: who subscribes to what, the last values, and that nothing comes twice or astray."""
+"""The VNFs' actions and results: subscriptions, last values, and a check for duplicates and stray updates."""
 
 from __future__ import annotations
 

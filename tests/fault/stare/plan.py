@@ -1,4 +1,4 @@
-"""What a run does, by its seed alone: the network, who publishes what, and one operation after the other."""
+"""A run's plan, determined by its seed: the network, the publishers, and the sequence of operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run: operations over a lossy emulated network, then quiet, then what must hold."""
+"""One run: operations over a lossy emulated network, then a quiet period, then the checks."""
 
 from __future__ import annotations
 
