@@ -30,9 +30,6 @@ class PasswordAccess(OpenAccess):
         parted = plain(response)
         return parted[0] if parted is not None and self._passwords.fits(*parted) else None
 
-    def renewed(self, user: str, secret: bytes) -> bool:
-        return self._passwords.fits(user, secret)
-
 
 class _Kept(Struct, frozen=True):
     """What is kept of users."""
