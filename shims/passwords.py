@@ -104,6 +104,10 @@ class Passwords:
     def __len__(self) -> int:
         return len(self._secrets)
 
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a user of that name."""
+        return name in self._secrets
+
     def fits(self, name: str | None, password: bytes | None) -> bool:
         """Whether the user is known by that password."""
         secret = self._secrets.get(name) if name is not None else None

@@ -21,9 +21,11 @@ from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.shims.amqp.access import KIND, KeptUsers, PasswordAccess
 from treecast.shims.amqp.bridge import TopicBridge
 from treecast.shims.amqp.server import AmqpFace
-from treecast.shims.amqp.session_host import Access, AmqpHost
+from treecast.shims.amqp.session_host import AmqpHost
 from treecast.shims.amqp.settings import AmqpSettings
+from treecast.shims.amqp.users import Users
 
+from .amqp_management import HOSTS, AmqpManagement, KeptHosts
 from .listeners import cannot_listen
 from .secured import passwords, tls_settings
 from .settings import Settings
@@ -61,12 +63,18 @@ class AmqpPart:
         access = _access(settings, storage)
         self._turn = pubsub.turn
         self.store = storage.store
-        host = AmqpHost(given, access, self.store, storage.journal.recorder("/"), random.SystemRandom())
+        recorder = storage.journal.recorder("/")
+        host = AmqpHost(given, access, self.store, recorder, random.SystemRandom())
+        kept = KeptHosts(host, recorder, storage.journal.definition("/", HOSTS, b""))
         self.face = AmqpFace(host, self._turn, self.store, counters.face("amqp"), counters.queue_levels)
         self.face.pressure = _pressure(settings, troubles)
         self._restore(storage, host)
         self._turn.add_store(self.store, first=True)  # the journal says what other hosts have sent
         self._bridge = TopicBridge(pubsub.hub, host.vhosts["/"], asyncio.get_running_loop().time)
+        limits = (int(_most_memory(settings)), LEAST_FREE)
+        self.management = AmqpManagement(
+            settings.name, self.face, access, kept, self._turn, troubles, limits, self._listeners
+        )
 
     def _restore(self, storage: QueueStorage, host: AmqpHost) -> None:
         def vhost_of(name: str) -> VirtualHost:
@@ -87,6 +95,10 @@ class AmqpPart:
         found = self.face.listeners.tls_address
         return Address(*found) if found is not None else None
 
+    def _listeners(self) -> tuple[tuple[str, str, int], ...]:
+        found = (("amqp", self.address), ("amqp/ssl", self.tls_address))
+        return tuple((name, one.host, one.port) for name, one in found if one is not None)
+
     async def start(self) -> None:
         """Listens. Raises StartError."""
         try:
@@ -102,6 +114,7 @@ class AmqpPart:
             return
         self._closed = True
         self._bridge.close()
+        self.management.close()
         self._turn.remove_store(self.store)
         self.store.flush()
         if self._settings.fsync is not FsyncPolicy.NEVER:
@@ -110,7 +123,7 @@ class AmqpPart:
         self.store.close()
 
 
-def _access(settings: Settings, storage: QueueStorage) -> Access:
+def _access(settings: Settings, storage: QueueStorage) -> Users:
     known = passwords("amqp", settings.amqp_password_file)
     if known is not None:
         return PasswordAccess(known)
@@ -130,9 +143,7 @@ def _open_storage(settings: Settings) -> QueueStorage:
 
 def _pressure(settings: Settings, troubles: Troubles) -> Callable[[], str]:
     """Why publishers have to wait."""
-    most = settings.amqp_max_memory_bytes or _MEMORY_SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf(
-        "SC_PAGE_SIZE"
-    )
+    most = _most_memory(settings)
 
     def pressure() -> str:
         space = troubles.space
@@ -141,6 +152,12 @@ def _pressure(settings: Settings, troubles: Troubles) -> Callable[[], str]:
         return LOW_MEMORY if view_process().resident_bytes > most else ""
 
     return pressure
+
+
+def _most_memory(settings: Settings) -> float:
+    """Bytes."""
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return settings.amqp_max_memory_bytes or _MEMORY_SHARE * machine
 
 
 def amqp_settings(settings: Settings, address: Address | None, unix_path: Path | None) -> AmqpSettings:

@@ -222,6 +222,8 @@ class Daemon:
         unix_path = self._claim("amqp") if address is not None else None
         self._amqp = AmqpPart(self.settings, self.counters, address, unix_path, broker.pubsub, room.troubles)
         self._amqp.face.listeners.admits = room.descriptors.admits
+        assert self.subject is not None
+        self.subject.amqp = self._amqp.management
 
     async def _open_amqp(self) -> None:
         if self._amqp is None:

@@ -1,8 +1,10 @@
 """The pages of the admin address. Imported on its first connection; see `admin`.
 
-/metrics   Prometheus' text format, or OpenMetrics on request /status    the control service's Status, as JSON
-/healthz   200 while the event loop runs /readyz    200 while the daemon serves; 503 while it shuts down, no
-other host accepts it, the disk refuses
+/metrics   Prometheus' text format, or OpenMetrics on request
+/status    the control service's Status, as JSON
+/api/...   RabbitMQ's management calls, if the AMQP face is on; see `shims/amqp/management.py`
+/healthz   200 while the event loop runs
+/readyz    200 while the daemon serves; 503 while it shuts down, no other host accepts it, the disk refuses
            writes, or clients are turned away. With ?for=reads it is 200 even if the disk refuses writes
 
 Each answers 421 to a request for another host (`host_names`).
@@ -127,6 +129,8 @@ PATHS = ("/", "/metrics", "/status", "/healthz", "/readyz")
 def application(subject: Subject) -> web.Application:
     pages = Pages(subject)
     app = web.Application(middlewares=[pages.check_host])
+    if subject.amqp is not None:
+        app.router.add_route("*", "/api/{path:.*}", subject.amqp.pages().handle)
     handlers = (pages.index, pages.metrics, pages.status, pages.healthz, pages.readyz)
     app.add_routes([web.get(path, handler) for path, handler in zip(PATHS, handlers, strict=True)])
     return app

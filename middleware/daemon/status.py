@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -19,6 +19,9 @@ from .compiled import compiled_modules, why_interpreted
 from .settings import SHOWN, Settings
 from .troubles import Troubles
 from .view import TopicView, view_process, view_topics
+
+if TYPE_CHECKING:
+    from treecast.shims.amqp.http import ManagementPages
 
 
 class OpenFace(Struct, frozen=True):
@@ -99,7 +102,8 @@ class JoinedView(Protocol):
 class Subject(Struct):
     """The subject of the admin interfaces. `ready`: serving, and not shutting down.
 
-    `joined`: None for a host alone. `troubles`: None if nothing watches for them.
+    `joined`: None for a host alone. `troubles`: None if nothing watches for them. `amqp`: RabbitMQ's
+    management calls, None without the AMQP face.
     """
 
     settings: Settings
@@ -110,6 +114,13 @@ class Subject(Struct):
     ready: bool = False
     joined: JoinedView | None = None
     troubles: Troubles | None = None
+    amqp: Mounted | None = None
+
+
+class Mounted(Protocol):
+    """A part that has pages of its own on the admin address."""
+
+    def pages(self) -> ManagementPages: ...
 
 
 def _problems(subject: Subject) -> list[str]:

@@ -14,21 +14,34 @@ from msgspec import Struct
 from treecast.middleware.broker.queues import Recorder
 from treecast.shims.passwords import Passwords
 
-from .session_host import OpenAccess, plain
-from .users import Permission, TopicPermission, User, Users, guest
+from .users import ADMINISTRATOR, Permission, TopicPermission, User, Users, guest
 
 KIND: Final = "users"  # of the definition
 
 
-class PasswordAccess(OpenAccess):
-    """Users of a password file, who may do everything."""
+class PasswordAccess(Users):
+    """Users of a password file, who may do everything. Users that management calls add are not kept."""
 
     def __init__(self, passwords: Passwords) -> None:
+        super().__init__()
         self._passwords = passwords
 
-    def log_in(self, mechanism: str, response: bytes) -> str | None:
-        parted = plain(response)
-        return parted[0] if parted is not None and self._passwords.fits(*parted) else None
+    def fits(self, name: str, password: bytes) -> bool:
+        return (
+            self._passwords.fits(name, password) if name in self._passwords else super().fits(name, password)
+        )
+
+    def may_come(self, user: str, local: bool) -> bool:
+        return user in self._passwords or super().may_come(user, local)
+
+    def may_open(self, user: str, vhost: str) -> bool:
+        return user in self._passwords or super().may_open(user, vhost)
+
+    def may(self, user: str, vhost: str, permission: str, name: bytes) -> bool:
+        return user in self._passwords or super().may(user, vhost, permission, name)
+
+    def tags(self, name: str) -> frozenset[str]:
+        return frozenset({ADMINISTRATOR}) if name in self._passwords else super().tags(name)
 
 
 class _Kept(Struct, frozen=True):

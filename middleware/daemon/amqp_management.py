@@ -1,0 +1,166 @@
+"""RabbitMQ's management calls on the admin address, and what has to be stored of what they change.
+
+All that the calls change is declared to the recorder of queues. A call that changed something is answered
+after the host's turn has stored it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import Struct
+
+from treecast.middleware.broker import Turn
+from treecast.middleware.broker.queues import Recorder
+from treecast.shims.amqp.management_views import NodeFacts
+from treecast.shims.amqp.server import AmqpFace
+from treecast.shims.amqp.session_host import AmqpHost
+from treecast.shims.amqp.users import Users
+
+from .troubles import Troubles
+from .view import view_process
+
+if TYPE_CHECKING:
+    from treecast.shims.amqp.http import ManagementPages
+
+HOSTS: Final = "vhosts"  # of the definition
+
+
+class KeptHosts:
+    """Virtual hosts, with what is said of them, and the cluster's name: one definition of `HOSTS`."""
+
+    def __init__(self, host: AmqpHost, recorder: Recorder, kept: Mapping[str, object] | None) -> None:
+        """`kept`: what was declared before. These virtual hosts are there again."""
+        self._host = host
+        self._recorder = recorder
+        found = msgspec.convert(kept, _Kept) if kept is not None else _Kept({"/": {}}, host.cluster_name)
+        host.cluster_name = found.cluster_name
+        for name, said in found.vhosts.items():
+            if name not in host.vhosts:
+                host.add_vhost(name)
+            host.vhost_metadata[name] = said
+        self._known = self._now()
+
+    def _now(self) -> bytes:
+        metadata = self._host.vhost_metadata
+        vhosts = {name: metadata.get(name, {}) for name in self._host.vhosts}
+        return msgspec.json.encode(_Kept(vhosts, self._host.cluster_name))
+
+    def keep(self) -> None:
+        """Declares them where anything has changed; the turn stores it."""
+        found = self._now()
+        if found != self._known:
+            self._known = found
+            self._recorder.declared(HOSTS, b"", msgspec.json.decode(found))
+
+
+class _Kept(Struct, frozen=True):
+    vhosts: dict[str, dict[str, object]]
+    cluster_name: str
+
+
+class TurnWaits:
+    """Who waits until the turn has stored what was done before. Implements `broker.Speaker`."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._waiting: list[asyncio.Future[bool]] = []
+        self._gathered: list[asyncio.Future[bool]] = []
+        turn.add_speaker(self)
+
+    async def stored(self) -> bool:
+        """Whether it is."""
+        waits: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waits)
+        self._turn.ask()
+        return await waits
+
+    def gather(self) -> None:
+        self._gathered, self._waiting = self._waiting, []
+
+    def say(self) -> None:
+        self._tell(True)
+
+    def refuse(self) -> None:
+        self._tell(False)
+
+    def _tell(self, stored: bool) -> None:
+        gathered, self._gathered = self._gathered, []
+        for waits in gathered:
+            if not waits.done():
+                waits.set_result(stored)
+
+    def close(self) -> None:
+        """Nobody is told any more."""
+        self._turn.remove_speaker(self)
+        self._tell(False)
+        self._gathered, self._waiting = self._waiting, []
+        self._tell(False)
+
+
+class AmqpManagement:
+    """The management calls of one daemon, over its face.
+
+    `limits`: bytes of memory above which, and of free disk below which, publishers wait.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        face: AmqpFace,
+        users: Users,
+        kept: KeptHosts,
+        turn: Turn,
+        troubles: Troubles,
+        limits: tuple[int, int],
+        listeners: Callable[[], tuple[tuple[str, str, int], ...]],
+    ) -> None:
+        self._name = name
+        self._face = face
+        self._kept = kept
+        self._waits = TurnWaits(turn)
+        self._troubles = troubles
+        self._limits = limits
+        self._listeners = listeners
+        self._began = time.monotonic()
+        self._users = users
+
+    def pages(self) -> ManagementPages:
+        """Made when somebody asks for one, as they need the HTTP server."""
+        from treecast.shims.amqp.http import ManagementPages
+        from treecast.shims.amqp.management import Management
+
+        face = self._face
+        calls = Management(face.host, self._users, lambda: face.connections, self._facts)
+        return ManagementPages(calls, self._now, face.act, self._stored)
+
+    def close(self) -> None:
+        self._waits.close()
+
+    def _now(self) -> float:
+        return self._face.loop.time()
+
+    async def _stored(self) -> bool:
+        self._kept.keep()
+        return await self._waits.stored()
+
+    def _facts(self) -> NodeFacts:
+        process, space = view_process(), self._troubles.space
+        return NodeFacts(
+            name=f"treecast@{self._name}",
+            uptime=time.monotonic() - self._began,
+            process_id=os.getpid(),
+            processors=os.cpu_count() or 1,
+            memory_used=process.resident_bytes,
+            memory_limit=self._limits[0],
+            disk_free=space.free if space is not None else 0,
+            disk_limit=self._limits[1],
+            descriptors_used=process.open_files,
+            descriptors_total=process.open_files_limit,
+            listeners=self._listeners(),
+        )
