@@ -10,7 +10,7 @@ from treecast.middleware.daemon.process import DaemonProcess
 def test_status(treecast, shared_daemon: DaemonProcess) -> None:
     found = treecast("status", "--json").json
     assert found["pid"] == shared_daemon.pid
-    assert [face["name"] for face in found["faces"]] == ["kafka", "mqtt", "stare", "admin", "control"]
+    assert [face["name"] for face in found["faces"]] == ["kafka", "amqp", "mqtt", "stare", "admin", "control"]
     assert found["faces"][0]["address"] == shared_daemon.kafka
     shown = treecast("status").out
     assert shared_daemon.kafka in shown
