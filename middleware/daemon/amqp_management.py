@@ -65,7 +65,7 @@ class _Kept(Struct, frozen=True):
 
 
 class TurnWaits:
-    """Who waits until the turn has stored what was done before. Implements `broker.Speaker`."""
+    """A caller that waits until the turn has stored its changes. Implements `broker.Speaker`."""
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
