@@ -1,1 +1,1 @@
-"""Streams as state machines: segments and `now` go in, segments, messages and a deadline come out."""
+"""Streams as state machines: input is segments and `now`; output is segments, messages and a deadline."""

@@ -1,17 +1,17 @@
-"""The accounting of a stream's epoch, host by host, at its origin.
+"""The origin's accounting of one epoch of a stream, per host.
 
     addressed = delivered live + repaired + replayed + filtered
                 + expired(reason) + refused(reason) + outstanding
 
-All in records. A host is addressed every record from where it began. What has become of them it says
-itself, in cumulative reports; what is behind its last report is outstanding. Of a host that has fallen
-silent, what the origin's log no longer holds is expired instead: it cannot get that from here any more.
-If it comes back, its reports replace that guess by what it knows. Closed means outstanding = 0.
+All counts are in records. Every record from a host's first sequence on is addressed to it. The host says in
+cumulative reports what became of them; everything after its last report is outstanding. For a silent host,
+records that the origin's log no longer holds count as expired, because the host can no longer get them from
+here. If the host comes back, its reports replace that estimate. Closed means outstanding = 0.
 
-A ledger can be carried into the epoch that follows: `account` is what to keep, `restore` takes it back, and
-`resume` hears what a receiver of the old epoch had counted. What nobody has kept is derived from where it
-goes on (`taken`). Where a stream has taken the place of others, whose sequences are not its own, their sum
-stands before its own (`go_on`).
+A ledger can be carried into the next epoch: `account` returns what to save, `restore` loads it, and `resume`
+takes the counts of a receiver of the old epoch. If no account was saved, it is derived from the sequence at
+which the host continues (`taken`). If the stream replaces other streams with other sequences, their totals
+are added to its own (`go_on`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .log import StreamLog
 
 
 class Verdict(enum.Enum):
-    """What a report is worth."""
+    """How the ledger judges a report."""
 
     TAKEN = "it says something new, or the same again"
     STALE = "it is older than one that is known"
@@ -35,7 +35,7 @@ class Verdict(enum.Enum):
 
 
 class Row(Struct, frozen=True):
-    """The equation of one host."""
+    """The accounting equation of one host."""
 
     addressed: int
     live: int
@@ -59,19 +59,19 @@ class Row(Struct, frozen=True):
 
 
 class Account(Struct):
-    """What is known of one host."""
+    """What is known about one host."""
 
-    first: int  # where this host, in this life, began
-    earlier: Totals = Totals()  # of its earlier lives
+    first: int  # where this host's current life began
+    earlier: Totals = Totals()  # totals of its earlier lives
     totals: Totals = Totals()
     next: int = 0
     left_at: int | None = None
-    before: Totals = Totals()  # of streams that this one goes on for
-    open: int = 0  # records of these of which is not known yet what has become
+    before: Totals = Totals()  # totals of the streams that this one continues
+    open: int = 0  # records of those streams whose outcome is not known yet
 
 
 class Ledger:
-    """All hosts that a stream's epoch was ever addressed to."""
+    """The accounts of all hosts that an epoch of a stream was ever addressed to."""
 
     def __init__(self) -> None:
         self._accounts: dict[int, Account] = {}
@@ -80,7 +80,7 @@ class Ledger:
         return sorted(self._accounts)
 
     def begin(self, host: int, first: int) -> None:
-        """`host` is addressed from `first` on. What an earlier life of it left open is FORGOTTEN."""
+        """Addresses `host` from `first` on. Records left open by its earlier life expire as FORGOTTEN."""
         old = self._accounts.get(host)
         account = Account(first, next=first)
         if old is not None:
@@ -91,31 +91,31 @@ class Ledger:
         self._accounts[host] = account
 
     def taken(self, host: int, sequence: int) -> None:
-        """`host` has shown that it has all before `sequence`, as it goes on from there: what it had not
-        reported of it was delivered. How is not known, and counted as live."""
+        """Settles everything before `sequence`, because `host` continues from there. Records that it had not
+        reported count as delivered live: how they were delivered is not known."""
         account = self._accounts.get(host)
         if account is not None and account.left_at is None and account.next < sequence:
             account.totals = added(account.totals, Totals(live=sequence - account.next))
             account.next = sequence
 
     def account(self, host: int) -> Account:
-        """What to keep of it, as it is now. Not to be changed."""
+        """Returns the account of `host` to save. The caller must not change it."""
         return self._accounts[host]
 
     def restore(self, host: int, account: Account) -> None:
-        """As it was kept in an earlier epoch; before the host begins in this one."""
+        """Loads an account saved in an earlier epoch. To be called before the host begins in this one."""
         self._accounts[host] = account
 
     def go_on(self, host: int, before: Totals, open: int) -> None:
-        """The account goes on for streams that were before this one: what became of their records, and of how
-        many that is not known yet. `host` has begun."""
+        """Continues the accounts of earlier streams: `before` holds their totals, `open` the number of
+        records whose outcome is not known yet. `host` must have begun."""
         account = self._accounts[host]
         account.before, account.open = before, open
 
     def resume(self, host: int, report: Report, end: int) -> None:
-        """What `host` had counted when its origin went: the last word on an earlier epoch.
+        """Takes what `host` had counted when its origin failed: the last report of an earlier epoch.
 
-        A life of it that was not kept is begun here. What contradicts all that is known is let go.
+        Begins a life of the host that was not saved. Ignores a report that contradicts everything known.
         """
         if report.next > end:
             return
@@ -126,29 +126,30 @@ class Ledger:
         self.report(host, report, end)
 
     def leave(self, host: int, end: int) -> None:
-        """`host` is addressed no more: what is open of [.., end) has expired for it."""
+        """Stops addressing `host`: its open records before `end` expire with reason LEFT."""
         account = self._accounts[host]
         account.left_at = max(end, account.next)
 
     def report(self, host: int, report: Report, end: int) -> Verdict:
-        """Takes a report; `end` is how much was addressed."""
+        """Takes a report; `end` is the end of what was addressed."""
         account = self._accounts[host]
         if report.first != account.first or not account.first <= report.next <= end:
             return Verdict.INCONSISTENT
         if report.next < account.next:
             return Verdict.STALE
-        # that its sum is right, the codec has seen; here, that nothing that was settled changes
+        # The codec has checked the sum; check here that no settled count falls.
         if not _grows(account.totals, report.totals):
             return Verdict.INCONSISTENT
         account.next, account.totals = report.next, report.totals
         return Verdict.TAKEN
 
     def next(self, host: int) -> int:
-        """All before it is settled at `host`, as far as is known."""
+        """The sequence before which everything is known to be settled at `host`."""
         return self._accounts[host].next
 
     def row(self, host: int, log: StreamLog, *, silent: bool) -> Row:
-        """The equation now. What the log no longer holds has expired for a `silent` host."""
+        """The current equation. For a `silent` host, records that the log no longer holds count as
+        expired."""
         account = self._accounts[host]
         totals = added(added(account.before, account.earlier), account.totals)
         end = account.left_at if account.left_at is not None else max(log.end, account.next)
@@ -164,7 +165,7 @@ class Ledger:
 
 
 def row_of(totals: Totals, addressed: int, outstanding: int) -> Row:
-    """The account that says so; all three in records."""
+    """Builds a row from totals; all three arguments are in records."""
     return Row(
         addressed,
         totals.live,
@@ -182,7 +183,7 @@ def _expired(reason: Expiry, count: int) -> Totals:
 
 
 def added(one: Totals, other: Totals) -> Totals:
-    """Their sum."""
+    """Returns the sum of two totals."""
     return Totals(
         one.live + other.live,
         one.repaired + other.repaired,
@@ -194,7 +195,7 @@ def added(one: Totals, other: Totals) -> Totals:
 
 
 def _grows(old: Totals, new: Totals) -> bool:
-    """Whether no cumulative number fell."""
+    """Whether no cumulative count fell."""
     return (
         old.live <= new.live
         and old.repaired <= new.repaired

@@ -1,9 +1,9 @@
-"""What a receiver asks for again: when, how far ahead, and whom.
+"""A receiver's repair requests: when to ask, how far ahead, and which host.
 
-Of what goes to all it asks the origin, for all that is missing. While it is replayed to, the replay brings
-what is ahead, and only losses before that are asked for. Where the origin names a holder for the replay, the
-receiver asks that one piece by piece: the next piece when all of the last one is here, larger each time, and
-smaller where a piece has to be asked for twice.
+For data sent to all, the receiver asks the origin for everything missing. During a replay it asks only for
+losses before the replay's position, since the replay brings the rest. If the origin names a holder for the
+replay, the receiver requests it from the holder piece by piece. It requests the next piece once the last one
+is complete. Each piece is larger than the last, and smaller after a piece had to be requested again.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from .reorder import Reorder
 from .settings import NEVER, StreamSettings
 from .timing import Random, RoundTrip, Weight
 
-_MOST_NAKS: Final = 8  # at once
-_VARIES: Final = 2.0  # times its variation, and a packet is late and not only overtaken
+_MOST_NAKS: Final = 8  # per call
+_VARIES: Final = 2.0  # a packet later than this many times the variation is not merely reordered
 
 
 class Asking:
-    """One receiver's. `behind`: it is replayed to. `holder`: the host that replays to it; 0: the origin."""
+    """The requests of one receiver. `behind`: it is being replayed to. `holder`: the host that replays to it;
+    0: the origin."""
 
     __slots__ = (
         "_grows",
@@ -43,51 +44,55 @@ class Asking:
     ) -> None:
         self.behind = False
         self.holder = 0
-        self.answered = -NEVER  # when the last repair came
-        self.replayed_to = 0  # the highest end of a repair: gaps before it are asked for while replayed to
-        self.replay_until = -NEVER  # a replay goes on, for as long as repairs come
+        self.answered = -NEVER  # time of the last repair
+        self.replayed_to = 0  # highest end of a repair; during a replay only gaps before it are requested
+        self.replay_until = -NEVER  # a replay is in progress until then; every repair extends it
         self._settings = settings
         self._random = random
         self._round_trip = round_trip
         self._weight = weight
-        self._piece = settings.replay_first  # bytes that are asked of the holder at once
-        self._grows = True  # nothing of the last piece was asked for twice
+        self._piece = settings.replay_first  # bytes requested from the holder at a time
+        self._grows = True  # nothing of the last piece was requested twice
         self._piece_end = 0
 
     # --- times
 
     def first_delay(self) -> float:
-        """A quarter of a round trip for what was only reordered, then spread over the receivers."""
+        """The delay before the first request: a quarter round trip for reordering, plus a random spread over
+        the receivers."""
         return self._round_trip.smoothed * (0.25 + self._spread())
 
     def reordered(self) -> float:
-        """How long what was passed over in a replay may still be on its way, where delays vary.
+        """How long packets overtaken in a replay may still be in flight if delays vary.
 
-        A replay goes on beside what is missing, so that nothing waits for it; what is asked for in vain costs
-        it bytes, and its window.
+        The replay continues while something is missing, so nothing waits for it. A needless request costs the
+        replay bytes and window.
         """
         if not self._round_trip.measured:
             return self._round_trip.timeout
         return self._round_trip.smoothed / 4 + _VARIES * self._round_trip.variation
 
     def patience(self) -> float:
-        """How long what nothing has overtaken may be on its way: in a socket, or not sent yet."""
+        """How long data that nothing has overtaken may be delayed: in a socket, or not sent yet."""
         if self.behind:
             return self._round_trip.timeout
         return max(self._round_trip.timeout, self._settings.patience)
 
     def replay_pause(self) -> float:
-        """Without a repair for so long, a replay that had nearly reached the end is over."""
+        """A replay that had nearly reached the end counts as finished after this long without a repair."""
         return min(2 * self._round_trip.timeout, self._settings.replay_stall)
 
     def _spread(self) -> float:
-        """So that not all ask at once. What is replayed, one alone asks for."""
+        """A random delay that keeps receivers from asking at the same time; 0 during a replay, which only one
+        host asks for."""
         return self._settings.nak_spread * self._random.random() if not self.behind else 0.0
 
     def _retry_delay(self, attempts: int, members: int) -> float:
-        """A repair's time-out, doubled with every attempt where no repair comes, spread, and bounded.
+        """The delay before the next request: the repair time-out, doubled per unanswered attempt, spread and
+        bounded.
 
-        Where enough others may ask for the same, the origin waits for them.
+        If enough other members may ask for the same records, adds the time that the origin waits to aggregate
+        requests.
         """
         settings, wait = self._settings, self._round_trip.timeout
         if not self.behind and members >= settings.multicast_at:
@@ -98,33 +103,33 @@ class Asking:
     # --- what came again
 
     def came(self, end: int, now: float, replayed: bool) -> None:
-        """A repair of what lies before `end`, or a part of a replay. `replayed`: of one that gets farther."""
+        """Notes a repair or replay segment that ends at `end`. `replayed`: it advances a replay."""
         self.answered = now
         self.replayed_to = max(self.replayed_to, end)
         if replayed:
             self.replays(now)
 
     def replays(self, now: float) -> None:
-        """A replay goes on, or begins."""
+        """Notes that a replay begins or continues."""
         self.replay_until = now + self.replay_pause()
 
     def held_by(self, holder: int, sequence: int) -> None:
-        """The replay begins at `sequence`, and `holder` is to be asked for it; 0: the origin sends it."""
+        """Begins a replay at `sequence`, to be requested from `holder`; 0: the origin sends it."""
         self.holder = holder
         self._piece = self._settings.replay_first // 2
         self._piece_end = sequence
 
     def nobody_replays(self) -> None:
-        """The origin is gone: all that is missing is asked for."""
+        """Ends any replay because the origin is gone: everything missing is requested."""
         self.holder = 0
         self.replay_until = -NEVER
 
     # --- what is asked for
 
     def ask(self, buffer: Reorder, newest_at: float, members: int, now: float) -> list[Gap]:
-        """All gaps whose time has come, as far as some naks hold them and there is room.
+        """Returns all gaps that are due, limited by the number of naks per call and by room.
 
-        `newest_at`: when what is farthest ahead has arrived. `members`: of the stream.
+        `newest_at`: arrival time of the farthest data. `members`: number of members of the stream.
         """
         before = self._ask_before(buffer, now)
         wanted: list[Gap] = []
@@ -134,11 +139,11 @@ class Asking:
             if len(wanted) >= _MOST_NAKS * MAX_GAPS or (not buffer.room and missing.first != buffer.next):
                 missing.due = now + self._round_trip.timeout
                 continue
-            if missing.first >= before:  # replay will come there
+            if missing.first >= before:  # the replay will reach it
                 missing.due = now + self.replay_pause()
                 continue
             lacking = list(buffer.wanted(missing, before, whole))
-            if not lacking:  # what it lacks may be on its way
+            if not lacking:  # the rest may be in flight
                 missing.due = newest_at + self.patience()
                 continue
             wanted += lacking
@@ -152,7 +157,8 @@ class Asking:
         return wanted
 
     def _ask_before(self, buffer: Reorder, now: float) -> int:
-        """Gaps from here on are not asked for: a replay brings them, which goes on also for who is near."""
+        """The sequence from which on gaps are not requested, because a replay brings them. A replay also
+        continues for a receiver that is nearly up to date."""
         if self.holder:
             return self._piece_before(buffer, now)
         if self.behind or (now < self.replay_until and len(buffer.gaps)):
@@ -161,7 +167,8 @@ class Asking:
         return buffer.known
 
     def _piece_before(self, buffer: Reorder, now: float) -> int:
-        """The end of the piece that the holder is asked for; the next one, where all of the last is here."""
+        """The end of the piece requested from the holder. Starts the next piece once the last one is
+        complete."""
         first = buffer.gaps.first
         if first is not None and first.first >= self._piece_end and buffer.room:
             if self._grows:

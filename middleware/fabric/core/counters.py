@@ -1,4 +1,4 @@
-"""What the core counts, and why it refuses segments that the codec took."""
+"""Counters of the core, and the reasons for refusing segments that the codec accepted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .outgoing import NAMES, Outgoing
 
 
 class Refused(enum.Enum):
-    """Why a segment is let go. Counted by name; a duplicate is no fault of anybody."""
+    """Why a segment is discarded, counted by name. A duplicate is nobody's fault."""
 
     DUPLICATE = "these records, or this part, are here"
     OTHER_STREAM = "the segment is of another stream"
@@ -31,17 +31,18 @@ class Refused(enum.Enum):
 
 
 class Shipped:
-    """Segments of one purpose that went one way: each copy counts, as one packet."""
+    """Segments of one purpose sent by one carrier; each copy counts as one packet."""
 
     __slots__ = ("packets", "size")
 
     def __init__(self) -> None:
         self.packets = 0
-        self.size = 0  # bytes, with the segment's header and tag, without those of UDP and IP
+        self.size = 0  # bytes, including the segment's header and tag, excluding UDP and IP headers
 
 
 class StreamCounters:
-    """Of one end of one stream. `sent` is segments by kind, `shipped` what they became on their ways."""
+    """Counters of one end of one stream. `sent` counts segments by kind, `shipped` the packets they became
+    per carrier."""
 
     def __init__(self) -> None:
         self.sent: dict[str, int] = {}
@@ -59,12 +60,12 @@ class StreamCounters:
         self.send_some(NAMES[int(out.kind)], out.count, out.size)
 
     def send_some(self, kind: str, count: int, size: int) -> None:
-        """`count` segments of a kind, of `size` bytes of payload together."""
+        """Counts `count` segments of a kind with `size` bytes of payload in total."""
         self.sent[kind] = self.sent.get(kind, 0) + count
         self.sent_bytes += size
 
     def ship(self, carrier: int, purpose: str, packets: int, size: int) -> None:
-        """`packets` of `size` bytes in all have gone by the carrier of this number."""
+        """Counts `packets` of `size` bytes in total as sent by the carrier of this number."""
         way = (carrier, purpose)
         shipped = self.shipped.get(way)
         if shipped is None:

@@ -1,4 +1,4 @@
-"""What a receiver knows to be missing, and when it asks for it."""
+"""The gaps that a receiver knows of, and when it requests them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from .settings import NEVER
 
-_MANY = 8192  # gaps; more are not told apart
+_MANY = 8192  # gaps; from this many on, adjacent ones merge even if already requested
 
 
 class Missing:
-    """Records from `first` to before `end`; asked for at `asked` for the last time, and next at `due`.
+    """Missing records in [first, end); last requested at `asked`, next due at `due`.
 
-    `attempts`: how often since the last time that a repair of anything had come; 0: not asked for yet.
+    `attempts`: requests since the last repair of anything; 0: not requested yet.
     """
 
     __slots__ = ("asked", "attempts", "due", "end", "first")
@@ -32,7 +32,7 @@ class Gaps:
     def __init__(self) -> None:
         self._firsts: list[int] = []
         self._gaps: list[Missing] = []
-        self._earliest = NEVER  # no gap is due before it
+        self._earliest = NEVER  # no gap is due earlier
 
     def __len__(self) -> int:
         return len(self._gaps)
@@ -42,11 +42,12 @@ class Gaps:
 
     @property
     def first(self) -> Missing | None:
-        """The lowest."""
+        """The lowest gap."""
         return self._gaps[0] if self._gaps else None
 
     def open(self, first: int, end: int, due: float) -> None:
-        """A gap behind all others. It becomes part of the last one where nobody has asked for that yet."""
+        """Adds a gap after all others. Extends the last gap instead if it is adjacent and was not requested
+        yet."""
         last = self._gaps[-1] if self._gaps else None
         if last is not None and last.end == first and (not last.attempts or len(self) >= _MANY):
             last.end = end
@@ -56,18 +57,18 @@ class Gaps:
         self._earliest = min(self._earliest, due)
 
     def holding(self, first: int, end: int) -> Missing | None:
-        """The gap that holds all of [first, end)."""
+        """The gap that contains all of [first, end)."""
         at = bisect_right(self._firsts, first) - 1
         if at < 0 or self._gaps[at].end < end:
             return None
         return self._gaps[at]
 
     def touches(self, first: int, end: int) -> bool:
-        """Whether anything of [first, end) is missing."""
+        """Whether any record of [first, end) is missing."""
         return next(self.within(first, end), None) is not None
 
     def within(self, first: int, end: int) -> Iterator[tuple[int, int]]:
-        """The parts of [first, end) that are missing."""
+        """The missing parts of [first, end)."""
         at = max(0, bisect_right(self._firsts, first) - 1)
         while at < len(self._gaps) and self._gaps[at].first < end:
             low, high = max(first, self._gaps[at].first), min(end, self._gaps[at].end)
@@ -76,7 +77,7 @@ class Gaps:
             at += 1
 
     def fill(self, first: int, end: int) -> None:
-        """[first, end), which lies in one gap, is missing no more."""
+        """Marks [first, end), which lies in one gap, as no longer missing."""
         at = bisect_right(self._firsts, first) - 1
         gap = self._gaps[at]
         rest = []
@@ -88,9 +89,10 @@ class Gaps:
         self._firsts[at : at + 1] = [one.first for one in rest]
 
     def reschedule(self, sequence: int, passed: float, ahead: float) -> None:
-        """A repair at `sequence` came. What it passed over in its gap is due at `passed`.
+        """Takes note of a repair at `sequence`. The part of its gap that the repair passed over is due at
+        `passed`.
 
-        What is ahead of it may still be on its way, and is due at `ahead`.
+        The part after it may still be in flight and is due at `ahead`.
         """
         at = bisect_right(self._firsts, sequence) - 1
         gap = self._gaps[at] if at >= 0 else None
@@ -107,8 +109,8 @@ class Gaps:
         self._earliest = min(self._earliest, passed, ahead)
 
     def passed(self, sequence: int, due: float) -> None:
-        """What goes in its order has come to `sequence`: what nobody has asked for of the gap there, before
-        it, is due at `due`."""
+        """Notes that in-order data has reached `sequence`. If the gap there was not requested yet, its part
+        before `sequence` is due at `due`."""
         at = bisect_right(self._firsts, sequence) - 1
         gap = self._gaps[at] if at >= 0 else None
         if gap is None or gap.attempts or not gap.first < sequence < gap.end or gap.due <= due:
@@ -119,7 +121,7 @@ class Gaps:
         self._earliest = min(self._earliest, due)
 
     def part(self, first: int, end: int) -> Missing:
-        """[first, end), which lies in one gap, as a gap of its own."""
+        """Splits [first, end), which lies in one gap, off as a gap of its own."""
         at = bisect_left(self._firsts, first)
         if at < len(self._gaps) and self._gaps[at].first == first and self._gaps[at].end == end:
             return self._gaps[at]
@@ -132,7 +134,7 @@ class Gaps:
         return own
 
     def due(self, now: float) -> Iterator[Missing]:
-        """Gaps whose time has come. The caller sets their next `due`."""
+        """Iterates over due gaps. The caller sets their next `due`."""
         if now < self._earliest:
             return
         for gap in self._gaps:
@@ -141,7 +143,7 @@ class Gaps:
         self._earliest = min((gap.due for gap in self._gaps), default=NEVER)
 
     def sooner(self, due: float) -> None:
-        """A gap's time was set to `due` by its holder."""
+        """Notes that the caller has set a gap's time to `due`."""
         self._earliest = min(self._earliest, due)
 
     def next_deadline(self) -> float:

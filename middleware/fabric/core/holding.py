@@ -1,4 +1,5 @@
-"""What a receiver keeps of a stream, to send it to others: if the origin is gone, or asks for it."""
+"""What a receiver keeps of a stream to repair it for others, if the origin is gone or names it as a
+holder."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from .timing import TokenBucket
 
 
 class Holding:
-    """One receiver's: a log that its host keeps in any case, or the last `hold_bytes` of what was taken."""
+    """The kept messages of one receiver: a log that the host keeps anyway, or the last `hold_bytes` of
+    delivered data."""
 
     __slots__ = ("_bucket", "_host", "_key", "_log", "_own", "_settings")
 
@@ -36,7 +38,7 @@ class Holding:
         return self._log.oldest if self._log is not None else NOWHERE
 
     def hold(self, message: Message, now: float) -> None:
-        """It was taken."""
+        """Keeps a message that was taken."""
         if not self._settings.hold_bytes or (self._log is not None and self._own is None):
             return
         if self._own is None:
@@ -45,7 +47,8 @@ class Holding:
         self._own.append(message, now)
 
     def answer(self, host: int, nak: Nak, buffer: Reorder, queue: list[Outgoing], now: float) -> bool:
-        """Adds to `queue` what `host` asks for, as far as the rate allows. Whether that is all of it."""
+        """Appends the repairs that `host` requests to `queue`, as far as the rate allows. Returns whether the
+        request was answered in full."""
         left = REPAIRS_PER_NAK
         for gap in nak.gaps:
             only = range(gap.part, gap.part + gap.parts) if gap.parts else None
@@ -61,7 +64,7 @@ class Holding:
         return True
 
     def _found(self, gap: Gap, buffer: Reorder) -> Iterator[Message]:
-        """What is here of it: settled, or waiting for its turn."""
+        """The requested messages held here: settled, or waiting in the reorder buffer."""
         if self._log is not None:
             for one in self._log.entries(max(gap.first, self._log.oldest), min(gap.end, buffer.next)):
                 if isinstance(one, Message):

@@ -1,15 +1,15 @@
-"""What goes to all that are live: one cursor in the stream's log, paced by its receivers.
+"""Live data: one cursor in the stream's log, paced by the live receivers.
 
-The log is the buffer. What may be on its way is bounded by the smallest window of those that are live, by the
-room that each has reported, and by how far each may be ahead of what it has settled. So a burst waits in the
-log and not in sockets, and leaves as fast as the slowest of those who keep up takes it. Sent alone, a message
-waits for nothing.
+The log is the buffer. Three limits bound the data in flight: the smallest window of the live receivers, the
+room that each has reported, and how far each may be ahead of what it has settled. A burst therefore waits in
+the log and not in sockets, and leaves as fast as the slowest receiver that keeps up can take it. A single
+message is sent without waiting.
 
-Who keeps up: a receiver leaves the group when the others wait for it alone, for `slow_share` of the time over
-`slow_over`, and what is sent takes `slow_times` as long to it as to most of them. So does one that says
-nothing for `quiet_after` of what is on its way to it. It is replayed to, and comes back where its replay
-meets the cursor. Half of the live receivers have to be ready for more, else it is not the one receiver that
-is slow.
+A receiver leaves the group if the others wait for it alone for `slow_share` of the time over `slow_over`, and
+data takes `slow_times` as long to reach it as most others. It also leaves if it reports nothing for
+`quiet_after` about data in flight to it. It is then replayed to, and returns when its replay meets the
+cursor. At least half of the live receivers have to be ready for more; otherwise the cause is not one slow
+receiver.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from .settings import NEVER, StreamSettings
 from .timing import TokenBucket, Weight
 from .turn import Turn
 
-_LOOK: Final = 0.05  # seconds between looks at who holds the cursor up
+_LOOK: Final = 0.05  # seconds between checks for receivers that hold the cursor up
 _NO_LIMIT: Final = 1 << 62
 
 
 class Live:
-    """One stream's. `edge`: all before it was sent whole, or skipped."""
+    """The live data of one stream. `edge`: everything before it was sent whole or skipped."""
 
     __slots__ = (
         "_bucket",
@@ -78,10 +78,10 @@ class Live:
     ) -> None:
         self.edge = edge
         self.messages = 0  # sent to all
-        self.bytes = 0  # of these, each once
-        self.sent_parts = 0  # of the message at `edge`, which was not sent whole yet
-        self._marks = [(now, 0), (now, 0)]  # bytes at two earlier times, for the rate
-        self.setter: Peer | None = None  # whose window is the smallest
+        self.bytes = 0  # of these messages, each counted once
+        self.sent_parts = 0  # of the message at `edge`, which was not sent completely yet
+        self._marks = [(now, 0), (now, 0)]  # (time, bytes) at two earlier times, for the rate
+        self.setter: Peer | None = None  # the receiver with the smallest window
         self._log = log
         self._outlet = outlet
         self._peers = peers
@@ -90,15 +90,15 @@ class Live:
         self._turn = turn
         self._bucket = TokenBucket(settings.rate, settings.burst, now)
         self._flight = Flight(edge, now)
-        self._message: Message | None = None  # at `edge`, a part of which was sent
-        self._rest: OutgoingMessage | None = None  # of it
-        self._limit = 0  # the place that may be sent up to
-        self._most = 0  # and in this turn
-        self._step = 0  # bytes that have to be allowed, for more to be sent
-        self._group_by = -NEVER  # a group is being formed, which is waited for until then
-        self._group_from = 0  # the place that may be sent up to before it stands
+        self._message: Message | None = None  # the message at `edge`, if a part of it was sent
+        self._rest: OutgoingMessage | None = None  # the unsent rest of it
+        self._limit = 0  # the place up to which may be sent
+        self._most = 0  # the same for this turn
+        self._step = 0  # bytes that must be allowed before more is sent
+        self._group_by = -NEVER  # deadline for a group being formed
+        self._group_from = 0  # the place up to which may be sent before the group is formed
         self._looked = now
-        self._holders: list[Peer] = []  # whom the cursor waits for since then
+        self._holders: list[Peer] = []  # receivers that hold the cursor up since then
         self._part_size = part_size(settings.mtu)
         self._most_ahead = 3 * min(settings.catch_up_bytes, settings.buffer_bytes) // 4
 
@@ -106,23 +106,22 @@ class Live:
 
     @property
     def known(self) -> int:
-        """What receivers are told that exists: the message under way as well, so that its losses are
-        found."""
+        """The end announced to receivers. Includes the message in progress, so that its losses are found."""
         return self._message.end if self._message is not None else self.edge
 
     @property
     def joins_before(self) -> int:
-        """Who begins before it has missed something of what was sent."""
+        """A receiver that begins before this sequence has missed part of what was sent."""
         return self.edge if self._message is None else self.edge + 1
 
     @property
     def window(self) -> int:
-        """Bytes that may be on their way to who has got least."""
+        """Bytes that may be in flight to the receiver with the least arrived."""
         return max(0, self._limit - self._least_arrived())
 
     @property
     def on_way(self) -> int:
-        """Bytes on their way to who has got least."""
+        """Bytes in flight to the receiver with the least arrived."""
         return self._flight.total - self._least_arrived()
 
     def _least_arrived(self) -> int:
@@ -131,7 +130,7 @@ class Live:
 
     @property
     def why(self) -> str:
-        """What bounds the window of who sets the pace."""
+        """What bounds the window of the receiver that sets the pace."""
         setter = self.setter
         if setter is None or not setter.live:
             return ""
@@ -140,30 +139,31 @@ class Live:
         return setter.pace.why.name.lower()
 
     def speed(self, now: float) -> float:
-        """Bytes per second, over the last second or two in which it was asked."""
+        """Bytes per second, over the last one or two seconds if called often enough."""
         before, then = self._marks[0]
         if now - self._marks[1][0] >= 1.0:
             self._marks = [self._marks[1], (now, self.bytes)]
         return (self.bytes - then) / max(now - before, 1e-3)
 
     def waits(self) -> bool:
-        """Whether there is more than has been sent."""
+        """Whether the log holds more than has been sent."""
         return self.edge < self._log.end
 
     def waits_before(self, sequence: int) -> bool:
-        """Whether there is more before `sequence` than has been sent."""
+        """Whether anything before `sequence` has not been sent yet."""
         return self.edge < sequence
 
     @property
     def held_up(self) -> bool:
-        """Whether receivers do not allow what could be sent."""
+        """Whether data waits because receivers do not allow it."""
         return bool(self.edge < self._log.end and self._blocked() and self._peers.any_live())
 
     def _blocked(self) -> bool:
-        """Whether receivers allow nothing, or so little that it is not worth waking all of them.
+        """Whether receivers allow nothing, or too little to justify waking all of them.
 
-        The limit is the least of many, and each of them rises when its receiver reports: that is as often as
-        all of them report, and by little each time. What waits is sent in any case where it is no more.
+        The limit is the minimum over all receivers, and each limit rises when its receiver reports. The
+        minimum therefore rises often and by little each time. If everything that waits fits into the limit,
+        it is sent anyway.
         """
         left = self._limit - self._flight.total
         if left <= 0 or left >= self._step:
@@ -173,13 +173,13 @@ class Live:
     # --- a group
 
     def await_group(self, until: float) -> None:
-        """A group is being formed. Until it stands, and at the latest until `until`, a burst waits in the
-        log instead of going to each receiver by unicast; the first `live_before` bytes do not wait."""
+        """Holds a burst back in the log while a group is being formed, until `until` at the latest, instead
+        of sending it to each receiver by unicast. The first `live_before` bytes do not wait."""
         self._group_by = until
         self._group_from = self._flight.total + self._settings.live_before
 
     def group_stands(self) -> bool:
-        """The group is there, or will not be. Whether it was waited for."""
+        """Ends the wait because the group is formed or will not be. Returns whether there was a wait."""
         awaited, self._group_by = self._group_by != -NEVER, -NEVER
         return awaited
 
@@ -189,14 +189,14 @@ class Live:
     # --- receivers
 
     def begins(self, peer: Peer) -> None:
-        """It is live from here on: what is on its way is not for it."""
+        """Makes the receiver live from here on. Data already in flight is not for it."""
         peer.arrived = self._flight.total
         self._bound(peer)
         peer.waited = 0.0
         self._recount()
 
     def forget(self) -> None:
-        """Somebody has left, or has settled more."""
+        """Drops flight entries that no live receiver needs, after one has left or settled more."""
         lowest = self.edge
         for peer in self._peers:
             if peer.live and peer.next < lowest:
@@ -204,7 +204,7 @@ class Live:
         self._flight.forget(lowest)
 
     def heard(self, peer: Peer, report: Report, now: float) -> None:
-        """A live receiver says what has arrived."""
+        """Takes a live receiver's report of what has arrived."""
         flight = self._flight
         place = flight.place(min(peer.next, self.edge))
         if report.newest >= peer.next:
@@ -221,11 +221,11 @@ class Live:
             self._recount()
 
     def parts_due(self, peer: Peer, message: Message, round_trip: float, now: float) -> int:
-        """How many of its parts would have arrived at a live receiver by now, were they not lost.
+        """The number of its parts that should have arrived at a live receiver by now unless lost.
 
-        They lie before what has arrived, or were sent longer ago than it takes to hear of an arrival. If a
-        receiver asks sooner, the origin had to wait for its turn, its window or a processor. `round_trip` is
-        what the receiver has measured.
+        These parts lie before the farthest arrival, or were sent longer ago than an arrival takes to be
+        reported. If a receiver asks earlier, the origin had to wait for its turn, its window or a processor.
+        `round_trip` is the receiver's own measurement.
         """
         flight = self._flight
         takes = peer.turnaround.timeout if peer.turnaround.measured else round_trip
@@ -238,20 +238,20 @@ class Live:
         return max(0, -(-before // self._part_size))
 
     def _bound(self, peer: Peer) -> None:
-        """How far may be sent on its account."""
+        """Sets the place up to which this receiver allows sending."""
         settled = self._flight.place(min(peer.next, self.edge))
         ahead = min(int(peer.pace.size), peer.room)
         peer.limit = min(peer.arrived + ahead, settled + self._most_ahead)
 
     def _recount(self) -> None:
-        """The least that any live receiver allows."""
+        """Recomputes the minimum of the live receivers' limits."""
         limit, setter = _NO_LIMIT, None
         total = least = self._flight.total
         for peer in self._peers:
             if not peer.live:
                 continue
             if peer.next >= self.edge and self._message is None and peer.arrived < total:
-                peer.arrived = total  # it begins behind what was sent
+                peer.arrived = total  # it begins after what was sent
                 self._bound(peer)
             least = min(least, peer.arrived)
             if peer.limit < limit:
@@ -264,14 +264,15 @@ class Live:
     # --- who is slow
 
     def look(self, now: float) -> list[Peer]:
-        """Who makes the others wait for most of the time, or says nothing, and has to leave the group."""
+        """The receivers that have to leave the group: those that hold the others up most of the time, or are
+        quiet."""
         passed = min(1.0, (now - self._looked) / self._settings.slow_over)
         self._looked = now
         holders, self._holders = self._holders, []
         live = [peer for peer in self._peers if peer.live]
         slow = [peer for peer in live if self._quiet_at(peer) <= now]
         if 2 * len(slow) > len(live):
-            slow = []  # then it is not they who are quiet
+            slow = []  # If most are quiet, the receivers are not the cause.
         for peer in live:
             peer.waited += passed * ((1.0 if peer in holders else 0.0) - peer.waited)
             if peer.waited > self._settings.slow_share and peer not in slow and self._lags(peer, live, now):
@@ -279,10 +280,10 @@ class Live:
         return slow
 
     def _lags(self, peer: Peer, live: list[Peer], now: float) -> bool:
-        """Whether what is sent takes much longer to it than to half of the others.
+        """Whether data takes much longer to reach it than half of the others.
 
-        Where processors are short, receivers take turns in holding the cursor up: that is not one that is
-        slow.
+        If processors are scarce, receivers take turns in holding the cursor up; none of them is slow by
+        itself.
         """
         others = sorted([one.turnaround.smoothed for one in live if one is not peer])
         took = peer.turnaround.smoothed
@@ -291,13 +292,13 @@ class Live:
         return bool(others) and took > self._settings.slow_times * others[len(others) // 2]
 
     def _quiet_at(self, peer: Peer) -> float:
-        """When it will have said nothing for too long of what is on its way to it."""
+        """When it will have been quiet for too long about data in flight to it."""
         if peer.arrived >= self._flight.total:
             return NEVER
         return max(peer.heard, self._flight.sent_at(peer.arrived + 1)) + self._settings.quiet_after
 
     def _held_up(self, now: float) -> None:
-        """More could be sent, and some receivers do not allow it."""
+        """Notes which receivers do not allow data that could be sent."""
         self._turn.live_waits(now)
         total = self._flight.total
         holders = [peer for peer in self._peers if peer.live and peer.limit < total + max(1, self._step)]
@@ -307,9 +308,9 @@ class Live:
     # --- sending
 
     def give(self, out: list[Outgoing], now: float) -> bool:
-        """What has not been sent to all yet, as far as receivers, the rate and this turn allow.
+        """Appends unsent live data to `out`, as far as receivers, the rate and this turn allow.
 
-        Whether anything was sent or skipped.
+        Returns whether anything was sent or skipped.
         """
         end = self._log.end
         if self.edge >= end or self._awaits_group(now) or not self._bucket.ready(now):
@@ -342,7 +343,8 @@ class Live:
         return before != (self._flight.total, self.edge)
 
     def _pass_by(self, end: int, now: float) -> None:
-        """Nobody is live: who needs it begins there, or is replayed to."""
+        """Skips to `end` because no receiver is live: receivers that need the data begin there or are
+        replayed to."""
         self._message = self._rest = None
         self.sent_parts = 0
         self.edge = end
@@ -372,14 +374,15 @@ class Live:
             self._passed(end, now)
 
     def _passed(self, end: int, now: float) -> None:
-        """There is nothing to send before `end`."""
+        """Moves the edge to `end`: nothing before it remains to be sent."""
         self.edge = end
         self._flight.sent(end, 0, now)
 
     def _send_rest(self, out: list[Outgoing], now: float) -> bool:
-        """Of the message under way, what may be sent; at least one part. Whether that is all of it.
+        """Sends as much as allowed of the message in progress, at least one part. Returns whether it is
+        complete.
 
-        The answer tells, because mypyc would take `_rest` after the call for what it was before.
+        The result is returned because mypyc would assume that `_rest` is unchanged after the call.
         """
         message, rest = self._message, self._rest
         assert message is not None
@@ -394,7 +397,7 @@ class Live:
         return left is None
 
     def _over(self, message: Message) -> None:
-        """All of it was sent."""
+        """Moves the edge past a completely sent message."""
         self.edge = message.end
         self.messages += 1
         self._message = None
@@ -407,7 +410,7 @@ class Live:
         self._turn.sent_live(size)
 
     def take_newest(self, now: float) -> Message | None:
-        """The one message that the log has more than was sent, if it may be sent whole; it counts as sent."""
+        """Returns the single unsent message of the log if it may be sent whole, and counts it as sent."""
         if self._message is not None or self._awaits_group(now) or not self._bucket.ready(now):
             return None
         message = self._log.newest(self.edge)
@@ -422,7 +425,7 @@ class Live:
         return message
 
     def missed(self, host: int) -> OutgoingMessage | None:
-        """What was sent already of the message under way, for a host that becomes live now."""
+        """The already sent parts of the message in progress, for a host that becomes live now."""
         if self._message is None:
             return None
         return self._outlet.message(self._message, host, Kind.REPLAY, (0, self.sent_parts))
@@ -430,7 +433,7 @@ class Live:
     # --- when
 
     def next_at(self, now: float) -> float:
-        """When more may be sent, if nothing is heard before."""
+        """When more may be sent if no report arrives before."""
         if self.edge >= self._log.end:
             return NEVER
         if self._awaits_group(now):
@@ -440,7 +443,7 @@ class Live:
         return NEVER
 
     def next_look(self) -> float:
-        """When it is looked at who is slow."""
+        """When the next check for slow receivers is due."""
         at = self._looked + _LOOK if self.held_up else NEVER
         if len(self._peers) > 1:
             quiet = [self._quiet_at(peer) for peer in self._peers if peer.live]

@@ -1,6 +1,6 @@
-"""The messages that an end of a stream can repair, in order of sequence.
+"""The messages that one end of a stream can repair, in sequence order.
 
-`StreamLog` is what a sender needs of a log; `Log` is the one in memory.
+`StreamLog` is the interface that a sender needs; `Log` is the implementation in memory.
 """
 
 from __future__ import annotations
@@ -15,53 +15,57 @@ from treecast.middleware.wire.segment_bodies import Expiry, Skipped
 
 from .settings import NEVER
 
-_COST_OF_ENTRY = 200  # bytes of memory beside the payload
+_COST_OF_ENTRY = 200  # bytes of memory besides the payload
 _KEPT_REASONS = 256
 REPAIRS_PER_NAK = 256  # messages
 
 
 class StreamLog(Protocol):
-    """What a sender reads and lets go. Sequences are those of the stream.
+    """What a sender reads and trims. Sequences are those of the stream.
 
-    A log may grow by itself (a partition's log does, where sequence and offset are one number): the
-    sender reads `end` whenever it is asked `to_send`. It may also lose what it held; `entries` then has a
-    `Skipped` in its place.
+    A log may grow by itself (a partition's log does, where sequence and offset are the same number): the
+    sender reads `end` in every `to_send`. A log may also lose data; `entries` then yields a `Skipped` in its
+    place.
     """
 
     @property
     def end(self) -> int:
-        """The sequence that follows the last record. It never falls."""
+        """The sequence after the last record. It never decreases."""
 
     @property
     def oldest(self) -> int:
-        """The first sequence that can be repaired. It never falls."""
+        """The first sequence that can be repaired. It never decreases."""
 
     @property
     def most_bytes(self) -> float:
-        """It loses the oldest beyond so many, although receivers lack it; NEVER: it keeps what they lack."""
+        """Size bound: beyond it the oldest data is dropped even if receivers lack it; NEVER: data that
+        receivers lack is kept."""
 
     def entries(self, first: int, end: int) -> Iterator[Message | Skipped]:
-        """What touches [first, end), in ascending order: all of it, messages whole, what is gone as Skipped.
+        """Yields everything that touches [first, end) in ascending order: whole messages, and lost ranges as
+        Skipped.
 
-        A message that reaches beyond [first, end) may be given as several, where it consists of several.
+        A message that extends beyond [first, end) may be yielded as several messages, if it consists of
+        several.
 
-        Read lazily: the sender stops where its window or its rate does. Nothing is appended meanwhile.
+        Evaluated lazily: the sender stops at its window or rate limit. Nothing is appended in the meantime.
         """
 
     def newest(self, first: int) -> Message | None:
-        """The last message, if it begins at `first`: then it is all that `entries(first, end)` would give."""
+        """The last message if it begins at `first`, so that `entries(first, end)` would yield nothing
+        else."""
 
     def trim(self, sequence: int, keep_bytes: int = 0) -> None:
-        """All receivers have settled what is before `sequence`. A log that others need keeps it."""
+        """Drops data before `sequence`, which all receivers have settled. A log with other users keeps it."""
 
     def trimmed(self, first: int) -> dict[Expiry, int]:
-        """How many records of [first, oldest) a bound has taken away, by reason."""
+        """The number of records of [first, oldest) that a bound has dropped, by reason."""
 
     def expire(self, now: float) -> None:
-        """Applies the log's bounds of time."""
+        """Applies the log's time bounds."""
 
     def next_deadline(self) -> float:
-        """When `expire` has something to do; NEVER for a log that sees to it by itself."""
+        """When `expire` has something to do; NEVER for a log that expires by itself."""
 
 
 class _Entry:
@@ -70,7 +74,7 @@ class _Entry:
     def __init__(self, message: Message, at: float) -> None:
         self.sequence = message.sequence
         self.end = message.end
-        self.message: Message | None = message  # None: its time to live is over
+        self.message: Message | None = message  # None: its time to live has expired
         self.at = at
 
     @property
@@ -79,7 +83,7 @@ class _Entry:
 
 
 class Log:
-    """Bounded by bytes and age. What a bound takes away is remembered with its reason."""
+    """A log in memory, bounded by bytes and age. It remembers why a bound dropped records."""
 
     def __init__(self, first: int, max_bytes: int, max_age: float) -> None:
         self.end = first
@@ -89,8 +93,8 @@ class Log:
         self._oldest = first
         self._sequences: list[int] = []
         self._entries: list[_Entry] = []
-        self._head = 0  # entries before it are gone
-        self._expiring: list[tuple[float, int]] = []  # (when, sequence), a heap
+        self._head = 0  # entries before it are dropped
+        self._expiring: list[tuple[float, int]] = []  # (time, sequence), a heap
         self._trimmed: list[Skipped] = []  # by a bound, oldest first
 
     def __len__(self) -> int:
@@ -103,11 +107,12 @@ class Log:
 
     @property
     def most_bytes(self) -> float:
-        """Payloads, and what keeping them costs beside."""
+        """Bound on payload bytes plus the overhead per entry."""
         return self._max_bytes
 
     def append(self, message: Message, now: float, expires: float = NEVER) -> None:
-        """`message` follows the last one, or leaves a hole. It may push out the oldest ones."""
+        """Appends `message`, which may leave a hole after the last one. Drops the oldest messages if over the
+        bound. Raises ValueError if it begins before `end`."""
         if message.sequence < self.end:
             raise ValueError(f"message {message.sequence} does not follow {self.end}")
         entry = _Entry(message, now)
@@ -121,12 +126,12 @@ class Log:
             self._drop_first(Expiry.SIZE)
 
     def trim(self, sequence: int, keep_bytes: int = 0) -> None:
-        """Lets go what all have: messages before `sequence`, while more than `keep_bytes` are held."""
+        """Drops messages before `sequence`, which all have, while more than `keep_bytes` are held."""
         while len(self) and self.bytes > keep_bytes and self._entries[self._head].end <= sequence:
             self._drop_first(None)
 
     def expire(self, now: float) -> None:
-        """Applies the bound of age and the messages' own times to live."""
+        """Applies the age bound and the messages' own times to live."""
         while len(self) and self._entries[self._head].at + self._max_age <= now:
             self._drop_first(Expiry.AGE)
         while self._expiring and self._expiring[0][0] <= now:
@@ -151,7 +156,7 @@ class Log:
             del self._sequences[: self._head]
             self._head = 0
         else:
-            entry.message = None  # the list keeps the entry a little longer
+            entry.message = None  # free the payload: the entry itself stays in the list a little longer
 
     def _remember(self, skipped: Skipped) -> None:
         last = self._trimmed[-1] if self._trimmed else None
@@ -169,7 +174,7 @@ class Log:
         return entry if entry.sequence <= sequence < entry.end else None
 
     def entries(self, first: int, end: int) -> Iterator[Message | Skipped]:
-        """The messages that touch [first, end), and what has expired of it. Not what was never here."""
+        """Yields the messages that touch [first, end) and what has expired of it, but nothing for holes."""
         if first < self._oldest:
             yield from self._trimmed_between(first, min(end, self._oldest))
         at = max(self._head, bisect_right(self._sequences, first, lo=self._head) - 1)
@@ -185,7 +190,7 @@ class Log:
         return last.message if last is not None and last.sequence == first else None
 
     def _trimmed_between(self, first: int, end: int) -> Iterator[Skipped]:
-        """With their reasons; SIZE where it is not remembered, or all of that time had them."""
+        """The trimmed ranges with their reasons; SIZE if a reason is no longer remembered."""
         for known in self._trimmed:
             if known.end <= first:
                 continue
@@ -199,7 +204,7 @@ class Log:
             yield Skipped(first, end, Expiry.SIZE)
 
     def trimmed(self, first: int) -> dict[Expiry, int]:
-        """How many records from `first` on a bound has taken away, by reason."""
+        """The number of records from `first` on that a bound has dropped, by reason."""
         lost: dict[Expiry, int] = {}
         for one in self._trimmed_between(first, self._oldest) if first < self._oldest else ():
             lost[one.reason] = lost.get(one.reason, 0) + one.end - one.first

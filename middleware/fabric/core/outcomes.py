@@ -1,4 +1,4 @@
-"""What becomes of a receiver's records, counted as it is reported."""
+"""The outcomes of a receiver's records, counted as they are reported."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from treecast.middleware.wire.segment_bodies import Expiry, Rejection, Totals
 
 
 class How(enum.Enum):
-    """The way on which a message came."""
+    """How a message was delivered."""
 
     LIVE = "as it was sent to all"
     REPAIRED = "some of it had to be asked for"
     REPLAYED = "its origin has sent some of it again, for this host was behind"
 
 
-# Python 3.11 looks a member up in its enum by way of EnumType.__getattr__; the hot paths name them once.
+# In Python 3.11, enum member access goes through EnumType.__getattr__; bind the members once for the hot
+# paths.
 _LIVE: Final = How.LIVE
 _REPAIRED: Final = How.REPAIRED
 
 
 class Delivery:
-    """A message in its place. `how` it came is for statistics only."""
+    """A message whose turn has come. `how` is for statistics only."""
 
     __slots__ = ("how", "message")
 
@@ -39,23 +40,23 @@ class Delivery:
 
 
 class Filtered(Struct, frozen=True):
-    """No application of this host wants the message: the network sent it needlessly."""
+    """Verdict that no application of this host wants the message: the network sent it needlessly."""
 
 
 FILTERED = Filtered()
 
-# What the host does with a message: None takes it.
+# The host's verdict on a message; None accepts it.
 Judge = Callable[[Message], Filtered | Rejection | None]
 
 
 def take_all(_: Message) -> None:
-    """The judge that takes every message."""
+    """Judge that accepts every message."""
 
 
 class Progress(Struct, frozen=True):
-    """What a receiver writes beside the records it has taken, to go on after a restart.
+    """What a receiver stores with the records it has taken, in order to continue after a restart.
 
-    It began at `first`, all before `next` is settled, and `totals` says how.
+    It began at `first`, everything before `next` is settled, and `totals` says how.
     """
 
     first: int
@@ -64,7 +65,7 @@ class Progress(Struct, frozen=True):
 
 
 class Outcomes:
-    """Running totals."""
+    """Running totals of outcomes."""
 
     def __init__(self, totals: Totals | None = None) -> None:
         totals = totals or Totals()
@@ -76,7 +77,7 @@ class Outcomes:
         self._refused = dict(totals.refused)
 
     def settle(self, records: int, how: How, verdict: Filtered | Rejection | None) -> bool:
-        """Whether the records are to be delivered."""
+        """Counts the outcome of records. Returns whether they are to be delivered."""
         if verdict is None:
             if how is _LIVE:
                 self._live += records
@@ -94,7 +95,7 @@ class Outcomes:
         self._expired[reason] = self._expired.get(reason, 0) + records
 
     def reject(self, records: int, reason: Rejection) -> None:
-        """What was never handed out."""
+        """Counts records that were never handed out."""
         self._refused[reason] = self._refused.get(reason, 0) + records
 
     def totals(self) -> Totals:

@@ -1,4 +1,4 @@
-"""What an end of a stream wants sent."""
+"""Segments that one end of a stream wants to send."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from treecast.middleware.wire.segment_assembly import (
 
 from .turn import OF_MESSAGE
 
-# What segments of a kind are counted as, by its number: an enum tells its name slowly.
+# Counter names by kind number, because reading an enum member's name is slow.
 NAMES: Final = tuple([kind.name for kind in Kind])
 PURPOSES: Final = tuple([name.lower() for name in NAMES])
 
 
 class Outgoing:
-    """Segments to send: to one host, or to all receivers that are live (`to` is None)."""
+    """Segments to send to one host, or to all live receivers (`to` is None)."""
 
     __slots__ = ("count", "kind", "purpose", "size", "to")
 
     def __init__(self, to: int | None, kind: Kind, count: int, size: int) -> None:
         self.to = to
         self.kind = kind
-        self.purpose: str = PURPOSES[int(kind)]  # what it is counted as
+        self.purpose: str = PURPOSES[int(kind)]  # counted under this name
         self.count = count  # segments
         self.size = size  # bytes of payload
 
     def segments(self) -> list[Segment]:
-        """In their order."""
+        """The segments in order."""
         raise NotImplementedError
 
     def encode(self, keys: KeyRing) -> list[bytes]:
-        """The bytes of each."""
+        """The encoded bytes of each segment."""
         return [encode(segment, keys) for segment in self.segments()]
 
 
 class OutgoingSegment(Outgoing):
-    """A single one."""
+    """A single segment."""
 
     __slots__ = ("segment",)
 
@@ -57,7 +57,7 @@ class OutgoingSegment(Outgoing):
 
 
 class OutgoingMessage(Outgoing):
-    """A message, or some of its parts. They are cut when they are encoded, without objects in between."""
+    """A message or some of its parts, cut while encoding without intermediate objects."""
 
     __slots__ = ("key", "message", "mtu", "only", "sender")
 
@@ -86,7 +86,8 @@ class OutgoingMessage(Outgoing):
         return cut_encoded(self.message, self.mtu, self.key, self.sender, self.kind, self.only, keys)
 
     def parted(self, size: int) -> tuple[OutgoingMessage, OutgoingMessage | None]:
-        """Its first parts, of `size` bytes of payload at most but at least one; and the rest, if any."""
+        """Splits off the first parts, at most `size` bytes of payload but at least one part. Returns them and
+        the rest, if any."""
         numbers = numbers_of(self.message, self.mtu, self.only)
         middle = numbers.start + max(1, size // size_for(self.message, self.mtu))
         if middle >= numbers.stop:
@@ -98,12 +99,12 @@ class OutgoingMessage(Outgoing):
 
 
 class Slices:
-    """Messages that are sent in their order, some bytes a turn: so what is large stands in nobody's way."""
+    """Messages sent in order, some bytes per turn, so that a large one does not block other traffic."""
 
     __slots__ = ("_waiting", "size")
 
     def __init__(self) -> None:
-        self.size = 0  # bytes that wait
+        self.size = 0  # bytes waiting
         self._waiting: deque[OutgoingMessage] = deque()
 
     @property
@@ -113,11 +114,11 @@ class Slices:
 
     @property
     def first(self) -> Message | None:
-        """The message of what comes next."""
+        """The message that comes next."""
         return self._waiting[0].message if self._waiting else None
 
     def sent_of(self, message: Message) -> int:
-        """How many parts of it do not wait, counted from the first."""
+        """The number of its parts, counted from the first, that are not waiting."""
         if not self._waiting or message.sequence < self._waiting[0].message.sequence:
             return MAX_SEGMENTS
         first = self._waiting[0]
@@ -125,12 +126,13 @@ class Slices:
         return first.only.start if same and first.only is not None else 0
 
     def add(self, one: OutgoingMessage) -> None:
-        """`one` is sent after what waits already."""
+        """Appends `one` to what waits."""
         self._waiting.append(one)
         self.size += one.size
 
     def give(self, out: list[Outgoing], left: int) -> int:
-        """Moves what comes next to `out`; what is left then of what this turn may cost (`turn`)."""
+        """Moves what comes next to `out`. `left` is the remaining cost budget of the turn (`turn`); returns
+        what remains of it."""
         while self._waiting and left > 0:
             first, rest = self._waiting.popleft().parted(left)
             out.append(first)
@@ -142,22 +144,22 @@ class Slices:
         return left
 
     def drop_before(self, sequence: int) -> None:
-        """Messages that end by then are not needed."""
+        """Drops messages that end at or before `sequence`."""
         while self._waiting and self._waiting[0].message.end <= sequence:
             self.size -= self._waiting.popleft().size
 
     def drop(self, host: int) -> None:
-        """What is for that host alone."""
+        """Drops what is addressed to `host` alone."""
         self._waiting = deque([one for one in self._waiting if one.to != host])
         self.size = sum([one.size for one in self._waiting])
 
     def clear(self) -> None:
-        """None of it is sent."""
+        """Drops everything."""
         self._waiting.clear()
         self.size = 0
 
 
 def _size_of(message: Message, mtu: int, numbers: range) -> int:
-    """Bytes of payload of the parts with these numbers."""
+    """Payload bytes of the parts with these numbers."""
     size = size_for(message, mtu)
     return max(0, min(len(message.payload), numbers.stop * size) - numbers.start * size)

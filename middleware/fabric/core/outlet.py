@@ -1,4 +1,4 @@
-"""What is on its way out of a stream's origin: control segments that wait, and its log's messages to send."""
+"""The origin's outgoing queue: waiting control segments, and the log's messages made into segments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .repairs import Parts
 
 
 class Outlet:
-    """Makes what an origin sends of its stream, `key`; messages are cut by `mtu`, bytes of a segment."""
+    """Builds what an origin sends of its stream `key`; messages are cut into segments of `mtu` bytes."""
 
     __slots__ = ("_control", "_key", "_log", "_mtu")
 
@@ -40,23 +40,24 @@ class Outlet:
         return self._log.most_bytes
 
     def queue(self, kind: Kind, body: bytes, to: int | None) -> None:
-        """A control segment waits, for one host or (None) for all that are live."""
+        """Queues a control segment for one host, or for all live receivers (None)."""
         origin, stream, epoch = self._key
         self._control.append(OutgoingSegment(control(kind, origin, stream, epoch, origin, body), to))
 
     def skip(self, skipped: list[Skipped], to: int | None) -> None:
-        """These are told to be no more."""
+        """Queues skips that tell receivers these ranges will not come."""
         for at in range(0, len(skipped), MAX_SKIPS):
             self.queue(Kind.SKIP, Skip(tuple(skipped[at : at + MAX_SKIPS])).encode(), to)
 
     def give(self, out: list[Outgoing]) -> None:
-        """Moves the control segments that wait to `out`."""
+        """Moves the waiting control segments to `out`."""
         if self._control:
             out.extend(self._control)
             self._control.clear()
 
     def entries(self, first: int, end: int) -> Iterator[Message | Skipped]:
-        """Of the log; what cannot be cut is skipped, so that it does not stand in the way for ever."""
+        """Yields the log's entries. A message that cannot be cut becomes a skip; otherwise it would block
+        forever."""
         for found in self._log.entries(first, end):
             if isinstance(found, Message) and not can_be_cut(found, self._mtu):
                 yield Skipped(found.sequence, found.end, Expiry.UNSENDABLE)
@@ -64,6 +65,6 @@ class Outlet:
                 yield found
 
     def message(self, message: Message, to: int | None, kind: Kind, parts: Parts = None) -> OutgoingMessage:
-        """To be sent whole, or only these parts of it."""
+        """Makes the message, or only the given parts of it, ready to send."""
         only = range(parts[0], parts[1]) if parts is not None else None
         return OutgoingMessage(message, self._mtu, self._key, self._key[0], kind, only, to)

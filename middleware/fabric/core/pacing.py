@@ -1,11 +1,11 @@
-"""How much an origin may have on its way: a window for each receiver.
+"""Flow control at the origin: a window of bytes in flight for each receiver.
 
-A receiver has one window for what goes to all and one for its replay. They bound what is on its way (FACK),
-not what is settled, so a gap does not stop them. A window opens with what arrives and falls with what is lost
-beyond what the path always loses, and with queues: what it leaves in the queues on its way, others wait
-behind (the idea of LEDBAT, RFC 6817, without its target of 100 ms).
+A receiver has one window for live data and one for its replay. They bound the bytes in flight (FACK), not the
+unsettled ones, so a gap does not stop them. A window grows with arrivals. It shrinks with losses beyond the
+path's usual loss rate, and with queueing delay, because other traffic waits behind what it leaves in queues
+(the idea of LEDBAT, RFC 6817, without its target of 100 ms).
 
-What goes to all is sent as far as the smallest window of those that keep up allows (`live`).
+Live data is sent as far as the smallest window of the receivers that keep up allows (`live`).
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Final
 from .settings import NEVER
 from .states import PaceEvent, PaceState, pace_step
 
-_MUCH: Final = 1 / 3  # who asks for more than this share of what was sent loses much, if it is not usual
-_HALF: Final = 1 / 2  # and for more than this in any case
-_CLEARLY: Final = 0.06  # lost beyond what the path always loses, and a window is too large
-_EASE: Final = 0.6  # what is left of it then
-_GROW: Final = 0.125  # a round, of a window that was used
-_STEP: Final = 4096.0  # bytes a round, at least
-_ENOUGH: Final = 64 * 1024  # bytes, to judge losses by
-_SHORTEST: Final = 1e-5  # seconds of a turnaround: a clock may stand still meanwhile
-_SAMPLES: Final = 3  # of a turnaround, to judge queues by
-_STILL: Final = 0.7  # of what was lost before a window was eased: if more is lost still, that did not help
-_REMEMBERED: Final = 10.0  # seconds: a way that has become longer is known for that after twice as long
+_MUCH: Final = 1 / 3  # a receiver that requests more than this share loses much, unless that is usual
+_HALF: Final = 1 / 2  # the same regardless of what is usual
+_CLEARLY: Final = 0.06  # loss share beyond the path's usual loss at which a window is too large
+_EASE: Final = 0.6  # factor applied to the window then
+_GROW: Final = 0.125  # growth per round of a window that was used
+_STEP: Final = 4096.0  # minimum growth in bytes per round
+_ENOUGH: Final = 64 * 1024  # minimum bytes to judge losses by
+_SHORTEST: Final = 1e-5  # minimum turnaround in seconds: the clock may not have advanced
+_SAMPLES: Final = 3  # minimum turnaround samples to judge queues by
+_STILL: Final = 0.7  # if more than this share of the loss remains after easing, easing did not help
+_REMEMBERED: Final = 10.0  # seconds; a path that became longer is recognized after twice this time at most
 
 
 class Quickest:
-    """The least of a value lately, as of a turnaround: that of a way without queues."""
+    """The recent minimum of a value, such as a turnaround; it approximates the path without queues."""
 
     __slots__ = ("_before", "_begun", "_now")
 
@@ -39,7 +39,7 @@ class Quickest:
         self._begun = -NEVER
 
     def sample(self, took: float, now: float) -> float:
-        """The least of the last 10 to 20 seconds, with this one."""
+        """Adds a sample and returns the minimum of the last 10 to 20 seconds."""
         if now - self._begun >= _REMEMBERED:
             self._before, self._now, self._begun = self._now, NEVER, now
         self._now = min(self._now, took)
@@ -47,10 +47,10 @@ class Quickest:
 
 
 class Paths:
-    """The quickest turnaround to each host, of all streams of this one.
+    """The quickest turnaround to each host, shared by all streams of this one.
 
-    Streams that go the same way wait in the same queues. A stream that began while another filled them would
-    take their length for that of the way, and leave the other less and less.
+    Streams on the same path wait in the same queues. A stream that began while another filled them would
+    mistake the queueing delay for path delay, and leave the other less and less.
     """
 
     __slots__ = ("_hosts",)
@@ -66,11 +66,11 @@ class Paths:
 
 
 class Window:
-    """Bytes that may be on their way to one receiver, between `lowest` and `highest`.
+    """Bytes that may be in flight to one receiver, between `lowest` and `highest`.
 
-    It is judged by rounds: a round lasts as long as what arrives at its beginning took. It grows only where
-    it was used. What a path always loses says nothing of its rate (`Losses`); more than that does, and so
-    does a queue in which all of a round has waited.
+    The window is judged in rounds; a round lasts as long as the turnaround of the data that arrives at its
+    start. It grows only if it was used. Loss at the path's usual rate says nothing about the window
+    (`Losses`); loss beyond that does, and so does a queue in which all data of a round has waited.
     """
 
     __slots__ = (
@@ -101,29 +101,30 @@ class Window:
         delay: float = NEVER,
         quickest: Quickest | None = None,
     ) -> None:
-        """`delay`: seconds that what is on its way may wait in queues. `quickest`: shared with its like."""
+        """`delay`: seconds that data in flight may wait in queues. `quickest`: shared by windows to the same
+        host."""
         self._delay = delay
         self._quickest = quickest if quickest is not None else Quickest()
         self._losses = Losses()
         self.state = PaceState.OPENING
-        self.why = PaceEvent.TURN  # what it was last changed by
+        self.why = PaceEvent.TURN  # the event that last changed it
         self._highest = float(highest)
         self._lowest = min(float(lowest), self._highest)
         self._first = min(max(float(first), self._lowest), self._highest)
         self.size = self._first
         self._threshold = self._highest
-        self._arrived = 0  # bytes of this round
+        self._arrived = 0  # bytes in this round
         self._asked = 0
-        self._samples = 0  # since it was last looked for queues
-        self._least = NEVER  # seconds that the quickest of these took
+        self._samples = 0  # since queues were last checked
+        self._least = NEVER  # minimum seconds that these took
         self._used = False
-        self._was_opening = False  # when losses first stopped it
-        self._ends = -NEVER  # of this round
+        self._was_opening = False  # whether it was opening when losses first stopped it
+        self._ends = -NEVER  # end of this round
 
     def progress(self, arrived: int, took: float, now: float, *, used: bool = True) -> None:
-        """So many bytes have arrived, the last of them `took` seconds after it was sent.
+        """Takes the arrival of `arrived` bytes, the last of them `took` seconds after it was sent.
 
-        `used`: at least half of the window was on its way.
+        `used`: at least half of the window was in flight.
         """
         self._arrived += arrived
         self._samples += 1
@@ -138,15 +139,15 @@ class Window:
             self._begin(now + took)
 
     def found(self, size: float) -> None:
-        """The way takes so much, as another window of it has found."""
+        """Raises the window to a size that another window on the same path has reached."""
         self.size = max(self.size, min(size, self._highest))
 
     def asked(self, size: int) -> None:
-        """The receiver lacks so many bytes of what was sent to it."""
+        """Notes that the receiver has requested `size` bytes of what was sent to it."""
         self._asked += size
 
     def lost(self, size: int, now: float) -> None:
-        """So many bytes were on their way for so long that they count as lost."""
+        """Notes that `size` bytes were in flight so long that they count as lost."""
         self._asked += size
         if now >= self._ends:
             self._judge(now)
@@ -158,7 +159,7 @@ class Window:
         self._ends = ends
 
     def _judge(self, now: float) -> None:
-        """What the round that is over says."""
+        """Evaluates the finished round."""
         late = self._late_by(now)
         if self.state is PaceState.HELD:
             self._step(PaceEvent.TURN)
@@ -177,16 +178,16 @@ class Window:
                 self._threshold = self._highest
                 self._step(PaceEvent.CLEARED)
         if late < 1.0 and self.size > self._first:
-            # what it began with is no matter of queues: a machine that is slow to answer must not make a
-            # replay slower than what it is to catch up with
+            # Queues do not reduce the window below its initial size: a machine that is slow to answer must
+            # not make a replay slower than the data it has to catch up with.
             self._fall(max(late, 0.5), self._first, PaceEvent.LATE)
         elif self.state is PaceState.STEADY and self._used:
             self.size = min(self.size + max(_STEP, self.size * _GROW), self._highest)
 
     def _late_by(self, now: float) -> float:
-        """By what share of the window there would have been no queue: 1 where there was none.
+        """The share of the window at which there would have been no queue; 1 if there was none.
 
-        On a long path a longer queue is none, and some samples are needed, as its delay may vary.
+        The allowed queue is longer on a long path. Several samples are needed because delays vary.
         """
         if self._samples < _SAMPLES:
             return 1.0
@@ -200,7 +201,7 @@ class Window:
         self._step(event)
 
     def stalled(self) -> None:
-        """Nothing that was on its way has arrived for long."""
+        """Reacts to a stall: nothing in flight has arrived for long."""
         self._threshold = max(self._lowest, self.size / 2)
         self.size = self._lowest
         self._step(PaceEvent.STALL)
@@ -211,30 +212,30 @@ class Window:
 
 
 class Losses:
-    """Whether what is lost is the window's fault: that is tried.
+    """Tests whether the window is the cause of losses.
 
-    Where clearly more is lost than usual, the window is eased. If as much is lost still, the path loses so
-    much at any rate: that is usual from then on, and the window is what it was. Else the window was too
-    large.
+    If clearly more than usual is lost, the window is eased. If nearly as much is still lost afterwards, the
+    path has that loss rate anyway: it becomes the usual rate, and the window is restored. Otherwise the
+    window was too large.
     """
 
     __slots__ = ("_arrived", "_asked", "_tried", "usual")
 
     def __init__(self) -> None:
-        self.usual = 0.0  # share of the bytes that the path loses at any rate
+        self.usual = 0.0  # share of bytes that the path loses regardless of the window
         self._asked = 0
         self._arrived = 0
-        self._tried: tuple[float, float] | None = None  # (size, share lost) before it was eased
+        self._tried: tuple[float, float] | None = None  # (size, share lost) before easing
 
     def add(self, asked: int, arrived: int) -> None:
-        """Bytes of one round."""
+        """Adds the bytes of one round."""
         self._asked += asked
         self._arrived += arrived
 
     def verdict(self, size: float, *, queued: bool) -> Verdict | None:
-        """What becomes of a window of `size`; None where there is too little to judge by.
+        """Returns the verdict for a window of `size`; None if there is too little data.
 
-        `queued`: all that arrives has waited in a queue, so that what is lost is lost there.
+        `queued`: everything that arrived has waited in a queue, so losses happen there.
         """
         total = self._asked + self._arrived
         if total < _ENOUGH:
@@ -257,9 +258,9 @@ class Losses:
 
 
 class Verdict:
-    """The size that a window has from now on, and whether that is for its losses.
+    """The new size of a window, and whether losses are the reason.
 
-    `cleared`: what was lost before was not the window's fault.
+    `cleared`: earlier losses were not caused by the window.
     """
 
     __slots__ = ("cleared", "losing", "size")

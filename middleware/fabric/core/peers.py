@@ -1,4 +1,4 @@
-"""A stream's receivers as its sender sees them."""
+"""A stream's receivers as seen by its sender."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from .settings import NEVER, StreamSettings
 from .states import PaceState, PeerEvent, PeerState, peer_step
 from .timing import RoundTrip
 
-# Python 3.11 looks a member up in its enum by way of EnumType.__getattr__; the hot paths name them once.
+# In Python 3.11, enum member access goes through EnumType.__getattr__; bind the members once for the hot
+# paths.
 _SILENT: Final = PeerState.SILENT
 _CATCHING_UP: Final = PeerState.CATCHING_UP
 _LIVE: Final = PeerState.LIVE
 
-# A replay is sent at so many times its window in a turnaround: while the window opens, and else.
+# Replay rate as a multiple of window per turnaround: while the window opens, and afterwards.
 _OPENS: Final = 2.0
 _KEEPS: Final = 1.25
-_AT_ONCE: Final = 0.002  # seconds of it that may be sent at once
+_AT_ONCE: Final = 0.002  # seconds' worth of it that may be sent at once
 
 
 class Peer:
-    """One receiver. `next`: all before it is settled there, by its last report."""
+    """One receiver. `next`: everything before it is settled there, according to its last report."""
 
     __slots__ = (
         "_settings",
@@ -82,56 +83,56 @@ class Peer:
         self.state = state
         self.heard = now
         self._settings = settings
-        self.stamp = 0  # of its last report
+        self.stamp = 0  # time stamp of its last report
         self.reported = False
-        self.asked = 0  # whole messages that it has asked for
+        self.asked = 0  # whole messages that it has requested
         self.done = False
         self.announce_at = now
         self.room = settings.buffer_bytes
         self.held = NOWHERE  # the first record that it can send to others
-        self.turnaround = RoundTrip(settings.replay_stall / 3)  # from sending to the report of what arrived
-        # of what goes to all
+        self.turnaround = RoundTrip(settings.replay_stall / 3)  # from sending to the report of the arrival
+        # Live data.
         self.pace = Window(
             settings.live_first, settings.live_least, settings.live_window, settings.live_delay, way
         )
-        self.arrived = 0  # the place of the farthest that has arrived (`live`)
-        self.limit = 0  # the place that may be sent up to
+        self.arrived = 0  # place of the farthest arrival (`live`)
+        self.limit = 0  # the place up to which may be sent
         self.waited = 0.0  # share of the time that others waited for it alone
         self.left = 0  # how often it has left the group for being slow
-        self.left_lately = 0  # of these, one soon after the other
-        self.behind = False  # it says so of itself
-        self.held_off = False  # it has left, and nothing is replayed to it before `back_at`
-        self.back_at = -NEVER  # it is not live before: the others get ahead of who is slow
+        self.left_lately = 0  # of these, in close succession
+        self.behind = False  # according to its own report
+        self.held_off = False  # it has left, and is not replayed to before `back_at`
+        self.back_at = -NEVER  # not live before, so that the others get ahead of a slow one
         self.out_since = NEVER
-        self.caught_up = True  # it has said that it is live since its last replay
-        # of its replay
-        self.progressed = now  # when a report last said more than before, or replay began
+        self.caught_up = True  # it has reported being live since its last replay
+        # Its replay.
+        self.progressed = now  # last progress in a report, or start of the replay
         self.sent = first  # replayed up to here
-        self.begun_anew = False  # its replay: it has to be told
+        self.begun_anew = False  # its replay was restarted, and it has to be told
         self.ahead = False  # its replay began ahead of what it had settled
-        self.asked_to = (-1, 0)  # a message and the end of its parts: all that it asked for lies before it
-        self.slices = Slices()  # of it, what other turns send
-        self.again = Slices()  # what it has asked for of it, which comes before more
-        self.edge = first  # before it, all that it lacks is of its last replay
+        self.asked_to = (-1, 0)  # a message and the end of its parts: all its requests so far lie before it
+        self.slices = Slices()  # replay data left for later turns
+        self.again = Slices()  # requested parts of the replay, sent before new data
+        self.edge = first  # anything it lacks before it belongs to its last replay
         self.flight = Track(first, now)
         self.window = Window(
             settings.replay_first, settings.replay_least, settings.replay_window, settings.replay_delay, way
         )
-        self.paced_at = -NEVER  # when more of it may be sent
-        self.rewinds = 0  # since progress was made
+        self.paced_at = -NEVER  # when more of the replay may be sent
+        self.rewinds = 0  # restarts since the last progress
         self.holder = 0  # the host that replays to it; 0: this one
-        self.idle_since = NEVER  # reports say that the holder brings nothing
-        self.newest = (0, 0)  # the farthest that the holder has brought: a message, and its parts so far
-        self.unhelped = 0  # how often a holder has brought nothing; twice, and this host replays
-        self.probed = -1  # the end of the message that was sent again because nothing arrived; -1: none
+        self.idle_since = NEVER  # reports show no progress by the holder since then
+        self.newest = (0, 0)  # the farthest that the holder has delivered: a message, and its parts so far
+        self.unhelped = 0  # how often a holder delivered nothing; after two, this host replays
+        self.probed = -1  # end of the message resent because nothing arrived; -1: none
 
     @property
     def live(self) -> bool:
-        """Whether it gets what is sent to all."""
+        """Whether it gets live data."""
         return self.state is _LIVE
 
     def settle(self, next_: int, now: float) -> None:
-        """A report says that all before `next_` is settled."""
+        """Takes a report that everything before `next_` is settled."""
         if next_ > self.next:
             self.next, self.progressed = next_, now
             self.rewinds = 0
@@ -143,7 +144,7 @@ class Peer:
         self.again.drop_before(next_)
 
     def brought(self, newest: tuple[int, int], now: float) -> None:
-        """A report says what of a holder's replay is the farthest that has arrived."""
+        """Takes a report of the farthest arrival of a holder's replay."""
         if newest > self.newest:
             self.newest, self.progressed = newest, now
         if self.progressed >= now:
@@ -152,9 +153,9 @@ class Peer:
             self.idle_since = now
 
     def arrives(self, sequence: int, size: int, age: float, now: float) -> None:
-        """Of its replay, the message at `sequence` is the farthest of which something has arrived: `size`
-        bytes of it, `age` seconds ago."""
-        if not self.next <= sequence <= self.sent:  # what came before its replay was begun again says nothing
+        """Takes a report of the farthest arrival of its replay: `size` bytes of the message at `sequence`,
+        `age` seconds ago."""
+        if not self.next <= sequence <= self.sent:  # an arrival from before the restart says nothing
             sequence, size = self.next, 0
         used = 2 * self.flight.on_way >= self.window.size
         arrived, sent_at = self.flight.arrived(sequence, size)
@@ -165,10 +166,10 @@ class Peer:
             self.window.progress(arrived, took, now, used=used)
 
     def asks_first(self, sequence: int, parts: int) -> bool:
-        """Whether it asks for the first time for what is before part `parts` of the message at `sequence`.
+        """Whether it requests data before part `parts` of the message at `sequence` for the first time.
 
-        What is asked for once more was lost of what was sent again, or is late: it says nothing of how much
-        is lost of what was sent in its order.
+        A repeated request means that a resent part was lost or is late. It says nothing about the loss rate
+        of data sent in order.
         """
         asked = (sequence, parts)
         if asked <= self.asked_to:
@@ -177,9 +178,9 @@ class Peer:
         return True
 
     def may_ask(self, round_trip: float, now: float) -> bool:
-        """Whether more is sent again to it while it is live: half a window in a turnaround, at most.
+        """Whether more may be resent to it while it is live: at most half a window per turnaround.
 
-        Where a queue on its way is full, what it asks for is lost there as well, and asked for once more.
+        If a queue on the path is full, resent data is lost there too and would be requested again.
         """
         takes = max(self.turnaround.smoothed, round_trip) if self.turnaround.measured else round_trip
         self.flight.again_over(now - takes)
@@ -187,43 +188,42 @@ class Peer:
 
     @property
     def stall(self) -> float:
-        """Without progress for so long, what is on its way counts as lost."""
+        """Seconds without progress after which data in flight counts as lost."""
         settings = self._settings
         wait = max(settings.replay_stall, self.turnaround.timeout) * 2.0 ** min(self.rewinds, 8)
         return min(wait, max(settings.replay_stall, settings.replay_stall_longest))
 
     @property
     def lost_after(self) -> float:
-        """Seconds after which what was replayed and not reported is not on its way any more. Reports may take
-        their time as well."""
+        """Seconds after which replayed data that was not reported counts as no longer in flight. Includes the
+        time that reports may take."""
         return 2 * self.turnaround.timeout + self._settings.report_every
 
     def look_for_lost(self, now: float) -> None:
-        """Of its replay, what was sent so long ago is lost, as far as the window is concerned."""
+        """Counts replay data sent too long ago as lost, for the window."""
         self.flight.again_over(now - self.turnaround.smoothed)
         lost = self.flight.over(now - self.lost_after)
-        if lost and not self.flight.on_way:  # all of it: else what arrives tells better
+        if lost and not self.flight.on_way:  # only if all is lost: otherwise arrivals tell more
             self.window.lost(lost, now)
 
     @property
     def look_at(self) -> float:
-        """When `look_for_lost` finds something."""
+        """When `look_for_lost` will find something."""
         return min(self.flight.oldest_at + self.lost_after, self.flight.again_at + self.turnaround.smoothed)
 
     @property
     def unsettled(self) -> bool:
-        """Whether something was replayed that it has not settled, and what was sent of it has to bring it
-        on."""
+        """Whether replayed data is unsettled, and the data sent so far must make it progress."""
         return self.sent > self.next and (self.flight.on_way > 0 or self.slices.empty)
 
     def stalled(self, now: float) -> None:
-        """Nothing arrives: replay begins again, slower and with more patience."""
+        """Restarts the replay with a smaller window and a longer time-out because nothing arrives."""
         self.window.stalled()
         self.rewind(now, self.next)
         self.rewinds += 1
 
     def rewind(self, now: float, sequence: int) -> None:
-        """Replay begins at `sequence`, behind all that is settled."""
+        """Restarts the replay at `sequence`, at or after all that is settled."""
         self.sent, self.progressed = sequence, now
         self.begun_anew = True
         self.asked_to = (-1, 0)
@@ -238,17 +238,17 @@ class Peer:
 
     @property
     def may_replay(self) -> int:
-        """Bytes that may be put on their way beside those that are.
+        """Bytes that may be put in flight in addition to those already there.
 
-        A receiver whose buffer is full of what lies ahead says that it has no room, and gets none before what
-        is missing has come: it takes some of a replay in any case.
+        A receiver whose buffer is full of data ahead of a gap reports no room, and gets room only when the
+        gap is filled. It therefore takes some replay in any case.
         """
         room = max(self.room, self._settings.replay_least)
         return min(int(self.window.size), room) - self.flight.on_way
 
     def paces(self, size: int, now: float) -> None:
-        """So many bytes of its replay were sent. A window goes within a turnaround and not at once, as the
-        queues of a long way hold far less."""
+        """Accounts for `size` bytes of its replay. A window is spread over a turnaround instead of sent at
+        once, because queues on a long path hold far less than a window."""
         if self.turnaround.measured:
             gain = _OPENS if self.window.state is PaceState.OPENING else _KEEPS
             rate = gain * self.window.size / max(self.turnaround.smoothed, _AT_ONCE)
@@ -256,14 +256,14 @@ class Peer:
 
 
 class Peers:
-    """All of them, and when one of them changes its state."""
+    """All receivers of a stream, and their state changes."""
 
     def __init__(self, settings: StreamSettings, paths: Paths | None = None) -> None:
         """`paths`: shared with other streams of this host; default: its own."""
         self._settings = settings
         self._paths = paths if paths is not None else Paths()
         self._peers: dict[int, Peer] = {}
-        self._live: list[int] | None = None  # made when it is asked for
+        self._live: list[int] | None = None  # computed on demand
 
     def __len__(self) -> int:
         return len(self._peers)
@@ -275,7 +275,8 @@ class Peers:
         return self._peers.get(host)
 
     def add(self, host: int, first: int, edge: int, now: float) -> Peer:
-        """A receiver from `first` on, replayed to where that is before the `edge` of what was sent."""
+        """Adds a receiver from `first` on. It is replayed to if `first` is before `edge`, the end of what was
+        sent."""
         state = _LIVE if first >= edge else _CATCHING_UP
         peer = Peer(host, first, now, state, self._settings, self._paths.to(host))
         if state is _CATCHING_UP:
@@ -289,7 +290,7 @@ class Peers:
         return self._peers.pop(host, None) is not None
 
     def live(self) -> list[int]:
-        """Not to be changed, and to be asked for anew when anything has happened."""
+        """The live hosts. The list must not be changed, and is stale after any event."""
         if self._live is None:
             self._live = [peer.host for peer in self if peer.state is _LIVE]
         return self._live
@@ -305,12 +306,12 @@ class Peers:
         return [peer for peer in self if peer.state is state]
 
     def lowest(self, end: int) -> int:
-        """All have settled what is before it. Silent ones count: only the log's bounds give them up."""
+        """The sequence that all have settled. Silent receivers count; only the log's bounds give them up."""
         return min((peer.next for peer in self), default=end)
 
     def heard(self, peer: Peer, behind: bool, edge: int, now: float, most: int) -> None:
-        """A report came. `behind`: the receiver says of itself that it catches up. `most`: records that one
-        may be behind."""
+        """Takes note of a report. `behind`: the receiver reports that it is catching up. `most`: records that
+        a receiver may be behind."""
         peer.heard = now
         peer.behind = behind
         peer.caught_up = peer.caught_up or not behind
@@ -319,14 +320,15 @@ class Peers:
         if following is not peer.state:
             self._enter(peer, following)
             peer.rewind(now, peer.next)
-        elif peer.ahead and behind:  # what it was sent while it was live, it has let go
+        elif peer.ahead and behind:  # it has discarded what was sent while it was live
             peer.rewind(now, peer.next)
 
     def _far(self, peer: Peer, behind: bool, edge: int, now: float, most: int) -> bool:
-        """A receiver leaves catch-up at half of the lag at which it enters it: so does this.
+        """Whether the receiver is too far behind. Like a receiver, leaves catch-up at half the lag that
+        enters it.
 
-        The cursor waits for who is live, so only its own word says that a live one is behind. Until it has
-        said once that it is live, that word may be about the replay that has just ended.
+        The cursor waits for live receivers, so a live one is behind only by its own report. Until it has once
+        reported being live, that report may still be about the replay that has just ended.
         """
         if peer.live:
             anew = peer.caught_up or now - peer.progressed >= peer.stall
@@ -336,9 +338,9 @@ class Peers:
         return lag > (most // 2 if behind else most)
 
     def leaves(self, peer: Peer, edge: int, now: float) -> None:
-        """A live one is too slow for the others, and these go on without it. What it was sent already may
-        still arrive, and so may what goes to the group, if that reaches it: it is replayed to only when it
-        has had its time for that."""
+        """Takes a live receiver out of the group because it is too slow for the others, which continue
+        without it. Data already sent to it may still arrive, and so may data sent to the group. It is
+        therefore replayed to only after a time for that."""
         self._enter(peer, peer_step(peer.state, PeerEvent.SLOW))
         peer.rewind(now, max(peer.next, edge))
         peer.ahead = peer.sent > peer.next

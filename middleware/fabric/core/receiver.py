@@ -1,7 +1,7 @@
 """A receiving host's end of one stream in one epoch.
 
-Puts records in order, asks for what is missing, catches up by replay when too much is missing, asks
-other holders when the origin is gone, and reports what has become of every record.
+Puts records in order, requests missing ones, catches up by replay if too many are missing, asks other holders
+if the origin is gone, and reports the outcome of every record.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ _MODES = {
     ReceiverState.DONE: Mode.DONE,
 }
 
-# Python 3.11 looks a member up in its enum by way of EnumType.__getattr__; the hot paths name them once.
+# In Python 3.11, enum member access goes through EnumType.__getattr__; bind the members once for the hot
+# paths.
 _LIVE: Final = ReceiverState.LIVE
 _CATCHING_UP: Final = ReceiverState.CATCHING_UP
 _ORPHANED: Final = ReceiverState.ORPHANED
@@ -57,31 +58,33 @@ _CAME_LIVE: Final = How.LIVE
 _REPAIRED: Final = How.REPAIRED
 _REPLAYED: Final = How.REPLAYED
 
-_ROOM_EVERY: Final = 0.1  # seconds: so often, a stream says that it is in use
-_STOOD: Final = 0.2  # seconds: a host that is so late with its own work stood still
-_LAST_REPORTS = 8  # after so many without an echo, nobody waits for one
+_ROOM_EVERY: Final = 0.1  # seconds between notes to `Room` that the stream is in use
+_STOOD: Final = 0.2  # seconds of delay in its own work that show that the host was stopped
+_LAST_REPORTS = 8  # after this many without an echo, stop waiting for one
 
 
 def _how(kind: Kind) -> How:
-    """Its origin says what it is sent for: when a receiver learns that it is behind is chance."""
+    """The delivery path of a segment. The origin states the purpose: when a receiver learns that it is behind
+    is a matter of chance."""
     if kind is _DATA:
         return _CAME_LIVE
     return _REPLAYED if kind is _REPLAY else _REPAIRED
 
 
 def always(_: tuple[After, ...]) -> bool:
-    """For hosts that receive no other stream of the origin."""
+    """Treats every `after` list as settled, for hosts that receive no other stream of the origin."""
     return True
 
 
 class Receiver:
-    """`receive`, `to_send`, `next_deadline`; `take` for what is above.
+    """The receiving end of a stream: `receive`, `to_send`, `next_deadline`; `take` for the layer above.
 
-    `progress` is where it goes on after a restart, or begins (`Progress(first, first)`). `settled` says
-    whether an `after` list is: of streams that the host does not receive, it is. `judge` sees each message in
-    its turn and may filter or refuse it. `held` is where what was taken stays, to repair it for others when
-    the origin is gone; else `hold_bytes` are kept. `room` is what the host's sockets hold. With `keeps`
-    the origin is told of what was taken when `keep` says so, else at once.
+    `progress` is where it continues after a restart, or begins (`Progress(first, first)`). `settled` says
+    whether an `after` list is settled; streams that the host does not receive count as settled. `judge` sees
+    each message in its turn and may filter or refuse it. `held` is the log that keeps delivered messages, to
+    repair them for others if the origin is gone; without it, `hold_bytes` are kept. `room` is the capacity of
+    the host's sockets. With `keeps`, delivered messages are reported to the origin only after `keep`,
+    otherwise at once.
     """
 
     def __init__(
@@ -106,8 +109,8 @@ class Receiver:
         self.counters = StreamCounters()
         self.members: tuple[int, ...] = ()
         self.name = ""
-        self.final: int | None = None  # where a closed stream ends
-        self.waiting = False  # the next message is here, and waits for other streams
+        self.final: int | None = None  # end of a closed stream
+        self.waiting = False  # the next message is here but waits for other streams
         self.round_trip = RoundTrip(settings.round_trip)
         self._settings = settings
         self._random = random
@@ -115,8 +118,8 @@ class Receiver:
         self._settled = settled
         self._budget = budget if budget is not None else AssemblyBudget(settings.assembly_bytes)
         self._keeps = keeps
-        self._kept: Progress | None = None  # what is reported while something that was taken is not kept
-        self._handed = 0  # the end of the last message that was taken
+        self._kept: Progress | None = None  # what is reported while delivered messages are not kept yet
+        self._handed = 0  # end of the last delivered message
         self._first = progress.first
         self._outcomes = Outcomes(progress.totals)
         self._buffer = Reorder(settings, self._budget, progress.next)
@@ -128,42 +131,40 @@ class Receiver:
         self._orphaned_since = NEVER
         self._report_at = now
         self._reported_next = -1
-        self._unreported = 0  # bytes that have arrived since the last report
-        self._every = 0  # so many, and it reports at once; 0: its own settings
-        self._newest_at = now  # when what is farthest ahead has arrived
+        self._unreported = 0  # bytes arrived since the last report
+        self._every = 0  # bytes after which it reports at once; 0: as in the settings
+        self._newest_at = now  # arrival time of the farthest data
         self._reported_at = -1e9
         self._sure = False  # the last report was echoed
         self._room = room
         self._room_told = -NEVER
-        self._unanswered = 0  # reports before the first echo, or that say the same again
-        self._awaited = False  # a replay waits for what is reported: repeated until it is echoed
+        self._unanswered = 0  # reports before the first echo, or without progress
+        self._awaited = False  # a replay waits for the report, which is repeated until echoed
         self._stamp = 0  # of the last report that asked for an echo
-        self._echo = 0  # the last one
+        self._echo = 0  # the last echoed stamp
         self._done_reports = 0
-        self._echoed = False  # the last report was heard
-        self._done_at = NEVER  # a stamp of then or later that is echoed is that of a last report
-        self._word_at = NEVER  # when an orphan tells others how far it is
+        self._echoed = False  # the last report was received
+        self._done_at = NEVER  # an echo of this stamp or a later one is of a final report
+        self._word_at = NEVER  # when an orphan next tells the others its position
         self._looked = now
-        self._stood = 0  # a report with a stamp before it was echoed to a host that stood still
-        self._quiet_until = (
-            -NEVER
-        )  # before it, if nothing but data in its order comes, there is nothing to send
+        self._stood = 0  # earlier stamps were echoed to a stopped host, and give no round trip
+        self._quiet_until = -NEVER  # nothing to send before then if only in-order data arrives
 
     # --- from above
 
     @property
     def next(self) -> int:
-        """All before it is settled."""
+        """The sequence before which everything is settled."""
         return self._buffer.next
 
     @property
     def known(self) -> int:
-        """Records are known to exist before it."""
+        """The sequence before which records are known to exist."""
         return self._buffer.known
 
     @property
     def ready(self) -> bool:
-        """Whether `take` has something, as far as is known without asking other streams."""
+        """Whether `take` has something to return, judged without asking other streams."""
         return not self.waiting and self._buffer.head() is not None
 
     @property
@@ -176,9 +177,9 @@ class Receiver:
         return Progress(self._first, self.next, self._outcomes.totals())
 
     def take(self, now: float) -> list[Delivery]:
-        """The messages whose turn it is, in order, each once.
+        """Returns the messages whose turn it is, in order, each exactly once.
 
-        To be called after `receive`, and after `to_send`, by which time gives up what is missing.
+        To be called after `receive`, and after `to_send`, where a time-out may give up missing records.
         """
         taken: list[Delivery] = []
         self.waiting = False
@@ -195,7 +196,7 @@ class Receiver:
                     break
                 how = _how(kind)
                 if how is _REPAIRED and self._asking.holder:
-                    how = _REPLAYED  # a holder does not know for whom it repairs
+                    how = _REPLAYED  # a holder does not know what its repair is for
                 if how is _REPLAYED:
                     self._awaited = True
                 if self._outcomes.settle(message.records, how, self._judge(message)):
@@ -211,13 +212,13 @@ class Receiver:
         return taken
 
     def keep(self, progress: Progress, now: float) -> None:
-        """What was taken up to `progress` is where nothing takes it away: the origin may be told."""
+        """Takes note that delivered messages up to `progress` are stored durably: the origin may be told."""
         self._kept = progress if progress.next < self._handed else None
         self._after_progress(now)
 
     @property
     def _settled_next(self) -> int:
-        """All before it may be reported as settled."""
+        """The sequence before which everything may be reported as settled."""
         return self._buffer.next if self._kept is None else self._kept.next
 
     def _replayed_to_now(self, now: float) -> bool:
@@ -227,7 +228,7 @@ class Receiver:
         if self._unreported >= self._enough(now):
             self._report_by(now)
         elif self._settled_next != self._reported_next or (self._unreported and self._replayed_to_now(now)):
-            # a replay waits to hear what has arrived, whatever is missing before it
+            # The replay's sender waits for a report of arrivals even if something before them is missing.
             self._report_by(now + self._settings.report_every * (0.5 + self._random.random() / 2))
         if self.state is _CATCHING_UP and self._buffer.missing <= self._weight.most_behind // 2:
             self._step(ReceiverEvent.CATCH_UP)
@@ -239,19 +240,19 @@ class Receiver:
             self._report_by(now)
 
     def _enough(self, now: float) -> int:
-        """Bytes that arrive before they are reported at once."""
+        """The number of arrived bytes that triggers a report."""
         if self._every:
             return self._every
         return self._settings.report_replayed if self._replayed_to_now(now) else self._settings.report_bytes
 
     def discard(self) -> None:
-        """Gives back the memory. The receiver is of no use after it."""
+        """Frees the memory. The receiver must not be used afterwards."""
         self._buffer.clear()
 
     def over(self, now: float) -> bool:
-        """Whether nothing more is to be expected: the end is reached, or nobody knows of more.
+        """Whether nothing more is expected: the end is reached, or no member knows of more.
 
-        An orphan waits for two words of the other holders before it believes so.
+        An orphan first waits for two heartbeat intervals of the other holders.
         """
         if self.state is _ORPHANED:
             waited = now >= self._orphaned_since + 2 * self._settings.heartbeat_longest
@@ -259,12 +260,12 @@ class Receiver:
         return self.state is _DONE
 
     def give_up(self, reason: Expiry, now: float) -> None:
-        """Whatever is missing has expired; `take` gives what is behind it."""
+        """Expires everything missing; `take` then returns what follows it."""
         self._buffer.give_up(reason)
         self._report_by(now)
 
     def told(self, now: float) -> bool:
-        """Whether the origin knows how it ended here, or will not be told any more."""
+        """Whether the origin knows the final state here, or will not be told any more."""
         tried = self._done_reports > _LAST_REPORTS
         return self.over(now) and (self.state is _ORPHANED or self._echoed or tried)
 
@@ -320,7 +321,7 @@ class Receiver:
             if refused is None:
                 self._arrived(len(segment.payload), now, farther)
             if segment.kind is not _DATA:
-                # what was asked for does not show that more of a replay comes
+                # a requested repair does not show that the replay continues
                 self._asking.came(segment.end, now, segment.kind is _REPLAY and farther)
             self._check_lag()
         elif refused is Refused.FAR_AHEAD:
@@ -329,7 +330,7 @@ class Receiver:
             self.counters.refuse(refused)
 
     def _arrived(self, size: int, now: float, farthest: bool = True) -> None:
-        """Data was taken. `farthest`: none that lies ahead of it has arrived before."""
+        """Notes that data was taken. `farthest`: nothing ahead of it had arrived before."""
         self._unreported += size
         if farthest:
             self._newest_at = now
@@ -347,8 +348,7 @@ class Receiver:
         return None
 
     def is_far_from(self, sequence: int) -> bool:
-        """Whether it is replayed to, and so much is to come before `sequence` that live data there is let
-        go."""
+        """Whether it is being replayed to and so far behind `sequence` that live data there is discarded."""
         return self.state is _CATCHING_UP and sequence - self.next > self._weight.most_behind
 
     def _know(self, end: int, due: float) -> None:
@@ -375,27 +375,27 @@ class Receiver:
                 self._awaited = False
                 if self._settled_next == self._reported_next:
                     self._report_at = now + self._settings.report_idle
-            # an echo may come another way than the data, and overtake it
+            # an echo may take another path than the data and overtake it
             self._know(heartbeat.end, now + self._asking.patience())
             return
         self._buffer.passed(now + self._asking.first_delay(), heartbeat.end)
         self._know(heartbeat.end, now + self._asking.first_delay())
         if not self._sure and now - self._reported_at >= self.round_trip.timeout:
-            self._report_by(now)  # the origin may wait for it
+            self._report_by(now)  # the origin may be waiting for it
 
     def _check_lag(self) -> None:
-        """Records that are here and wait for their turn count as lag only where much is missing before
-        them."""
+        """Starts catching up if too much is missing. Records that wait for their turn count as lag only if
+        much is missing before them."""
         most = self._weight.most_behind
         if self.state is _LIVE and self._lag() > most and self._buffer.missing > most:
             self._step(ReceiverEvent.FALL_BEHIND)
             self._asking.replayed_to = 0
             self._buffer.forget_ahead(0.0)
             self._awaited = True
-            self._report_by(0.0)  # the sooner the origin knows, the less is sent in vain
+            self._report_by(0.0)  # an early report keeps the origin from sending in vain
 
     def _lag(self) -> int:
-        """Records that are not taken, missing or not."""
+        """The number of records not taken yet, missing or not."""
         return self._buffer.known - self.next
 
     def _skip(self, skip: Skip, now: float) -> None:
@@ -407,14 +407,14 @@ class Receiver:
 
     def _announce(self, announce: Announce, now: float) -> None:
         if not self.members and announce.end > self.next:
-            self._asking.replays(now)  # the origin replays by itself to who begins behind
+            self._asking.replays(now)  # the origin starts a replay for a host that begins behind
         self.members = announce.members
         self.name = announce.name
         self._know(announce.end, now + self._asking.first_delay())
 
     def _close(self, close: Close, now: float) -> None:
         if self.state is _DONE:
-            self._report_by(now)  # the origin has not heard it yet
+            self._report_by(now)  # the origin has not received the final report yet
             return
         if close.end < self._buffer.known:
             self.counters.refuse(Refused.BEYOND_END)
@@ -431,7 +431,7 @@ class Receiver:
     # --- for others, when the origin is gone
 
     def _nak(self, host: int, nak: Nak, now: float) -> None:
-        """Another receiver asks this one."""
+        """Answers the nak of another receiver."""
         if not self._holding.answer(host, nak, self._buffer, self._queue, now):
             self.counters.refuse(Refused.TOO_MANY)
 
@@ -443,7 +443,7 @@ class Receiver:
             self._orphaned_since = self._word_at = now
 
     def _orphaned(self, now: float) -> None:
-        """Tells the others how far this one is, so that they know what exists; in the end gives up."""
+        """Tells the other members its position, so that they know what exists. Gives up after a time."""
         if now >= self._word_at:
             held = self._holding.oldest
             oldest = self.next if held == NOWHERE else held
@@ -458,7 +458,7 @@ class Receiver:
     # --- to the network
 
     def to_send(self, now: float) -> list[Outgoing]:
-        """All that is to be sent now."""
+        """Returns everything to be sent now."""
         if now < self._quiet_until and not self._queue:
             return []
         self._notice_pause(now)
@@ -478,7 +478,7 @@ class Receiver:
         return out
 
     def _notice_pause(self, now: float) -> None:
-        """What is long overdue here shows that the host stood still: stopped, or without a processor."""
+        """Detects that the host was stopped or had no processor, by how overdue its own work is."""
         if now - max(self._earliest(), self._looked) >= _STOOD:
             self._stood = int(now * 1e6)
         self._looked = now
@@ -488,20 +488,20 @@ class Receiver:
         self._queue.append(OutgoingSegment(control(kind, origin, stream, epoch, self.host, body), to))
 
     def _ask(self, now: float) -> None:
-        """Naks for all that is missing and due."""
+        """Queues naks for everything missing and due."""
         if self.state is _DONE:
             return
         wanted = self._asking.ask(self._buffer, self._newest_at, len(self.members), now)
         if wanted and self._unreported and self.state is not _ORPHANED:
-            self._report(now)  # first: what has arrived tells what was lost from what is on its way
+            self._report(now)  # first: arrivals tell lost data from data in flight
         round_trip = int(self.round_trip.smoothed * 1e6)
         for at in range(0, len(wanted), MAX_GAPS):
             nak = Nak(tuple(wanted[at : at + MAX_GAPS]), round_trip)
             self._control(Kind.NAK, nak.encode(), self._repairer())
 
     def _repairer(self) -> int:
-        """The origin, or who holds what it replays; when it is gone any other member, another one each
-        time."""
+        """The host to ask for repairs: the origin, or the holder of its replay. If the origin is gone, a
+        random other member each time."""
         others = [host for host in self.members if host != self.host]
         if self.state is not _ORPHANED or not others:
             return self._asking.holder or self.key[0]
@@ -535,22 +535,22 @@ class Receiver:
         self._report_at = now + self._report_interval() * (0.75 + self._random.random() / 4)
 
     def _asks_for_echo(self, now: float) -> bool:
-        """Not while the echo of an earlier report is on its way, where one is enough to know the round
-        trip."""
+        """Whether to ask for an echo. If one echo suffices to know the round trip, not while an earlier one
+        is under way."""
         if self.state is not _LIVE or not self.round_trip.measured or self._awaited:
             return True
         return self._stamp <= self._echo or now - self._stamp / 1e6 >= self.round_trip.timeout
 
     def _room_left(self) -> int:
-        """Bytes that may be on their way here."""
+        """Bytes that may be in flight to this host."""
         room = self._buffer.room
         return room if self._room is None else min(room, self._room.share)
 
     def _report_interval(self) -> float:
-        """Until an echo says that the origin knows of this receiver, or what its replay waits for, reports
-        follow each other fast.
+        """The time until the next report. Reports are frequent until an echo confirms that the origin knows
+        of this receiver, or knows what its replay waits for.
 
-        The last report is repeated until it is echoed, less and less often.
+        The final report is repeated with growing intervals until it is echoed.
         """
         if self.state is _DONE:
             self._done_reports += 1
@@ -565,7 +565,7 @@ class Receiver:
         self._quiet_until = min(self._quiet_until, time)
 
     def next_deadline(self, now: float) -> float:
-        """When `to_send` has something again, if nothing arrives before; not after, maybe earlier."""
+        """When `to_send` next has something if nothing arrives before. Never too late, possibly early."""
         if self._queue:
             return now
         if now >= self._quiet_until:

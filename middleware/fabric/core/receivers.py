@@ -1,7 +1,7 @@
-"""All streams that a host receives, each in one epoch, and what comes after what.
+"""All streams that a host receives, each in one epoch, and the order between them.
 
-A higher epoch of a stream means that its origin has restarted: who is to receive it joins anew. An `after`
-list holds a message until the streams it names are that far.
+A higher epoch of a stream means that its origin has restarted: receivers join again. An `after` list holds a
+message back until the streams it names have reached the given sequences.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class _Membership:
 
 
 class Receivers:
-    """`receive`, `take`, `to_send`, `next_deadline` for all streams of one host.
+    """The receiving ends of all streams of one host: `receive`, `take`, `to_send`, `next_deadline`.
 
-    Each costs what has arrived or has become due, however many streams there are. `complain` is told of
-    each segment that no stream takes.
+    Each call costs time in proportion to what arrived or became due, not to the number of streams. `complain`
+    is called for each segment that no stream accepts.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Receivers:
         room_bytes: int = 8 << 20,
         complain: Callable[[enum.Enum], None] | None = None,
     ) -> None:
-        """`room_bytes`: what the host's sockets hold."""
+        """`room_bytes`: the capacity of the host's sockets."""
         self.host = host
         self.refused: dict[str, int] = {}
         self._settings = settings
@@ -68,7 +68,7 @@ class Receivers:
         self._count = 0
         self._touched: dict[int, None] = {}  # memberships to take from; then to send for
         self._unsent: dict[int, None] = {}
-        self._waiting: dict[int, None] = {}  # those whose next message waits for other streams
+        self._waiting: dict[int, None] = {}  # members whose next message waits for other streams
         self._schedule = Schedule()
         self._now = 0.0
 
@@ -77,7 +77,7 @@ class Receivers:
             yield member.receiver
 
     def __contains__(self, stream: tuple[int, int]) -> bool:
-        """Whether (origin, stream) is received."""
+        """Whether the stream (origin, stream) is received."""
         return stream in self._members
 
     def join(
@@ -93,9 +93,9 @@ class Receivers:
         held: StreamLog | None = None,
         keeps: bool = False,
     ) -> Receiver:
-        """Begins to receive a stream, at `progress`.
+        """Begins to receive a stream at `progress`.
 
-        Segments of a higher epoch are refused: another `join` begins it.
+        Segments of a higher epoch are refused until another `join` for that epoch.
         """
         self.leave(origin, stream)
         self._count += 1
@@ -119,7 +119,7 @@ class Receivers:
         return receiver
 
     def leave(self, origin: int, stream: int) -> None:
-        """Forgets the stream, and what is here of it beyond its next record."""
+        """Forgets the stream and discards its undelivered data."""
         member = self._members.pop((origin, stream), None)
         if member is None:
             return
@@ -130,13 +130,13 @@ class Receivers:
         member.receiver.discard()
 
     def touch(self, origin: int, stream: int) -> None:
-        """A receiver was changed from outside: it is looked at in the next `take` and `to_send`."""
+        """Marks a receiver changed from outside, so that the next `take` and `to_send` look at it."""
         member = self._members.get((origin, stream))
         if member is not None:
             self._touched[member.number] = None
 
     def keep(self, origin: int, stream: int, epoch: int, progress: Progress, now: float) -> float:
-        """See `Receiver.keep`; when the stream has something to send."""
+        """Calls `Receiver.keep`. Returns when the stream has something to send."""
         member = self._members.get((origin, stream))
         if member is None or member.epoch != epoch:
             return NEVER
@@ -146,12 +146,13 @@ class Receivers:
         return at
 
     def ignores(self, origin: int, stream: int, epoch: int, sequence: int) -> bool:
-        """Whether live data there is of no use to who is replayed to: told before its tag is looked at."""
+        """Whether live data at `sequence` is of no use to a receiver being replayed to. Checked before the
+        tag."""
         member = self._members.get((origin, stream))
         return member is not None and member.epoch == epoch and member.receiver.is_far_from(sequence)
 
     def receive(self, segment: Segment, now: float) -> None:
-        """Hands a segment to its stream, if it is of the epoch that was joined."""
+        """Hands a segment to its stream if it is of the joined epoch."""
         member = self._members.get((segment.origin, segment.stream))
         if member is None:
             self._refuse(Refused.OTHER_STREAM)
@@ -167,14 +168,15 @@ class Receivers:
             self._complain(reason)
 
     def take(self, now: float) -> list[tuple[StreamKey, Delivery]]:
-        """Messages whose turn it is; again after every progress, because one stream may wait for another."""
+        """Returns the messages whose turn it is. Repeats after every progress, because streams may wait for
+        one another."""
         self._now = now
         self._wake(now)
         taken: list[tuple[StreamKey, Delivery]] = []
         touched = list(self._touched)
         self._unsent.update(self._touched)
         self._touched.clear()
-        # a stream that waits looks again, whoever it waits for may have moved or gone
+        # Recheck waiting streams: the streams they wait for may have advanced or left.
         while touched or self._waiting:
             for number in self._waiting:
                 if number not in touched:
@@ -198,7 +200,7 @@ class Receivers:
         self._unsent[member.number] = None
 
     def settled(self, origin: int, after: tuple[After, ...], now: float) -> bool:
-        """Whether this host has all of `after` that it is to have."""
+        """Whether this host has everything of `after` that it should have."""
         self._now = now
         return self._settled_for(origin, after)
 
@@ -208,7 +210,7 @@ class Receivers:
     def _settled(self, origin: int, after: After) -> bool:
         member = self._members.get((origin, after.stream))
         if member is None:
-            return True  # no member of that stream
+            return True  # not a member of that stream
         if after.epoch != member.epoch:
             return after.epoch < member.epoch  # over; or not begun
         return member.receiver.next >= after.sequence or member.receiver.over(self._now)
@@ -218,7 +220,7 @@ class Receivers:
             self._touched[number] = None
 
     def to_send(self, now: float) -> list[Outgoing]:
-        """What those send that were touched or are due. `take` has its turn again after it."""
+        """Returns what touched or due receivers send. `take` is to be called again afterwards."""
         self._wake(now)
         self._unsent.update(self._touched)
         pending, self._unsent = self._unsent, {}
@@ -232,11 +234,11 @@ class Receivers:
         return out
 
     def due(self, now: float) -> bool:
-        """Whether time has come for something that nothing that arrived has asked for."""
+        """Whether a deadline has passed."""
         return self._schedule.next() <= now
 
     def next_deadline(self, now: float) -> float:
-        """When `take` and `to_send` have something again, if nothing arrives before."""
+        """When `take` and `to_send` next have something if nothing arrives before."""
         if self._touched or self._unsent:
             return now
         return self._schedule.next()

@@ -1,4 +1,4 @@
-"""A receiver's memory: what has arrived beyond the next record, and what is known to be missing."""
+"""A receiver's buffer: what has arrived beyond the next record, and what is known to be missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COST_OF_MESSAGE = 200
 
 
 class Oversized:
-    """A message that is larger than this host allows: its place, for nothing of it is kept."""
+    """The place of a message larger than this host allows; nothing of it is kept."""
 
     __slots__ = ("end", "first")
 
@@ -30,7 +30,7 @@ def _cost_of(item: tuple[Message, Kind] | Skipped | Oversized) -> int:
 
 
 class Reorder:
-    """Records from `next` to before `known`: each is here, skipped, or in a gap. Never two of these."""
+    """Records from `next` to before `known`, each exactly one of: here, skipped, in a gap."""
 
     def __init__(self, settings: StreamSettings, budget: AssemblyBudget, first: int) -> None:
         self.next = first
@@ -38,23 +38,23 @@ class Reorder:
         self.newest = (
             first,
             0,
-        )  # the farthest of which something has arrived: a message, and its parts so far
+        )  # the farthest arrival: a message, and its parts so far
         self.gaps = Gaps()
         self.assembly = Assembly(budget, settings.assembly_bytes)
         self._settings = settings
         self._here: dict[int, tuple[Message, Kind] | Skipped | Oversized] = {}
         self._bytes = 0
-        self._arriving = (-1, -1)  # first and end of the newest message, while its parts come in order
+        self._arriving = (-1, -1)  # first and end of the newest message while its parts arrive in order
 
     @property
     def room(self) -> int:
-        """Bytes that can still be taken, in whole messages and in incomplete ones."""
+        """Bytes that can still be taken, in complete and incomplete messages."""
         settings = self._settings
         return max(0, min(settings.buffer_bytes - self._bytes, settings.assembly_bytes - self.assembly.used))
 
     @property
     def missing(self) -> int:
-        """Records that are known to exist, and of which nothing has arrived."""
+        """The number of records known to exist of which nothing has arrived."""
         return sum([gap.end - gap.first for gap in self.gaps]) - self.assembly.records
 
     @property
@@ -65,15 +65,16 @@ class Reorder:
         return len(self._here)
 
     def know(self, end: int, due: float) -> None:
-        """Records exist up to `end`; those that were not known are missing, to be asked for at `due`."""
+        """Notes that records exist up to `end`. Those not known before are missing, to be requested at
+        `due`."""
         if end > self.known:
             self.gaps.open(self.known, end, due)
             self.known = end
 
     def add_next(self, segment: Segment) -> bool:
-        """The short way of `add`, for what comes whole and in its order while nothing is missing.
+        """Fast path of `add` for a complete message that arrives in order while nothing is missing.
 
-        Whether the segment was such a one, and is here now; if not, `add` says what becomes of it.
+        Returns whether it took the segment; if not, `add` decides.
         """
         sequence, size = segment.sequence, len(segment.payload)
         if sequence != self.known or segment.total != 1 or segment.kind is not Kind.DATA or len(self.gaps):
@@ -88,10 +89,11 @@ class Reorder:
         return True
 
     def add(self, segment: Segment, due: float, later: float) -> Refused | None:
-        """Takes a segment of data. `due`: when to ask for what it shows to be missing.
+        """Takes a data segment. Returns why it was refused, or None. `due`: when to request what it shows to
+        be missing.
 
-        `later`: when to ask for what it does not show to be missing: what a stream of repairs has not brought
-        yet, and the rest of a message that is still coming in.
+        `later`: when to request what it does not show to be missing: data that a stream of repairs has not
+        brought yet, and the rest of a message that is still arriving.
         """
         sequence, end = segment.sequence, segment.end
         refused = self._refusal(sequence, end)
@@ -106,7 +108,7 @@ class Reorder:
             return Refused.NO_ROOM
         reached = (end, 0) if segment.number + 1 == segment.total else (sequence, segment.number + 1)
         if reached > self.newest:
-            if segment.kind is Kind.REPLAY:  # it goes in its order, and what it leaves out is lost
+            if segment.kind is Kind.REPLAY:  # a replay is sent in order, so what it leaves out is lost
                 self.gaps.passed(sequence, due)
             self.newest = reached
         if self._is_oversized(segment):
@@ -120,7 +122,7 @@ class Reorder:
         return self._assemble(segment, due, later)
 
     def _is_oversized(self, segment: Segment) -> bool:
-        """Whether the message must be too large: all parts but the last have this size, or more."""
+        """Whether the message must be too large: all parts but the last have at least this size."""
         return max(1, segment.total - 1) * len(segment.payload) > self._settings.message_bytes
 
     def _refusal(self, sequence: int, end: int) -> Refused | None:
@@ -131,7 +133,8 @@ class Reorder:
         return Refused.DUPLICATE
 
     def _has_room(self, sequence: int, repair: bool) -> bool:
-        """Repairs may take as much again: they fill the gap before what fills the buffer."""
+        """Whether there is room. Repairs get twice the room, because they fill the gap before the data that
+        fills the buffer."""
         if sequence == self.next:
             return True
         times = 2 if repair else 1
@@ -139,7 +142,8 @@ class Reorder:
         return not full and len(self._here) < times * self._settings.buffer_messages
 
     def passed(self, due: float, before: int = 1 << 64) -> None:
-        """All before `before` was sent: what the newest message lacks is missing where it is of that."""
+        """Notes that everything before `before` was sent: what the newest message lacks is missing if it ends
+        by then."""
         first, end = self._arriving
         if end > before:
             return
@@ -170,13 +174,13 @@ class Reorder:
         return None
 
     def _wait_for_rest(self, segment: Segment, due: float, later: float) -> None:
-        """A gap of its own, that is not asked for while its parts stream in.
+        """Gives an incomplete message a gap of its own, which is not requested while its parts stream in.
 
-        Of the newest message they may be on their way, however long the path takes for a burst; where one is
-        left out, or something else has come after it, they are missing.
+        The parts of the newest message may still be in flight, however long the path takes for a burst. If a
+        part is left out or something else has arrived after it, its parts are missing.
         """
         gap = self.gaps.part(segment.sequence, segment.end)
-        partial = self.assembly.partial(segment.sequence)  # None: others needed the room
+        partial = self.assembly.partial(segment.sequence)  # None: evicted to make room for others
         newest = segment.end == self.known and segment.kind is Kind.DATA
         if newest and partial is not None and len(partial.parts) == segment.number + 1:
             self._arriving = (segment.sequence, segment.end)
@@ -191,7 +195,7 @@ class Reorder:
         self._bytes += len(message.payload) + _COST_OF_MESSAGE
 
     def skip(self, skipped: Skipped, due: float) -> None:
-        """What is missing of a range will not come. What is here of it stays."""
+        """Skips what is missing of a range because it will not come. What has arrived of it stays."""
         self.know(skipped.end, due)
         for first, end in list(self.gaps.within(max(skipped.first, self.next), skipped.end)):
             self.gaps.fill(first, end)
@@ -200,16 +204,17 @@ class Reorder:
             self.assembly.drop(first)
 
     def give_up(self, reason: Expiry) -> None:
-        """All gaps are skipped."""
+        """Skips all gaps."""
         for gap in list(self.gaps):
             self.skip(Skipped(gap.first, gap.end, reason), gap.due)
 
     def head(self) -> tuple[Message, Kind] | Skipped | Oversized | None:
-        """What is at `next`, if it is here: a message and what it came by, or what is passed by."""
+        """The item at `next` if it is here: a message and the kind it arrived as, or a skipped or oversized
+        range."""
         return self._here.get(self.next)
 
     def pop(self) -> None:
-        """The head is settled."""
+        """Settles the head."""
         item = self._here.pop(self.next)
         self._bytes -= _COST_OF_MESSAGE
         if isinstance(item, (Skipped, Oversized)):
@@ -220,10 +225,10 @@ class Reorder:
             self._bytes -= len(item[0].payload)
 
     def wanted(self, gap: Missing, before: int, whole: bool = True) -> Iterator[Gap]:
-        """What to ask for of a gap: the parts that a message lacks, or all of it before `before`.
+        """Yields what to request of a gap: the parts that a message lacks, or everything before `before`.
 
-        Without `whole`, parts behind the farthest that has arrived of the newest message are not asked for:
-        they may be on their way, or not sent yet.
+        Without `whole`, parts after the farthest arrival of the newest message are not requested: they may be
+        in flight or not sent yet.
         """
         partial = self.assembly.partial(gap.first)
         if partial is not None and gap.first < before:
@@ -236,13 +241,13 @@ class Reorder:
             yield Gap(gap.first, min(gap.end, before))
 
     def messages(self, first: int, end: int) -> Iterator[Message]:
-        """What is here of [first, end), to repair it for others."""
+        """Yields the messages held here of [first, end), to repair them for others."""
         for item in self._here.values():
             if isinstance(item, tuple) and item[0].sequence < end and item[0].end > first:
                 yield item[0]
 
     def forget_ahead(self, due: float) -> None:
-        """Lets go what lies behind the first gap: all of it is replayed, and needs the room."""
+        """Discards what lies after the first gap: all of it will be replayed, and the room is needed."""
         end = self.next
         kept: dict[int, tuple[Message, Kind] | Skipped | Oversized] = {}
         while (item := self._here.get(end)) is not None:

@@ -1,4 +1,4 @@
-"""Requests for repair, gathered for a while so that many askers can be answered by one multicast."""
+"""Repair requests, collected for a short time so that one multicast can answer many of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _MOST_REMEMBERED = 16384
 
 
 class Request:
-    """Who asked for which parts of the message at `sequence`; `end` is the least that anybody knows it by."""
+    """The hosts that requested parts of the message at `sequence`. `end`: the lowest end given in a
+    request."""
 
     __slots__ = ("due", "end", "hosts", "sequence")
 
@@ -25,29 +26,30 @@ class Request:
         self.hosts: dict[int, set[Parts]] = {}
 
     def parts(self) -> list[Parts]:
-        """What all of them together lack."""
+        """The parts that any of the hosts lacks."""
         return in_order({part for parts in self.hosts.values() for part in parts})
 
 
 def in_order(asked: set[Parts]) -> list[Parts]:
-    """The parts by number; nothing but the whole where that is asked for."""
+    """The parts in order of number; only the whole message if that was requested."""
     if None in asked:
         return [None]
     return [*sorted(part for part in asked if part is not None)]
 
 
 class Repairs:
-    """A repair waits `aggregation` round trips of its first asker for more of them.
+    """Pending repair requests. A repair waits `aggregation` round trips of its first requester for more
+    requests.
 
-    The same host asking for the same, or for a part of it, within a round trip of the answer is suppressed:
-    its request left before the answer came.
+    If the same host requests the same part or a subset within a round trip of the answer, the request is
+    suppressed: it was sent before the answer arrived.
     """
 
     def __init__(self, aggregation: float) -> None:
         self._aggregation = aggregation
         self._requests: dict[int, Request] = {}
         self._queue: list[tuple[float, int]] = []  # (due, sequence), a heap
-        # by host and sequence: parts from, to before, and until when they are suppressed
+        # By host and sequence: parts from, to before, and until when they are suppressed.
         self._answered: dict[tuple[int, int], list[tuple[int, int, float]]] = {}
 
     def ask(
@@ -61,7 +63,7 @@ class Repairs:
         *,
         alone: bool = False,
     ) -> bool:
-        """Whether the request is kept. `alone`: nobody else is to be waited for."""
+        """Adds a request. Returns whether it is kept. `alone`: there is no other host to wait for."""
         first, stop = parts if parts is not None else _WHOLE
         key = (host, sequence)
         answered = [one for one in self._answered.get(key, ()) if one[2] > now]
@@ -86,11 +88,11 @@ class Repairs:
         if len(self._answered) >= _MOST_REMEMBERED:
             self._answered = {one: last for one, last in self._answered.items() if last[-1][2] > now}
             if len(self._answered) >= _MOST_REMEMBERED:
-                self._answered.clear()  # then something is repaired twice
+                self._answered.clear()  # the price is a repeated repair
         self._answered[key] = answered
 
     def pop(self, now: float) -> Request | None:
-        """The next request whose time has come."""
+        """Removes and returns the next due request; None if none is due."""
         if not self._queue or self._queue[0][0] > now:
             return None
         return self._requests.pop(heapq.heappop(self._queue)[1])

@@ -1,6 +1,6 @@
-"""What an origin sends again: repairs that are asked for, and the replay to who is too far behind.
+"""What an origin sends again: requested repairs, and replays to receivers that are too far behind.
 
-Both take a turn's worth at a time, so that live data waits for neither, however large a message is.
+Each sends a limited amount per turn, so that live data does not wait for them, however large a message is.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from .states import PeerState
 from .timing import TokenBucket, Weight
 from .turn import Turn
 
-_TRIES: Final = 2  # holders that bring nothing
-_OF_LOG: Final = 1 / 4  # who has left may lack so much of a log that loses what is beyond its bound
+_TRIES: Final = 2  # holders that deliver nothing
+_OF_LOG: Final = 1 / 4  # for a bounded log: share that a receiver out of the group may lack
 
-# Python 3.11 looks a member up in its enum by way of EnumType.__getattr__; the hot paths name them once.
+# In Python 3.11, enum member access goes through EnumType.__getattr__; bind the members once for the hot
+# paths.
 _LIVE: Final = PeerState.LIVE
 _CATCHING_UP: Final = PeerState.CATCHING_UP
 
 
 class Resending:
-    """One stream's. What it sends, its `outlet` makes and its token bucket allows."""
+    """Repairs and replays of one stream, built by `outlet` and limited by a token bucket."""
 
     __slots__ = (
         "_answers",
@@ -71,16 +72,16 @@ class Resending:
         self._bucket = TokenBucket(settings.repair_rate, settings.repair_burst, now)
         self._repairs = Repairs(settings.aggregation)
         self._answers = Slices()
-        self._first = 0  # of who is behind, in the next turn
+        self._first = 0  # the receiver to replay to first in the next turn
 
     def drop(self, host: int) -> None:
-        """It is no receiver any more: what is for it alone is not sent."""
+        """Drops what is waiting for `host` alone, because it is no longer a receiver."""
         self._answers.drop(host)
 
     # --- repairs
 
     def asked(self, host: int, nak: Nak, now: float) -> None:
-        """A nak came."""
+        """Takes a nak."""
         peer = self._peers.get(host)
         if peer is None:
             self._counters.refuse(Refused.UNKNOWN_HOST)
@@ -89,11 +90,11 @@ class Resending:
         skipped: list[Skipped] = []
         alone = peer.state is _CATCHING_UP or len(self._peers) < self._settings.multicast_at
         if peer.state is _CATCHING_UP and peer.again.size > peer.window.size:
-            self._counters.refuse(Refused.TOO_MANY)  # it will ask again, for what it lacks by then
+            self._counters.refuse(Refused.TOO_MANY)  # it will ask again for what it still lacks by then
             return
         round_trip = nak.round_trip / 1e6
         if peer.state is _LIVE and not peer.may_ask(round_trip, now):
-            self._counters.refuse(Refused.TOO_MANY)  # else repairs fill a queue in which they get lost
+            self._counters.refuse(Refused.TOO_MANY)  # more repairs would fill the queue that loses them
             return
         edge = peer.sent if peer.state is _CATCHING_UP else self._live.known
         for gap in nak.gaps:
@@ -119,15 +120,15 @@ class Resending:
         self._outlet.skip(skipped, host)
 
     def _sent_of(self, peer: Peer, message: Message, round_trip: float, now: float) -> int:
-        """How many of its parts the host has, or has lost: they were sent in a replay, or to all some time
-        ago."""
+        """The number of its parts that the host has or has lost: parts sent in a replay, or sent to all long
+        enough ago."""
         if peer.state is _CATCHING_UP:
             return peer.slices.sent_of(message)
         due = self._live.parts_due(peer, message, round_trip, now)
         return due if message.sequence < self._live.edge else min(due, self._live.sent_parts)
 
     def _tell(self, peer: Peer, message: Message, parts: Parts, now: float) -> None:
-        """What it says about the way to that host."""
+        """Feeds the request into the windows of that host as a sign of loss."""
         size = len(message.payload)
         if parts is None:
             peer.asked += 1
@@ -137,12 +138,12 @@ class Resending:
             peer.pace.asked(size)
             peer.flight.again(size, now)
         elif peer.state is _CATCHING_UP:
-            peer.progressed = now  # what it lacks of the replay, it asks for: the rest has arrived
+            peer.progressed = now  # a request for a missing part shows that the rest arrived
             if peer.asks_first(message.sequence, parts[1] if parts is not None else MAX_SEGMENTS):
                 peer.window.asked(size)
 
     def repair(self, out: list[Outgoing], now: float) -> None:
-        """Answers what was asked for, as far as this turn goes; what was left of that comes first."""
+        """Answers requests as far as this turn allows; leftovers of earlier answers come first."""
         self._turn.repairs = self._answers.give(out, self._turn.repairs)
         while self._turn.repairs > 0 and self._bucket.ready(now):
             request = self._repairs.pop(now)
@@ -157,7 +158,7 @@ class Resending:
             self._turn.repairs = self._answers.give(out, self._turn.repairs)
 
     def _answer(self, request: Request, message: Message) -> None:
-        """By multicast to who is live, where enough of them ask; to others one by one."""
+        """Answers by multicast to live hosts if enough of them ask, and by unicast to the others."""
         live = {host for host in request.hosts if self._is_live(host)}
         together = len(live) >= self._settings.multicast_at
         if together:
@@ -175,14 +176,14 @@ class Resending:
                 self._later(slices, self._outlet.message(message, host, kind, parts))
 
     def _later(self, slices: Slices, one: OutgoingMessage) -> int:
-        """Paid for at once, and sent when its turns come; the bytes."""
+        """Queues a message for later turns and charges it to the bucket at once. Returns its bytes."""
         size = one.size or 1
         self._bucket.spend(size)
         slices.add(one)
         return size
 
     def _kind_for(self, host: int, sequence: int) -> Kind:
-        """What was lost of a replay is of the replay still."""
+        """The kind of a repair: what was lost of a replay still counts as replay."""
         peer = self._peers.get(host)
         live = peer is None or (peer.state is _LIVE and sequence >= peer.edge)
         return Kind.REPAIR if live else Kind.REPLAY
@@ -192,7 +193,7 @@ class Resending:
         return peer is not None and peer.state is _LIVE
 
     def repairs_at(self, now: float) -> float:
-        """When `repair` has something to send, if nothing is heard before."""
+        """When `repair` next has something to send if no request arrives before."""
         if not self._answers.empty:
             return now
         return max(self._repairs.next_deadline(), self._bucket.ready_at(now))
@@ -200,8 +201,8 @@ class Resending:
     # --- replay
 
     def replays(self, out: list[Outgoing], now: float) -> None:
-        """To all that are behind. Who had nothing of the last turn comes first."""
-        behind = [peer for peer in self._peers.in_state(_CATCHING_UP) if peer.reported]  # they listen
+        """Replays to all receivers that are behind. Those that got nothing in the last turn come first."""
+        behind = [peer for peer in self._peers.in_state(_CATCHING_UP) if peer.reported]  # it listens
         if not behind:
             return
         first = self._first % len(behind)
@@ -212,7 +213,7 @@ class Resending:
                 self._first = number  # the next one
 
     def _replay(self, peer: Peer, out: list[Outgoing], now: float) -> None:
-        """What `peer` lacks before the edge of live data, as far as its window, the rate and this turn
+        """Replays to `peer` what it lacks before the live edge, as far as its window, the rate and this turn
         allow."""
         if peer.held_off and not self._had_its_time(peer, now):
             return
@@ -233,9 +234,10 @@ class Resending:
             self._replay_more(peer, out, now)
 
     def _had_its_time(self, peer: Peer, now: float) -> bool:
-        """Whether who has left is replayed to from now on: not if it has kept up all the same.
+        """Whether a receiver that left the group is replayed to from now on. It is not if it has kept up
+        anyway.
 
-        It has less time where the log would lose what it lacks.
+        It gets less time if the log could drop what it lacks.
         """
         lacks = self._weight.size_of(self._live.edge - peer.next)
         if now < peer.back_at and lacks <= _OF_LOG * self._outlet.most_bytes:
@@ -249,7 +251,8 @@ class Resending:
         return False
 
     def _begin_anew(self, peer: Peer, out: list[Outgoing]) -> None:
-        """What has arrived of the replay before says nothing of this one: it is told so first."""
+        """Tells the receiver first that the replay starts anew: arrivals of the earlier one say nothing about
+        this one."""
         peer.begun_anew = False
         known = self._live.known
         body = Heartbeat(known, min(self._outlet.oldest, known), again=peer.sent, holder=peer.holder)
@@ -259,24 +262,24 @@ class Resending:
     # --- by holders
 
     def _look_for_holder(self, peer: Peer, now: float) -> None:
-        """Who else may replay to it what is not sent yet, where that is much; of these who has least to do
-        so far."""
+        """Picks another receiver to replay what was not sent yet, if that is much. Of those that hold it,
+        picks the one with the fewest replays."""
         least = self._settings.replay_by_holders
         if peer.unhelped >= _TRIES or not least or self._weight.size_of(self._live.edge - peer.sent) < least:
             return
         busy = [one.holder for one in self._peers if one.holder]
         able = [one for one in self._peers if one.live and self._holds(one, peer.next, least)]
         if able:
-            peer.rewind(now, peer.next)  # it does not ask for what it has
+            peer.rewind(now, peer.next)  # do not request again what it already has
             peer.holder = min(able, key=lambda one: busy.count(one.host)).host
 
     def _holds(self, one: Peer, sequence: int, least: int) -> bool:
-        """Whether it keeps what comes from `sequence` on, so much of it at least."""
+        """Whether `one` keeps data from `sequence` on, at least `least` bytes of it."""
         return one.held <= sequence and self._weight.size_of(one.next - sequence) >= least
 
     def _check_holder(self, peer: Peer, now: float) -> None:
-        """It comes near the edge, and the rest is sent from here; or the holder is gone, or brings nothing
-        although the receiver has been heard."""
+        """Takes the replay back from the holder if the receiver is near the edge, if the holder is gone, or
+        if it delivers nothing although the receiver reports."""
         holder = self._peers.get(peer.holder)
         near = 2 * self._weight.size_of(self._live.edge - peer.next) < self._settings.replay_by_holders
         idle = peer.heard - peer.idle_since >= peer.stall
@@ -285,9 +288,9 @@ class Resending:
             peer.rewind(now, peer.next)
 
     def meet(self, out: list[Outgoing]) -> None:
-        """Who has been replayed all that was sent to all is live from here on.
+        """Makes receivers live whose replay has reached the live edge.
 
-        To be called before more is sent to all. A part of the message under way may be missing: it is sent
+        To be called before more is sent to all. If they missed part of the message in progress, it is sent
         now.
         """
         for peer in self._peers.in_state(_CATCHING_UP):
@@ -302,7 +305,7 @@ class Resending:
             self._live.begins(peer)
 
     def somebody_is_there(self) -> bool:
-        """Whether `meet` finds anybody."""
+        """Whether `meet` would find a receiver."""
         return any(self._is_there(peer) for peer in self._peers.in_state(_CATCHING_UP))
 
     def _is_there(self, peer: Peer) -> bool:
@@ -322,7 +325,7 @@ class Resending:
         )
 
     def _give(self, peer: Peer, out: list[Outgoing], now: float) -> None:
-        """Of the messages that wait for `peer`, what its window and this turn allow."""
+        """Sends what waits for `peer`, as far as its window and this turn allow."""
         given: list[Outgoing] = []
         self._given(peer, peer.slices, given, now)
         for one in given:
@@ -333,8 +336,8 @@ class Resending:
         out += given
 
     def _give_again(self, peer: Peer, out: list[Outgoing], now: float) -> None:
-        """The same of what it has asked for, some of it also where the window is full: what it lacks may be
-        what the window counts as on its way."""
+        """Sends requested parts of the replay, some of them even if the window is full: the missing data may
+        be what the window counts as in flight."""
         given: list[Outgoing] = []
         self._given(peer, peer.again, given, now, self._settings.replay_least - peer.flight.again_bytes)
         for one in given:
@@ -346,7 +349,7 @@ class Resending:
         if may <= 0 or slices.empty or peer.paced_at > now:
             return
         if not peer.flight.on_way:
-            peer.progressed = now  # until now nothing could arrive
+            peer.progressed = now  # nothing could arrive until now
         self._turn.replays -= may - slices.give(given, may)
         for one in given:
             self._turn.replayed(one.size)
@@ -368,8 +371,8 @@ class Resending:
         self._outlet.skip(skipped, peer.host)
 
     def _stalled(self, peer: Peer, now: float) -> None:
-        """First only what comes next is sent again, as most often all the rest waits for that there; where it
-        gets no further by it, the rest was lost as well."""
+        """On a stall, first resends only the next message, because most often everything else waits for it.
+        If that brings no progress, the rest was lost too and the replay restarts."""
         if peer.probed >= 0:
             peer.stalled(now)
             return
@@ -382,7 +385,7 @@ class Resending:
                 self._later(peer.again, self._outlet.message(found, peer.host, Kind.REPLAY))
 
     def replay_at(self, peer: Peer, now: float) -> float:
-        """When `replays` has something to send to `peer`, if nothing is heard before."""
+        """When `replays` next has something to send to `peer` if no report arrives before."""
         if not peer.reported:
             return NEVER
         if peer.held_off:
@@ -390,7 +393,7 @@ class Resending:
         if self._is_there(peer):
             return now
         if peer.holder:
-            return NEVER  # a report tells how far it is
+            return NEVER  # a report will tell its position
         stalled = peer.progressed + peer.stall if peer.unsettled else NEVER
         if peer.may_replay <= 0 and (
             peer.again.empty or peer.flight.again_bytes >= self._settings.replay_least
@@ -404,7 +407,7 @@ class Resending:
 
 
 def _within(asked: Parts, sent: int) -> Parts:
-    """What is asked for, but no part that has not been sent yet."""
+    """The requested parts, without those that were not sent yet."""
     if sent >= MAX_SEGMENTS:
         return asked
     first, end = asked if asked is not None else (0, sent)

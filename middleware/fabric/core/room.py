@@ -1,7 +1,7 @@
-"""What a host's sockets hold, shared among the streams that it receives.
+"""The capacity of a host's sockets, shared among the streams that it receives.
 
-All streams come by the same sockets, so what their origins may have on its way to this host together has to
-fit into these. Each stream that is in use gets the same share, and reports no more room than that.
+All streams arrive at the same sockets, so the data that all their origins have in flight to this host must
+fit into them together. Each stream in use gets an equal share, and reports no more room than that.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Final
 
 _IN_USE: Final = 1.0  # seconds after the last segment
 _LOOK: Final = 0.25  # seconds between counts
-_LEAST: Final = 16 * 1024  # bytes of a share, however many streams there are
+_LEAST: Final = 16 * 1024  # minimum bytes of a share, whatever the number of streams
 
 
 class Room:
-    """`total` bytes. A stream says now and then that it is in use."""
+    """`total` bytes, shared among the streams that have recently reported being in use."""
 
     __slots__ = ("_counted", "_seen", "_share", "total")
 
@@ -25,7 +25,7 @@ class Room:
         self._counted = -1e18
 
     def used(self, stream: tuple[int, int, int], now: float) -> None:
-        """Data of that stream has arrived."""
+        """Notes that data of `stream` has arrived."""
         new = stream not in self._seen
         self._seen[stream] = now
         if new or now - self._counted >= _LOOK:

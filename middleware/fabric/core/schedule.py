@@ -1,4 +1,4 @@
-"""The deadlines of many, the earliest first."""
+"""A set of deadlines, with the earliest first."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Final
 
 from .settings import NEVER
 
-_SLACK: Final = 64  # entries that are out of date beyond twice those that are not
+_SLACK: Final = 64  # stale entries allowed beyond twice the number of current ones
 
 
 class Schedule:
-    """When which of many numbered things is due. Setting and finding cost the logarithm of their number."""
+    """Deadlines of numbered items. Setting and finding one take logarithmic time."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int]] = []
         self._times: dict[int, float] = {}
 
     def set(self, number: int, at: float) -> None:
-        """`number` is due at `at` and at no other time; NEVER takes it away."""
+        """Sets the only deadline of `number`; NEVER removes it."""
         if at == NEVER:
             self._times.pop(number, None)
             return
@@ -34,7 +34,7 @@ class Schedule:
         self._times.pop(number, None)
 
     def due(self, now: float) -> list[int]:
-        """What is due by `now`, once each; it is due no more."""
+        """Removes and returns the items due by `now`, each once."""
         found: list[int] = []
         while self._heap and self._heap[0][0] <= now:
             at, number = heapq.heappop(self._heap)

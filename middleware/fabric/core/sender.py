@@ -1,7 +1,7 @@
 """The origin's end of one stream in one epoch.
 
-Numbers messages, says by heartbeats how far it has come, and keeps the accounting. What goes to all is paced
-by the receivers (`live`); what is lost is repaired, and who is behind is replayed to (`resending`).
+Numbers messages, announces its position in heartbeats, and keeps the accounting. The receivers pace live data
+(`live`); lost data is repaired, and receivers that are behind are replayed to (`resending`).
 """
 
 from __future__ import annotations
@@ -36,20 +36,22 @@ from .turn import Turn
 _DATA: Final = Kind.DATA.name
 _REPORT_LEAST: Final = 16 * 1024  # bytes: receivers are not asked to report more often
 _REPORT_MOST: Final = 1 << 20
-_HELD_UP: Final = 0.1  # seconds between heartbeats, at most, while live data waits for receivers
-# Python 3.11 looks a member up in its enum by way of EnumType.__getattr__; the hot paths name them once.
+_HELD_UP: Final = 0.1  # maximum seconds between heartbeats while live data waits for receivers
+# In Python 3.11, enum member access goes through EnumType.__getattr__; bind the members once for the hot
+# paths.
 _SILENT: Final = PeerState.SILENT
 _CATCHING_UP: Final = PeerState.CATCHING_UP
 
 
 class Sender:
-    """`receive`, `to_send`, `next_deadline`; `publish` and `close` for what is above.
+    """The sending end of a stream: `receive`, `to_send`, `next_deadline`; `publish` and `close` for the layer
+    above.
 
-    `log` is where messages are: one of its own in memory, to which `publish` appends; or another's that
-    grows by itself, of which the sender learns in `to_send`. What is in it before `live_from` (default: its
-    end) is not sent live, but replayed to who begins there: so an origin restarts with what an earlier
-    process of it sent in this epoch. `turn`: what it may send again, shared with other streams; default: one
-    of its own each time.
+    `log` holds the messages. By default it is the sender's own log in memory, to which `publish` appends. It
+    may also be a log that grows by itself, whose growth the sender notices in `to_send`. Data before
+    `live_from` (default: the log's end) is not sent live, but replayed to receivers that begin there. An
+    origin thus restarts with data that an earlier process sent in the same epoch. `turn`: the budget of one
+    turn, shared with other streams; default: an own one for each call.
     """
 
     def __init__(
@@ -85,10 +87,10 @@ class Sender:
             self._outlet, self.peers, settings, self._weight, self.live, self.counters, shared, now
         )
         self.wanting = False  # `publish` has refused a message
-        self._published = 0  # the bytes that will have been sent when all that was published is
+        self._published = 0  # value of `live.bytes` once everything published is sent
         self._heartbeat_at = NEVER
         self._heartbeat_interval = settings.heartbeat_first
-        self._quiet_until = -NEVER  # before it, and as nothing was heard, there is at most live data to send
+        self._quiet_until = -NEVER  # before it, if nothing was heard, only live data may have to be sent
 
     # --- from above
 
@@ -99,22 +101,23 @@ class Sender:
 
     @property
     def live_bytes(self) -> int:
-        """Of all messages that were sent to all, each once."""
+        """Payload bytes of all messages sent to all, each counted once."""
         return self.live.bytes
 
     @property
     def sent_to_all(self) -> int:
-        """Messages."""
+        """The number of messages sent to all."""
         return self.live.messages
 
     @property
     def has_room(self) -> bool:
-        """Whether `publish` takes a message."""
+        """Whether `publish` accepts a message."""
         return self._published - self.live.bytes < self._settings.unsent_bytes or not self.live.waits()
 
     @property
     def finished(self) -> bool:
-        """Closed, and every receiver has settled all of it or was given up by the log's bounds."""
+        """Whether it is closed, and every receiver has settled everything or was given up by the log's
+        bounds."""
         return self.closed and all(self.row(peer.host).closed for peer in self.peers)
 
     def publish(
@@ -126,9 +129,9 @@ class Sender:
         after: tuple[After, ...] = (),
         expires: float = NEVER,
     ) -> int | None:
-        """The sequence of the message, or None while too much waits to be sent.
+        """Returns the sequence of the message, or None if too much waits to be sent.
 
-        ValueError where it is too large to be cut, the stream is closed, or its log grows by itself.
+        Raises ValueError if it is too large to be cut, the stream is closed, or its log grows by itself.
         """
         if self._own is None:
             raise ValueError("messages of this stream come from its log")
@@ -142,19 +145,19 @@ class Sender:
         self._own.append(message, now, expires)
         self._quiet_until = min(self._quiet_until, self._own.next_deadline())
         if not self.live.waits_before(message.sequence):
-            self._published = self.live.bytes  # all before it was sent, or will not be
+            self._published = self.live.bytes  # everything before it was sent, or will not be
         self._published += len(payload)
         return message.sequence
 
     def close(self, now: float) -> None:
-        """No message follows. Receivers are told until they have settled all of it."""
+        """Ends the stream: no message follows. Receivers are told until they have settled everything."""
         self.closed = True
         self._quiet_until = -NEVER
         self._heartbeat_at = now
         self._heartbeat_interval = self._settings.heartbeat_first
 
     def add_receiver(self, host: int, now: float, first: int | None = None) -> None:
-        """`host` gets all from `first` on (default: all from now on)."""
+        """Adds a receiver that gets everything from `first` on (default: from now on)."""
         first = self.log.end if first is None else first
         self._quiet_until = -NEVER
         self.ledger.begin(host, first)
@@ -165,7 +168,7 @@ class Sender:
             self._heartbeat_at = now + self._heartbeat_interval
 
     def remove_receiver(self, host: int) -> None:
-        """What `host` has not settled expires for it."""
+        """Removes a receiver; what `host` has not settled expires for it."""
         self._quiet_until = -NEVER
         self._resending.drop(host)
         if self.peers.remove(host):
@@ -210,8 +213,8 @@ class Sender:
     def _take_report(self, peer: Peer, report: Report, now: float) -> None:
         if not peer.reported:
             peer.reported = True
-            peer.announce_at = now  # what was sent before it listened, it has not heard
-        # a later one has overtaken it; of who was silent, the clock may have begun anew
+            peer.announce_at = now  # it has not heard what was sent before it listened
+        # Late: a later report has overtaken it. A silent receiver's clock may have restarted.
         late = report.stamp < peer.stamp and peer.state is not _SILENT
         peer.stamp = max(peer.stamp, report.stamp) if peer.state is not _SILENT else report.stamp
         peer.done = report.mode is Mode.DONE
@@ -235,7 +238,7 @@ class Sender:
             self._outlet.queue(Kind.CLOSE, Close(self.log.end).encode(), peer.host)
 
     def _every(self, peer: Peer) -> int:
-        """So many bytes arrive there, and it reports: some times in its window."""
+        """The number of arrived bytes after which it reports: several reports per window."""
         window = peer.pace.size if peer.live else peer.window.size
         return min(
             _REPORT_MOST, max(_REPORT_LEAST, int(min(window, peer.room)) // self._settings.live_reports)
@@ -249,7 +252,7 @@ class Sender:
     # --- to receivers
 
     def to_send(self, now: float) -> list[Outgoing]:
-        """All that is to be sent now."""
+        """Returns everything to be sent now."""
         out: list[Outgoing] = []
         if self._own_turn is not None:
             self._own_turn.begin(now)
@@ -264,16 +267,17 @@ class Sender:
         return out
 
     def take_alone(self, now: float) -> Message | None:
-        """The short way of `to_send`: the one message for all that are live, if that is all there is to send.
+        """Fast path of `to_send`: returns the one message for all live receivers, if nothing else is to be
+        sent.
 
-        It counts as sent; None, and nothing has changed, where `to_send` is to be asked.
+        The message counts as sent. Returns None and changes nothing if `to_send` has to be called.
         """
         return None if now >= self._quiet_until or not self._outlet.empty else self._take_newest(now)
 
     def take_ahead(self, now: float) -> Message | None:
-        """As `take_alone`, whatever else there is to send: `to_send` is to be asked for that.
+        """As `take_alone`, whatever else is to be sent; `to_send` is to be called for the rest.
 
-        None also where a receiver is to be told first where it begins, or becomes live now.
+        Also returns None if a receiver must first be told where it begins, or becomes live now.
         """
         for peer in self.peers:
             if peer.announce_at <= now and peer.state is not _SILENT:
@@ -290,7 +294,7 @@ class Sender:
 
     @property
     def mtu(self) -> int:
-        """What its messages are cut by."""
+        """The segment size that its messages are cut to."""
         return self._settings.mtu
 
     def _all(self, out: list[Outgoing], now: float) -> None:
@@ -299,7 +303,7 @@ class Sender:
         for peer in self.live.look(now):
             self.peers.leaves(peer, self.live.edge, now)
         self._announce(now)
-        self._outlet.give(out)  # before a replay: who is told the end knows that it is behind
+        self._outlet.give(out)  # before a replay: a host that is told the end knows that it is behind
         self._resending.repair(out, now)
         self._resending.meet(out)
         self._live(out, now)
@@ -339,8 +343,8 @@ class Sender:
         self._heartbeat_at = NEVER if self._idle() else now + self._heartbeat_interval
 
     def _longest(self) -> float:
-        """Between heartbeats. While receivers hold up what is to be sent, their reports may have been
-        lost."""
+        """The maximum time between heartbeats. It is shorter while receivers hold data up, because their
+        reports may have been lost."""
         longest = self._settings.heartbeat_longest
         return min(longest, _HELD_UP) if self.live.held_up else longest
 
@@ -348,7 +352,7 @@ class Sender:
         return not len(self.peers) or (self.closed and all(peer.done for peer in self.peers))
 
     def next_deadline(self, now: float) -> float:
-        """When `to_send` has something again, if nothing arrives before; not after, maybe earlier."""
+        """When `to_send` next has something if nothing arrives before. Never too late, possibly early."""
         if not self._outlet.empty:
             return now
         if now >= self._quiet_until:
@@ -356,7 +360,7 @@ class Sender:
         return min(self._quiet_until, self.live.next_at(now))
 
     def _earliest(self, now: float) -> float:
-        """When there is something to send that is no live data."""
+        """When something other than live data is to be sent."""
         times = [self._heartbeat_at, self.log.next_deadline(), self.peers.next_silence()]
         times += [peer.announce_at for peer in self.peers if peer.state is not _SILENT]
         times += [self._resending.repairs_at(now), self.live.next_look()]

@@ -1,7 +1,7 @@
-"""The lives of a receiver, and of a receiver as its sender sees it, as tables.
+"""State tables of a receiver, and of a receiver as seen by its sender.
 
-An entry is the state that follows (the same state: nothing changes), or `None`: the event cannot
-happen there, and `step` raises. Every pair has its entry.
+An entry is the next state (the same state: no change), or `None`: the event cannot happen in that state, and
+`step` raises. Every pair of state and event has an entry.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _RECEIVER_ROWS: dict[ReceiverEvent, tuple[ReceiverState | None, ...]] = {
 
 # event: (in LIVE, CATCHING_UP, SILENT)
 _PEER_ROWS: dict[PeerEvent, tuple[PeerState | None, ...]] = {
-    # only `REPLAYED` ends a replay: what was sent to all meanwhile was not sent to this one
+    # Only `REPLAYED` ends a replay: data sent to all in the meantime was not sent to this receiver.
     PeerEvent.NEAR: (PeerState.LIVE, PeerState.CATCHING_UP, PeerState.CATCHING_UP),
     PeerEvent.FAR: (PeerState.CATCHING_UP, PeerState.CATCHING_UP, PeerState.CATCHING_UP),
     PeerEvent.REPLAYED: (None, PeerState.LIVE, None),
@@ -93,7 +93,7 @@ PACE_TABLE = transitions(PaceState, _PACE_ROWS)
 
 
 class ImpossibleEvent(Exception):
-    """An event that the table refuses: an error of our own."""
+    """An event that the table does not allow: a programming error."""
 
 
 def receiver_step(state: ReceiverState, event: ReceiverEvent) -> ReceiverState:

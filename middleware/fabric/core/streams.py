@@ -1,7 +1,7 @@
-"""All streams of a host, both ends, between the bytes of packets and the bytes of packets.
+"""All streams of a host, both ends, from received packet bytes to sent packet bytes.
 
-Received bursts are cut into segments that go to their streams; what streams want sent is encoded once and
-laid out by target. No more is done than has arrived or become due.
+Received bursts are split into segments for their streams. Outgoing data is encoded once and laid out by
+target. The work done is in proportion to what arrived or became due.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from .turn import Turn
 
 
 class EdgeFault(enum.Enum):
-    """Why a segment is let go before a stream sees it. Beside the codec's, streams' and carriers' faults."""
+    """Why a segment is discarded before a stream sees it, in addition to the faults of codec, streams and
+    carriers."""
 
     TOO_SHORT = "fewer bytes than a segment's header"
     UNKNOWN_STREAM = "of a stream that is not received here"
@@ -34,7 +35,7 @@ class EdgeFault(enum.Enum):
     FAR_AHEAD = "live data, of no use while its stream is replayed to this host"
 
 
-# Of a segment's header: what tells whom it is for.
+# The fields of a segment's header that tell whom it is for.
 DATA: Final = PURPOSES[int(Kind.DATA)]
 _DATA: Final = Kind.DATA
 _PLACE: Final = struct.Struct(">IIIQ")  # origin, stream, epoch, sequence
@@ -43,28 +44,29 @@ _STREAM_BYTES: Final = 16  # of a header: kind, key, origin, stream and epoch
 _DATA_KIND: Final = int(Kind.DATA)
 _SENDER: Final = struct.Struct(">I")
 _SENDER_AT: Final = 36
-_JUDGED_BY: Final = 64  # messages sent to a group, before a host's requests are held against it
-_JUDGED_AFTER: Final = 1.0  # seconds at least; and twice in a row, for a host that stood still asks as well
+_JUDGED_BY: Final = 64  # messages sent to a group before a host's requests count against it
+_JUDGED_AFTER: Final = 1.0  # minimum seconds; and twice in a row, because a host that was stopped also asks
 
 
-UNICAST: Final = 0  # a carrier's number: to each host by itself
+UNICAST: Final = 0  # carrier number of unicast, one packet per host
 
 
 class Unwraps(Protocol):
-    """What knows where segments begin in the packets of a socket: see `carriers.carrier.Carrier`."""
+    """Finds where segments begin in the packets of a socket: see `carriers.carrier.Carrier`."""
 
     @property
     def alike(self) -> bool:
-        """Whether packets that begin alike, up to the segment's stream, are unwrapped alike."""
+        """Whether packets with the same beginning, up to the segment's stream, are unwrapped alike."""
         ...
 
     def unwrap(self, buffer: memoryview, start: int, end: int) -> int:
-        """Where the segment begins; -1 where there is none for this host."""
+        """Returns where the segment begins; -1 if there is none for this host."""
         ...
 
 
 class Served:
-    """A stream of this host as its origin. `confirmed`: whom its carrier is known to reach, by `group`."""
+    """A stream that this host is the origin of. `confirmed`: the hosts that its carrier is known to reach, by
+    `group`."""
 
     __slots__ = (
         "_asked",
@@ -82,31 +84,33 @@ class Served:
         self.sender = sender
         self.number = number
         self.carrier = UNICAST
-        self.group = 0  # where the carrier has groups
+        self.group = 0  # if the carrier has groups
         self.confirmed: frozenset[int] = frozenset()
-        self._sent = 0  # to all, and asked for by host, at the last look
+        self._sent = 0  # sent to all, and requested per host, at the last check
         self._asked: dict[int, int] = {}
         self._looked = 0.0
         self._suspected: frozenset[int] = frozenset()
 
     def use(self, carrier: int, group: int, confirmed: frozenset[int], now: float) -> None:
-        """What goes to all goes by this carrier to those whom it reaches, and to others by unicast."""
+        """Sends live data by this carrier to the hosts it reaches, and by unicast to the others."""
         if (carrier, group, confirmed) != (self.carrier, self.group, self.confirmed):
             self.carrier, self.group, self.confirmed = carrier, group, confirmed
             self._suspected = frozenset()
             self._look(now)
 
     def _look(self, now: float) -> dict[int, int]:
-        """Whole messages that hosts of the carrier have asked for, in all."""
+        """Starts a new check. Returns the total of whole messages requested by each host of the carrier."""
         self._looked = now
         self._sent = self.sender.sent_to_all
         self._asked = {peer.host: peer.asked for peer in self.sender.peers if peer.host in self.confirmed}
         return self._asked
 
     def unreached(self, now: float) -> list[int]:
-        """Hosts that twice asked for more than half of what the carrier was given: it reaches them no more.
+        """Returns the hosts that twice requested more than half of what the carrier was given: it no longer
+        reaches them.
 
-        They are taken from those confirmed. Who loses parts of messages asks for parts, and is not meant.
+        They are removed from `confirmed`. Hosts that lose parts of messages request parts, and are not
+        counted.
         """
         sent = self.sender.sent_to_all - self._sent
         if self.carrier == UNICAST or sent < _JUDGED_BY or now < self._looked + _JUDGED_AFTER:
@@ -122,7 +126,7 @@ class Served:
 
 
 class Shipment:
-    """Encoded segments for `hosts`, by the carrier of this number, to its `group` where it has groups."""
+    """Encoded segments for `hosts` by the carrier of this number, to its `group` if it has groups."""
 
     __slots__ = ("carrier", "datagrams", "group", "hosts")
 
@@ -134,9 +138,10 @@ class Shipment:
 
 
 class Streams:
-    """`burst` for what arrives; `receivers.take`, then `answers`, then `serve`; `next_deadline`.
+    """Both ends of a host's streams: `burst` for arrivals, then `receivers.take`, `answers` and `serve`;
+    `next_deadline`.
 
-    `complain` is told of each packet that is let go before a stream sees it.
+    `complain` is called for each packet that is discarded before a stream sees it.
     """
 
     def __init__(
@@ -150,7 +155,7 @@ class Streams:
         assembly_bytes: int,
         room_bytes: int = 8 << 20,
     ) -> None:
-        """`room_bytes`: what the host's sockets hold."""
+        """`room_bytes`: the capacity of the host's sockets."""
         self.host = host
         self.receivers = Receivers(
             host,
@@ -160,11 +165,9 @@ class Streams:
             room_bytes=room_bytes,
             complain=complain,
         )
-        self.probes: list[tuple[int, Probe]] = []  # (sender, probe) that arrived; the caller takes them away
-        self.unreached: list[
-            tuple[Served, int]
-        ] = []  # hosts that carriers were found not to reach; as `probes`
-        self.roomy: list[Served] = []  # streams that refused messages and take them again; as `probes`
+        self.probes: list[tuple[int, Probe]] = []  # (sender, probe) that arrived; the caller removes them
+        self.unreached: list[tuple[Served, int]] = []  # hosts that their carrier does not reach; as `probes`
+        self.roomy: list[Served] = []  # streams that refused messages and have room again; as `probes`
         self._keys = keys
         self._complain = complain
         self._served: dict[tuple[int, int], Served] = {}  # by stream and epoch
@@ -172,15 +175,13 @@ class Streams:
         self._count = 0
         self._touched: dict[int, None] = {}
         self._schedule = Schedule()
-        self.turn = Turn(
-            settings.replay_at_once, settings.send_at_once
-        )  # of all senders that are made for it
-        self._next = 0  # the number of the stream that comes first in the next turn
+        self.turn = Turn(settings.replay_at_once, settings.send_at_once)  # shared by all senders made for it
+        self._next = 0  # number of the stream that comes first in the next turn
 
     # --- what is served
 
     def add(self, sender: Sender) -> Served:
-        """Serves a stream. ValueError where it is served already."""
+        """Serves a stream. Raises ValueError if it is already served."""
         place = (sender.key[1], sender.key[2])
         if place in self._served:
             raise ValueError(f"stream {place[0]} is served in epoch {place[1]} already")
@@ -191,14 +192,14 @@ class Streams:
         return served
 
     def remove(self, served: Served) -> None:
-        """Serves it no more; it need not have been served."""
+        """Stops serving a stream, if it was served."""
         if self._by_number.pop(served.number, None) is not None:
             del self._served[served.sender.key[1], served.sender.key[2]]
             self._touched.pop(served.number, None)
             self._schedule.discard(served.number)
 
     def touch(self, served: Served) -> None:
-        """Something has changed there: `serve` looks at it."""
+        """Marks a stream as changed, so that `serve` looks at it."""
         if served.number in self._by_number:
             self._touched[served.number] = None
 
@@ -208,7 +209,7 @@ class Streams:
     # --- from the network
 
     def burst(self, buffer: memoryview, length: int, size: int, now: float) -> None:
-        """Takes segments of `size` bytes, of which the last may be shorter: `length` bytes in all."""
+        """Takes `length` bytes of segments of `size` bytes each; the last may be shorter."""
         start = 0
         while start < length:
             end = min(start + size, length) if size > 0 else length
@@ -216,10 +217,10 @@ class Streams:
             start = end
 
     def wrapped(self, buffer: memoryview, length: int, size: int, unwraps: Unwraps, now: float) -> None:
-        """As `burst`, of packets that a carrier's header is in before the segment."""
+        """As `burst`, for packets with a carrier's header before the segment."""
         start = skip = 0
         alike = unwraps.alike
-        seen = b""  # how the last packet that was let in began: those of one stream begin alike
+        seen = b""  # beginning of the last accepted packet; packets of one stream begin alike
         while start < length:
             end = min(start + size, length) if size > 0 else length
             at = start + skip
@@ -235,12 +236,12 @@ class Streams:
             start = end
 
     def _concerns(self, buffer: memoryview, start: int, end: int) -> bool:
-        """Whether a packet of a group may be for this host; looked at before it costs a tag.
+        """Whether a packet of a group may be for this host; checked before computing a tag.
 
-        All fabric hosts of a machine get the groups that any of them has joined, and their own packets.
+        All fabric hosts of a machine receive the groups that any of them has joined, and their own packets.
         """
         if end - start < HEADER_SIZE:
-            return True  # it is complained of later
+            return True  # reported later
         origin, stream, epoch, sequence = _PLACE.unpack_from(buffer, start + _PLACE_AT)
         (sender,) = _SENDER.unpack_from(buffer, start + _SENDER_AT)
         if sender == self.host:
@@ -290,7 +291,7 @@ class Streams:
     # --- to the network
 
     def answers(self, now: float) -> list[Shipment]:
-        """What receivers send: each stream's to its origin, or to other members."""
+        """Returns what receivers send: to the stream's origin, or to other members."""
         found: dict[int, Shipment] = {}
         for out in self.receivers.to_send(now):
             if out.to is not None:
@@ -301,7 +302,7 @@ class Streams:
         return list(found.values())
 
     def serve(self, now: float) -> list[Shipment]:
-        """What origins send in one turn."""
+        """Returns what origins send in one turn."""
         turn = self.turn
         shipments: list[Shipment] = []
         numbers = self._in_turn(now)
@@ -325,7 +326,8 @@ class Streams:
         return shipments
 
     def serve_ahead(self, served: Served, now: float) -> list[Shipment]:
-        """A stream's one new message, before all else that the next turn sends; nothing if there are more."""
+        """Sends a stream's only new message before everything else of the next turn; returns nothing if there
+        are more."""
         shipments: list[Shipment] = []
         message = served.sender.take_ahead(now)
         if message is not None:
@@ -333,7 +335,7 @@ class Streams:
         return shipments
 
     def _in_turn(self, now: float) -> list[int]:
-        """The streams to be looked at; those first that had to wait for others in the last turn."""
+        """The streams to look at; those that had to wait in the last turn come first."""
         for number in self._schedule.due(now):
             self._touched[number] = None
         touched = list(self._touched)
@@ -344,7 +346,7 @@ class Streams:
         return touched
 
     def _lay_out(self, served: Served, out: list[Outgoing], shipments: list[Shipment]) -> None:
-        """Each target gets all of its segments, in their order."""
+        """Lays out segments by target; each target gets all of its segments in order."""
         by_host: dict[int, Shipment] = {}
         shared = self._targets_of_all(served, by_host)
         count = served.sender.counters.ship
@@ -365,7 +367,7 @@ class Streams:
         shipments.extend(by_host.values())
 
     def _lay_out_alone(self, served: Served, message: Message, shipments: list[Shipment]) -> None:
-        """As `_lay_out`, of a message for all that are live."""
+        """As `_lay_out`, for one message to all live receivers."""
         sender = served.sender
         encoded = cut_encoded(message, sender.mtu, sender.key, self.host, _DATA, None, self._keys)
         size = 0
@@ -377,7 +379,8 @@ class Streams:
             shipments.append(shipment)
 
     def _targets_of_all(self, served: Served, by_host: dict[int, Shipment]) -> list[Shipment]:
-        """For what goes to all that are live: the carrier once for those it reaches, others one by one."""
+        """The targets of live data: the carrier once for the hosts it reaches, and each other host by
+        unicast."""
         shared: list[Shipment] = []
         together: Shipment | None = None
         for host in served.sender.peers.live():
@@ -393,7 +396,7 @@ class Streams:
         return shared
 
     def next_deadline(self, now: float) -> float:
-        """When there is something to do, if nothing arrives before."""
+        """When there is something to do if nothing arrives before."""
         if self._touched:
             return now
         return min(self.receivers.next_deadline(now), self._schedule.next())

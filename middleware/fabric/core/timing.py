@@ -1,4 +1,4 @@
-"""Token buckets and the measured round trip."""
+"""Token buckets, round-trip measurement, and conversion between records and bytes."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from typing import Final, Protocol
 
 from .settings import NEVER, StreamSettings
 
-_UNSEEN: Final = 256  # records of a piece, where none was seen yet
+_UNSEEN: Final = 256  # records of a piece before any record was seen
 
 
 class Random(Protocol):
     """A seeded generator, such as `random.Random`."""
 
     def random(self) -> float:
-        """From 0 to before 1."""
+        """Returns a number in [0, 1)."""
 
 
 class TokenBucket:
     """Allows `rate` bytes per second and `burst` at once.
 
-    Something may be sent as long as tokens are left, however large it is; what it takes too much is
-    paid back before the next. So one message larger than the burst does not wait for ever.
+    Something may be sent as long as tokens are left, however large it is; the debt is paid back before the
+    next. A message larger than the burst therefore does not wait forever.
     """
 
     def __init__(self, rate: float, burst: int, now: float) -> None:
@@ -33,13 +33,13 @@ class TokenBucket:
         """Whether something may be sent."""
         if self._rate == NEVER:
             return True
-        if now > self._at:  # a clock that jumps back gives nothing
+        if now > self._at:  # a clock that jumps back adds nothing
             self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
         self._at = now
         return self._tokens > 0
 
     def set_rate(self, rate: float, now: float) -> None:
-        """From now on. What was saved up or owed stays."""
+        """Sets the rate from now on. Saved tokens and debt remain."""
         self.ready(now)
         if self._rate == NEVER:
             self._tokens, self._at = 0.0, now
@@ -65,7 +65,7 @@ class RoundTrip:
 
     def sample(self, value: float) -> None:
         if value < 0:
-            return  # a clock went back
+            return  # the clock went back
         if not self.measured:
             self.smoothed, self.variation, self.measured = value, value / 2, True
             return
@@ -79,24 +79,24 @@ class RoundTrip:
 
 
 class Weight:
-    """How many records a receiver may be behind: so many as a setting says, or as make up so many bytes."""
+    """The allowed lag of a receiver in records, limited by a number of records and by a number of bytes."""
 
     def __init__(self, settings: StreamSettings) -> None:
         self.most_behind = settings.catch_up_after
         self._most = settings.catch_up_after
         self._bytes = settings.catch_up_bytes
-        self._mean = 0.0  # bytes of a record, lately
+        self._mean = 0.0  # recent bytes per record
 
     def records_of(self, size: int) -> int:
-        """About how many records make up so many bytes; at least one."""
+        """The approximate number of records in `size` bytes, at least one."""
         return max(1, int(size / max(self._mean, 1.0))) if self._mean else _UNSEEN
 
     def size_of(self, records: int) -> int:
-        """About how many bytes they make up."""
+        """The approximate number of bytes in `records` records."""
         return int(records * self._mean)
 
     def add(self, records: int, size: int) -> None:
-        """A message of these was seen."""
+        """Updates the mean with a message."""
         mean = size / max(records, 1)
         self._mean = mean if not self._mean else self._mean + (mean - self._mean) / 16
         self.most_behind = max(1, min(self._most, int(self._bytes / max(self._mean, 1.0))))

@@ -1,12 +1,12 @@
-"""What a host sends in one turn of its event loop, of all its streams together.
+"""The sending budget of a host for one turn of its event loop, for all streams together.
 
-Whoever else the loop serves waits for a turn to end. So live data, repairs and replays each share what one
-turn may cost, however many streams and hosts there are. A message that is sent again costs more than its
-bytes: a small one takes the processor as long as 8 KiB of a large one (measured: 45 us, and 0.35 ms for 64
-KiB).
+Everything else in the loop waits for a turn to end. Live data, repairs and replays therefore each share a
+fixed budget per turn, however many streams and hosts there are. Resending a message costs more than its
+bytes: a small message takes as much processor time as 8 KiB of a large one (measured: 45 us, and 0.35 ms for
+64 KiB).
 
-Replays also share the link: while live data waits for receivers, they may send a share of its bytes, and no
-less than a floor. Otherwise who is slow would take the link from those who are not.
+Replays also share the link: while live data waits for receivers, they may send a share of its bytes, and at
+least a floor. Otherwise slow receivers would take the link from the others.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Final
 
 from .pacing import Paths
 
-OF_MESSAGE: Final = 8192  # bytes that are as dear as that there is one message more
-SHARE: Final = 0.25  # replayed bytes for each live one, while live data waits
+OF_MESSAGE: Final = 8192  # bytes that cost as much as one more message
+SHARE: Final = 0.25  # replayed bytes per live byte while live data waits
 FLOOR: Final = 1e6  # replayed bytes per second in any case
 _LEAST_OF_STREAM: Final = 32 * 1024  # bytes
-_SAVED: Final = 256.0 * 1024  # of the share, at most
-_RECENT: Final = 0.05  # seconds: live data that waited so lately counts as waiting
+_SAVED: Final = 256.0 * 1024  # maximum saved share
+_RECENT: Final = 0.05  # seconds: live data that waited this recently counts as waiting
 
 
 class Turn:
-    """What is left of this turn, in bytes: of `live`, `repairs` and `replays`; none where it is 0 or less."""
+    """The remaining bytes of this turn for `live`, `repairs` and `replays`; exhausted at 0 or less."""
 
     __slots__ = (
         "_at",
@@ -40,20 +40,20 @@ class Turn:
     )
 
     def __init__(self, most: int, most_live: int) -> None:
-        """`most`: of replays, and as much of repairs."""
-        self.paths = Paths()  # to other hosts, as all streams of this one have found them
+        """`most`: bytes for replays, and as many for repairs."""
+        self.paths = Paths()  # to other hosts, as measured by all streams of this one
         self._most = most
         self._most_live = most_live
         self.live = most_live
-        self.of_stream = most_live  # live bytes that one stream may send, so that all have their turn
+        self.of_stream = most_live  # live bytes that one stream may send, so that all get their turn
         self.repairs = most
         self.replays = most
-        self._share = _SAVED  # bytes that replays may still have beside live data
-        self._waited = -1e18  # when live data waited last
+        self._share = _SAVED  # bytes that replays may still send beside live data
+        self._waited = -1e18  # when live data last waited
         self._at = -1e18
 
     def begin(self, now: float, streams: int = 1) -> None:
-        """The next one, in which so many streams may have something to send."""
+        """Begins a turn in which `streams` streams may have something to send."""
         self.live = self._most_live
         self.of_stream = max(min(_LEAST_OF_STREAM, self._most_live), self._most_live // max(streams, 1))
         self.repairs = self._most
@@ -63,23 +63,23 @@ class Turn:
             self.replays = min(self._most, int(self._share))
         else:
             self.replays = self._most
-            self._share = max(self._share, 0.0)  # what nobody waited behind is no debt
+            self._share = max(self._share, 0.0)  # bytes that nothing waited behind are no debt
 
     def sent_live(self, size: int) -> None:
-        """So many bytes of what goes to all were sent."""
+        """Accounts for live bytes sent."""
         self.live -= size
         self._share = min(_SAVED, self._share + SHARE * size)
 
     def replayed(self, size: int) -> None:
-        """So many bytes were replayed."""
+        """Accounts for replayed bytes."""
         self._share -= size
 
     def live_waits(self, now: float) -> None:
-        """There is live data that may not be sent yet."""
+        """Notes that live data is waiting."""
         self._waited = now
 
     def shares(self, now: float) -> bool:
-        """Whether replays are bound to their share now."""
+        """Whether replays are limited to their share now."""
         return now - self._waited < _RECENT
 
     def replays_at(self, now: float) -> float:
@@ -90,5 +90,5 @@ class Turn:
 
     @property
     def over(self) -> bool:
-        """Whether somebody may have to wait for the next."""
+        """Whether a stream may have to wait for the next turn."""
         return self.live <= 0 or self.repairs <= 0 or self.replays <= 0
