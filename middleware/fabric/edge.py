@@ -1,7 +1,7 @@
-"""What carriers are opened on: the event loop, the fabric's own socket, and the interface that it is on.
+"""What carriers are opened on: the event loop, the fabric's own socket and its interface.
 
-When a socket can be read, the fabric is told; what the kernel does not take waits in its end, and is sent
-when it can be written.
+When a socket becomes readable, the fabric is called. Data that the kernel does not accept waits in the
+socket's end until it becomes writable.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 _IPV4_HEADER: Final = 20
 _IPV6_HEADER: Final = 40
 _UDP_HEADER: Final = 8
-# A message may be repaired by another carrier than it came by, and hosts of one cluster may have different
-# ones: so segments leave room for a header of STARE in any case.
+# Hosts of one cluster may have different carriers, and a message may be repaired by another carrier than it
+# arrived by. Segments therefore always leave room for a STARE header.
 LEAST_OVERHEAD: Final = stare.HEADER_SIZE
 _LONGEST_PACKET: Final = 65_507 - 20
 
 
 class Edge:
-    """From `bind` to `close`. The attributes without defaults are there from `bind` on."""
+    """The sockets of a fabric, from `bind` to `close`. Attributes without defaults are set by `bind`."""
 
     def __init__(
         self,
@@ -50,12 +50,13 @@ class Edge:
         written: Callable[[], None],
         reach_changed: Callable[[], None],
     ) -> None:
-        """`complain` is told of each packet that is let go, `readable` which end has some; `written`: what
-        had waited for the kernel was taken; `reach_changed`: a carrier reaches other hosts than before."""
+        """`complain` is called for each discarded packet, `readable` with the end that has data, `written`
+        after the kernel has accepted waiting data, and `reach_changed` if a carrier reaches other hosts than
+        before."""
         self.interface = NO_INTERFACE
-        self.inlets: Inlets  # by the fabric, before carriers are opened
-        self.udp: UdpSocket  # the fabric's own: on its address and number
-        self.keys = NO_KEYS  # by the fabric, too: what a carrier sends on, it authenticates
+        self.inlets: Inlets  # set by the fabric before carriers are opened
+        self.udp: UdpSocket  # the fabric's own, bound to its address and port
+        self.keys = NO_KEYS  # set by the fabric; authenticates what a carrier forwards
         self.host = host
         self.settings = settings
         self.counters = counters
@@ -68,7 +69,7 @@ class Edge:
         self._written = written
 
     def bind(self, address: tuple[str, int]) -> None:
-        """OSError where the address cannot be had."""
+        """Binds the fabric's own socket. Raises OSError if the address is not available."""
         self.family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self.interface = interface_of(address[0])
         sock = self.new_socket()
@@ -82,13 +83,13 @@ class Edge:
     # --- sockets
 
     def new_socket(self) -> socket.socket:
-        """A UDP socket of the fabric's family, not bound."""
+        """Returns an unbound UDP socket of the fabric's address family."""
         settings = self.settings
         sizes = {"receive_buffer": settings.receive_buffer, "send_buffer": settings.send_buffer}
         return open_udp(self.family, **sizes)
 
     def udp_end(self, sock: socket.socket) -> UdpSocket:
-        """The end of a bound socket."""
+        """Wraps a bound socket."""
         settings = self.settings
         end = UdpSocket(
             sock,
@@ -100,19 +101,19 @@ class Edge:
         return end
 
     def watch(self, end: End, carrier: Carrier | None) -> None:
-        """What comes to this end is the carrier's to unwrap; None: it is bare segments."""
+        """Starts reading from an end. `carrier` unwraps its packets; None: they are bare segments."""
         self.inlets.add(end, carrier)
         self.loop.add_reader(end.sock.fileno(), self._readable, end)
 
     def close_end(self, end: End) -> None:
-        """It is not watched any more, and its socket closed."""
+        """Stops watching an end and closes its socket."""
         self.inlets.remove(end)
         self.loop.remove_reader(end.sock.fileno())
         self.loop.remove_writer(end.sock.fileno())
         end.close()
 
     def want_write(self, end: End, wanted: bool) -> None:
-        """Whether something waits in the end for the kernel."""
+        """Watches an end for writability while data waits in it for the kernel."""
         if wanted:
             self.loop.add_writer(end.sock.fileno(), self._writable, end)
         else:
@@ -126,23 +127,23 @@ class Edge:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where unicast segments are received."""
+        """The address where unicast segments are received."""
         name = self.udp.sock.getsockname()
         return name[0], name[1]
 
     def segment_bytes(self, overhead: int) -> int:
-        """The longest segment behind so many bytes, in a packet of the interface."""
+        """The longest segment that fits into a packet of the interface after `overhead` bytes."""
         packet = self.settings.mtu or self.interface.mtu
         ip = _IPV6_HEADER if self.family == socket.AF_INET6 else _IPV4_HEADER
         return min(packet - ip - _UDP_HEADER, _LONGEST_PACKET) - max(overhead, LEAST_OVERHEAD)
 
     @property
     def receive_buffer(self) -> int:
-        """As the kernel has given it."""
+        """The receive buffer's size as granted by the kernel."""
         return self.udp.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
 
     def checked(self, address: tuple[str, int]) -> SocketAddress:
-        """As the kernel takes it. ValueError where it is no address of our family."""
+        """Returns the address in the kernel's form. Raises ValueError if it is not of the fabric's family."""
         try:
             found = socket.getaddrinfo(*address, self.family, socket.SOCK_DGRAM, 0, socket.AI_NUMERICHOST)
         except OSError as error:

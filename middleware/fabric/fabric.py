@@ -1,31 +1,33 @@
-"""The fabric's edge: sockets, clock and event loop around the streams of one host.
+"""The fabric: sockets, clock and event loop around the streams of one host.
 
     fabric = Fabric(host, FabricSettings(), keys, counters.fabric, random.Random())
     await fabric.start(("10.0.0.1", 7672))           # UDP; fabric.address says which port it became
     fabric.set_host(7, ("10.0.0.2", 7672))
 
     origin = fabric.originate(stream, epoch, log=None or a StreamLog, name="...")
-    origin.add_receiver(7, first)                    # then 7 is replayed to from `first`, and live
-    origin.publish(batch, records)                   # or, where the log is one's own: origin.grown()
+    origin.add_receiver(7, first)                    # replays to host 7 from `first`, then sends live
+    origin.publish(batch, records)                   # or, with a log of one's own: origin.grown()
     origin.rows()                                    # the accounting by host
 
     joined = fabric.join(7, stream, epoch, sink, progress=Progress(first, first))
     joined.next, joined.lag, joined.progress; joined.leave()
 
-    carrier = fabric.carriers.pick(hosts, mtu, 2)               # what may carry to several hosts at once
+    carrier = fabric.carriers.pick(hosts, mtu, 2)               # a carrier to several hosts at once
     fabric.carriers.named("ip-multicast").join(state); fabric.on_probe = answer    # at the receivers
     fabric.send_probe("ip-multicast", state, nonce, hosts)
     origin.use_carrier("ip-multicast", confirmed hosts, state)
     fabric.on_unreached = probe_again                           # a host is back on unicast
-    fabric.state()                                   # interface, MTU, carriers, why one is refused
+    fabric.state()                                   # interface, MTU, carriers, reasons for refusals
 
-Everything runs in the event loop's thread, and nothing here waits. Work is done per received burst: all its
-segments go to their streams, then each stream that was touched hands out what is in order (one
-`Sink.deliver` per stream), then what has to be sent is sent. One timer stands at the earliest deadline.
-A record that comes alone is not kept waiting: it is sent from within `publish` or `grown`, before its
-producer is answered, and at the other end it is handed out before the socket is asked whether there is more.
-Times are those of `clock`, which must not go back; a jump ahead makes receivers silent and orphans, and
-heals by itself.
+Everything runs in the event loop's thread, and nothing here blocks. Work is done per received burst: its
+segments go to their streams, then each touched stream delivers what is in order (one `Sink.deliver` per run
+of a stream's messages), then outgoing data is sent. One timer is set to the earliest deadline.
+
+A record that comes alone is not delayed. It is sent from within `publish` or `grown`, before its producer is
+answered; the receiving host delivers it before it asks the socket for more.
+
+Times are those of `clock`, which must not go back. A jump ahead makes receivers count as silent or orphaned,
+and resolves by itself.
 """
 
 from __future__ import annotations
@@ -62,38 +64,38 @@ from .sockets.interfaces import NO_INTERFACE, Interface
 
 _log = logging.getLogger(__name__)
 
-# What happens without anybody's fault: streams were left, or are of another fabric host of this machine;
-# states of STARE's own come by the same port, and have a socket of their own.
+# Faults that are normal: streams that were left or belong to another fabric host of this machine, and bare
+# STARE states, which arrive at the same port but have a socket of their own.
 _USUAL: Final = frozenset({"OWN", "UNKNOWN_STREAM", "UNKNOWN_ORIGIN", "OLD_EPOCH", "BARE_STATE", "FAR_AHEAD"})
-# A packet costs a socket's buffer more than its bytes (skb->truesize): in the worst usual case 2.7 times as
-# much.
+# A packet takes more of a socket's buffer than its bytes (skb->truesize): 2.7 times as much in the worst
+# usual case.
 _PAYLOAD: Final = 3
 _TRUESIZE: Final = 8
-_PUT_OFF: Final = 64  # turns, at most
-_APART: Final = 50e-6  # seconds: what is published sooner after the last waits for the end of its turn
+_PUT_OFF: Final = 64  # maximum turns
+_APART: Final = 50e-6  # seconds: anything published sooner after the last waits for the end of its turn
 _PAUSE: Final = 0.001
-_WORK_EVERY: Final = 0.002  # seconds: after messages that come alone, what need not be done at once
-_WORK_AFTER: Final = 0.01  # seconds, where no other comes
+_WORK_EVERY: Final = 0.002  # seconds by which non-urgent work is delayed after single messages
+_WORK_AFTER: Final = 0.01  # seconds, if no other message arrives
 
 OnProbe = Callable[[int, int, int], None]
 OnUnreached = Callable[[Origin, int], None]
 
 
 class FabricState(Struct, frozen=True):
-    """For `treecast doctor` and `treecast streams`."""
+    """State shown by `treecast doctor` and `treecast streams`."""
 
     host: int
     address: tuple[str, int]
     interface: Interface
     segment_bytes: int  # the longest that is sent
-    receive_buffer: int  # as the kernel has given it; it counts twice what was asked for
+    receive_buffer: int  # as granted by the kernel, which counts twice the requested size
     carriers: tuple[CarrierState, ...]
     origins: int
     received_streams: int
 
 
 class Fabric:
-    """All streams of a host, and the carriers that they go by."""
+    """All streams of a host, and the carriers that they use."""
 
     def __init__(
         self,
@@ -118,12 +120,12 @@ class Fabric:
         self._random = random
         self._clock = clock
         self._complaints = Complaints(counters.refused, _log, "fabric: packets refused", _USUAL)
-        self._origins: dict[int, Origin] = {}  # by the number of what is served
+        self._origins: dict[int, Origin] = {}  # by the number of the served stream
         self._joined: dict[tuple[int, int], JoinedStream] = {}  # by origin and stream
         self._soon = False
         self._working = False
         self._closed = False
-        self._put_off = 0  # turns in which receivers did not answer, because more had arrived
+        self._put_off = 0  # turns without answers from receivers, because more data had arrived
         self._sent_at = (
             -NEVER
         )  # when something was last sent from within `publish` or `grown` (time.monotonic)
@@ -134,14 +136,14 @@ class Fabric:
     # --- beginning and end
 
     async def start(self, address: tuple[str, int]) -> None:
-        """Binds the sockets; port 0 picks one. OSError where the address cannot be had.
+        """Binds the sockets; port 0 picks a free one. Raises OSError if the address is not available.
 
-        Where groups cannot be used, that is no error: `state()` says why.
+        If groups cannot be used, that is not an error: `state()` gives the reason.
         """
         self.open(address, asyncio.get_running_loop())
 
     def open(self, address: tuple[str, int], loop: asyncio.AbstractEventLoop) -> None:
-        """As `start`; the sockets are those of the calling thread's network namespace."""
+        """As `start`. The sockets belong to the calling thread's network namespace."""
         self._loop = loop
         self.now = self._clock or loop.time
         self._edge = edge = Edge(
@@ -178,11 +180,11 @@ class Fabric:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where unicast segments are received."""
+        """The address where unicast segments are received."""
         return self._edge.address
 
     def close(self) -> None:
-        """Ends it at once; receivers elsewhere find out by silence."""
+        """Closes the fabric at once; receivers elsewhere notice by its silence."""
         if self._timer is not None:
             self._timer.cancel()
         self._closed = True
@@ -193,9 +195,10 @@ class Fabric:
     # --- hosts and streams
 
     def set_host(self, host: int, address: tuple[str, int] | None) -> None:
-        """Where a host's unicast segments go; None: nowhere. The address is numeric, of our own family.
+        """Sets where a host's unicast segments go; None: nowhere. The address is numeric and of the fabric's
+        family.
 
-        ValueError where it is not.
+        Raises ValueError if it is not.
         """
         self.carriers.set_address(host, None if address is None else self._edge.checked(address))
 
@@ -211,7 +214,8 @@ class Fabric:
     ) -> Origin:
         """Begins to serve a stream of this host. See `Sender` for `log` and `live_from`.
 
-        `settings` are the stream's own, made from `stream_settings`. ValueError where it is served already.
+        `settings` are the stream's own, derived from `stream_settings`. Raises ValueError if it is already
+        served.
         """
         sender = Sender(
             self.host,
@@ -247,13 +251,13 @@ class Fabric:
         held: StreamLog | None = None,
         keeps: bool = False,
     ) -> JoinedStream:
-        """Begins to receive a stream, in place of an earlier membership of it.
+        """Begins to receive a stream, replacing an earlier membership.
 
-        `held` is where all that the sink has taken can be read again: it repairs for others what they lack
-        when the origin is gone.
+        `held` is a log from which everything that the sink has taken can be read again; it serves to repair
+        others if the origin is gone.
 
-        `progress` is where. A higher epoch is another stream, to be joined. With `keeps` the origin is told
-        of what was taken when `JoinedStream.keep` says so.
+        `progress` is where to begin. A higher epoch is another stream, to be joined separately. With `keeps`,
+        the origin is told of delivered messages only after `JoinedStream.keep`.
         """
         receiver = self._streams.receivers.join(
             origin,
@@ -271,7 +275,7 @@ class Fabric:
         return joined
 
     def leave(self, origin: int, stream: int) -> None:
-        """Receives it no more. The origin is not told: it takes the host off when the relay says so."""
+        """Stops receiving the stream. The origin is not told: it removes the host when the relay says so."""
         self._joined.pop((origin, stream), None)
         self._streams.receivers.leave(origin, stream)
 
@@ -295,10 +299,11 @@ class Fabric:
     # --- probes
 
     def send_probe(self, carrier: str, group: int, nonce: int, hosts: Iterable[int]) -> None:
-        """By this carrier, to hosts that it may reach: who gets it has `on_probe` called, and answers on
-        another way.
+        """Sends a probe by this carrier to hosts that it may reach. A host that receives it calls `on_probe`
+        and answers by another path.
 
-        ValueError where the carrier is not in use here, or has no such group; OSError where it cannot send.
+        Raises ValueError if the carrier is not in use here or has no such group, and OSError if it cannot
+        send.
         """
         found = self.carriers.named(carrier)
         found.check(group)
@@ -320,7 +325,7 @@ class Fabric:
     # --- to look at
 
     def state(self) -> FabricState:
-        """How it stands now."""
+        """The current state."""
         return FabricState(
             self.host,
             self.address,
@@ -333,17 +338,17 @@ class Fabric:
         )
 
     def origins(self) -> list[Origin]:
-        """All that are served, for inspection."""
+        """All streams served, for inspection."""
         return list(self._origins.values())
 
     def joined(self) -> list[JoinedStream]:
-        """All that are received, for inspection."""
+        """All streams received, for inspection."""
         return list(self._joined.values())
 
     # --- from the network
 
     def _on_readable(self, end: End) -> None:
-        """What has come to one of the sockets; what has come alone is handed out before more is asked for."""
+        """Reads from a socket. A message that arrived alone is delivered before more is read."""
         now = self.now()
         inlet = self._inlets.of(end)
         if inlet.several:
@@ -358,7 +363,8 @@ class Fabric:
         self._work_soon()
 
     def _work_later(self, now: float) -> bool:
-        """Whether what else there is to do after a lone message may wait for the next ones: some reports."""
+        """Whether the remaining work after a single message, which is some reports, may wait for the next
+        messages."""
         if now - self._worked_at >= _WORK_EVERY:
             return False
         if not self._soon and self._timer_at > now + _WORK_AFTER:
@@ -368,20 +374,20 @@ class Fabric:
     # --- work
 
     def wake(self, origin: Origin) -> None:
-        """The origin's stream is looked at in this turn of the event loop."""
+        """Makes the origin's stream be looked at in this turn of the event loop."""
         self._streams.touch(origin.served)
         self._work_soon()
 
     def send_new(self, origin: Origin) -> None:
-        """The origin's stream has a new message: sent at once if it comes alone, else with those after it.
+        """Sends the origin's new message: at once if it comes alone, otherwise together with those after it.
 
-        A turn that is to come has much to send again, maybe: it is not waited for.
+        It does not wait for a turn that is already scheduled, which may have much to resend.
         """
         self._streams.touch(origin.served)
         if self._working or self._closed or self._udp.queued:
             self._work_soon()
             return
-        instant = time.monotonic()  # the loop's time stands still within a turn, and goes on by milliseconds
+        instant = time.monotonic()  # the loop's time stands still within a turn and advances in milliseconds
         if instant - self._sent_at < _APART:
             self._work_soon()
             return
@@ -393,12 +399,13 @@ class Fabric:
                 return
             self._serve(now)
             self._set_timer(now)
-        except Exception as error:  # not the fault of who publishes; the stream is looked at again
+        except Exception as error:  # not the publisher's fault; the stream is looked at again
             self._loop.call_exception_handler({"message": "fabric: sending failed", "exception": error})
             self._work_soon()
 
     def _work_soon(self) -> None:
-        """At the end of this turn of the loop, or in the next; whoever asks, once: others wait for it."""
+        """Schedules `_work` for the end of this turn of the loop or for the next, once however often it is
+        requested."""
         if not self._soon:
             self._soon = True
             self._loop.call_soon(self._work)
@@ -408,13 +415,13 @@ class Fabric:
         self._work_soon()
 
     def _work(self) -> None:
-        """Hands out what is in order, sends what is to be sent, sets the timer."""
+        """Delivers what is in order, sends what is to be sent, and sets the timer."""
         self._soon = False
         if self._closed:
             return
         now = self._worked_at = self.now()
         streams = self._streams
-        # after a stall, what is about to be asked for may be in a socket already
+        # After a stall, data about to be requested may already be in a socket.
         answer = not streams.receivers.due(now) or self._inlets.take_some(now) or self._put_off >= _PUT_OFF
         self._put_off = 0 if answer else self._put_off + 1
         if streams.probes:
@@ -422,13 +429,14 @@ class Fabric:
         self._take(now)
         if answer:
             self._ship(streams.answers(now))
-        # while much waits for the kernel, streams wait too: what was sent now would be dropped
+        # While much waits for the kernel, streams wait as well: data sent now would be dropped.
         if self._udp.queued <= self._settings.queue_bytes // 2:
             self._serve(now)
         self._set_timer(now)
 
     def _take(self, now: float) -> int:
-        """Hands out the messages whose turn it is; how many. What sinks publish is sent by `_work`."""
+        """Delivers the messages whose turn it is, and returns their number. What sinks publish is sent by
+        `_work`."""
         taken = self._streams.receivers.take(now)
         if taken:
             self._working = True
@@ -460,7 +468,7 @@ class Fabric:
                 self._carriers[one.carrier].send(one.group, one.datagrams, one.hosts)
 
     def _fall_back(self) -> None:
-        """Hosts that a carrier does not reach are back on unicast already."""
+        """Reports hosts that a carrier does not reach; they are already back on unicast."""
         found, self._streams.unreached = self._streams.unreached, []
         for served, host in found:
             self.counters.fell_back += 1
@@ -471,7 +479,7 @@ class Fabric:
                 self.on_unreached(origin, host)
 
     def _deliver(self, taken: list[tuple[tuple[int, int, int], Delivery]]) -> None:
-        """One call per run of one stream's messages; what comes after what keeps its order."""
+        """Calls a sink once per run of messages of one stream, so that the order between streams is kept."""
         at = 0
         while at < len(taken):
             stream, first = taken[at][0][:2], at

@@ -1,4 +1,4 @@
-"""The handles of a `Fabric`: a stream that this host is the origin of, and one that it receives."""
+"""The handles that a `Fabric` returns: a stream that this host is the origin of, and one that it receives."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
 
 
 class PeerView(Struct, frozen=True):
-    """A receiver of a stream, as its origin sees it. `next`: all before it is settled there."""
+    """A receiver of a stream as seen by its origin. `next`: everything before it is settled there."""
 
     host: int
     state: PeerState
     next: int
     heard: float  # by the fabric's clock
-    carrier: str  # the name of what live data goes to it by
-    window: int  # bytes that may be on their way to it: of live data, or of its replay
-    turnaround: float  # seconds from sending to the report of it
-    out_for: float  # seconds that it has not been live
+    carrier: str  # name of the carrier of its live data
+    window: int  # bytes that may be in flight to it: of live data, or of its replay
+    turnaround: float  # seconds from sending to the report of the arrival
+    out_for: float  # seconds for which it has not been live
     left: int  # how often it has left the group for being slow
 
 
 class PaceView(Struct, frozen=True):
-    """How fast what goes to all is sent. Sizes in bytes of payload, `rate` in bytes per second."""
+    """The sending rate of live data. Sizes are in bytes of payload, `rate` in bytes per second."""
 
     rate: float
-    window: int  # that may be on their way to who has got least
+    window: int  # bytes that may be in flight to the receiver with the least arrived
     on_way: int
-    unsent: int  # records that wait in the log
-    set_by: int  # the host whose window is the smallest; 0 where nobody is live
+    unsent: int  # records waiting in the log
+    set_by: int  # the host with the smallest window; 0 if none is live
     why: str  # what last changed its window
-    payload: int  # sent to all since the stream began, each once
+    payload: int  # sent to all since the stream began, each byte counted once
 
 
 class SentView(Struct, frozen=True):
@@ -59,18 +59,18 @@ class SentView(Struct, frozen=True):
 
 
 class Origin:
-    """A stream of this host. Made by `Fabric.originate`; every call is answered at once."""
+    """A stream of this host, made by `Fabric.originate`. No call blocks."""
 
     def __init__(self, fabric: Fabric, served: Served) -> None:
         self.key: StreamKey = served.sender.key
-        self.on_room: Callable[[], None] | None = None  # `publish` had refused a message, and takes one now
+        self.on_room: Callable[[], None] | None = None  # called when `publish` accepts messages again
         self.served = served  # for the fabric, and for tests
         self._fabric = fabric
         self._sender = served.sender
 
     @property
     def sender(self) -> Sender:
-        """The stream's state machine, to look at."""
+        """The stream's state machine, for inspection."""
         return self._sender
 
     @property
@@ -79,12 +79,12 @@ class Origin:
 
     @property
     def carrier(self) -> str:
-        """The name of what live data goes by to those confirmed."""
+        """The name of the carrier of live data to the confirmed hosts."""
         return self._name_of(self.served.carrier)
 
     @property
     def group(self) -> int:
-        """Of the carrier; 0 where it has none."""
+        """The carrier's group; 0 if it has none."""
         return self.served.group
 
     @property
@@ -103,7 +103,8 @@ class Origin:
 
     @property
     def finished(self) -> bool:
-        """Closed, and every receiver has settled all of it or was given up by the log's bounds."""
+        """Whether it is closed, and every receiver has settled everything or was given up by the log's
+        bounds."""
         return self._sender.finished
 
     def publish(
@@ -114,36 +115,38 @@ class Origin:
         after: tuple[After, ...] = (),
         expires: float = NEVER,
     ) -> int | None:
-        """The message's sequence; None while too much waits to be sent. Only where the log is the fabric's.
+        """Returns the message's sequence; None if too much waits to be sent. Only for a log of the fabric's
+        own.
 
-        `expires` is a time of the fabric's clock. What is published in one turn of the event loop is sent
-        together, but for the first of it. ValueError as `Sender.publish`.
+        `expires` is a time of the fabric's clock. Messages published in one turn of the event loop are sent
+        together, except for the first. Raises ValueError as `Sender.publish` does.
         """
         sequence = self._sender.publish(payload, records, self._fabric.now(), after=after, expires=expires)
         self._fabric.send_new(self)
         return sequence
 
     def grown(self) -> None:
-        """The stream's own log has more records than before."""
+        """Notes that the stream's own log has grown."""
         self._fabric.send_new(self)
 
     def add_receiver(self, host: int, first: int | None = None) -> None:
-        """`host` gets all from `first` on (default: from now on). Its account begins anew if it had one."""
+        """Adds a receiver that gets everything from `first` on (default: from now on). If it had an account,
+        a new one begins."""
         self._sender.add_receiver(host, self._fabric.now(), first)
         self._fabric.wake(self)
 
     def remove_receiver(self, host: int) -> None:
-        """What it has not settled has expired for it."""
+        """Removes a receiver; what it has not settled expires for it."""
         self._sender.remove_receiver(host)
         self._use(self.served.carrier, self.group, self.confirmed - {host})
         self._fabric.wake(self)
 
     def rows(self) -> dict[int, Row]:
-        """The accounting, by host; of hosts that were removed too."""
+        """The accounting by host, including removed hosts."""
         return {host: self._sender.row(host) for host in self._sender.ledger.hosts()}
 
     def peers(self) -> list[PeerView]:
-        """The receivers now."""
+        """The current receivers."""
         now = self._fabric.now()
         return [
             PeerView(
@@ -161,7 +164,7 @@ class Origin:
         ]
 
     def pace(self) -> PaceView:
-        """How fast what goes to all is sent now, and who sets it."""
+        """The current rate of live data, and which host limits it."""
         live = self._sender.live
         setter = live.setter if live.setter is not None and live.setter.live else None
         return PaceView(
@@ -181,7 +184,7 @@ class Origin:
         return self._name_of(self.served.carrier if host in self.confirmed else UNICAST)
 
     def sent(self) -> list[SentView]:
-        """What all of it has cost, repairs and heartbeats too."""
+        """What the stream has sent in total, including repairs and heartbeats."""
         shipped = sorted(self.counters.shipped.items())
         return [
             SentView(self._name_of(carrier), purpose, one.packets, one.size)
@@ -189,11 +192,11 @@ class Origin:
         ]
 
     def use_carrier(self, name: str, hosts: Iterable[int], group: int = 0) -> None:
-        """What goes to all that are live goes by this carrier to the hosts that it reaches, at once.
+        """Sends live data by this carrier to the hosts that it reaches, from now on.
 
-        All others get it by unicast, and so does a host that is later found to miss most of it: then the
-        fabric's `on_unreached` is called, and the host may be probed again. ValueError where the carrier is
-        not in use here or has no such group, OSError where it cannot send now.
+        All other hosts get unicast. So does a host later found to miss most of the data: the fabric then
+        calls `on_unreached`, and the host may be probed again. Raises ValueError if the carrier is not in use
+        here or has no such group, and OSError if it cannot send now.
         """
         carriers = self._fabric.carriers
         carriers.named(name).check(group)
@@ -203,44 +206,47 @@ class Origin:
         self.served.use(carrier, group, hosts, self._fabric.now())
 
     def group_stands(self) -> None:
-        """What has waited for a group goes on."""
+        """Releases the data that has waited for a group."""
         if self._sender.live.group_stands():
             self._fabric.wake(self)
 
     def await_group(self, seconds: float) -> None:
-        """A group is being formed: a burst waits for it so long, at most, before it goes by unicast."""
+        """Announces that a group is being formed: a burst waits for it at most `seconds` before it goes by
+        unicast."""
         self._sender.live.await_group(self._fabric.now() + seconds)
 
     def drop_carrier(self) -> None:
-        """Back to unicast; no group is waited for."""
+        """Returns to unicast and ends the wait for a group."""
         self.group_stands()
         self._use(UNICAST, 0, frozenset())
 
     def close(self) -> None:
-        """No message follows. Receivers are told until they have settled all; then `finished` is true."""
+        """Ends the stream: no message follows. Receivers are told until they have settled everything; then
+        `finished` is true."""
         self._sender.close(self._fabric.now())
         self._fabric.wake(self)
 
     def forget(self) -> None:
-        """The stream is served no more, finished or not."""
+        """Stops serving the stream, finished or not."""
         self._fabric.forget(self)
 
 
 class Sink(Protocol):
-    """Where a stream's messages go."""
+    """The consumer of a stream's messages."""
 
     def deliver(self, deliveries: list[Delivery]) -> None:
-        """All messages whose turn has come, in order, each once. They count as delivered when it returns.
+        """Takes all messages whose turn has come, in order, each once. They count as delivered when it
+        returns.
 
-        Where it raises, the stream is left and `failed` is called: join again at what was taken.
+        If it raises, the stream is left and `failed` is called: join again at what was taken.
         """
 
     def failed(self, error: Exception) -> None:
-        """`deliver` has raised, and the stream was left."""
+        """Notes that `deliver` has raised and the stream was left."""
 
 
 class JoinedStream:
-    """A stream that this host receives. Made by `Fabric.join`."""
+    """A stream that this host receives, made by `Fabric.join`."""
 
     def __init__(self, fabric: Fabric, receiver: Receiver, sink: Sink) -> None:
         self.key: StreamKey = receiver.key
@@ -250,22 +256,22 @@ class JoinedStream:
 
     @property
     def receiver(self) -> Receiver:
-        """Of the epoch that was joined: for the fabric, and for tests."""
+        """The receiver of the joined epoch, for the fabric and for tests."""
         return self._receiver
 
     @property
     def name(self) -> str:
-        """As its origin announces it; empty until then."""
+        """The name announced by the origin; empty until then."""
         return self._receiver.name
 
     @property
     def next(self) -> int:
-        """All before it is settled."""
+        """The sequence before which everything is settled."""
         return self._receiver.next
 
     @property
     def lag(self) -> int:
-        """Records that are known to exist and not settled."""
+        """The number of records known to exist and not settled."""
         return self._receiver.known - self._receiver.next
 
     @property
@@ -274,7 +280,7 @@ class JoinedStream:
 
     @property
     def progress(self) -> Progress:
-        """What to join with, to go on."""
+        """What to join with in order to continue."""
         return self._receiver.progress
 
     @property
@@ -282,9 +288,10 @@ class JoinedStream:
         return self._receiver.counters
 
     def keep(self, progress: Progress) -> None:
-        """Joined with `keeps`: what was taken up to `progress` is safe, and the origin is told."""
+        """With `keeps`: notes that delivered messages up to `progress` are stored durably, so that the origin
+        is told."""
         self._fabric.keep(self, progress)
 
     def leave(self) -> None:
-        """Receives no more of it, unless it was joined anew meanwhile."""
+        """Leaves the stream, unless it was joined again in the meantime."""
         self._fabric.leave_joined(self)

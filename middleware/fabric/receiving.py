@@ -1,7 +1,7 @@
-"""What arrives at a host's sockets: bursts are taken from the kernel, and their segments go to the streams.
+"""Reception at a host's sockets: takes bursts from the kernel and hands their segments to the streams.
 
-A lone message is not made to wait for the question whether there is more: that costs as much as to receive,
-and the loop calls again where there is.
+A single message is delivered without first asking the kernel for more. That question costs as much as a
+receive, and the loop calls again if there is more.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from .sockets.udp import BUFFER_BYTES, UdpSocket
 
 _log = logging.getLogger(__name__)
 
-_LARGE: Final = 8192  # bytes of a message that takes longer than the question whether there is more
-_LOOK_EVERY: Final = 8  # turns that brought a message alone: then whether more wait is asked all the same
+_LARGE: Final = 8192  # bytes of a message that takes longer than asking whether there is more
+_LOOK_EVERY: Final = 8  # after this many single messages, ask for more anyway
 
 
 class OtherEnd(Protocol):
-    """A socket that is none of UDP's, as `sockets.ethernet.EthernetSocket`."""
+    """A socket other than UDP, such as `sockets.ethernet.EthernetSocket`."""
 
     @property
     def sock(self) -> socket.socket: ...
 
     def receive(self, buffer: memoryview) -> tuple[int, int]:
-        """(bytes, size of one packet) of the next burst. BlockingIOError where there is none."""
+        """Returns (bytes, size of one packet) of the next burst. Raises BlockingIOError if there is none."""
         ...
 
     def flush(self) -> None:
-        """Sends what waits, as far as the kernel takes it."""
+        """Sends what waits, as far as the kernel accepts it."""
 
     def close(self) -> None: ...
 
@@ -39,7 +39,7 @@ End = UdpSocket | OtherEnd
 
 
 class Inlet:
-    """One socket. All inlets of a host share the buffer."""
+    """The receiving side of one socket. All inlets of a host share the buffer."""
 
     def __init__(
         self, end: End, streams: Streams, buffer: memoryview, unwraps: Unwraps | None, bursts: int
@@ -49,12 +49,12 @@ class Inlet:
         self._streams = streams
         self._buffer = buffer
         self._unwraps = unwraps
-        self._bursts = bursts  # at most in a turn
+        self._bursts = bursts  # maximum per turn
         self._turn = 0
-        self._found = 0  # bursts of this turn
+        self._found = 0  # bursts in this turn
 
     def take_first(self, now: float) -> bool:
-        """Takes the first burst of a turn. False: there may be more, and `take_rest` is to ask for it."""
+        """Takes the first burst of a turn. Returns False if there may be more, to be taken by `take_rest`."""
         self._turn += 1
         try:
             length, size = self._end.receive(self._buffer)
@@ -67,19 +67,19 @@ class Inlet:
         return length == size and length < _LARGE and self._turn % _LOOK_EVERY != 0
 
     def take_rest(self, now: float) -> None:
-        """What has come beside the first burst."""
+        """Takes what has arrived besides the first burst."""
         self._found = 1
         self.take_some(now)
         self.several = self._found > 1
 
     def take_turn(self, now: float) -> None:
-        """All of a turn, or as much as one takes."""
+        """Takes everything that has arrived, up to the limit of one turn."""
         self._found = 0
         self.take_some(now)
         self.several = self._found > 1
 
     def take_some(self, now: float) -> bool:
-        """Whether all that had arrived was taken."""
+        """Takes bursts up to the limit. Returns whether everything that had arrived was taken."""
         try:
             for _ in range(self._bursts):
                 length, size = self._end.receive(self._buffer)
@@ -100,7 +100,7 @@ class Inlet:
 
 
 class Inlets:
-    """Those of all sockets that are open. `bursts`: so many of one of them in a turn, at most."""
+    """The inlets of all open sockets. `bursts`: maximum per socket and turn."""
 
     def __init__(self, streams: Streams, bursts: int) -> None:
         self._streams = streams
@@ -109,19 +109,18 @@ class Inlets:
         self._inlets: dict[End, Inlet] = {}
 
     def add(self, end: End, unwraps: Unwraps | None) -> None:
-        """Takes from this end, too. `unwraps` finds the segments in its packets; None: they are nothing
-        else."""
+        """Adds an end. `unwraps` finds the segments in its packets; None: the packets are bare segments."""
         self._inlets[end] = Inlet(end, self._streams, self._buffer, unwraps, self._bursts)
 
     def remove(self, end: End) -> None:
-        """Takes from this end no more; it need not have been taken from."""
+        """Removes an end, if it was added."""
         self._inlets.pop(end, None)
 
     def of(self, end: End) -> Inlet:
         return self._inlets[end]
 
     def take_some(self, now: float) -> bool:
-        """Whether all that had arrived anywhere was taken."""
+        """Takes bursts from all ends. Returns whether everything that had arrived was taken."""
         taken = True
         for inlet in self._inlets.values():
             taken = inlet.take_some(now) and taken

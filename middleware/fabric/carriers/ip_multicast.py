@@ -1,4 +1,4 @@
-"""IP multicast in STARE's form: one packet to the group of a state, which the network copies. Linux."""
+"""IP multicast in STARE's form: one packet to the group of a state, copied by the network. Linux only."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _IPV6_MULTICAST_ALL: Final = 29
 
 
 def refusal_of(interface: Interface) -> str:
-    """Why groups cannot be used on this interface; empty where they can."""
+    """Why groups cannot be used on this interface; empty if they can."""
     if not interface.index:
         return "the fabric's address names no interface: listen on the address of one"
     return ""
 
 
 def prepare_sender(sock: socket.socket, interface: Interface, *, ttl: int, loopback: bool) -> None:
-    """Multicast of this socket leaves by the interface, for `ttl` routers."""
+    """Makes this socket send multicast by the interface, across at most `ttl` routers."""
     if sock.family == socket.AF_INET6:
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, interface.index)
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, ttl)
@@ -49,7 +49,7 @@ def prepare_sender(sock: socket.socket, interface: Interface, *, ttl: int, loopb
 
 
 def bind_receiver(sock: socket.socket, interface: Interface) -> None:
-    """Takes what comes in on the interface to STARE's port, of all groups that the host has joined."""
+    """Binds to STARE's port on the interface, for all groups that the host has joined."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.name.encode() + b"\0")
     if sock.family == socket.AF_INET6:
@@ -60,9 +60,9 @@ def bind_receiver(sock: socket.socket, interface: Interface) -> None:
         sock.bind(("", stare.PORT))
 
 
-# A classic BPF program over a datagram with its UDP header: 0 drops it, anything else lets it in. STARE's
-# header begins at 8. With kind PUBLISH (two bits of the first word) and VNF 0 (8 bits of it, 6 of the next)
-# a segment follows. What is too short for a header is let in.
+# A classic BPF program over a datagram with its UDP header: 0 drops it, anything else accepts it. STARE's
+# header begins at 8. A segment follows if the kind is PUBLISH (two bits of the first word) and the VNF is 0
+# (8 bits of the first word, 6 of the next). Datagrams too short for a header are accepted.
 _SO_ATTACH_FILTER: Final = 26
 _LENGTH, _WORD, _AND, _EQUAL, _AT_LEAST, _RETURN = 0x80, 0x20, 0x54, 0x15, 0x35, 0x06
 _WITHOUT_SEGMENTS: Final = (
@@ -77,7 +77,7 @@ _WITHOUT_SEGMENTS: Final = (
     (_RETURN, 0, 0, 0xFFFF_FFFF),
     (_RETURN, 0, 0, 0),
 )
-# It is there for as long as the module: the kernel is given its address, and a compiled function lets go of a
+# The buffer must live as long as the module: the kernel is given its address, and a compiled function drops a
 # name after its last use.
 _PROGRAM: Final = ctypes.create_string_buffer(
     b"".join([struct.pack("HBBI", *one) for one in _WITHOUT_SEGMENTS]), 8 * len(_WITHOUT_SEGMENTS)
@@ -85,9 +85,9 @@ _PROGRAM: Final = ctypes.create_string_buffer(
 
 
 def refuse_segments(sock: socket.socket) -> None:
-    """The kernel drops what carries a segment of the fabric: another socket of this host takes that.
+    """Makes the kernel drop datagrams with a segment of the fabric: another socket of this host takes them.
 
-    Sockets that are bound to STARE's port all get the groups that any of them has joined. OSError where the
+    Sockets bound to STARE's port all receive the groups that any of them has joined. Raises OSError if the
     kernel has no filters.
     """
     described = struct.pack("@HP", len(_WITHOUT_SEGMENTS), ctypes.addressof(_PROGRAM))
@@ -107,7 +107,8 @@ def make(settings: FabricSettings) -> Carrier:
 
 
 class IpMulticast:
-    """A group is a state's. Packets leave by the fabric's own socket, and come to one on STARE's port."""
+    """The carrier of one host. A group belongs to a state. Packets leave by the fabric's own socket and
+    arrive at one on STARE's port."""
 
     def __init__(self) -> None:
         self.name = NAME
@@ -132,7 +133,7 @@ class IpMulticast:
         self.refusal = refusal_of(edge.interface) or self._open_receiver(edge)
 
     def _open_receiver(self, edge: Edge) -> str:
-        """Why its socket cannot be had; empty where it can."""
+        """Opens the receiving socket. Returns why it is not available; empty if it is."""
         settings, interface = edge.settings, edge.interface
         sock = edge.new_socket()
         try:
@@ -154,18 +155,18 @@ class IpMulticast:
                 self._edge.close_end(self._receiver)
 
     def set_host(self, host: int, place: Place | None) -> None:
-        """It is of no use here: groups are addressed."""
+        """Ignores hosts, because groups are addressed."""
 
     def learn(self, rules: object) -> None:
         raise ValueError("multicast of IP needs no rules")
 
     def reach(self, hosts: Collection[int]) -> Reach:
-        """All of them, as far as is known: members are told by probes."""
+        """All of the hosts, as far as is known: probes find the members."""
         assert self._edge is not None
         return Reach(frozenset(hosts), self._edge.segment_bytes(self.overhead))
 
     def join(self, group: int) -> None:
-        """Becomes a member of the state's group. OSError with the reason where it cannot."""
+        """Joins the state's group. Raises OSError with the reason if it cannot."""
         if self.refusal:
             raise OSError(self.refusal)
         self._memberships.join(stare.group(stare.check_state(group), ipv6=self._ipv6))
@@ -214,7 +215,8 @@ class IpMulticast:
         return -1
 
     def _acknowledged(self, header: stare.StareHeader) -> None:
-        """A switch has answered somebody who told it of a state: the carrier `stare`, or STARE's own edge."""
+        """Hook for a switch's acknowledgement of a state, meant for the carrier `stare` or for STARE's own
+        edge."""
 
     def observed(self) -> dict[tuple[str, ...], int]:
         return {}

@@ -1,11 +1,12 @@
-"""Stacks of labels: one packet names exactly the hosts that get it, switches follow trees that they store.
+"""Label stacks: one packet names exactly the hosts that get it, and switches follow the trees they store.
 
     Ethernet, type 0x9999 | stack (wire.label_stack) | segment         a label switch beside this host
-    UDP, port 39321       | stack                    | segment         one that is reached through others
+    UDP, port 39321       | stack                    | segment         a switch reached through others
 
-What can be named is what `learn` has told: the network with hosts by their names, and the trees that all
-its switches hold. Until then, and for hosts that are not on it, nothing can be sent. Nobody joins: hosts get
-what names them. Stacks are cached by the set of hosts; where one has no room, the hosts are parted.
+`learn` provides what can be named: the network with the names of its hosts, and the trees that all its
+switches hold. Before that, and to hosts outside the network, nothing can be sent. Hosts do not join: they get
+the packets that name them. Stacks are cached by the set of hosts. If a stack does not fit, the hosts are
+split.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 NAME: Final = "labels"
 BY_ETHERNET: Final = "ethernet"
-ROOM: Final = 64  # bytes of the longest stack, with its count; segments are so much shorter
+ROOM: Final = 64  # bytes of the longest stack, including its count; segments are shorter by that much
 _MOST_SETS: Final = 4096
 
 
@@ -47,7 +48,7 @@ class LabelFault(enum.Enum):
 
 
 class LabelRules(Struct, frozen=True):
-    """The network of label switches around, and the trees that all of them hold."""
+    """The surrounding network of label switches, and the trees that all of them hold."""
 
     version: int
     network: Network
@@ -55,23 +56,23 @@ class LabelRules(Struct, frozen=True):
 
 
 def make(settings: FabricSettings) -> Carrier:
-    """See `registry`. Its option is the way to the switch: `ethernet`, or an address for UDP."""
+    """See `registry`. The carrier's option is the path to the switch: `ethernet`, or an address for UDP."""
     return Labels(settings.options.get(NAME, BY_ETHERNET))
 
 
 class Wire(Protocol):
-    """Ethernet frames or UDP datagrams to the switch."""
+    """The path to the switch: Ethernet frames or UDP datagrams."""
 
     def send(self, datagrams: list[bytes]) -> None: ...
 
     @property
     def address(self) -> str:
-        """Where, for inspection."""
+        """The switch's address, for inspection."""
         ...
 
 
 class UdpWire:
-    """Datagrams to one switch, which others may be in front of."""
+    """Datagrams to one switch, possibly through others."""
 
     def __init__(self, end: UdpSocket, switch: SocketAddress) -> None:
         self.address = shown(switch)
@@ -83,12 +84,12 @@ class UdpWire:
 
 
 class Labels:
-    """The carrier of one host. `via`: the way to its switch; `room`: the longest stack in bytes."""
+    """The carrier of one host. `via`: the path to its switch; `room`: maximum bytes of a stack."""
 
     def __init__(self, via: str, room: int = ROOM) -> None:
         self.name = NAME
         self.refusal = "it is not open"
-        self.group_form = ""  # nobody joins: who sends names who gets it
+        self.group_form = ""  # no joining: the sender names the receivers
         self.overhead = room
         self.alike = True
         self.version = 0
@@ -101,12 +102,12 @@ class Labels:
         self._end: UdpSocket | EthernetSocket | None = None
         self._network: Network | None = None
         self._stacks: Stacks | None = None
-        self._node: dict[int, int] = {}  # by host id, as the network has them
+        self._node: dict[int, int] = {}  # by host id, if the network contains the host
         self._names: dict[int, str] = {}
         self._prefixes: dict[tuple[int, ...], list[bytes]] = {}
-        self._counts: dict[tuple[int, ...], int] = {}  # packets by the hosts that they were for
+        self._counts: dict[tuple[int, ...], int] = {}  # packets by the hosts they were for
 
-    # --- the way to the switch
+    # --- the path to the switch
 
     def open(self, edge: Edge) -> None:
         self._edge = edge
@@ -119,7 +120,7 @@ class Labels:
             self.begin(edge.host, wire)
 
     def begin(self, host: int, wire: Wire) -> None:
-        """The rest of `open`: this host's id, and the way to its switch."""
+        """Completes `open` with this host's id and the path to its switch."""
         self._host, self._wire, self.refusal = host, wire, ""
 
     def _over_ethernet(self, edge: Edge) -> Wire:
@@ -159,7 +160,7 @@ class Labels:
     # --- what is known
 
     def set_host(self, host: int, place: Place | None) -> None:
-        """How the network calls a host; where it is does not matter."""
+        """Sets the name of a host in the network; its address does not matter."""
         name = place.name if place is not None else ""
         if self._names.get(host, "") == name:
             return
@@ -170,7 +171,7 @@ class Labels:
         self._place()
 
     def learn(self, rules: object) -> None:
-        """From its return on no stack names a tree that is not among those of the `LabelRules`."""
+        """Takes `LabelRules`. Once it returns, no stack names a tree that is not among them."""
         if not isinstance(rules, LabelRules):
             raise ValueError(f"{type(rules).__name__} is nothing that labels are made by")
         if rules.version < self.version:
@@ -180,7 +181,7 @@ class Labels:
         self._place()
 
     def _place(self) -> None:
-        """Where hosts are, anew."""
+        """Recomputes the positions of the hosts in the network."""
         network = self._network
         self._prefixes.clear()
         self._stacks, self._node = None, {}
@@ -195,7 +196,7 @@ class Labels:
             self._edge.reach_changed()
 
     def reach(self, hosts: Collection[int]) -> Reach:
-        """Those that the network has, once it is known."""
+        """The hosts that the network contains, once it is known."""
         known = () if self._stacks is None else [host for host in hosts if host in self._node]
         mtu = self._edge.segment_bytes(self._room) if self._edge is not None else 0
         return Reach(frozenset(known), mtu)
@@ -208,13 +209,13 @@ class Labels:
         if self._stacks is None:
             raise OSError("no trees: this host was not told of a network of label switches that has it")
 
-    # --- groups, which there are not
+    # --- groups (none)
 
     def join(self, group: int) -> None:
         raise ValueError("labels have no groups")
 
     def leave(self, group: int) -> None:
-        """There are none."""
+        """Does nothing: there are no groups."""
 
     def is_member(self, group: int) -> bool:
         return False
@@ -222,7 +223,7 @@ class Labels:
     # --- the wire
 
     def send(self, group: int, datagrams: list[bytes], hosts: list[int]) -> None:
-        """One packet for all hosts that the network has, or as few as their stacks have room for."""
+        """Sends one packet for all hosts that the network contains, or as few as their stacks allow."""
         if self._wire is None or self._stacks is None:
             return
         key = tuple(hosts)
@@ -236,15 +237,15 @@ class Labels:
             self._wire.send([prefix + datagram for datagram in datagrams])
 
     def unwrap(self, buffer: memoryview, start: int, end: int) -> int:
-        """Behind the stack; labels that remain are skipped, whatever they are."""
+        """Returns the position after the stack; remaining labels are skipped, whatever they are."""
         at = end_of_labels(buffer, start + self._skip, end)
         if at < 0 and self._edge is not None:
             self._edge.complain(LabelFault.NO_STACK)
         return at
 
     def observed(self) -> dict[tuple[str, ...], int]:
-        """How many packets were sent to which hosts of the network, by their names there; bounded, so that
-        counts begin anew now and then."""
+        """Packets sent per set of hosts, by their names in the network. The number of sets is bounded, so
+        counts restart now and then."""
         found: dict[tuple[str, ...], int] = {}
         for hosts, count in self._counts.items():
             names = tuple(sorted(self._names[host] for host in hosts if host in self._node))
@@ -260,7 +261,8 @@ class Labels:
         return found
 
     def _parts(self, nodes: list[int]) -> list[bytes]:
-        """Stacks that together name all nodes; those that no stack reaches are left to unicast's repairs."""
+        """Returns stacks that together name all nodes. A node that no stack reaches is left to repairs by
+        unicast."""
         if not nodes or self._stacks is None:
             return []
         receivers = 0

@@ -1,12 +1,12 @@
-"""The carriers of a host: found by name, opened together, picked stream by stream.
+"""The carriers of a host: found by name, opened together, chosen per stream.
 
-    carriers = Carriers(settings)                 # unicast, and those that the settings name, preferred first
+    carriers = Carriers(settings)                 # unicast, and those in the settings in order of preference
     carriers.open(edge)
     carriers.pick(hosts, mtu, 2)                  # for a stream: the first that reaches enough of its hosts
-    carriers.named("ip-multicast").join(state)    # ValueError where it is not in use here
+    carriers.named("ip-multicast").join(state)    # ValueError if it is not in use here
     carriers.of_form("ip-multicast").join(state)
 
-A carrier is the module of its name in this package, or what `register` was given for it.
+A carrier is the module of its name in this package, or what `register` was given for the name.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _registered: Final[dict[str, Make]] = {}
 
 
 def register(name: str, make: Make) -> None:
-    """Settings may name it from now on, in the place of a carrier of that name, if there is one."""
+    """Registers a carrier that settings may name, replacing an existing one of that name."""
     _registered[name] = make
 
 
 def maker_of(name: str) -> Make:
-    """ValueError where there is no such carrier."""
+    """Returns a carrier's factory. Raises ValueError if there is no such carrier."""
     if name in _registered:
         return _registered[name]
     module = name.replace("-", "_")
@@ -52,10 +52,11 @@ def maker_of(name: str) -> Make:
 
 
 class Carriers:
-    """Those of one host. A carrier's number is its place: 0 is unicast, which carries what others don't."""
+    """The carriers of one host. A carrier's number is its index: 0 is unicast, which carries what others do
+    not."""
 
     def __init__(self, settings: FabricSettings) -> None:
-        """ValueError where the settings name none, or two that address the same groups."""
+        """Raises ValueError if the settings name an unknown carrier, or two that address the same groups."""
         self.unicast = Unicast()
         self.all: list[Carrier] = [self.unicast]
         self._places: dict[int, Place] = {}
@@ -69,7 +70,7 @@ class Carriers:
         self.all.append(carrier)
 
     def open(self, edge: Edge) -> None:
-        """Each of them; why one cannot be used, says its `refusal`."""
+        """Opens each carrier; `refusal` says why one cannot be used."""
         for carrier in self.all:
             carrier.open(edge)
 
@@ -81,19 +82,19 @@ class Carriers:
 
     @property
     def overhead(self) -> int:
-        """Bytes that segments have to leave for the headers of any of them."""
+        """Bytes that segments have to leave for the header of any carrier."""
         return max([carrier.overhead for carrier in self.all])
 
     @property
     def several(self) -> bool:
-        """Whether there is one that can send to several hosts at once."""
+        """Whether any carrier can send to several hosts at once."""
         return any(not carrier.refusal for carrier in self.all[1:])
 
     def pick(self, hosts: Collection[int], mtu: int, of_group: int) -> Carrier | None:
-        """What carries segments of `mtu` bytes to these hosts: the first that may reach enough of them.
+        """Returns the first carrier that may reach enough of these hosts with segments of `mtu` bytes.
 
-        Enough is one where packets name receivers, and `of_group` where a group has to be formed (0: none
-        may be). None: unicast.
+        Enough is one host if packets name receivers, and `of_group` if a group has to be formed (0: no group
+        may be formed). None: unicast.
         """
         for carrier in self.all[1:]:
             enough = of_group if carrier.group_form else 1
@@ -105,39 +106,39 @@ class Carriers:
         return None
 
     def number(self, name: str) -> int:
-        """ValueError where it is not in use here."""
+        """Returns a carrier's number. Raises ValueError if it is not in use here."""
         for number, carrier in enumerate(self.all):
             if carrier.name == name:
                 return number
         raise ValueError(f"{name} carries nothing here: start with --carrier {name}")
 
     def named(self, name: str) -> Carrier:
-        """ValueError where it is not in use here."""
+        """Returns a carrier by name. Raises ValueError if it is not in use here."""
         return self.all[self.number(name)]
 
     def of_form(self, form: str) -> Carrier:
-        """The one whose groups are addressed so. ValueError where none is in use here."""
+        """Returns the carrier with this form of group. Raises ValueError if none is in use here."""
         for carrier in self.all:
             if carrier.group_form and carrier.group_form == form:
                 return carrier
         raise ValueError(f"no carrier here knows groups of {form or 'no form'}")
 
     def is_member(self, group: int) -> bool:
-        """Whether this host is one, by any of them."""
+        """Whether this host is a member of the group by any carrier."""
         return any(carrier.group_form and carrier.is_member(group) for carrier in self.all)
 
     # --- hosts
 
     def set_address(self, host: int, address: SocketAddress | None) -> None:
-        """Where a host's unicast segments go; None: nowhere."""
+        """Sets where a host's unicast segments go; None: nowhere."""
         self._place(host, replace(self._places.get(host, Place()), address=address))
 
     def set_name(self, host: int, name: str) -> None:
-        """How descriptions of networks call a host; empty: not any more."""
+        """Sets a host's name in network descriptions; empty removes it."""
         self._place(host, replace(self._places.get(host, Place()), name=name))
 
     def set_zone(self, host: int, zone: str) -> None:
-        """The label of a host's zone; empty: it is in none."""
+        """Sets the label of a host's zone; empty: it is in none."""
         self._place(host, replace(self._places.get(host, Place()), zone=zone))
 
     def _place(self, host: int, place: Place) -> None:
@@ -152,7 +153,7 @@ class Carriers:
     # --- to look at
 
     def states(self) -> tuple[CarrierState, ...]:
-        """Unicast's first, then the preferred ones."""
+        """The states of all carriers: unicast first, then in order of preference."""
         return tuple([carrier.state() for carrier in self.all])
 
     def __iter__(self) -> Iterator[Carrier]:

@@ -1,15 +1,15 @@
-"""Hosts send on to hosts: one copy into each zone, where the network carries nothing but unicast.
+"""Relaying by hosts: one copy into each zone, for networks that carry only unicast.
 
-    UDP of the fabric's own port | header (wire.relay) | segment        to a host that sends on to others
+    UDP of the fabric's own port | header (wire.relay) | segment        to a host that serves others
     UDP of the fabric's own port | segment                              to one that serves nobody: bare
 
-Who serves whom is `routing.zones`, by the zones of hosts as the coordinator tells them. An origin sends at
-most `AT_ORIGIN` copies, a host that sends on at most `ON_THE_WAY`. Receivers report to the origin, and are
-repaired from there, as by any carrier: what is lost on the way is a gap.
+`routing.zones` decides which host serves which, by the hosts' zones from the coordinator. An origin sends at
+most `AT_ORIGIN` copies, and a host that forwards sends at most `ON_THE_WAY`. As with any carrier, receivers
+report to the origin and are repaired from there: a loss on the path is a gap.
 
-A host that serves others is asked whether it is there while it does (HELLO, answered by HERE). When it does
-not answer `TRIES` times in a row, each for as long as its round trips take, it serves nobody until it answers
-again; it still gets its copy, from another of its zone. So a dead host costs what was on its way through it,
+A host that serves others is probed while it does (HELLO, answered by HERE). If it fails to answer `TRIES`
+times in a row, each within a time-out from its round trips, it serves nobody until it answers again. It still
+gets its own copy, from another host of its zone. A dead host thus costs only the data in flight through it,
 which is repaired.
 """
 
@@ -50,16 +50,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 NAME: Final = "relay"
-AT_ORIGIN: Final = 4  # copies that an origin sends at most
-ON_THE_WAY: Final = 2  # copies that a host sends on at most: twice what it gets
-TRIES: Final = 3  # hellos without an answer, and a host serves nobody
-_MOST_WAYS: Final = 4096  # kept: by sets of hosts and streams
+AT_ORIGIN: Final = 4  # maximum copies that an origin sends
+ON_THE_WAY: Final = 2  # maximum copies that a host forwards: twice what it receives
+TRIES: Final = 3  # unanswered hellos after which a host serves nobody
+_MOST_WAYS: Final = 4096  # cache size: by sets of hosts and streams
 _PLACE: Final = slice(4, 12)  # of a segment: origin and stream
-_FIRST_TRIP: Final = 0.05  # seconds, until one was measured
-_LEAST: Final = 0.05  # seconds between two hellos
-_SOONEST: Final = 0.01  # seconds until the next look
-_IN_USE: Final = 1.0  # seconds after the last segment that it serves others with
-_APART_LONGEST: Final = 5.0  # seconds between the hellos of who does not answer
+_FIRST_TRIP: Final = 0.05  # seconds, until a round trip is measured
+_LEAST: Final = 0.05  # minimum seconds between two hellos
+_SOONEST: Final = 0.01  # minimum seconds until the next check
+_IN_USE: Final = 1.0  # seconds after the last segment that it was given to forward
+_APART_LONGEST: Final = 5.0  # maximum seconds between hellos to a host that does not answer
 
 # (bytes before the segment, address)
 _Way = tuple[bytes, SocketAddress]
@@ -77,29 +77,29 @@ class _Server:
 
     def __init__(self) -> None:
         self.trip = RoundTrip(_FIRST_TRIP)
-        self.used = 0.0  # when it was last given something to send on
-        self.asked = 0.0  # when the last hello went
-        self.nonce = 0  # of a hello that is not answered; 0: none is on its way
+        self.used = 0.0  # when it was last given data to forward
+        self.asked = 0.0  # when the last hello was sent
+        self.nonce = 0  # of the unanswered hello; 0: none
         self.missed = 0
         self.shunned = False
 
     @property
     def patience(self) -> float:
-        """How long an answer may take; longer and longer for who is shunned."""
+        """How long an answer may take; grows for a shunned host."""
         patience = max(_LEAST, self.trip.timeout)
         return min(patience * 2 ** min(self.missed, 16), _APART_LONGEST) if self.shunned else patience
 
 
 class Relay:
-    """The carrier of one host, and what it does for others."""
+    """The carrier of one host, including what it forwards for others."""
 
     def __init__(self) -> None:
         self.name = NAME
         self.refusal = "it is not open"
         self.group_form = ""  # nobody joins: packets name their receivers
         self.overhead = OVERHEAD
-        self.alike = False  # each packet is looked at: it may have to be sent on
-        self.sent_on = 0  # packets, each copy
+        self.alike = False  # each packet is examined: it may have to be forwarded
+        self.sent_on = 0  # packets forwarded, counting each copy
         self._edge: Edge | None = None
         self._udp: UdpSocket
         self._zones: dict[int, Zone] = {}
@@ -108,12 +108,12 @@ class Relay:
         self._ways: dict[tuple[tuple[int, ...], int, int], list[_Way]] = {}
         self._heads: dict[tuple[tuple[int, ...], int, int], list[_Server]] = {}
         self._shunned: frozenset[int] = frozenset()
-        self._waiting: dict[SocketAddress, list[bytes]] = {}  # to be sent on at the end of this turn
+        self._waiting: dict[SocketAddress, list[bytes]] = {}  # to be forwarded at the end of this turn
         self._timer: asyncio.TimerHandle | None = None
         self._nonce = 0
 
     def open(self, edge: Edge) -> None:
-        """Its packets come to the fabric's own socket, among bare segments."""
+        """Opens on the fabric's own socket, where its packets arrive among bare segments."""
         self._edge, self._udp, self.refusal = edge, edge.udp, ""
         self._nonce = int(edge.random.random() * 2**62)
         edge.watch(edge.udp, self)
@@ -151,7 +151,7 @@ class Relay:
         raise ValueError("hosts that send on need no rules")
 
     def reach(self, hosts: Collection[int]) -> Reach:
-        """All whose address is known."""
+        """The hosts whose address is known."""
         assert self._edge is not None
         known = frozenset([host for host in hosts if host in self._addresses])
         return Reach(known, self._edge.segment_bytes(OVERHEAD))
@@ -162,13 +162,13 @@ class Relay:
         if self.refusal:
             raise OSError(self.refusal)
 
-    # --- groups, which there are not
+    # --- groups (none)
 
     def join(self, group: int) -> None:
         raise ValueError("hosts that send on have no groups")
 
     def leave(self, group: int) -> None:
-        """There are none."""
+        """Does nothing: there are no groups."""
 
     def is_member(self, group: int) -> bool:
         return False
@@ -183,7 +183,8 @@ class Relay:
             self._udp.send([prefix + one for one in datagrams] if prefix else datagrams, address)
 
     def _ways_to(self, hosts: tuple[int, ...], stream: int, hops: int) -> list[_Way]:
-        """Whom this host sends to, of a stream with `hops` left, so that all of these get it."""
+        """The hosts to which this host sends, with `hops` left for the stream, so that all of `hosts` are
+        reached."""
         key = hosts, stream, hops
         ways = self._ways.get(key)
         if ways is None:
@@ -196,7 +197,7 @@ class Relay:
     def _find(self, key: tuple[tuple[int, ...], int, int]) -> list[_Way]:
         hosts, stream, hops = key
         known = [host for host in hosts if host in self._addresses and host != self._host]
-        if hops < 1:  # sent on often enough: what is left is served from here
+        if hops < 1:  # hop limit reached: serve the rest directly
             found = [Branch(host, ()) for host in known]
         else:
             most = AT_ORIGIN if hops == MOST_HOPS else ON_THE_WAY
@@ -216,7 +217,7 @@ class Relay:
         assert self._edge is not None
         return self._edge.host
 
-    # --- as one that sends on
+    # --- as a forwarding host
 
     def unwrap(self, buffer: memoryview, start: int, end: int) -> int:
         if start >= end or not is_relayed(buffer[start]):
@@ -233,7 +234,8 @@ class Relay:
             return -1
 
     def _forward(self, header: RelayHeader, buffer: memoryview, at: int, end: int) -> int:
-        """Sends it on to the others of its list, and it is for this host too."""
+        """Forwards a packet to the other hosts of its list, and returns where the segment for this host
+        begins."""
         assert self._edge is not None
         if self._host not in header.hosts:
             raise RelayError(RelayFault.NOT_NAMED)
@@ -247,7 +249,7 @@ class Relay:
         return at
 
     def _send_later(self, datagram: bytes, address: SocketAddress) -> None:
-        """With what else of this turn goes there: one call for many."""
+        """Queues a datagram for the end of this turn, so that one call sends many to the same address."""
         assert self._edge is not None
         if not self._waiting:
             self._edge.loop.call_soon(self._send_waiting)
@@ -260,7 +262,7 @@ class Relay:
             for address, datagrams in waiting.items():
                 self._udp.send(datagrams, address)
 
-    # --- who serves others, and whether it is there
+    # --- hosts that serve others, and whether they are alive
 
     def _use(self, heads: list[_Server]) -> None:
         assert self._edge is not None
@@ -275,13 +277,13 @@ class Relay:
         self._timer = self._edge.loop.call_later(no_sooner(seconds), self._look)
 
     def _look(self) -> None:
-        """Asks those that are due; the timer stops when nobody serves others."""
+        """Probes the hosts that are due. The timer stops when no host serves others."""
         assert self._edge is not None
         self._timer, now = None, self._edge.now()
         due: list[float] = []
         for host, server in self._servers.items():
             if not server.shunned and now - server.used > _IN_USE:
-                server.nonce = server.missed = 0  # nobody waits for its answer
+                server.nonce = server.missed = 0  # its answer is no longer awaited
                 continue
             if now - server.asked >= server.patience:
                 self._ask(host, server, now)
@@ -312,7 +314,7 @@ class Relay:
             self._udp.send([encode_header(RelayHeader(kind, 1)) + encode(probe, self._edge.keys)], address)
 
     def _greeted(self, kind: RelayKind, buffer: memoryview, at: int, end: int) -> None:
-        """SegmentError where it has no tag of the cluster."""
+        """Handles HELLO and HERE. Raises SegmentError without a valid tag of the cluster."""
         assert self._edge is not None
         segment, _ = decode(buffer, self._edge.keys, at, end)
         nonce = Probe.decode(segment.payload).nonce
@@ -321,7 +323,7 @@ class Relay:
             return
         server = self._servers.get(segment.sender)
         if server is None or server.nonce != nonce or not nonce:
-            return  # late, or not asked for
+            return  # late, or unsolicited
         server.trip.sample(self._edge.now() - server.asked)
         server.nonce = server.missed = 0
         if server.shunned:
@@ -339,7 +341,8 @@ class Relay:
 
 
 def _zone_of(host: int, label: str) -> Zone:
-    """A label that is none was not checked by the coordinator: such a host lies outside of all zones."""
+    """Parses a zone label. An invalid label was not checked by the coordinator: the host is outside all
+    zones."""
     try:
         return parse_zone(label)
     except ValueError as error:
@@ -348,7 +351,7 @@ def _zone_of(host: int, label: str) -> Zone:
 
 
 def _fitting(branch: Branch) -> list[Branch]:
-    """Parts whose lists have room in a header."""
+    """Splits a branch into parts whose host lists fit into a header."""
     whole = sorted((branch.head, *branch.rest))
     if len(whole) <= MOST_HOSTS and list_bytes(whole) <= LIST_BYTES:
         return [branch]
@@ -358,7 +361,7 @@ def _fitting(branch: Branch) -> list[Branch]:
 
 
 def _prefix(branch: Branch, hops: int) -> bytes:
-    """Nothing before a segment whose receiver serves nobody."""
+    """Returns the header; empty if the receiver serves nobody."""
     if not branch.rest:
         return b""
     hosts = tuple(sorted((branch.head, *branch.rest)))

@@ -1,13 +1,13 @@
-"""Trees of SRv6: one packet to a replication SID, which routers copy to exactly the hosts of a tree.
+"""SRv6 trees: one packet to a replication SID, which routers copy to exactly the hosts of a tree.
 
     IPv6 to a SID, next header 41 | packet (wire.srv6_packets) | segment
 
-Trees are the network controller's (`control.segments`). It learns from `observed` which sets of hosts this
-one would send to, programs a tree for each and tells the SIDs by `learn`. What goes to hosts for whom there
-is no tree yet goes by unicast. Nobody joins: the routers hand a packet to those hosts that its tree has.
+The network controller builds the trees (`control.segments`). It learns from `observed` to which sets of hosts
+this host would send, programs a tree for each, and announces the SIDs through `learn`. Hosts without a tree
+get unicast. Hosts do not join: the routers deliver a packet to the hosts of its tree.
 
-The outer header is the kernel's (a raw socket, CAP_NET_RAW), and so is the way to the SIDs: the host needs a
-route for them to a router next to it.
+The kernel builds the outer header (a raw socket, CAP_NET_RAW) and routes packets to the SIDs: the host needs
+a route for them to an adjacent router.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 NAME: Final = "srv6"
-# The outer header and one that pins a way, and what IPv6 inside takes more than IPv4 outside.
+# The outer header, one that pins a path, and the difference between IPv6 inside and IPv4 outside.
 OVERHEAD: Final = 40 + 64 + 20
-MOST_SETS: Final = 1024  # of hosts, that trees are asked for
-WANTED_SECONDS: Final = 60.0  # after a stream last had these receivers
+MOST_SETS: Final = 1024  # sets of hosts for which trees are requested
+WANTED_SECONDS: Final = 60.0  # since a stream last had these receivers
 _MOST_ROUTES: Final = 4096
 
 
 class ReplicationTree(Struct, frozen=True):
-    """A packet to `sid` (16 bytes) gets to these hosts, by their names, and to nobody else."""
+    """A tree: a packet to `sid` (16 bytes) reaches these hosts, by their names, and no others."""
 
     hosts: frozenset[str]
     sid: bytes
 
 
 class Srv6Rules(Struct, frozen=True):
-    """All trees whose root is this host. What they name is on the routers."""
+    """All trees whose root is this host. The routers already hold what they name."""
 
     version: int
     trees: tuple[ReplicationTree, ...]
@@ -67,7 +67,7 @@ class Srv6:
     def __init__(self) -> None:
         self.name = NAME
         self.refusal = "it is not open"
-        self.group_form = ""  # nobody joins
+        self.group_form = ""  # no joining
         self.overhead = OVERHEAD
         self.alike = True
         self.version = 0
@@ -79,8 +79,8 @@ class Srv6:
         self._trees: list[tuple[frozenset[int], bytes]] = []  # by host ids, the smallest first
         self._rules = Srv6Rules(0, ())
         self._routes: dict[tuple[int, ...], bytes] = {}
-        self._wanted: dict[frozenset[int], int] = {}  # sets of hosts, with the packets sent to them
-        self._asked: dict[frozenset[int], float] = {}  # when a stream last had just these receivers
+        self._wanted: dict[frozenset[int], int] = {}  # sets of hosts, with the number of packets sent to them
+        self._asked: dict[frozenset[int], float] = {}  # when a stream last had exactly these receivers
         self._looked = 0.0
 
     # --- life
@@ -124,7 +124,7 @@ class Srv6:
         self._place()
 
     def learn(self, rules: object) -> None:
-        """From its return on no packet goes to a SID that is not among those of the `Srv6Rules`."""
+        """Takes `Srv6Rules`. Once it returns, no packet goes to a SID that is not among them."""
         if not isinstance(rules, Srv6Rules):
             raise ValueError(f"{type(rules).__name__} are no rules of SRv6")
         if rules.version < self.version:
@@ -137,8 +137,8 @@ class Srv6:
             self._edge.reach_changed()
 
     def _place(self) -> None:
-        """Trees by the ids of their hosts, anew. One with a host that is not known reaches the others too,
-        and is left out: who sends by it would not know to whom."""
+        """Recomputes the trees by host ids. Leaves out a tree with an unknown host: it reaches other hosts
+        too, but the sender would not know which."""
         self._routes.clear()
         ids = {name: host for host, name in self._names.items()}
         known = [tree for tree in self._rules.trees if tree.hosts <= ids.keys()]
@@ -146,7 +146,8 @@ class Srv6:
         self._trees = sorted(found, key=lambda one: len(one[0]))
 
     def reach(self, hosts: Collection[int]) -> Reach:
-        """Those of the tree for just these hosts, or of the one with the most of them until it is there."""
+        """The hosts of the tree for exactly these hosts; until it exists, of the tree with the most of
+        them."""
         assert self._edge is not None
         named = frozenset([host for host in hosts if host in self._names and host != self._edge.host])
         self._want(named)
@@ -157,7 +158,7 @@ class Srv6:
         return Reach(best, self._edge.segment_bytes(OVERHEAD))
 
     def _want(self, hosts: frozenset[int]) -> None:
-        """A stream has these receivers now; those of whom nobody has asked for long are forgotten."""
+        """Notes that a stream has these receivers now, and forgets sets not requested for a long time."""
         assert self._edge is not None
         now = self._edge.now()
         if hosts and (hosts in self._wanted or len(self._wanted) < MOST_SETS):
@@ -176,13 +177,13 @@ class Srv6:
         if not self._trees:
             raise OSError("no trees: no network controller has told this host of one")
 
-    # --- groups, which there are not
+    # --- groups (none)
 
     def join(self, group: int) -> None:
         raise ValueError("trees of SRv6 have no groups to join")
 
     def leave(self, group: int) -> None:
-        """There are none."""
+        """Does nothing: there are no groups."""
 
     def is_member(self, group: int) -> bool:
         return False
@@ -190,8 +191,8 @@ class Srv6:
     # --- the wire
 
     def send(self, group: int, datagrams: list[bytes], hosts: list[int]) -> None:
-        """By the tree with the fewest hosts that has all of these. The others get a copy that they know or do
-        not need."""
+        """Sends by the smallest tree that contains all of these hosts. Its other hosts get a copy that they
+        already have or do not need."""
         if self._raw is None or self._edge is None:
             return
         key = tuple(hosts)
@@ -218,7 +219,7 @@ class Srv6:
             self._wanted[wanted] += len(datagrams)
 
     def _route(self, hosts: tuple[int, ...]) -> bytes:
-        """The SID for these; empty where no tree has all of them."""
+        """Returns the SID for these hosts; empty if no tree contains all of them."""
         wanted = frozenset(hosts)
         if len(self._routes) >= _MOST_ROUTES:
             self._routes.clear()
@@ -227,13 +228,13 @@ class Srv6:
         return found
 
     def unwrap(self, buffer: memoryview, start: int, end: int) -> int:
-        """The kernel has taken all headers off."""
+        """Returns `start`: the kernel has removed all headers."""
         return start
 
     # --- to look at
 
     def observed(self) -> dict[tuple[str, ...], int]:
-        """The sets of hosts that streams have, by names, with the packets that were sent to just these."""
+        """Packets sent per set of hosts that streams have, by names."""
         found: dict[tuple[str, ...], int] = {}
         for hosts, count in self._wanted.items():
             if hosts <= self._names.keys():
@@ -247,12 +248,13 @@ class Srv6:
 
 
 def sid_text(sid: bytes) -> str:
-    """As sockets take an address."""
+    """Returns the SID as text, as sockets take it."""
     return socket.inet_ntop(socket.AF_INET6, sid)
 
 
 def _own_address(interface: Interface) -> bytes:
-    """OSError where the interface has none of IPv6 that others could see."""
+    """Returns the interface's address. Raises OSError if it has no IPv6 address that other hosts can
+    reach."""
     if not interface.index:
         raise OSError("the fabric's address names no interface: listen on the address of one")
     for name, network in addresses():
@@ -262,7 +264,7 @@ def _own_address(interface: Interface) -> bytes:
 
 
 def _open_raw(edge: Edge) -> socket.socket:
-    """What is sent by it gets an IPv6 header before it."""
+    """Opens the raw socket, on which the kernel prepends an IPv6 header."""
     kind = socket.SOCK_RAW | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
     sock = socket.socket(socket.AF_INET6, kind, ENCAPSULATED)
     try:
@@ -276,7 +278,7 @@ def _open_raw(edge: Edge) -> socket.socket:
 
 
 def _open_receiver(edge: Edge) -> socket.socket:
-    """A member of the group on the interface, on its port."""
+    """Opens the receiving socket: a member of the group on the interface, bound to its port."""
     settings, index = edge.settings, edge.interface.index
     sizes = {"receive_buffer": settings.receive_buffer, "send_buffer": settings.send_buffer}
     sock = open_udp(socket.AF_INET6, **sizes)

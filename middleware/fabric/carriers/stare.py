@@ -1,8 +1,8 @@
-"""ip-multicast in STARE's form, and the switch beside this host is told which states the host wants.
+"""IP multicast in STARE's form that also tells the switch beside this host which states the host wants.
 
 A topic's segments travel to the group of its state id with VNF id 0. Joining the group registers the state
-with the switch: SUB-register, sent again until SUB-ack and refreshed; leaving it removes it. Where no switch
-of STARE's answers, this is ip-multicast with a few packets more.
+with the switch: SUB-register, resent until SUB-ack and refreshed afterwards. Leaving the group removes it. If
+no STARE switch answers, this is ip-multicast with a few additional packets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from treecast.middleware.fabric.edge import Edge
 
 NAME: Final = "stare"
-_MOST_ACKS: Final = 4096  # of one turn; more are sent again
+_MOST_ACKS: Final = 4096  # per turn; more are sent again
 _NEVER: Final = float("inf")
 
 
@@ -35,7 +35,8 @@ def make(settings: FabricSettings) -> Carrier:
 
 
 class Stare(IpMulticast):
-    """Its groups are those of ip-multicast, so that hosts with either reach each other."""
+    """The carrier of one host. Its groups are those of ip-multicast, so hosts with either carrier reach each
+    other."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +45,7 @@ class Stare(IpMulticast):
         self._subscriptions: Subscriptions
         self._wanted: set[int] = set()
         self._changed: list[int] = []
-        self._heard: list[StareHeader] = []  # acknowledgements; they may be for others on this host
+        self._heard: list[StareHeader] = []  # acknowledgements; some may be for others on this host
         self._timer: asyncio.Handle | None = None
         self._closed = False
 
@@ -54,7 +55,7 @@ class Stare(IpMulticast):
         self._subscriptions = Subscriptions(StareSettings(), edge.random)
 
     def join(self, group: int) -> None:
-        """OSError where it may not hear the acknowledgement, too."""
+        """Joins the state's group. Raises OSError also if it cannot receive acknowledgements."""
         super().join(group)
         self._acks.join(stare.group(group, ipv6=self._ipv6, kind=StareKind.SUB_ACK))
         self._wanted.add(group)
@@ -81,7 +82,7 @@ class Stare(IpMulticast):
     # --- the switch
 
     def _work_soon(self) -> None:
-        """Once in a turn of the loop, however much has come."""
+        """Schedules `_work` once for this turn of the loop, however much has arrived."""
         assert self._edge is not None
         self._cancel()
         if not self._closed:
@@ -93,7 +94,7 @@ class Stare(IpMulticast):
             self._timer = None
 
     def _work(self) -> None:
-        """Takes what the switch has said, and sends what it is to be told."""
+        """Takes the switch's acknowledgements, and sends it what has changed."""
         assert self._edge is not None
         now, subscriptions = self._edge.now(), self._subscriptions
         heard, self._heard = self._heard, []
@@ -126,7 +127,8 @@ class Stare(IpMulticast):
             self._timer = self._edge.loop.call_later(no_sooner(max(0.0, at - now)), self._work)
 
     def close(self) -> None:
-        """The switch is told once; what it does not hear it keeps."""
+        """Tells the switch once that the states are no longer wanted; a lost message leaves them
+        registered."""
         self._closed = True
         self._cancel()
         if self._edge is not None:

@@ -1,4 +1,4 @@
-"""UDP to one host after the other. Works wherever IP does, so it carries whatever other carriers don't."""
+"""UDP to one host after another. It works wherever IP does, so it carries what other carriers do not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def make(settings: FabricSettings) -> Carrier:
 
 
 class Unicast:
-    """Packets are bare segments, by the fabric's own socket."""
+    """The carrier of one host. Packets are bare segments, sent by the fabric's own socket."""
 
     def __init__(self) -> None:
         self.name = NAME
@@ -61,13 +61,13 @@ class Unicast:
         raise ValueError("unicast has no groups")
 
     def leave(self, group: int) -> None:
-        """There are none."""
+        """Does nothing: there are no groups."""
 
     def is_member(self, group: int) -> bool:
         return False
 
     def check(self, group: int) -> None:
-        """It can always send."""
+        """Accepts any group: unicast can always send."""
 
     def send(self, group: int, datagrams: list[bytes], hosts: list[int]) -> None:
         for host in hosts:
