@@ -1,32 +1,32 @@
-"""The segment: Treecast's own header inside every carrier but bare STARE states.
+"""The segment: Treecast's own header, inside every carrier except bare STARE states.
 
-All numbers are big-endian. A message is one record batch, or a few; it is cut into `total` segments.
+All numbers are big-endian. A message is one record batch or a few; it is cut into `total` segments.
 
      0  version (4 bits, 1) | kind (4 bits)       24  records uint32: how many the message holds
      1  flags: bit 0 tag present, others 0        28  number uint16: this segment's, from 0
      2  key id uint16 (0 without a tag)           30  total uint16: segments of the message, from 1
      4  origin uint32: the stream's host          32  length uint16: bytes of payload
      8  stream uint32                             34  content uint8: 4-byte words of content header
-    12  epoch uint32                              35  after uint8: entries of the `after` list
+    12  epoch uint32                              35  after uint8: number of `after` entries
     16  sequence uint64: the first record's       36  sender uint32: the host that sent this segment
-    40  tag, 16 bytes, where flag bit 0 is set
+    40  tag, 16 bytes, if flag bit 0 is set
      .  `after` entries of 16 bytes: stream uint32, epoch uint32, sequence uint64
      .  content header (4 x content bytes)
      .  payload (length bytes)
 
-Sequences count records: a message with n records at sequence s is followed by one at s + n. A gap's
-width is so the number of records that it lacks, also where nothing else is known of them.
+Sequences count records: a message with n records at sequence s is followed by one at s + n. The width of a
+gap is therefore the number of missing records, even if nothing else is known about them.
 
-`after` lists streams of the same origin; all below the sequence has to be settled before this message
-is delivered. Only the first segment of a message carries it. The content header is opaque here.
+`after` lists streams of the same origin. Everything below the given sequences has to be settled before this
+message is delivered. Only the first segment of a message carries the list. The content header is opaque here.
 
-Kinds other than data, repair and replay carry a body of `segment_bodies` as payload and are one segment
-of 0 records; their `sequence` is 0.
+Kinds other than data, repair and replay carry a body of `segment_bodies` as payload. They consist of one
+segment with 0 records and `sequence` 0.
 
-The tag is BLAKE3, keyed, the first 128 bits, over everything else in the order above. Its key is derived
-from the cluster's key (BLAKE3's `derive_key` with TAG_CONTEXT). For 16 KiB it takes a third of the time of
-BLAKE2b, because it hashes several blocks at once; see docs/decisions. The key id says which key of the key
-ring; two keys are so valid at once while a cluster changes its key.
+The tag is the first 128 bits of keyed BLAKE3 over everything else in the order above. Its key is derived from
+the cluster's key (BLAKE3's `derive_key` with TAG_CONTEXT). For 16 KiB it takes a third of the time of
+BLAKE2b, because it hashes several blocks at once; see docs/decisions. The key id selects a key of the key
+ring, so that two keys can be valid while a cluster changes its key.
 """
 
 from __future__ import annotations
@@ -56,36 +56,36 @@ _NUMBERS: Final = struct.Struct(">HHH")  # number, total, length
 _NUMBERS_AT: Final = 28
 _AFTER: Final = struct.Struct(">IIQ")
 _TAGGED: Final = 0x01
-_LONG: Final = 2048  # bytes of more than one chunk of BLAKE3
+_LONG: Final = 2048  # bytes; more than one BLAKE3 chunk
 
 Data = bytes | bytearray | memoryview
 
 
 class Kind(enum.IntEnum):
-    """The low four bits of the first byte."""
+    """The segment kind, the low four bits of the first byte."""
 
     DATA = 0  # a segment of a message, sent for the first time
-    REPAIR = 1  # the same, sent again to who missed it
+    REPAIR = 1  # the same, sent again to receivers that missed it
     NAK = 2  # what a receiver lacks
-    HEARTBEAT = 3  # how far a stream has come
-    REPORT = 4  # what has become of all records at a receiver so far
+    HEARTBEAT = 3  # the position of a stream
+    REPORT = 4  # the outcome of all records at a receiver so far
     SKIP = 5  # records that will not come any more
-    ANNOUNCE = 6  # a stream, its beginning and its members
+    ANNOUNCE = 6  # a stream, its first sequence and its members
     CLOSE = 7  # a stream's end
     PROBE = 8  # of no stream: shows that a carrier reaches its receiver
-    REPLAY = 9  # as a repair: to who catches up
+    REPLAY = 9  # like a repair, for a receiver that catches up
 
 
 _KINDS: Final = tuple(Kind)  # by number
 _LAST_OF_DATA: Final = 1  # DATA, REPAIR and REPLAY are parts of messages
 _REPLAY: Final = 9
 
-# What the header holds, in its order.
+# The header's fields in order.
 Fields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int]
 
 
 class SegmentFault(enum.Enum):
-    """Why bytes are no segment of ours. Counted by name."""
+    """Why bytes are not a valid segment. Counted by name."""
 
     TRUNCATED = "the bytes end before the segment does"
     VERSION = "a version that is not spoken here"
@@ -100,7 +100,7 @@ class SegmentFault(enum.Enum):
 
 
 class SegmentError(ValueError):
-    """Bytes that are refused; `fault` is what to count."""
+    """Refused bytes; `fault` is the reason to count."""
 
     def __init__(self, fault: SegmentFault, detail: str = "") -> None:
         super().__init__(detail or fault.value)
@@ -108,7 +108,7 @@ class SegmentError(ValueError):
 
 
 class After(Struct, frozen=True):
-    """All records of `stream` in `epoch` below `sequence` come first."""
+    """A dependency: all records of `stream` in `epoch` below `sequence` come first."""
 
     stream: int
     epoch: int
@@ -116,7 +116,8 @@ class After(Struct, frozen=True):
 
 
 class Segment:
-    """One segment. Not changed once it is made. A plain class, because making one is the cost of a packet."""
+    """One segment; immutable by convention. A plain class, because creating one is the main cost of a
+    packet."""
 
     __slots__ = (
         "after",
@@ -163,11 +164,11 @@ class Segment:
 
     @property
     def end(self) -> int:
-        """The sequence that follows the message's last record."""
+        """The sequence after the message's last record."""
         return self.sequence + self.records
 
     def fields(self) -> tuple[object, ...]:
-        """In the order of the constructor."""
+        """The fields in the order of the constructor."""
         place = (self.kind, self.origin, self.stream, self.epoch, self.sequence, self.records)
         return (*place, self.number, self.total, self.sender, self.payload, self.after, self.content)
 
@@ -182,9 +183,9 @@ class Segment:
 
 
 class KeyRing:
-    """The cluster's keys by id. What is sent is tagged with the `current` one; None: nothing is tagged.
+    """The cluster's keys by id. Outgoing segments are tagged with the `current` key; None: without a tag.
 
-    Where there is a current key, segments without a tag are refused. Keys are 16 to 32 bytes.
+    If there is a current key, segments without a tag are refused. Keys are 16 to 32 bytes long.
     """
 
     def __init__(self, keys: Mapping[int, bytes], current: int | None) -> None:
@@ -196,7 +197,7 @@ class KeyRing:
         if current is not None and current not in keys:
             raise ValueError(f"the current key {current} is not in the key ring")
         self.current = current
-        # copying a hash that has taken its key in is cheaper than keying one anew
+        # Copying a hash that has absorbed its key is cheaper than creating a keyed one.
         self._hashes: dict[int, blake3] = {
             number: blake3(key=blake3(key, derive_key_context=TAG_CONTEXT).digest())
             for number, key in keys.items()
@@ -206,10 +207,11 @@ class KeyRing:
         return key_id in self._hashes
 
     def tag(self, key_id: int, header: Data, rest: Data) -> bytes:
-        """The tag over header and rest.
+        """Returns the tag over header and rest.
 
-        What is long is hashed in one piece: behind a header by itself, BLAKE3's chunks lie where it takes
-        fewer of them at once. For 16 KiB, 6.3 us instead of 9.5, and the copy takes 0.4.
+        Long data is hashed in one piece: after a separate header update, BLAKE3's chunks are placed so that
+        it processes fewer of them at once. For 16 KiB this takes 6.3 us instead of 9.5, of which the copy
+        takes 0.4.
         """
         hashed = self._hashes[key_id].copy()
         if len(rest) > _LONG:
@@ -224,12 +226,12 @@ NO_KEYS: Final = KeyRing({}, None)
 
 
 def overhead(keys: KeyRing, content: bytes = b"", after: int = 0) -> int:
-    """Bytes that a segment needs beside its payload."""
+    """Bytes that a segment needs besides its payload."""
     return HEADER_SIZE + (TAG_SIZE if keys.current is not None else 0) + len(content) + after * AFTER_SIZE
 
 
 def encode(segment: Segment, keys: KeyRing = NO_KEYS) -> bytes:
-    """The segment's bytes. ValueError where a field does not fit its width."""
+    """Encodes a segment. Raises ValueError if a field does not fit its width."""
     if len(segment.payload) > MAX_PAYLOAD:
         raise ValueError(f"a payload of {len(segment.payload)} bytes: at most {MAX_PAYLOAD}")
     _check_meaning(segment)
@@ -243,10 +245,11 @@ def encode(segment: Segment, keys: KeyRing = NO_KEYS) -> bytes:
 
 
 def encode_parts(message: Segment, size: int, numbers: range, keys: KeyRing) -> list[bytes]:
-    """Segments of a message: those with the given numbers, of `size` bytes each and the last one of less.
+    """Encodes the segments of a message with the given numbers, each of `size` bytes; the last one may be
+    shorter.
 
-    `message` is as any of them would be, but with the whole payload. It has no `after` list and no content
-    header. The bytes are those that `encode` gives of each; the header is packed only once.
+    `message` has the fields of any of them, but the whole payload. It has no `after` list and no content
+    header. The bytes equal those of `encode` for each segment; the header is packed only once.
     """
     if size > MAX_PAYLOAD or message.after or message.content:
         raise ValueError("such a message is encoded segment by segment")
@@ -264,7 +267,7 @@ def encode_parts(message: Segment, size: int, numbers: range, keys: KeyRing) -> 
 
 
 def _encode_whole(message: Segment, keys: KeyRing) -> bytes:
-    """The only part of a message."""
+    """Encodes the only part of a message."""
     payload, key_id = message.payload, keys.current
     header = _pack_header(message, len(payload), key_id)
     return header + payload if key_id is None else header + keys.tag(key_id, header, payload) + payload
@@ -304,11 +307,12 @@ def _pack_after(after: tuple[After, ...]) -> bytes:
 def decode(
     data: Data, keys: KeyRing = NO_KEYS, position: int = 0, limit: int | None = None
 ) -> tuple[Segment, int]:
-    """The segment at `position` and where it ends; what follows (a frame's padding) is the caller's.
+    """Returns the segment at `position` and where it ends; anything after it (a frame's padding) is left to
+    the caller.
 
-    It has to end by `limit`, the end of its datagram where `data` holds several. SegmentError where it
-    is none, or its tag is wrong. Nothing is copied before all lengths are known to lie inside, and
-    nothing is interpreted beyond the lengths before the tag is checked.
+    It has to end by `limit`, the end of its datagram if `data` holds several. Raises SegmentError if it is
+    not a valid segment or its tag is wrong. Nothing is copied before all lengths are known to lie inside, and
+    nothing beyond the lengths is interpreted before the tag is checked.
     """
     view = memoryview(data)
     limit = len(view) if limit is None else min(limit, len(view))
@@ -327,7 +331,7 @@ def decode(
     end = body + length
     if end > limit:
         raise SegmentError(SegmentFault.TRUNCATED)
-    if keys.current is not None:  # else a tag is not looked at: so a cluster can be switched over
+    if keys.current is not None:  # otherwise ignore tags, so that a cluster can be switched over
         _authenticate(view, position, start, end, key_id if flags else None, keys)
     after = _read_after(view, start, afters) if afters else ()
     content = bytes(view[body - 4 * words : body]) if words else b""
@@ -401,5 +405,5 @@ def _check_meaning(segment: Segment) -> None:
 
 
 def control(kind: Kind, origin: int, stream: int, epoch: int, sender: int, payload: bytes) -> Segment:
-    """A segment of a kind that carries a body."""
+    """Returns a segment of a kind that carries a body."""
     return Segment(kind, origin, stream, epoch, 0, 0, 0, 1, sender, payload)

@@ -1,4 +1,4 @@
-"""Messages cut into segments of a path's MTU, and put together again within bounds."""
+"""Messages cut into segments for a path's MTU, and reassembled within memory bounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .segment import (
     encode_parts,
 )
 
-# What a reassembly costs beside its bytes, so that segments without payload are bounded as well.
+# The overhead of a reassembly besides its bytes, so that segments without payload are bounded too.
 _COST_OF_MESSAGE: Final = 200
 _COST_OF_PART: Final = 64
 
@@ -30,7 +30,7 @@ StreamKey = tuple[int, int, int]  # origin, stream, epoch
 
 
 class Message:
-    """What a stream carries as one: `records` records from `sequence` on, opaque here. Never changed."""
+    """A unit of a stream: `records` records from `sequence` on, opaque here. Immutable by convention."""
 
     __slots__ = ("after", "content", "payload", "records", "sequence")
 
@@ -53,7 +53,7 @@ class Message:
         return self.sequence + self.records
 
     def fields(self) -> tuple[object, ...]:
-        """In the order of the constructor."""
+        """The fields in the order of the constructor."""
         return (self.sequence, self.records, self.payload, self.after, self.content)
 
     def __eq__(self, other: object) -> bool:
@@ -67,10 +67,10 @@ class Message:
 
 
 def part_size(mtu: int, content: int = 0, after: int = 0) -> int:
-    """Payload bytes per segment where a segment may have `mtu` bytes: the same for every part.
+    """The payload bytes per segment for segments of `mtu` bytes; the same for every part.
 
-    Room for a tag and for the message's `after` list is kept in each, so that a message is cut alike
-    whether it is tagged or not, and by whoever repairs it.
+    Each segment leaves room for a tag and for the message's `after` list. A message is therefore cut alike
+    whether or not it is tagged, and whichever host repairs it. Raises ValueError if no payload fits.
     """
     size = min(mtu - HEADER_SIZE - TAG_SIZE - AFTER_SIZE * after - content, MAX_PAYLOAD)
     if size <= 0 or content > MAX_CONTENT or content % 4 or after > MAX_AFTER:
@@ -79,12 +79,12 @@ def part_size(mtu: int, content: int = 0, after: int = 0) -> int:
 
 
 def size_for(message: Message, mtu: int) -> int:
-    """Payload bytes of each of the message's segments but the last."""
+    """The payload bytes of each segment of the message except the last."""
     return part_size(mtu, len(message.content), len(message.after))
 
 
 def parts_of(message: Message, mtu: int) -> int:
-    """How many segments a message is cut into. ValueError beyond the 65,535 that can be numbered."""
+    """The number of segments of a message. Raises ValueError beyond the 65,535 that can be numbered."""
     total = max(1, -(-len(message.payload) // size_for(message, mtu)))
     if not can_be_cut(message, mtu):
         raise ValueError(f"a message of {len(message.payload)} bytes is too large for segments of {mtu}")
@@ -97,7 +97,7 @@ def can_be_cut(message: Message, mtu: int) -> bool:
 
 
 def numbers_of(message: Message, mtu: int, only: range | None) -> range:
-    """The numbers of the message's segments, or those of `only`, which may lie beyond the last."""
+    """The numbers of the message's segments, or those in `only`, which may extend beyond the last."""
     total = parts_of(message, mtu)
     return range(total) if only is None else range(only.start, min(only.stop, total))
 
@@ -105,7 +105,7 @@ def numbers_of(message: Message, mtu: int, only: range | None) -> range:
 def cut(
     message: Message, mtu: int, key: StreamKey, sender: int, kind: Kind = Kind.DATA, only: range | None = None
 ) -> Iterator[Segment]:
-    """The message's segments, or only those with the given numbers."""
+    """Yields the message's segments, or only those with the given numbers."""
     size, total = size_for(message, mtu), parts_of(message, mtu)
     for number in numbers_of(message, mtu, only):
         yield Segment(
@@ -127,7 +127,7 @@ def cut(
 def cut_encoded(
     message: Message, mtu: int, key: StreamKey, sender: int, kind: Kind, only: range | None, keys: KeyRing
 ) -> list[bytes]:
-    """The bytes of what `cut` gives, made faster."""
+    """Returns the encoded segments that `cut` would yield, but faster."""
     if message.after or message.content:
         return [encode(segment, keys) for segment in cut(message, mtu, key, sender, kind, only)]
     whole = Segment(
@@ -146,7 +146,7 @@ def cut_encoded(
 
 
 class Partial:
-    """A message of which some segments are here."""
+    """A message of which some segments have arrived."""
 
     __slots__ = ("after", "content", "cost", "kind", "parts", "records", "total")
 
@@ -157,10 +157,10 @@ class Partial:
         self.after: tuple[After, ...] = ()
         self.parts: dict[int, bytes] = {}
         self.cost = _COST_OF_MESSAGE + len(segment.content)
-        self.kind = Kind.DATA  # REPAIR, or REPLAY, where any of them was one
+        self.kind = Kind.DATA  # REPAIR or REPLAY if any of its segments was one
 
     def missing(self) -> Iterator[range]:
-        """Runs of segment numbers that are not here."""
+        """Yields the runs of missing segment numbers."""
         start = 0
         for number in sorted(self.parts):
             if number > start:
@@ -171,20 +171,20 @@ class Partial:
 
 
 class AssemblyBudget:
-    """Bytes that all assemblies of a host may hold together."""
+    """The bytes that all assemblies of a host may hold together."""
 
     def __init__(self, total_bytes: int) -> None:
         self.total_bytes = total_bytes
         self.used = 0
-        self.assemblies: dict[int, Assembly] = {}  # those that hold something, longest without room first
+        self.assemblies: dict[int, Assembly] = {}  # non-empty ones, longest without room first
 
 
 class Assembly:
     """The incomplete messages of one stream and epoch.
 
-    Beyond `max_bytes`, or beyond the host's budget, the oldest incomplete message is given up and
-    counted in `evicted`: the stream's, or for the host's sake that of the stream that holds most. A
-    stream's only one stays as long as the budget lasts, however large it is.
+    Beyond `max_bytes`, or beyond the host's budget, the oldest incomplete message is evicted and counted in
+    `evicted`: that of this stream, or for the host's budget that of the stream that holds most. A stream's
+    only incomplete message stays as long as the budget allows, however large it is.
     """
 
     def __init__(self, budget: AssemblyBudget, max_bytes: int) -> None:
@@ -199,16 +199,17 @@ class Assembly:
 
     @property
     def records(self) -> int:
-        """Of all incomplete messages."""
+        """The number of records in all incomplete messages."""
         return sum([partial.records for partial in self._partials.values()])
 
     def partial(self, sequence: int) -> Partial | None:
         return self._partials.get(sequence)
 
     def add(self, segment: Segment) -> tuple[Message, Kind] | None:
-        """The message that this segment completes, and what it came by: REPLAY or REPAIR where a part did.
+        """Adds a segment. Returns the message that it completes and how it came: REPLAY or REPAIR if a part
+        did.
 
-        ValueError where the segment contradicts others of its message.
+        Raises ValueError if the segment contradicts others of its message.
         """
         sequence = segment.sequence
         partial = self._partials.get(sequence)
@@ -246,13 +247,13 @@ class Assembly:
         return message, partial.kind
 
     def drop(self, sequence: int) -> None:
-        """Forgets what is here of a message."""
+        """Discards what has arrived of a message."""
         partial = self._partials.pop(sequence, None)
         if partial is not None:
             self._charge(-partial.cost)
 
     def drop_below(self, sequence: int) -> None:
-        """Forgets all messages before `sequence`."""
+        """Discards all messages before `sequence`."""
         for old in [one for one in self._partials if one < sequence]:
             self.drop(old)
 

@@ -1,11 +1,12 @@
-"""What segments of the other kinds carry as payload. All numbers are big-endian.
+"""The payloads of segments that are no part of a message. All numbers are big-endian.
 
     nak        round trip uint32 (microseconds, 0 unknown), count uint16,
                count x (first uint64, end uint64, part uint16, parts uint16)
-    heartbeat  end uint64, oldest uint64, echo uint64, every uint32 (bytes), again uint64
-    report     mode uint8 (bit 7: no echo is asked for), first uint64, next uint64, room uint32 (bytes), stamp
-    uint64,
-               newest uint64, parts uint32, age uint32 (microseconds),
+    heartbeat  end uint64, oldest uint64, echo uint64, every uint32 (bytes), again uint64,
+               holder uint32
+    report     mode uint8 (bit 7: no echo requested), first uint64, next uint64, room uint32 (bytes),
+               stamp uint64 (microseconds),
+               newest uint64, parts uint32, age uint32 (microseconds), held uint64,
                live, repaired, replayed, filtered uint64,
                count uint8, count x (reason uint8, records uint64)    expired
                count uint8, count x (reason uint8, records uint64)    refused
@@ -14,7 +15,7 @@
     close      end uint64
     probe      state uint32, nonce uint64
 
-A range is from `first` to before `end`. A body fills its payload; SegmentError(BODY) where it does not.
+A range is [first, end). A body has to fill its payload; otherwise SegmentError(BODY) is raised.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from msgspec import Struct
 
 from .segment import SegmentError, SegmentFault
 
-MAX_GAPS: Final = 48  # of a nak: with headers and tag below 1,100 bytes, so that it is never fragmented
+MAX_GAPS: Final = 48  # per nak: below 1,100 bytes with headers and tag, so that it is never fragmented
 MAX_SKIPS: Final = 60
-MAX_MEMBERS: Final = 200  # of an announcement, which need not name all of them
+MAX_MEMBERS: Final = 200  # per announcement, which may omit members
 MAX_NAME: Final = 255  # bytes
 NOWHERE: Final = 2**64 - 1
 
@@ -50,29 +51,29 @@ _PROBE: Final = struct.Struct(">IQ")
 
 
 class Expiry(enum.IntEnum):
-    """Why records are not delivered any more."""
+    """Why records are no longer delivered."""
 
     SIZE = 1  # the origin's log was trimmed at its bound of bytes
     AGE = 2  # the origin's log was trimmed at its bound of age
-    TIME_TO_LIVE = 3  # the message's own
-    ORIGIN_GONE = 4  # nobody that is left holds them
-    LEFT = 5  # the host was taken from the receivers
-    FORGOTTEN = 6  # the host joined anew without knowing how far it had come
-    COMPACTED = 7  # later records with their keys took their place in the origin's log
+    TIME_TO_LIVE = 3  # of the message itself
+    ORIGIN_GONE = 4  # no remaining host holds them
+    LEFT = 5  # the host was removed from the receivers
+    FORGOTTEN = 6  # the host joined again without knowing its position
+    COMPACTED = 7  # later records with the same keys replaced them in the origin's log
     UNSENDABLE = 8  # the message is too large to be cut into segments of the origin's path
 
 
 class Rejection(enum.IntEnum):
-    """Why a receiving host does not take records that arrived."""
+    """Why a receiving host refuses records that arrived."""
 
-    INVALID = 1  # no valid record batch
+    INVALID = 1  # not a valid record batch
     OVERSIZED = 2  # larger than the host allows
-    UNKNOWN = 3  # their topic is not known there
-    STORAGE = 4  # the disk refuses
+    UNKNOWN = 3  # the host does not know their topic
+    STORAGE = 4  # the disk cannot store them
 
 
 class Mode(enum.IntEnum):
-    """What a report says of its receiver."""
+    """The receiver's mode in a report."""
 
     LIVE = 1
     CATCHING_UP = 2
@@ -80,7 +81,7 @@ class Mode(enum.IntEnum):
 
 
 class Gap(Struct, frozen=True):
-    """Records that are missing. With `parts`, only that many segments from `part` on, of one message."""
+    """Missing records. With `parts`, only that many segments of one message, from number `part` on."""
 
     first: int
     end: int
@@ -90,7 +91,7 @@ class Gap(Struct, frozen=True):
 
 class Nak(Struct, frozen=True):
     gaps: tuple[Gap, ...]
-    round_trip: int = 0  # microseconds, as the receiver measured it
+    round_trip: int = 0  # microseconds, as measured by the receiver
 
     def encode(self) -> bytes:
         if len(self.gaps) > MAX_GAPS:
@@ -109,12 +110,12 @@ class Nak(Struct, frozen=True):
 
 
 class Heartbeat(Struct, frozen=True):
-    """`end`: the next record's sequence; `oldest`: the first that the sender can repair.
+    """A stream's position. `end`: the next record's sequence; `oldest`: the first that the sender can repair.
 
-    `echo` is the stamp of the report that this answers, so that its receiver learns the round trip.
-    `every` asks the receiver to report at once whenever that many bytes have arrived; 0 leaves it to the
-    receiver. `again` says that a replay begins anew at that sequence; NOWHERE where none does. Then `holder`
-    is the host to ask for all that is missing from there on; 0: the origin sends it.
+    `echo` is the stamp of the report that this answers; it gives the receiver the round trip. `every` asks
+    the receiver to report at once whenever that many bytes have arrived; 0 leaves the number to the receiver.
+    `again` is the sequence at which a replay starts anew; NOWHERE if none does. In that case `holder` is the
+    host to ask for everything missing from there on; 0: the origin sends it.
     """
 
     end: int
@@ -135,7 +136,7 @@ class Heartbeat(Struct, frozen=True):
 
 
 class Totals(Struct, frozen=True):
-    """What has become of a receiver's records, since its first."""
+    """The outcomes of a receiver's records, counted from its first."""
 
     live: int = 0
     repaired: int = 0
@@ -150,23 +151,23 @@ class Totals(Struct, frozen=True):
 
     @property
     def settled(self) -> int:
-        """All of them."""
+        """The number of all settled records."""
         lost = sum(self.expired.values()) + sum(self.refused.values())
         return self.delivered + self.filtered + lost
 
 
 class Report(Struct, frozen=True):
-    """All records from `first` to before `next` are settled, as `totals` says; the sum is their number.
+    """A receiver's report: the records in [first, next) are settled; `totals` counts them by outcome.
 
-    `room` is how many bytes the receiver can take beyond. `stamp` is the receiver's clock in
+    `room` is the number of bytes that the receiver can take beyond them. `stamp` is the receiver's clock in
     microseconds; with `echo` the origin sends it back.
 
-    `newest` and `parts` say what has arrived farthest ahead, whatever is missing before it: the message at
-    sequence `newest` with `parts` of its segments counted from the first (the forward acknowledgement of
-    Mathis and Mahdavi, FACK). All that the origin sent before it is no longer on its way. `age` is how many
-    microseconds before this report it arrived.
+    `newest` and `parts` give the farthest arrival, whatever is missing before it: the message at sequence
+    `newest`, with `parts` of its segments counted from the first (the forward acknowledgement of Mathis and
+    Mahdavi, FACK). Everything that the origin sent before it is no longer in flight. `age` is the number of
+    microseconds from its arrival to this report.
 
-    `held` is the first record that the receiver can send to others; NOWHERE where it keeps none.
+    `held` is the first record that the receiver can send to others; NOWHERE if it keeps none.
     """
 
     mode: Mode
@@ -244,10 +245,10 @@ class Skip(Struct, frozen=True):
 
 
 class Announce(Struct, frozen=True):
-    """`first` is where the host that is told begins, `end` how far the stream has come.
+    """An announcement. `first`: where the addressed host begins; `end`: the stream's position.
 
-    `members` are hosts that receive the stream, and may repair it when the origin is gone; `name` says
-    what it carries (the relay's words).
+    `members` are hosts that receive the stream and may repair it if the origin is gone. `name` says what the
+    stream carries; the relay defines its form.
     """
 
     first: int
@@ -277,7 +278,7 @@ class Announce(Struct, frozen=True):
 
 
 class Close(Struct, frozen=True):
-    """The stream ends before `end`: no record has that sequence or a higher one."""
+    """The end of a stream: no record has sequence `end` or a higher one."""
 
     end: int
 
@@ -292,7 +293,7 @@ class Close(Struct, frozen=True):
 
 
 class Probe(Struct, frozen=True):
-    """Sent to the group of `state`; who gets it answers with `nonce` on another way."""
+    """A probe sent to the group of `state`. Its receivers answer with `nonce` by another path."""
 
     state: int
     nonce: int

@@ -96,7 +96,7 @@ class Relay:
     def __init__(self) -> None:
         self.name = NAME
         self.refusal = "it is not open"
-        self.group_form = ""  # nobody joins: packets name their receivers
+        self.group_form = ""  # no joining: packets name their receivers
         self.overhead = OVERHEAD
         self.alike = False  # each packet is examined: it may have to be forwarded
         self.sent_on = 0  # packets forwarded, counting each copy
@@ -240,7 +240,7 @@ class Relay:
         if self._host not in header.hosts:
             raise RelayError(RelayFault.NOT_NAMED)
         if len(header.hosts) > 1:
-            segment, _ = decode(buffer, self._edge.keys, at, end)  # strangers send nothing on by this host
+            segment, _ = decode(buffer, self._edge.keys, at, end)  # forward only authentic packets
             inner = bytes(buffer[at:end])
             stream = segment.origin << 32 | segment.stream
             rest = tuple([host for host in header.hosts if host not in (self._host, segment.sender)])

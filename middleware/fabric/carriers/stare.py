@@ -70,7 +70,7 @@ class Stare(IpMulticast):
 
     @property
     def registered(self) -> bool:
-        """Whether a switch has acknowledged anything that is wanted now."""
+        """Whether a switch has acknowledged any state wanted now."""
         return any(self._subscriptions.state(state) is SubState.REGISTERED for state in self._wanted)
 
     def _acknowledged(self, header: StareHeader) -> None:
