@@ -69,7 +69,7 @@ class Kind(enum.IntEnum):
     NAK = 2  # what a receiver lacks
     HEARTBEAT = 3  # the position of a stream
     REPORT = 4  # the outcome of all records at a receiver so far
-    SKIP = 5  # records that will not come any more
+    SKIP = 5  # records that will no longer come
     ANNOUNCE = 6  # a stream, its first sequence and its members
     CLOSE = 7  # a stream's end
     PROBE = 8  # of no stream: shows that a carrier reaches its receiver
@@ -210,8 +210,8 @@ class KeyRing:
         """Returns the tag over header and rest.
 
         Long data is hashed in one piece: after a separate header update, BLAKE3's chunks are placed so that
-        it processes fewer of them at once. For 16 KiB this takes 6.3 us instead of 9.5, of which the copy
-        takes 0.4.
+        it processes fewer of them at once. For 16 KiB this takes 6.3 us instead of 9.5, and the copy takes
+        0.4.
         """
         hashed = self._hashes[key_id].copy()
         if len(rest) > _LONG:

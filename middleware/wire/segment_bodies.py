@@ -215,7 +215,7 @@ class Report(Struct, frozen=True):
 
 
 class Skipped(Struct, frozen=True):
-    """Records that will not come any more."""
+    """Records that will no longer come."""
 
     first: int
     end: int
@@ -248,7 +248,7 @@ class Announce(Struct, frozen=True):
     """An announcement. `first`: where the addressed host begins; `end`: the stream's position.
 
     `members` are hosts that receive the stream and may repair it if the origin is gone. `name` says what the
-    stream carries; the relay defines its form.
+    stream carries, in the relay's terms.
     """
 
     first: int

@@ -92,11 +92,11 @@ class Live:
         self._flight = Flight(edge, now)
         self._message: Message | None = None  # the message at `edge`, if a part of it was sent
         self._rest: OutgoingMessage | None = None  # the unsent rest of it
-        self._limit = 0  # the place up to which may be sent
+        self._limit = 0  # data may be sent up to this place
         self._most = 0  # the same for this turn
         self._step = 0  # bytes that must be allowed before more is sent
         self._group_by = -NEVER  # deadline for a group being formed
-        self._group_from = 0  # the place up to which may be sent before the group is formed
+        self._group_from = 0  # the same before the group is formed
         self._looked = now
         self._holders: list[Peer] = []  # receivers that hold the cursor up since then
         self._part_size = part_size(settings.mtu)
@@ -272,7 +272,7 @@ class Live:
         live = [peer for peer in self._peers if peer.live]
         slow = [peer for peer in live if self._quiet_at(peer) <= now]
         if 2 * len(slow) > len(live):
-            slow = []  # If most are quiet, the receivers are not the cause.
+            slow = []  # if most are quiet, the receivers are not the cause
         for peer in live:
             peer.waited += passed * ((1.0 if peer in holders else 0.0) - peer.waited)
             if peer.waited > self._settings.slow_share and peer not in slow and self._lags(peer, live, now):

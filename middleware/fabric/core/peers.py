@@ -96,7 +96,7 @@ class Peer:
             settings.live_first, settings.live_least, settings.live_window, settings.live_delay, way
         )
         self.arrived = 0  # place of the farthest arrival (`live`)
-        self.limit = 0  # the place up to which may be sent
+        self.limit = 0  # live data may be sent up to this place
         self.waited = 0.0  # share of the time that others waited for it alone
         self.left = 0  # how often it has left the group for being slow
         self.left_lately = 0  # of these, in close succession

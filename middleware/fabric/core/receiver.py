@@ -64,8 +64,8 @@ _LAST_REPORTS = 8  # after this many without an echo, stop waiting for one
 
 
 def _how(kind: Kind) -> How:
-    """The delivery path of a segment. The origin states the purpose: when a receiver learns that it is behind
-    is a matter of chance."""
+    """How a segment of this kind counts as delivered. The origin decides by the kind it sends, because the
+    moment at which a receiver learns that it is behind is a matter of chance."""
     if kind is _DATA:
         return _CAME_LIVE
     return _REPLAYED if kind is _REPLAY else _REPAIRED

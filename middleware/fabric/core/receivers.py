@@ -77,7 +77,7 @@ class Receivers:
             yield member.receiver
 
     def __contains__(self, stream: tuple[int, int]) -> bool:
-        """Whether the stream (origin, stream) is received."""
+        """Whether the stream, given as (origin, stream), is received."""
         return stream in self._members
 
     def join(

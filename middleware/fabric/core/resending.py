@@ -72,7 +72,7 @@ class Resending:
         self._bucket = TokenBucket(settings.repair_rate, settings.repair_burst, now)
         self._repairs = Repairs(settings.aggregation)
         self._answers = Slices()
-        self._first = 0  # the receiver to replay to first in the next turn
+        self._first = 0  # index of the receiver that comes first in the next turn
 
     def drop(self, host: int) -> None:
         """Drops what is waiting for `host` alone, because it is no longer a receiver."""
@@ -270,7 +270,7 @@ class Resending:
         busy = [one.holder for one in self._peers if one.holder]
         able = [one for one in self._peers if one.live and self._holds(one, peer.next, least)]
         if able:
-            peer.rewind(now, peer.next)  # do not request again what it already has
+            peer.rewind(now, peer.next)  # the receiver does not request what it already has
             peer.holder = min(able, key=lambda one: busy.count(one.host)).host
 
     def _holds(self, one: Peer, sequence: int, least: int) -> bool:

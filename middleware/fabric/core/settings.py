@@ -21,8 +21,10 @@ class StreamSettings(Struct, frozen=True):
     live_window: int = 4 << 20  # maximum bytes in flight to all; each receiver has its own window below it
     live_first: int = 64 * 1024  # initial window; grows with arrivals, shrinks with losses and queues
     live_least: int = 32 * 1024
-    live_step: int = 64 * 1024  # less is not sent while as much is in flight, and not ...
-    live_steps: int = 4  # ... less than this fraction of the window
+    live_step: int = (
+        64 * 1024
+    )  # bytes that must be allowed before more is sent while data is in flight, but ...
+    live_steps: int = 4  # ... at most the window divided by this
     live_before: int = 256 * 1024  # bytes sent to each receiver by unicast while a group is being formed
     live_delay: float = 0.01  # seconds that live data may wait in queues on its path
     live_reports: int = 4  # reports that a receiver sends per window of data
