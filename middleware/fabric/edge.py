@@ -123,7 +123,7 @@ class Edge:
         end.flush()
         self._written()
 
-    # --- to look at
+    # --- inspection
 
     @property
     def address(self) -> tuple[str, int]:

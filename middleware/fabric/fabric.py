@@ -1,7 +1,7 @@
 """The fabric: sockets, clock and event loop around the streams of one host.
 
     fabric = Fabric(host, FabricSettings(), keys, counters.fabric, random.Random())
-    await fabric.start(("10.0.0.1", 7672))           # UDP; fabric.address says which port it became
+    await fabric.start(("10.0.0.1", 7672))           # UDP; fabric.address has the actual port
     fabric.set_host(7, ("10.0.0.2", 7672))
 
     origin = fabric.originate(stream, epoch, log=None or a StreamLog, name="...")
@@ -74,7 +74,7 @@ _TRUESIZE: Final = 8
 _PUT_OFF: Final = 64  # maximum turns
 _APART: Final = 50e-6  # seconds: anything published sooner after the last waits for the end of its turn
 _PAUSE: Final = 0.001
-_WORK_EVERY: Final = 0.002  # seconds by which non-urgent work is delayed after single messages
+_WORK_EVERY: Final = 0.002  # minimum seconds between runs of non-urgent work while single messages arrive
 _WORK_AFTER: Final = 0.01  # seconds, if no other message arrives
 
 OnProbe = Callable[[int, int, int], None]
@@ -133,7 +133,7 @@ class Fabric:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NEVER
 
-    # --- beginning and end
+    # --- start and close
 
     async def start(self, address: tuple[str, int]) -> None:
         """Binds the sockets; port 0 picks a free one. Raises OSError if the address is not available.
@@ -322,7 +322,7 @@ class Fabric:
         if self.on_reach is not None:
             self.on_reach()
 
-    # --- to look at
+    # --- inspection
 
     def state(self) -> FabricState:
         """The current state."""

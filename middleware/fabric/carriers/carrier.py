@@ -82,7 +82,7 @@ class Carrier(Protocol):
         """Whether packets with the same beginning, up to the segment's stream, are unwrapped alike. If so,
         only the first of a burst is unwrapped. False if each packet has to be examined."""
 
-    # --- life
+    # --- open and close
 
     def open(self, edge: Edge) -> None:
         """Opens its sockets on the edge's loop. If they are not available, sets `refusal` instead of
@@ -91,7 +91,7 @@ class Carrier(Protocol):
     def close(self) -> None:
         """Ends memberships, and closes sockets and timers. Also called if `open` was not."""
 
-    # --- what is known
+    # --- knowledge of the network
 
     def set_host(self, host: int, place: Place | None) -> None:
         """Sets where a host is now; None: it has left."""
@@ -137,7 +137,7 @@ class Carrier(Protocol):
         """
         ...
 
-    # --- to look at
+    # --- inspection
 
     def observed(self) -> dict[tuple[str, ...], int]:
         """Packets by the names of the hosts they were for, if it counts them: input for whoever plans

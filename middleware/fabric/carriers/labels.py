@@ -157,7 +157,7 @@ class Labels:
         if self._edge is not None and self._end is not None:
             self._edge.close_end(self._end)
 
-    # --- what is known
+    # --- knowledge of the network
 
     def set_host(self, host: int, place: Place | None) -> None:
         """Sets the name of a host in the network; its address does not matter."""

@@ -78,7 +78,7 @@ class Carriers:
         for carrier in reversed(self.all):
             carrier.close()
 
-    # --- which
+    # --- selection
 
     @property
     def overhead(self) -> int:
@@ -150,7 +150,7 @@ class Carriers:
         for carrier in self.all:
             carrier.set_host(host, place if known else None)
 
-    # --- to look at
+    # --- inspection
 
     def states(self) -> tuple[CarrierState, ...]:
         """The states of all carriers: unicast first, then in order of preference."""

@@ -125,7 +125,7 @@ class Relay:
         self._waiting.clear()
         self.refusal = "it is closed"
 
-    # --- what is known
+    # --- knowledge of the network
 
     def set_host(self, host: int, place: Place | None) -> None:
         zone = _zone_of(host, place.zone) if place is not None else ()
@@ -330,7 +330,7 @@ class Relay:
             server.shunned = False
             self._shun()
 
-    # --- to look at
+    # --- inspection
 
     def observed(self) -> dict[tuple[str, ...], int]:
         return {}

@@ -83,7 +83,7 @@ class Srv6:
         self._asked: dict[frozenset[int], float] = {}  # when a stream last had exactly these receivers
         self._looked = 0.0
 
-    # --- life
+    # --- open and close
 
     def open(self, edge: Edge) -> None:
         self._edge = edge
@@ -111,7 +111,7 @@ class Srv6:
                 one.close()
         self._raw = self._end = None
 
-    # --- what is known
+    # --- knowledge of the network
 
     def set_host(self, host: int, place: Place | None) -> None:
         name = place.name if place is not None else ""
@@ -231,7 +231,7 @@ class Srv6:
         """Returns `start`: the kernel has removed all headers."""
         return start
 
-    # --- to look at
+    # --- inspection
 
     def observed(self) -> dict[tuple[str, ...], int]:
         """Packets sent per set of hosts that streams have, by names."""

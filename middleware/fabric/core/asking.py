@@ -55,7 +55,7 @@ class Asking:
         self._grows = True  # nothing of the last piece was requested twice
         self._piece_end = 0
 
-    # --- times
+    # --- delays
 
     def first_delay(self) -> float:
         """The delay before the first request: a quarter round trip for reordering, plus a random spread over
@@ -100,7 +100,7 @@ class Asking:
         base = wait * 2.0 ** min(attempts - 1, 20)
         return min(base, max(wait, settings.nak_longest)) * (1 + self._spread())
 
-    # --- what came again
+    # --- repairs and replays received
 
     def came(self, end: int, now: float, replayed: bool) -> None:
         """Notes a repair or replay segment that ends at `end`. `replayed`: it advances a replay."""
@@ -124,7 +124,7 @@ class Asking:
         self.holder = 0
         self.replay_until = -NEVER
 
-    # --- what is asked for
+    # --- requests
 
     def ask(self, buffer: Reorder, newest_at: float, members: int, now: float) -> list[Gap]:
         """Returns all gaps that are due, limited by the number of naks per call and by room.

@@ -102,7 +102,7 @@ class Live:
         self._part_size = part_size(settings.mtu)
         self._most_ahead = 3 * min(settings.catch_up_bytes, settings.buffer_bytes) // 4
 
-    # --- how far it is
+    # --- position
 
     @property
     def known(self) -> int:
@@ -170,7 +170,7 @@ class Live:
             return left <= 0
         return self._weight.size_of(self._log.end - self.edge) > left
 
-    # --- a group
+    # --- waiting for a group
 
     def await_group(self, until: float) -> None:
         """Holds a burst back in the log while a group is being formed, until `until` at the latest, instead
@@ -261,7 +261,7 @@ class Live:
         most = (limit - least) // settings.live_steps
         self._step = min(settings.live_step, most) if total > least else 0
 
-    # --- who is slow
+    # --- slow receivers
 
     def look(self, now: float) -> list[Peer]:
         """The receivers that have to leave the group: those that hold the others up most of the time, or are
@@ -430,7 +430,7 @@ class Live:
             return None
         return self._outlet.message(self._message, host, Kind.REPLAY, (0, self.sent_parts))
 
-    # --- when
+    # --- deadlines
 
     def next_at(self, now: float) -> float:
         """When more may be sent if no report arrives before."""

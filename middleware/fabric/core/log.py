@@ -190,8 +190,8 @@ class Log:
         return last.message if last is not None and last.sequence == first else None
 
     def _trimmed_between(self, first: int, end: int) -> Iterator[Skipped]:
-        """Yields the trimmed ranges with their reasons. The reason is SIZE if it is no longer remembered, or if
-        the range was trimmed because all receivers had it."""
+        """Yields the trimmed ranges with their reasons. The reason is SIZE if it is no longer remembered, or
+        if the range was trimmed because all receivers had it."""
         for known in self._trimmed:
             if known.end <= first:
                 continue

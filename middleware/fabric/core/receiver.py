@@ -150,7 +150,7 @@ class Receiver:
         self._stood = 0  # earlier stamps were echoed to a stopped host, and give no round trip
         self._quiet_until = -NEVER  # nothing to send before then if only in-order data arrives
 
-    # --- from above
+    # --- calls from the layer above
 
     @property
     def next(self) -> int:
@@ -428,7 +428,7 @@ class Receiver:
         self._asking.behind = self.state is _CATCHING_UP
         self._quiet_until = -NEVER
 
-    # --- for others, when the origin is gone
+    # --- repairing others if the origin is gone
 
     def _nak(self, host: int, nak: Nak, now: float) -> None:
         """Answers the nak of another receiver."""

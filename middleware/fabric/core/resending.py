@@ -259,7 +259,7 @@ class Resending:
         self._outlet.queue(Kind.HEARTBEAT, body.encode(), peer.host)
         self._outlet.give(out)
 
-    # --- by holders
+    # --- replay by holders
 
     def _look_for_holder(self, peer: Peer, now: float) -> None:
         """Picks another receiver to replay what was not sent yet, if that is much. Of those that hold it,

@@ -92,7 +92,7 @@ class Sender:
         self._heartbeat_interval = settings.heartbeat_first
         self._quiet_until = -NEVER  # before it, if nothing was heard, only live data may have to be sent
 
-    # --- from above
+    # --- calls from the layer above
 
     @property
     def end(self) -> int:

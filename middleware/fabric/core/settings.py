@@ -21,10 +21,8 @@ class StreamSettings(Struct, frozen=True):
     live_window: int = 4 << 20  # maximum bytes in flight to all; each receiver has its own window below it
     live_first: int = 64 * 1024  # initial window; grows with arrivals, shrinks with losses and queues
     live_least: int = 32 * 1024
-    live_step: int = (
-        64 * 1024
-    )  # bytes that must be allowed before more is sent while data is in flight, but ...
-    live_steps: int = 4  # ... at most the window divided by this
+    live_step: int = 64 * 1024  # while data is in flight, wait until as much may be sent, but ...
+    live_steps: int = 4  # ... for no more than the window divided by this
     live_before: int = 256 * 1024  # bytes sent to each receiver by unicast while a group is being formed
     live_delay: float = 0.01  # seconds that live data may wait in queues on its path
     live_reports: int = 4  # reports that a receiver sends per window of data
@@ -66,9 +64,7 @@ class StreamSettings(Struct, frozen=True):
     nak_longest: float = 0.5  # between naks for the same data, or a time-out if that is longer
     patience: float = 0.02  # before requesting live data that nothing has overtaken
     report_every: float = 0.05  # while records arrive
-    report_bytes: int = (
-        128 * 1024
-    )  # arrivals after which it reports at once; the origin may set another value
+    report_bytes: int = 128 * 1024  # arrived bytes that trigger a report; the origin may set another value
     report_replayed: int = 32 * 1024  # the same during a replay
     report_idle: float = 1.0
     hold_bytes: int = 0  # delivered messages kept to repair for others if the origin is gone

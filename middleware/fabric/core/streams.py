@@ -178,7 +178,7 @@ class Streams:
         self.turn = Turn(settings.replay_at_once, settings.send_at_once)  # shared by all senders made for it
         self._next = 0  # number of the stream that comes first in the next turn
 
-    # --- what is served
+    # --- streams served
 
     def add(self, sender: Sender) -> Served:
         """Serves a stream. Raises ValueError if it is already served."""
