@@ -21,7 +21,7 @@ A refusal (FAULT) has the fault's name as head and its detail as body, both UTF-
 The payload of HELLO. Its frame has no tag in any version, so that versions can recognise each other:
 
      0  "TCch"                                   24  window uint32: see session.py
-     4  version uint16, 2                        28  longest message taken uint32
+     4  version uint16, 3                        28  longest message accepted uint32
      6  flags uint16: bit 0 authenticated        32  nonce, 16 bytes
      8  host id uint32                           48  last connection that was open, 8 bytes, or zeros
     12  the host meant uint32, 0 unknown         56  cluster id: length uint8, then UTF-8
