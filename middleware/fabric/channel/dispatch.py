@@ -140,7 +140,7 @@ class Methods:
             self._cancellable.add(method.number)
 
     def handle(self, host_id: int, method: int, head: bytes, body: memoryview) -> Answer | Awaitable[Answer]:
-        """The handler for `Channels`."""
+        """Handles a request, as the handler of `Channels`."""
         entry = self._entries.get(method)
         if entry is None:
             raise TreecastError(Fault.NOT_SUPPORTED, f"unknown method {method}")

@@ -87,7 +87,7 @@ class Serving:
     def cancel(self, number: int) -> Cancelled | None:
         """Takes a cancellation by the caller. Returns an event if a handler has the request.
 
-        An answer that is not completely sent is dropped. A request that is fully answered is ignored.
+        Drops an answer that is not completely sent. Ignores a cancellation after the whole answer was sent.
         """
         handling = self._handling.get(number)
         if handling is None:

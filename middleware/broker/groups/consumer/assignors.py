@@ -75,7 +75,7 @@ def uniform(members: Subscribers, partitions: Partitions, before: Mapping[str, P
 def _kept(
     members: Subscribers, partitions: Partitions, before: Mapping[str, Places]
 ) -> dict[str, list[Place]]:
-    """Returns the partitions that each member may keep, in order. The first of two owners keeps a partition."""
+    """Returns the partitions that each member may keep, in order. Of two owners, the first keeps one."""
     taken: set[Place] = set()
     kept: dict[str, list[Place]] = {}
     for member in _in_order(members):
@@ -103,7 +103,7 @@ def _missing(
 
 
 def _same_topics(members: Subscribers, partitions: Partitions, before: Mapping[str, Places]) -> Assignment:
-    """Each member keeps up to its share. Members that already have more get the larger shares first."""
+    """Lets each member keep up to its share. Members that already have more get the larger shares first."""
     kept = _kept(members, partitions, before)
     topics = next(iter(members.values())).topics
     least, extra = divmod(sum(partitions[topic] for topic in topics), len(members))
@@ -122,7 +122,7 @@ def _same_topics(members: Subscribers, partitions: Partitions, before: Mapping[s
 def _different_topics(
     members: Subscribers, partitions: Partitions, before: Mapping[str, Places]
 ) -> Assignment:
-    """Each unassigned partition goes to its least loaded subscriber. Then loads are evened out."""
+    """Gives each unassigned partition to its least loaded subscriber, then evens out the loads."""
     kept = _kept(members, partitions, before)
     subscribers: dict[TopicId, list[str]] = {}
     for member in kept:
