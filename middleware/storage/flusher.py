@@ -1,9 +1,9 @@
-"""The edge between logs and what works beside the event loop: fsyncs, group commit, and slow removals.
+"""Slow disk work of logs outside the event loop: fsyncs with group commit, compaction, removal of files.
 
-One log's fdatasync goes to the kernel where that can be (`kernel_sync`), everything else to threads.
+The kernel runs the fdatasync of a single log asynchronously if it can (`kernel_sync`). Threads do the rest.
 
-With fsync per batch every append waits for an fsync, but not for one of its own: while one runs for a log,
-all appends that come in share the next one.
+With fsync per batch every append waits for an fsync, but not for one of its own. All appends that arrive
+while an fsync of their log is running share the next one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _THREADS: Final = 4
 _SLICE: Final = 0.002  # seconds
 _TOGETHER: Final = 16  # background flushes that one thread does in a row
-_UNDER_WAY: Final = 16  # such rows at a time: each flush keeps a file open, however many logs are due
+_UNDER_WAY: Final = 16  # concurrent rows; the limit bounds open files, because each flush keeps one open
 
 Work = list[tuple[PartitionLog, FlushTicket]]
 
@@ -41,8 +41,8 @@ class Flusher:
         self._executor = ThreadPoolExecutor(threads, "flush")
         self._waiting: dict[PartitionLog, list[tuple[int, asyncio.Future[None]]]] = {}
         self._busy: set[PartitionLog] = set()
-        self._due: dict[PartitionLog, None] = {}  # to be flushed in the background, when there is room
-        self._rows = 0  # background flushes that are under way
+        self._due: dict[PartitionLog, None] = {}  # waiting background flushes, in order
+        self._rows = 0  # running rows of background flushes
         self._jobs: set[asyncio.Future[Any]] = set()
         self._now_ms = 0
         self._compactor = ThreadPoolExecutor(1, "compact")
@@ -53,9 +53,10 @@ class Flusher:
         self._kernel_asked = False
 
     def acknowledged(self, log: PartitionLog, now_ms: int) -> asyncio.Future[None] | None:
-        """Done when all that `log` holds now may be acknowledged; None where that is so already.
+        """Returns a future that is done when all current records of `log` may be acknowledged.
 
-        Fails with STORAGE where the disk refuses: the records are in the log, but may not be promised.
+        Returns None if they may be already. The future fails with STORAGE if the disk fails: the records are
+        in the log, but must not be acknowledged. Raises STORAGE while closing.
         """
         if not log.flush_needed:
             return None
@@ -69,7 +70,7 @@ class Flusher:
         return done
 
     def flush_due(self, logs: Iterable[PartitionLog], now_ms: int) -> int:
-        """Starts the background flushes that are due; how many."""
+        """Schedules the background flushes that are due. Returns their number."""
         self._now_ms = now_ms
         due = [
             log
@@ -81,15 +82,13 @@ class Flusher:
         return len(due)
 
     def _flush_more(self) -> None:
-        """Starts what is due in the background, as far as there is room."""
+        """Starts waiting background flushes, up to the limit."""
         while self._due and self._rows < _UNDER_WAY and not self._closing:
             row: list[PartitionLog] = []
             while self._due and len(row) < _TOGETHER:
                 log = next(iter(self._due))
                 del self._due[log]
-                if (
-                    log not in self._busy and not log.closed
-                ):  # else somebody waits for it, and it is under way
+                if log not in self._busy and not log.closed:  # else a flush is under way for a waiting append
                     row.append(log)
             self._rows += self._flush(row, self._row_done)
 
@@ -103,8 +102,11 @@ class Flusher:
             self._submit(partial(_unlink, log.shared.disk, log.take_doomed()), _nothing_more)
 
     async def compact(self, log: PartitionLog, now_ms: int) -> bool:
-        """One round of compaction, if `log` needs one; whether anything was done. STORAGE where the disk
-        refuses. One round at a time in a daemon; it takes half of a processor at most."""
+        """Runs one round of compaction if `log` needs one. Returns whether anything was done.
+
+        A daemon runs one round at a time, which uses at most half of a processor. Raises STORAGE if the disk
+        fails.
+        """
         async with self._compacting:
             round_ = compaction.plan(log, now_ms)
             if round_ is None or self._closing:
@@ -125,12 +127,12 @@ class Flusher:
                 self.remove_doomed(log)
 
     async def settle(self) -> None:
-        """Waits until nothing is under way."""
+        """Waits until no job is running."""
         while self._jobs:
             await asyncio.wait(self._jobs)
 
     async def close(self) -> None:
-        """Waits for what is under way; call before the logs are closed."""
+        """Waits for running jobs and stops. Call it before the logs are closed."""
         self._closing = True
         if self._round is not None:
             self._round.stop()
@@ -143,7 +145,7 @@ class Flusher:
             self._kernel = None
 
     def _flush(self, logs: list[PartitionLog], then: Callable[[], None] | None = None) -> bool:
-        """Whether anything is under way; `then` is called when it is done."""
+        """Starts flushes. Returns whether any was started; `then` is called after they have ended."""
         work: Work = []
         for log in logs:
             try:
@@ -161,7 +163,7 @@ class Flusher:
         return bool(work)
 
     def _by_kernel(self, work: Work, then: Callable[[], None] | None) -> bool:
-        """Whether the kernel was handed all of it."""
+        """Hands the flush of a single log to the kernel. Returns False if it cannot."""
         loop = asyncio.get_running_loop()
         if not self._kernel_asked:
             self._kernel_asked = True
@@ -215,7 +217,7 @@ class Flusher:
             then()
 
     def _tell(self, log: PartitionLog, error: TreecastError | None) -> None:
-        """Answers who waits: all of them where the disk refused, else those whose records are safe."""
+        """Answers waiters: all of them after an error, else those whose records are flushed."""
         waiting = self._waiting.pop(log, [])
         if error is None and log.closed:
             error = TreecastError(Fault.STORAGE, f"{log.directory} is closed")
@@ -232,7 +234,10 @@ class Flusher:
 
 
 def _kernel(loop: asyncio.AbstractEventLoop) -> KernelSync | None:
-    """Importing ctypes makes a callback, which hardened systems may refuse to allocate (MemoryError)."""
+    """Returns the kernel's asynchronous fdatasync, or None if it is unavailable.
+
+    Importing ctypes allocates a callback, which hardened systems may refuse (MemoryError).
+    """
     try:
         from .kernel_sync import KernelSync
     except (ImportError, OSError, MemoryError):
@@ -241,7 +246,7 @@ def _kernel(loop: asyncio.AbstractEventLoop) -> KernelSync | None:
 
 
 class _Throttle:
-    """Sleeps as long as it was awake, so that the loop's thread gets the interpreter."""
+    """Sleeps as long as the thread has worked, to leave the interpreter to the loop's thread."""
 
     def __init__(self) -> None:
         self._since = time.perf_counter()
@@ -254,7 +259,7 @@ class _Throttle:
 
 
 def _run(work: Work) -> list[OSError | None]:
-    """On a thread: flushes one after another; an error of one is no other's."""
+    """Flushes logs one after another, on a thread. An error of one does not affect the others."""
     errors: list[OSError | None] = []
     for _, ticket in work:
         try:
@@ -267,7 +272,7 @@ def _run(work: Work) -> list[OSError | None]:
 
 
 def _unlink(disk: Disk, paths: list[str]) -> None:
-    with suppress(OSError):  # what stays is removed when the log is opened next
+    with suppress(OSError):  # remaining files are removed at the next opening of the log
         for path in paths:
             disk.unlink(path)
 

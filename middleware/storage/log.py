@@ -1,15 +1,15 @@
 """The log of one partition: segments of whole record batches, appended at the end, read from anywhere.
 
-Batches stay the bytes that came: only base offset and leader epoch are patched in place, and the timestamp
-where the topic says LogAppendTime. Nothing here waits or starts threads (`flusher` does): every call is
-made on the loop, and what takes time is split into a part that prepares, a part that a thread may run
-(`durability.FlushTicket.run`), and a part that takes over the result.
+Batches keep their bytes, except that base offset and leader epoch are patched in place, as is the timestamp
+of topics with LogAppendTime. Nothing here waits or starts threads (`flusher` does). Every call is made on the
+loop. Slow work has three parts: preparing it, running it, possibly on a thread
+(`durability.FlushTicket.run`), and taking over the result.
 
-A log may rest: nothing of it is in memory but what its summary says (`summary`), and it is opened when
-somebody needs more. So does one that was never written: it has no files, and its first append makes them.
+A resting log has only its summary in memory (`summary`). It is opened when more is needed. A log that was
+never written also rests: it has no files, and its first append creates them.
 
-Files in the partition's directory, Kafka's names and formats: `<base offset, 20 digits>.log .index
-.timeindex .txnindex .snapshot`, `leader-epoch-checkpoint`; and our own `treecast-checkpoint`.
+Files in the partition's directory, with Kafka's names and formats: `<base offset, 20 digits>.log .index
+.timeindex .txnindex .snapshot`, `leader-epoch-checkpoint`; and Treecast's own `treecast-checkpoint`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Parts:
-    """What is in memory of a log that does not rest."""
+    """The part of an open log that a resting log does not have in memory."""
 
     def __init__(self, log: PartitionLog, recovered: recovery.Recovered) -> None:
         self.held = SegmentList(recovered.segments)
@@ -66,7 +66,7 @@ class PartitionLog:
         claim: Callable[[], None] | None = None,
         summary: bytes = b"",
     ) -> None:
-        """A log that rests, as `summary` says, or (`claim`) of which there is nothing on the disk."""
+        """Creates a resting log, from its `summary` or, with `claim`, without files on disk."""
         self.directory = directory
         self.config = config
         self.settings = settings
@@ -77,18 +77,19 @@ class PartitionLog:
         self.end_offset: int = 0
         self.cleaned_offset: int = 0
         self.closed = False
-        self.made = claim is not None  # there was no log before
-        self.trusted = bool(summary)  # its summary was that of its files, when it was opened
+        self.made = claim is not None  # the log did not exist before
+        self.trusted = bool(summary)  # the summary matched the files at opening
         self.doomed: list[str] = []  # files of deleted segments, for `remove_doomed`
         self._claim = claim
         self._opened_ms = now_ms
         self._parts: _Parts | None = None
         self._summary = summary
-        self._size = 0  # of one that rests, as what follows
+        # values of a resting log
+        self._size = 0
         self._first_open = NO_OFFSET
         self._told_epoch = -1  # the current leader epoch
         self._clean_due: int = 0
-        self._due_of: TopicConfig | None = None  # whose retention that is
+        self._due_of: TopicConfig | None = None  # the configuration that `_clean_due` is for
         if summary:
             self._take_summary()
 
@@ -103,12 +104,15 @@ class PartitionLog:
         shared: SharedFiles | None = None,
         claim: Callable[[], None] | None = None,
     ) -> PartitionLog:
-        """Opens or makes the log, repairing what a crash left (see `recovery`); `report` says what was done.
+        """Opens or creates the log and repairs it after a crash (see `recovery`). `report` says what was
+        done.
 
-        `shared` is the daemon's; without it the log has its own. A log whose files are as its summary there
-        says is left to rest. STORAGE where the disk refuses.
-        `claim`: nothing is on the disk, and nothing is made, until something has to be written. Then the
-        directory is made, `claim` called, and the first file made. An empty partition costs no files so.
+        `shared` belongs to the daemon; without it the log has its own. A log whose files match its summary in
+        `shared` stays at rest. Raises STORAGE if the disk fails.
+
+        `claim`: there is nothing on disk, and nothing is created until something has to be written. Then the
+        log creates the directory, calls `claim` and creates the first file. So an empty partition has no
+        files.
         """
         shared = shared or SharedFiles()
         path = str(directory)
@@ -130,7 +134,7 @@ class PartitionLog:
 
     @property
     def rests(self) -> bool:
-        """Whether nothing of it is in memory but its summary, or it has no files."""
+        """Whether only its summary is in memory, or it has no files."""
         return self._parts is None
 
     def _take_summary(self) -> None:
@@ -139,7 +143,7 @@ class PartitionLog:
         self._size, self._first_open, self._told_epoch = known.size, known.first_open, known.told_epoch
 
     def _awaken(self) -> _Parts:
-        """Opens it. STORAGE where the disk refuses; then it is tried again when it is needed again."""
+        """Opens a resting log. Raises STORAGE if the disk fails; the next use tries again."""
         if self.closed:
             raise TreecastError(Fault.STORAGE, f"{self.directory} is closed")
         told = self._told_epoch
@@ -170,7 +174,9 @@ class PartitionLog:
         return parts
 
     def make_files(self) -> None:
-        """Makes the directory of an unwritten log now. STORAGE where the disk refuses: nothing was made."""
+        """Creates directory and first file of an unwritten log. Raises STORAGE if the disk fails; it stays
+        unwritten then.
+        """
         claim = self._claim
         if claim is None:
             return
@@ -185,7 +191,7 @@ class PartitionLog:
 
     @property
     def held(self) -> SegmentList:
-        """Its segments."""
+        """The list of segments."""
         return (self._parts or self._awaken()).held
 
     @property
@@ -200,16 +206,16 @@ class PartitionLog:
     def writer(self) -> LogWriter:
         return (self._parts or self._awaken()).writer
 
-    # --- what is known of it
+    # --- status
 
     @property
     def has_files(self) -> bool:
-        """Whether anything of it is on the disk."""
+        """Whether anything of the log is on disk."""
         return self._claim is None
 
     @property
     def stable_offset(self) -> int:
-        """The last stable offset: where the oldest open transaction began, else the end."""
+        """The last stable offset: the first offset of the oldest open transaction, else the end."""
         parts = self._parts
         first = self._first_open if parts is None else parts.producers.first_open_offset
         return self.end_offset if first < 0 else max(first, self.start_offset)
@@ -221,13 +227,13 @@ class PartitionLog:
 
     @property
     def leader_epoch(self) -> int:
-        """The current leader epoch; 0 until `begin_epoch` says otherwise."""
+        """The current leader epoch; 0 before `begin_epoch`."""
         parts = self._parts
         return max(self._told_epoch if parts is None else parts.writer.epochs.latest, 0)
 
     @property
     def segments(self) -> list[Segment]:
-        """Oldest first; the last one is appended to. At least one."""
+        """The segments, oldest first, at least one. Appends go to the last one."""
         return self.held.all
 
     @property
@@ -237,12 +243,12 @@ class PartitionLog:
 
     @property
     def active(self) -> Segment:
-        """The segment that is appended to."""
+        """The last segment, which appends go to."""
         return self.held.active
 
     @property
     def size(self) -> int:
-        """Bytes of all segments' batches."""
+        """The bytes of all segments' batches."""
         parts = self._parts
         return self._size if parts is None else parts.held.size
 
@@ -252,18 +258,17 @@ class PartitionLog:
 
     @property
     def segment_ms(self) -> int:
-        """After how long a segment is followed by another, though it is not full."""
+        """The time after which a segment that is not full is rolled."""
         return self.config.rolled_after_ms
 
     # --- appending
 
     def append(self, batches: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> LogAppend:
-        """Appends whole batches with one write; `batches` is patched in place and not kept.
+        """Appends whole batches with one write. `batches` is patched in place and not kept.
 
-        The headers are those of `batches` in order and get their offsets. Producers' sequences are not
-        checked here (`producers.check` comes first). Raises BATCH_TOO_LARGE for more than a segment
-        holds, STORAGE where the disk refuses; the log is as before then, and takes appends again when
-        the disk does.
+        `headers` are those of `batches` in order, and get their offsets. Producers' sequences are not checked
+        here; call `producers.check` first. Raises BATCH_TOO_LARGE for more than a segment holds, STORAGE if
+        the disk fails. The log is unchanged then, and accepts appends again as soon as the disk does.
         """
         self._check_writable()
         if not headers:
@@ -278,7 +283,7 @@ class PartitionLog:
             raise TreecastError(Fault.STORAGE, failed)
 
     def begin_epoch(self, epoch: int) -> None:
-        """This and later appends carry `epoch`, which never falls. The first of them writes it down."""
+        """Sets the leader epoch of later appends. It never falls. The first such append writes it to disk."""
         if self._parts is not None:
             self._parts.writer.begin_epoch(epoch)
         elif epoch > self._told_epoch:
@@ -286,7 +291,7 @@ class PartitionLog:
 
     @property
     def epoch_entries(self) -> list[tuple[int, int]]:
-        """(leader epoch, its first offset), oldest first."""
+        """Pairs (leader epoch, its first offset), oldest first."""
         if self._parts is not None:
             return list(self._parts.writer.epochs.entries)
         known = decoded(self._summary).leader_epochs() if self._summary else LeaderEpochs()
@@ -296,11 +301,11 @@ class PartitionLog:
     # --- following another host's log (see `replicate`)
 
     def append_replicated(self, batches: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> int:
-        """Appends batches as their leader has them, with their offsets, epochs and times; the log's end.
+        """Appends the leader's batches with their offsets, epochs and times. Returns the log's new end.
 
-        Offsets grow from the log's end on, and may leave some out. The bytes are not changed and not kept.
-        CORRUPT_BATCH, and nothing appended, where they cannot follow; STORAGE where the disk refuses: what
-        was appended before that counts.
+        Offsets rise from the log's end and may have gaps. The bytes are neither changed nor kept. Raises
+        CORRUPT_BATCH, and appends nothing, if the batches cannot follow the log's end. Raises STORAGE if the
+        disk fails; batches appended before that remain.
         """
         self._check_writable()
         replicate.check_order(batches, headers, self.end_offset)
@@ -309,10 +314,11 @@ class PartitionLog:
         return self.writer.append_replicated(batches, headers, now_ms)
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Takes back all from `offset` on, as the leader does not have it; answers the log's new end.
+        """Removes everything from `offset` on, which the leader does not have. Returns the log's new end.
 
-        That is `offset`, or where the batch begins that holds it: batches are never cut. Producers are
-        again what they were there. STORAGE: nothing more is appended until the log is opened anew.
+        The new end is `offset`, or the beginning of the batch that holds it, because batches are never cut.
+        The producers' states are restored to those at the new end. Raises STORAGE if the disk fails; then
+        nothing can be appended until the log is reopened.
         """
         self._check_open()
         if offset >= self.end_offset:
@@ -325,13 +331,13 @@ class PartitionLog:
         return end
 
     def restart_at(self, offset: int, now_ms: int) -> None:
-        """Lets go of all there is: the log is empty and begins at `offset`. STORAGE as `truncate_to`."""
+        """Removes everything. The log is empty and begins at `offset`. Raises STORAGE like `truncate_to`."""
         self._check_open()
         self.make_files()
         replicate.restart(self, offset, now_ms)
 
     def advance_start(self, offset: int, now_ms: int) -> None:
-        """The leader's log begins at `offset`: so does this one, if it begins before."""
+        """Moves the start to `offset`, the start of the leader's log, if this log begins before it."""
         self._check_open()
         if offset > self.end_offset:
             self.restart_at(offset, now_ms)
@@ -339,18 +345,18 @@ class PartitionLog:
             forgetting.start_at(self, offset)
 
     def forget(self, segment: Segment) -> None:
-        """`segment` is no part of the log any more; its files are its forgetter's to remove."""
+        """Removes `segment` from the log and closes it. The caller removes its files."""
         self.held.forget(segment)
         self.durability.left(segment)
         segment.close()
 
     def begin_segment(self, base: int, now_ms: int) -> None:
-        """A new, empty segment of a log that has none. OSError where the disk refuses."""
+        """Begins an empty segment in a log without segments. Raises OSError if the disk fails."""
         self.writer.begin_segment(base, now_ms)
         self.end_offset = base
 
     def take_cut(self, old: Segment, cut: Segment, end_offset: int) -> None:
-        """`cut`, what is left of `old`, is the last segment, and the log ends at `end_offset`."""
+        """Replaces the last segment `old` by `cut`, the rest of it. The log then ends at `end_offset`."""
         self.held.replace([old], cut)
         self.end_offset = end_offset
         self.writer.cut()
@@ -370,11 +376,11 @@ class PartitionLog:
     def read(
         self, offset: int, max_bytes: int, limit_offset: int, *, at_least_one: bool
     ) -> tuple[list[Chunk], int]:
-        """(chunks, their size): whole batches from the one that holds `offset`, all before `limit_offset`.
+        """Returns (chunks, their size): whole batches from the one that holds `offset` up to `limit_offset`.
 
-        At most `max_bytes`, except that with `at_least_one` the first batch comes however large it is.
-        One chunk per segment touched: bytes that were read, or from 64 KiB on a range of the file, to be
-        sent from there (docs/decisions/2026-11-21-log-reads.md has the measurements).
+        The size is at most `max_bytes`, except that with `at_least_one` the first batch is returned whatever
+        its size. There is one chunk per segment touched: the bytes read or, from 64 KiB on, a range of the
+        file to be sent from there (measurements: docs/decisions/2026-11-21-log-reads.md). Raises
         OFFSET_OUT_OF_RANGE below the log's start or beyond its end.
         """
         held = self.held
@@ -386,12 +392,12 @@ class PartitionLog:
         return chunks, size
 
     def read_elsewhere(self, size: int) -> None:
-        """Somebody was given the last `size` bytes from memory: the next read begins at the end."""
+        """Notes that a reader got the last `size` bytes from memory. The next read begins at the end."""
         self.counters.read_bytes += size
         self.held.at_end(self.end_offset)
 
     def _check_open(self) -> None:
-        """What it is known for may have to be corrected by what its files are."""
+        """Opens a resting log, because its files may contradict its summary."""
         if self._parts is None:
             self._awaken()
 
@@ -402,36 +408,37 @@ class PartitionLog:
         )
 
     def offset_for_time(self, timestamp: int, limit_offset: int) -> tuple[int, int, int] | None:
-        """(offset, timestamp, leader epoch) of the first record at or after `timestamp`, or None."""
+        """Returns (offset, timestamp, leader epoch) of the first record at or after `timestamp`, or None."""
         return first_at_or_after(self.segments, timestamp, self.start_offset, limit_offset)
 
     def max_timestamp_offset(self) -> tuple[int, int, int] | None:
-        """(offset, timestamp, leader epoch) of the record with the largest timestamp, or None."""
+        """Returns (offset, timestamp, leader epoch) of the record with the largest timestamp, or None."""
         return latest_timestamp(self.segments, self.start_offset)
 
     def aborted_between(self, first: int, limit: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of the aborted transactions that a reader of `first` to `limit`
-        has to leave out."""
+        """Returns (producer id, first offset) of the aborted transactions that a reader of `first` to `limit`
+        must skip.
+        """
         return self.held.aborted_between(first, limit)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """(the largest epoch up to `epoch`, its end offset), or (-1, -1)."""
+        """Returns (the largest epoch up to `epoch`, its end offset), or (-1, -1)."""
         return self.writer.epochs.end_of(epoch, self.end_offset)
 
-    # --- flushing (see `durability`; `flusher` does it beside the loop)
+    # --- flushing (see `durability`; `flusher` does it outside the loop)
 
     @property
     def flushed_offset(self) -> int:
-        """All before it has been forced to the disk."""
+        """The offset before which everything is flushed to disk."""
         return self.end_offset if self._parts is None else self._parts.durability.flushed_offset
 
     @property
     def flush_needed(self) -> bool:
-        """Whether an acknowledgement has to wait for a flush: fsync per batch, or flush.messages."""
+        """Whether an acknowledgement must wait for a flush: fsync per batch, or flush.messages."""
         return self._parts is not None and self._parts.durability.needed()
 
     def flush(self, now_ms: int, *, checkpoint: bool = False) -> None:
-        """Forces everything to the disk at once, on the calling thread. STORAGE where it refuses."""
+        """Flushes everything to disk on the calling thread. Raises STORAGE if the disk fails."""
         if self._parts is None:
             return
         ticket = self.durability.begin(now_ms, checkpoint=checkpoint)
@@ -447,10 +454,10 @@ class PartitionLog:
     # --- forgetting
 
     def delete_before(self, offset: int) -> int:
-        """DeleteRecords: the log starts at `offset` now (-1: its end), durably; answers the start.
+        """DeleteRecords: moves the log's start durably to `offset` (-1: its end). Returns the start.
 
-        OFFSET_OUT_OF_RANGE beyond the end; an offset below the start changes nothing.
-        POLICY_VIOLATION where the topic is only compacted, as in Kafka.
+        An offset below the start changes nothing. Raises OFFSET_OUT_OF_RANGE beyond the end and, as in Kafka,
+        POLICY_VIOLATION for topics that are only compacted.
         """
         if not self.config.cleanup_delete:
             raise TreecastError(Fault.POLICY_VIOLATION, "records of a compacted topic cannot be deleted")
@@ -463,47 +470,50 @@ class PartitionLog:
         return self.start_offset
 
     def clean(self, now_ms: int) -> int:
-        """Housekeeping: rolls a segment whose time is over, forgets idle producers, deletes segments by
-        age, size and log start. How many were deleted; `remove_doomed` unlinks their files. One that rests
-        is opened for it only where there is something to do.
+        """Rolls an expired segment, forgets idle producers, deletes segments by age, size and log start.
+
+        Returns the number of deleted segments; `remove_doomed` unlinks their files. A resting log is opened
+        only if there may be something to do.
         """
         if self._claim is not None or (self._parts is None and not self._due(now_ms)):
             return 0
         return forgetting.clean(self, now_ms)
 
     def _due(self, now_ms: int) -> bool:
-        """Whether retention may have anything to do with a log that rests."""
+        """Whether retention may have something to do for a resting log."""
         if self._due_of is not self.config:
             self._due_of, self._clean_due = self.config, decoded(self._summary).clean_due(self.config)
         return now_ms > self._clean_due
 
     @property
     def compactable(self) -> bool:
-        """False where compaction surely has nothing to do."""
+        """Whether compaction may have something to do."""
         return self._claim is None and (self._parts is not None or decoded(self._summary).dirty)
 
     def replace_segments(self, old: list[Segment], new: Segment) -> None:
-        """Compaction's last step: `new` holds what `old`, neighbours, held."""
+        """Replaces the neighbouring segments `old` by `new`, the last step of compaction."""
         self.held.replace(old, new)
         for segment in old:
             self.durability.left(segment)
             segment.close()
 
     def remove_doomed(self) -> None:
-        """Unlinks the files of deleted segments. A large file takes its time: `flusher` does it beside."""
+        """Unlinks the files of deleted segments. This is slow for large files; `flusher` uses a thread."""
         for path in self.take_doomed():
             self.shared.disk.unlink(path)
 
     def take_doomed(self) -> list[str]:
-        """Hands over what `remove_doomed` would unlink."""
+        """Returns the files that `remove_doomed` would unlink, and leaves them to the caller."""
         doomed, self.doomed = self.doomed, []
         return doomed
 
-    # --- leaving
+    # --- closing
 
     def close(self, now_ms: int = 0) -> None:
-        """Flushes all, writes down what the next start is to trust, and lets go of the files. That is a
-        summary where the daemon keeps these, and else, or where it would be large, a checkpoint.
+        """Flushes everything, saves what the next start may trust, and closes the files.
+
+        It saves a summary if the daemon keeps summaries. Otherwise, or if the summary would be large, it
+        saves a checkpoint.
         """
         if self.closed:
             return
@@ -516,7 +526,7 @@ class PartitionLog:
             self.delete()
 
     def _note_epoch(self) -> None:
-        """What was told of one that rests, and never written, is in its summary."""
+        """Saves a resting log's leader epoch in its summary, if no append has written it."""
         summaries = self.shared.summaries
         if summaries is None or not self._summary:
             return
@@ -538,7 +548,7 @@ class PartitionLog:
         self._summarised(now_ms)
 
     def _summarised(self, now_ms: int) -> bool:
-        """Whether a summary says all that the next start is to know."""
+        """Saves a summary. Returns False if there can be none, so the next start needs a checkpoint."""
         summaries = self.shared.summaries
         summary = summarise(self, now_ms) if summaries is not None else None
         if summaries is None or summary is None:
@@ -547,13 +557,13 @@ class PartitionLog:
         return True
 
     def discard(self) -> None:
-        """As `delete`, of a log that will not be opened again."""
+        """Like `delete`, for a log that will not be opened again."""
         if self.shared.summaries is not None:
             self.shared.summaries.forget(self.directory)
         self.delete()
 
     def delete(self) -> None:
-        """Lets go of all files as they are; the directory is the owner's to remove."""
+        """Closes all files without flushing. The owner removes the directory."""
         self.closed = True
         if self._parts is not None:
             for segment in self._parts.held.all:

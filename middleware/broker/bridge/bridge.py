@@ -1,4 +1,4 @@
-"""`Bridge`: which topics MQTT and Kafka share now, and the one path on which each of them travels."""
+"""`Bridge`: the topics that MQTT and Kafka share now, and the single path of their messages."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from .feeding import PartitionFeed
 from .recording import Recording
 from .records import message_of, record_of
 
-_MOST_PUBLISHERS: Final = 10_000  # that are remembered, for subscriptions without what is one's own
+_MOST_PUBLISHERS: Final = 10_000  # remembered publishers, for subscriptions with No Local
 
 
 class BridgeSettings(Struct, frozen=True):
     """Times in seconds."""
 
     retry: float = 0.5
-    wait: float = 1.0  # a SUBACK waits as long for the ends of partitions
+    wait: float = 1.0  # the longest that a SUBACK waits for the partitions' end offsets
     queue_bytes: int = 64 << 20
 
 
 class Bridge(Recorder):
-    """From `start` to `close`."""
+    """The bridge of one host. Active from `start` to `close`."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Bridge(Recorder):
     # --- life
 
     async def start(self) -> None:
-        """When sessions were taken up, and before clients come."""
+        """Starts the bridge. Call it after sessions are restored and before clients connect."""
         self._topics = self._shared()
         self._turn.add_departures(self.recording)
         self._hub.use_recorder(self)
@@ -95,7 +95,7 @@ class Bridge(Recorder):
         return found
 
     def _changed(self, topic: str) -> None:
-        """It was made, deleted, has more partitions, or another configuration."""
+        """Handles a topic that was created or deleted, or has new partitions or another configuration."""
         name = mqtt_name(topic)
         if name is None:
             return
@@ -108,7 +108,7 @@ class Bridge(Recorder):
         self._look_at(name, new=True)
         if (
             self._topics and not self.recording.identified
-        ):  # none is taken before there is something to record
+        ):  # request a producer id only once there is something to record
             loop = asyncio.get_running_loop()
             self._keep(loop.create_task(self.recording.identify(), name="producer id"))
 
@@ -145,9 +145,9 @@ class Bridge(Recorder):
             self._look_at(filter)
 
     def _look_at(self, name: bytes, *, new: bool = False) -> None:
-        """Feeds begin where somebody here wants the topic, and end where nobody does.
+        """Starts the feeds of a topic with a subscriber on this host, and ends those of one without.
 
-        Partitions that are `new` are younger than those who want them, and are read from their first record.
+        `new`: the partitions are newer than their subscribers, so they are read from their first record.
         """
         topic = self._topics.get(name)
         feeds = self._feeds.get(name, [])
@@ -177,7 +177,7 @@ class Bridge(Recorder):
             self._keep(feed.stop())
 
     def _keep(self, task: asyncio.Task[None]) -> None:
-        """Until it is done, or the daemon stops."""
+        """Keeps a reference to a task until it is done or the daemon stops."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -209,7 +209,7 @@ class Bridge(Recorder):
 
 
 def mqtt_name(topic: str) -> bytes | None:
-    """A Kafka topic as MQTT spells it; None where it cannot, or the name is no client's to use."""
+    """Returns the MQTT name of a Kafka topic; None if it has none or clients may not use the name."""
     try:
         levels = TopicName.from_kafka(topic)
         name = levels.to_mqtt()

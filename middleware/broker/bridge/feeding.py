@@ -1,9 +1,9 @@
-"""MQTT subscribers of recorded topics are fed from the partitions, each record once.
+"""Feeds MQTT subscribers of recorded topics from the partitions, each record once.
 
-A partition is followed from the moment on in which somebody here wants its topic; before that is known, no
-SUBACK is sent. One that is made while somebody wants its topic is read from its first record. How far it was
-handed out is in the journal, beside what sessions that last became of it, so a restart goes on there. Records
-of transactions come when these are committed.
+A partition is followed from the time at which this host first has a subscriber of its topic. The SUBACK waits
+for the partition's end offset. A partition created while its topic has subscribers is read from its first
+record. The journal stores the delivered position together with its effects on persistent sessions, so a
+restart continues there. Records of a transaction are delivered after its commit.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _log = logging.getLogger(__name__)
 
 _COMMITTED = Isolation.READ_COMMITTED
 _CHUNK = 1 << 20  # bytes of one read
-_LOOK_AGAIN = 5.0  # seconds that pass without news before the partition is asked all the same
+_LOOK_AGAIN = 5.0  # seconds without news until the partition is read anyway
 
 Deliver = Callable[[list[Record]], None]
 
 
 class PartitionFeed:
-    """One partition of a topic. Implements `cluster.ReadWaiter`."""
+    """The feed from one partition of a topic. Implements `cluster.ReadWaiter`."""
 
     def __init__(
         self,
@@ -53,13 +53,13 @@ class PartitionFeed:
         retry: float,
         deliver: Deliver,
     ) -> None:
-        self.offset = -1  # of the next record, once it is known
+        self.offset = -1  # offset of the next record; -1 while unknown
         self.ready = asyncio.Event()
         self._cluster = cluster
         self._topic = topic
         self._index = index
         self._journal = journal
-        self._key = (0, topic.topic_id.int, index)  # among the streams of the journal; no host has id 0
+        self._key = (0, topic.topic_id.int, index)  # as a stream of the journal; no host has id 0
         self._counters = counters
         self._retry = retry
         self._deliver = deliver
@@ -74,19 +74,22 @@ class PartitionFeed:
     # --- life
 
     def begin_at_the_first(self) -> None:
-        """The partition was made just now. To be called in the turn that made the feed."""
+        """Starts at the first record, for a partition just created. Call it in the turn that made the feed.
+
+        A position in the journal takes precedence.
+        """
         if self._journal is None or self._key not in self._journal.passed:
             self.offset = 0
             self._note(0)
 
     def stop(self) -> Task[None]:
-        """Nobody wants it any more, or the host stops."""
+        """Stops the feed. Returns its cancelled task."""
         self._unwatch()
         self._task.cancel()
         return self._task
 
     def forget(self) -> None:
-        """Where it was is of no use any more."""
+        """Removes the position from the journal."""
         if self._journal is not None and self._key in self._journal.passed:
             self._journal.pass_by(self._key, 0)
 
@@ -94,7 +97,7 @@ class PartitionFeed:
         self._more.set()
 
     def foreseen(self, size: int) -> None:
-        """It hands over what is in the log only."""
+        """Does nothing: the feed delivers only records that are in the log."""
 
     def gone(self) -> None:
         self._watched = None
@@ -115,7 +118,7 @@ class PartitionFeed:
                 self._counters.feeds_failed += 1
                 if error.fault in (Fault.UNKNOWN_TOPIC, Fault.UNKNOWN_TOPIC_ID):
                     self.ready.set()
-                    return  # the bridge hears of it
+                    return  # the bridge is notified of the deletion
                 _log.info("%s-%d is read again in a while: %s", self._topic.name, self._index, error)
             await asyncio.sleep(self._retry)
 
@@ -146,7 +149,7 @@ class PartitionFeed:
                 await _set_within(self._more, _LOOK_AGAIN)
 
     async def _beginning(self, leader: PartitionLeader) -> int:
-        """Where an earlier run was, less one in the journal; else the end."""
+        """Returns the position of an earlier run (the journal stores it plus 1), else the partition's end."""
         if self._journal is not None and self._key in self._journal.passed:
             return self._journal.passed[self._key] - 1
         offset = await self._end(leader)
@@ -159,7 +162,7 @@ class PartitionFeed:
         return at.offset
 
     async def _skipped(self, leader: PartitionLeader) -> int:
-        """Retention took what was next: it goes on with what there is."""
+        """Returns the offset to continue at after retention has deleted the next record."""
         self._counters.feeds_cut += 1
         found = leader.offset_for_time(EARLIEST_TIMESTAMP, _COMMITTED)
         at: OffsetAtTime = await found if isinstance(found, Future) else found
@@ -169,7 +172,7 @@ class PartitionFeed:
         if self._journal is not None:
             self._journal.pass_by(self._key, offset + 1)
 
-    # --- what is read
+    # --- records
 
     def _take(self, found: PartitionRead) -> None:
         for aborted in found.aborted:

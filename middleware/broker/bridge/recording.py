@@ -1,9 +1,9 @@
-"""What MQTT clients publish to recorded topics, on its way to the partitions' leaders.
+"""The way of messages published by MQTT clients to recorded topics, up to the partitions' leaders.
 
-The messages of one turn of the event loop for one partition are one record batch. What is promised to its
-publisher is spooled: the batch is owed by the journal, under a name that no topic has, until the leader has
-appended it. Such batches carry a producer id and sequence numbers, so that the leader drops what is sent
-again, also after a restart, as then the same bytes are sent.
+The messages of one turn of the event loop for one partition form one record batch. Batches of messages with
+QoS 1 or 2 are spooled: the journal owes them, under a name that no topic has, until the leader has appended
+them. They carry a producer id and sequence numbers, so the leader drops repeated batches. This includes those
+repeated after a restart, because the same bytes are sent.
 
     topic of a spooled batch: U+0000 | "record " | topic | "-" | partition
 """
@@ -55,7 +55,7 @@ _FORGOTTEN: Final = frozenset(
 
 
 class Batch:
-    """`spooled`: what the journal owes, None for what may be lost."""
+    """A record batch to append. `spooled`: the message that the journal owes; None if it may be lost."""
 
     __slots__ = ("data", "records", "spooled")
 
@@ -66,20 +66,20 @@ class Batch:
 
 
 class Queue:
-    """Of one partition: what its leader has still to append, in order; one batch at a time is with it."""
+    """The batches of one partition to append, in order. At most one at a time is sent to the leader."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self.batches: deque[Batch] = deque()
         self.bytes = 0
-        self.sequence = 0  # the next one's
+        self.sequence = 0  # of the next record
         self.busy = False
 
 
 class Recording:
-    """All that this host records. Implements `turn.Departures`.
+    """All recording of a host. Implements `turn.Departures`.
 
-    `retry`: seconds; `queue_bytes`: of one partition, while it is not sent.
+    `retry`: seconds until a failed append is repeated. `queue_bytes`: limit of waiting bytes per partition.
     """
 
     def __init__(
@@ -101,14 +101,15 @@ class Recording:
         self._queues: dict[Place, Queue] = {}
         self._placed: list[Queue] = []
         self._closed = False
-        self.waiting = False  # as `turn.Departures` has it, and what follows
+        # `turn.Departures`
+        self.waiting = False
         self.placed = False
-        self.congested = False  # what waits here is bounded by partition
+        self.congested = False  # never, because waiting bytes are bounded per partition
 
     # --- life
 
     async def start(self) -> None:
-        """Takes up what an earlier run has spooled."""
+        """Resumes the batches that an earlier run has spooled."""
         self._loop = asyncio.get_running_loop()
         journal = self._hub.journal
         if journal is None:
@@ -129,11 +130,11 @@ class Recording:
 
     @property
     def identified(self) -> bool:
-        """Whether there is a producer id, or one is on its way."""
+        """Whether there is a producer id, or one is requested."""
         return self._identifying or self._producer != NO_PRODUCER
 
     async def identify(self) -> None:
-        """A producer id, if it has none: with it what is sent twice is recorded once."""
+        """Gets a producer id if there is none. With it, batches sent twice are recorded once."""
         if self.identified:
             return
         self._identifying = True
@@ -145,13 +146,13 @@ class Recording:
             self._identifying = False
 
     def close(self) -> None:
-        """What is spooled is sent by the next run."""
+        """Stops sending. The next run sends what is spooled."""
         self._closed = True
 
     # --- the turn
 
     def add(self, place: Place, record: Record, promised: bool) -> bool:
-        """Whether there is room for it."""
+        """Adds a record to this turn's batch. Returns False, and drops it, if too many bytes wait."""
         queue = self._queues.get(place)
         if queue is not None and queue.bytes > self._queue_bytes:
             self._counters.dropped += 1
@@ -161,7 +162,7 @@ class Recording:
         return True
 
     def place(self) -> None:
-        """Implements `turn.Departures`: spools what is promised."""
+        """Implements `turn.Departures`: makes the turn's batches and spools those with QoS 1 or 2."""
         self.waiting, self.placed = False, True
         fleeting, self._fleeting = self._fleeting, {}
         for place, records in fleeting.items():
@@ -192,7 +193,7 @@ class Recording:
         return Batch(data, len(records), message)
 
     def send(self) -> None:
-        """Implements `turn.Departures`: it is stored, and goes to the leaders."""
+        """Implements `turn.Departures`: the journal is stored, so sends the batches to the leaders."""
         placed, self._placed = self._placed, []
         self.placed = False
         for queue in placed:
@@ -211,7 +212,7 @@ class Recording:
         queue.bytes += len(batch.data)
 
     def _pump(self, queue: Queue) -> None:
-        """Until the leader has to be waited for."""
+        """Appends batches until an append has to wait for the leader."""
         while queue.batches and not queue.busy and not self._closed:
             batch = queue.batches[0]
             try:
@@ -247,7 +248,7 @@ class Recording:
         self._settle(queue)
 
     def _settle(self, queue: Queue) -> None:
-        """The first is done with."""
+        """Removes the first batch, from the journal too."""
         batch = queue.batches.popleft()
         queue.bytes -= len(batch.data)
         journal = self._hub.journal
@@ -255,7 +256,7 @@ class Recording:
             journal.settled(self._record, batch.spooled)
 
     def _refused(self, queue: Queue, error: TreecastError) -> None:
-        """What can never be recorded is let go; all else is tried again."""
+        """Drops the first batch if it can never be recorded; otherwise tries again after `retry`."""
         batch = queue.batches[0]
         if error.fault in _LASTING:
             topic, partition = queue.place
@@ -269,7 +270,10 @@ class Recording:
         self._loop.call_later(self._retry, self._pump, queue)
 
     def _leave_producer(self, queue: Queue) -> None:
-        """The leader has lost count of the producer: what waits goes without, and then a new one begins."""
+        """Gives up a producer id whose sequence numbers do not match the leader's, and requests a new one.
+
+        The waiting batches of this partition are sent without a producer.
+        """
         for batch in queue.batches:
             batch.data = _anonymous(batch.data)
         queue.sequence = 0
@@ -280,5 +284,5 @@ class Recording:
 
 
 def _anonymous(data: bytes) -> bytes:
-    """The same batch without a producer."""
+    """Returns the batch without a producer."""
     return build_batch(read_records(data, 0, read_header(data, 0)), producer=ProducerIdentity(-1, -1))

@@ -1,16 +1,16 @@
-"""A message as a record of a Kafka topic, and a record as a message.
+"""Conversion between MQTT messages and records of Kafka topics.
 
-| of the message      | in the record                                                        |
+| message             | record                                                               |
 | ------------------- | -------------------------------------------------------------------- |
 | payload             | value; a record without a value is an empty payload                   |
 | QoS                 | header `mqtt.qos`, `1` or `2`, left out for 0; without `mqtt.client` it is 1 |
 | retain              | header `mqtt.retain`, the message's stamp (12 bytes)                  |
 | expiry              | header `mqtt.expires`, milliseconds since the Unix epoch as decimals  |
-| who published it    | header `mqtt.client`: host id, `/`, client id                         |
-| properties          | headers, as `wire.mqtt_headers` says                                  |
-| when                | timestamp                                                             |
+| publisher           | header `mqtt.client`: host id, `/`, client id                         |
+| properties          | headers (`wire.mqtt_headers`)                                         |
+| time of publishing  | timestamp                                                             |
 
-The key is none: MQTT has no such thing, and a record's key is not shown to MQTT clients.
+The record has no key, because MQTT has none. MQTT clients do not see a record's key.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STAMP_BYTES: Final = 12
 
 
 def record_of(message: Message, publisher: bytes, now_ms: int) -> Record:
-    """`publisher`: what `mqtt.client` is to say."""
+    """Returns a message as a record. `publisher`: the value of `mqtt.client`."""
     headers: list[tuple[str, bytes | None]] = [(CLIENT, publisher)]
     if message.qos:
         headers.append((QOS, b"%d" % message.qos))
@@ -43,7 +43,7 @@ def record_of(message: Message, publisher: bytes, now_ms: int) -> Record:
 
 
 def message_of(topic: bytes, record: Record) -> tuple[Message, bytes]:
-    """The message, and what `mqtt.client` says, empty for records of other faces."""
+    """Returns a record as a message, and the value of `mqtt.client`: empty for records of other faces."""
     message, publisher = Message(topic, record.value or b"", 1), b""
     for name, value in record.headers:
         if not name.startswith("mqtt.") or value is None:

@@ -7,9 +7,9 @@ All numbers are big-endian. A connection carries frames in both directions:
      5  0
      6  number uint16: the method of a call or notice, the group of a credit
      8  call uint32: which call; the stamp of a ping
-    12  head uint32: bytes of head of the whole message; 0 where the kind has no message
+    12  head uint32: bytes of head of the whole message; 0 for kinds without a message
     16  body uint32: bytes of body of the whole message; the bytes of a credit
-    20  tag, 16 bytes: from OPEN on, where authentication is on
+    20  tag, 16 bytes: from OPEN on, if authentication is on
      .  payload (length bytes)
 
 A message (a call's request or answer, a notice) is its head followed by its body. A message longer than one
@@ -18,10 +18,10 @@ of the same call follow. Frames of other messages may come between them.
 
 A refusal (FAULT) has the fault's name as head and its detail as body, both UTF-8.
 
-The payload of HELLO. Its frame has no tag in any version, so that versions can recognise each other:
+The payload of HELLO. Its frame has no tag in any version, which lets different versions recognise each other:
 
      0  "TCch"                                   24  window uint32: see session.py
-     4  version uint16, 2                        28  longest message taken uint32
+     4  version uint16, 3                        28  longest message accepted uint32
      6  flags uint16: bit 0 authenticated        32  nonce, 16 bytes
      8  host id uint32                           48  last connection that was open, 8 bytes, or zeros
     12  the host meant uint32, 0 unknown         56  cluster id: length uint8, then UTF-8

@@ -69,7 +69,7 @@ class Method(Generic[Q, A]):
         return _encode(value)
 
     def asked(self, head: bytes) -> Q:
-        """Decodes a request. Raises INVALID_REQUEST if `head` is none."""
+        """Decodes a request. Raises INVALID_REQUEST if `head` is not one."""
         try:
             return self._read_request(head)
         except (msgspec.DecodeError, TypeError) as error:
@@ -77,7 +77,7 @@ class Method(Generic[Q, A]):
             raise TreecastError(Fault.INVALID_REQUEST, what) from error
 
     def answered(self, answer: Answer) -> A:
-        """Decodes an answer. Raises INTERNAL if the head is none."""
+        """Decodes an answer. Raises INTERNAL if its head is not one of this method."""
         try:
             return self._read_answer(answer.head)
         except (msgspec.DecodeError, TypeError) as error:
@@ -140,7 +140,7 @@ class Methods:
             self._cancellable.add(method.number)
 
     def handle(self, host_id: int, method: int, head: bytes, body: memoryview) -> Answer | Awaitable[Answer]:
-        """The handler for `Channels`."""
+        """Handles a request, as the handler of `Channels`."""
         entry = self._entries.get(method)
         if entry is None:
             raise TreecastError(Fault.NOT_SUPPORTED, f"unknown method {method}")

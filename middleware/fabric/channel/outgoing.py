@@ -1,7 +1,7 @@
 """Outgoing messages, and the order of their frames.
 
-Requests of one group (`number // 20`) leave one after another, so that they arrive in order. Groups and
-answers take turns of one frame each, so that a small message does not wait for a large one.
+Requests of one group (`number // 20`) leave one after another and thus arrive in order. Groups and answers
+take turns of one frame each, so a small message does not wait for a large one.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Call(Message):
 def charge_of(size: int, window: int) -> int:
     """Returns the bytes of a window that a request of `size` bytes occupies until it is handled.
 
-    At most three quarters of the window, so that a request of any size can leave even while up to a quarter
+    At most three quarters of the window, so a request of any size can leave even while up to a quarter
     of the credit, for notices, is outstanding.
     """
     return min(size + MINIMUM_CHARGE, window - window // 4)

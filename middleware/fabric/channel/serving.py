@@ -1,4 +1,4 @@
-"""The requests of the other end: from their first frame until their answer has left."""
+"""Requests from the other end: from their first frame until their answer is sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .settings import GROUP_METHODS, GROUPS, MAX_METHOD
 
 
 class Handling(Struct):
-    """A request that has no answer yet."""
+    """A request without an answer yet."""
 
     group: int
     charge: int
@@ -24,31 +24,36 @@ class Handling(Struct):
 
 
 class Serving:
-    """`window` and `longest` are ours, `answer_limit` is the longest message that the other end takes."""
+    """The requests that one end serves on a connection.
+
+    `window` and `longest` are this end's limits, `answer_limit` is the longest message that the other end
+    accepts.
+    """
 
     def __init__(self, window: int, longest: int, ring: Ring, frames: FrameQueue) -> None:
         self.answer_limit = 0
-        self.parts: dict[int, Incoming] = {}  # have arrived in part
+        self.parts: dict[int, Incoming] = {}  # partly received requests
         self._window = window
         self._longest = longest
         self._ring = ring
         self._frames = frames
         self._next = 0
         self._handling: dict[int, Handling] = {}
-        self._answering: dict[int, Message] = {}  # answers that have not left whole
-        self._used = [0] * GROUPS  # of the window
-        self._given_back = [0] * GROUPS  # of notices, not yet told
-        self._unsent = [0] * GROUPS  # bytes of answers
-        self._due: list[int] = []  # groups whose credit is to be told
+        self._answering: dict[int, Message] = {}  # answers not completely sent
+        # bytes by group
+        self._used = [0] * GROUPS  # occupied window
+        self._given_back = [0] * GROUPS  # credit of handled notices, not yet sent
+        self._unsent = [0] * GROUPS  # answers
+        self._due: list[int] = []  # groups whose credit is to be sent
 
     def __len__(self) -> int:
-        """Requests that have no answer yet."""
+        """Number of requests without an answer."""
         return len(self._handling)
 
     # --- what arrives
 
     def admit(self, frame: Frame) -> None:
-        """A first frame, by its header alone."""
+        """Checks the header of a request's first frame."""
         if frame.call != self._next:
             raise ChannelProtocolError(Problem.UNEXPECTED, "a request out of order")
         if frame.number > MAX_METHOD:
@@ -59,7 +64,7 @@ class Serving:
             raise ChannelProtocolError(Problem.WINDOW)
 
     def take(self, frame: Frame, payload: memoryview, placed: bool) -> Requested | None:
-        """A first frame; the request where it is whole by it."""
+        """Takes the first frame of a request. Returns the request if it is complete."""
         self._next = (self._next + 1) & MAX_CALL
         group = frame.number // GROUP_METHODS
         charge = charge_of(frame.head + frame.body, self._window)
@@ -80,7 +85,10 @@ class Serving:
         return Requested(incoming.call, incoming.number, incoming.kind is Kind.NOTICE, head, body)
 
     def cancel(self, number: int) -> Cancelled | None:
-        """Its caller does not wait any more. What has been answered meanwhile is none of our business."""
+        """Takes a cancellation by the caller. Returns an event if a handler has the request.
+
+        Drops an answer that is not completely sent. Ignores a cancellation after the whole answer was sent.
+        """
         handling = self._handling.get(number)
         if handling is None:
             self._cancel_answer(number)
@@ -101,7 +109,7 @@ class Serving:
     # --- what is answered
 
     def answer(self, kind: Kind, number: int, head: bytes, body: Buffer) -> None:
-        """ValueError where it is longer than the other end takes."""
+        """Queues an answer. Raises ValueError if it is longer than the other end accepts."""
         handling = self._handling.get(number)
         if handling is None:
             return
@@ -118,7 +126,7 @@ class Serving:
         self._answering[number] = message
 
     def done(self, number: int) -> None:
-        """A notice, or a request that was cancelled."""
+        """Ends a handled notice or a cancelled request, neither of which has an answer."""
         handling = self._handling.get(number)
         if handling is None:
             return
@@ -137,13 +145,13 @@ class Serving:
         self._used[handling.group] -= handling.charge
 
     def left(self, answer: Message) -> None:
-        """An answer has left whole, or will not leave."""
+        """Notes that an answer was sent completely or is dropped."""
         self._ring.answer_left(answer.size)
         self._unsent[answer.group] -= answer.size
         del self._answering[answer.call]
 
     def unsent(self, group: int) -> int:
-        """Bytes of answers to a group's requests that have not left."""
+        """Returns the bytes of unsent answers to a group's requests."""
         return self._unsent[group]
 
     # --- credit
@@ -153,7 +161,7 @@ class Serving:
         return bool(self._due)
 
     def tell_credit(self) -> None:
-        """One frame a group, however many notices there were."""
+        """Queues one CREDIT frame per group for all notices handled since the last one."""
         for group in self._due:
             self._frames.control(Kind.CREDIT, group, 0, self._given_back[group])
             self._given_back[group] = 0

@@ -1,4 +1,4 @@
-"""One connection between two daemons, without I/O: handshake, calls both ways, windows, life signs.
+"""One connection between two daemons, without I/O: handshake, calls both ways, windows, keep-alive.
 
     dialler                acceptor
     HELLO        ->
@@ -6,17 +6,17 @@
     PROOF        ->
     OPEN         -> or <-  OPEN                by the host with the lower id; from now on frames are tagged
 
-Both hosts may dial. Only the one with the lower id opens connections, so there is one answer to the
-question which of several is used, and no call is made on one that is then given up.
+Both hosts may dial. Only the host with the lower id opens connections. So both ends agree which of several
+connections is used, and no call is made on a connection that is then given up.
 
-Windows. Each end says in its hello how many bytes of requests of one group (`number // 20`) it takes
-before it has handled them. A request takes its share when its first frame leaves (`charge_of`), and gives
-it back with the first frame of its answer; notices give theirs back by CREDIT. So what waits at a slow
-handler is bounded. Answers have no window: who calls decides how much it asks for. An end that has too
-many bytes of answers of a group unsent begins no more requests of it; its owner sees to that.
+Windows: each end says in its hello how many bytes of unhandled requests of one group (`number // 20`) it
+accepts. A request occupies its share (`charge_of`) from the sending of its first frame to the first frame of
+its answer. Notices return theirs by CREDIT. This bounds the requests that wait for a slow handler. Answers
+have no window, because the caller decides how much it requests. If too many bytes of a group's answers are
+unsent, the owner of that end begins no further requests of the group.
 
-Calls are numbered in the order in which they begin to leave, with no number left out. Each has one end:
-an answer, a refusal, or, where it was cancelled, maybe DROPPED.
+Calls are numbered without gaps in the order in which their sending begins. Each ends once: with an answer, a
+refusal or, if it was cancelled, possibly DROPPED.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from .states import OWN, STEPS, Own, State
 
 _LONGEST_CONTROL: Final = 1024 + MAX_REASON
 _UNLIKE: Final = (Problem.KIND, Problem.LENGTH, Problem.ENCODING, Problem.UNEXPECTED)
-_GAP: Final = 4  # ticks; if more have not come, this end stood still
+_GAP: Final = 4  # ticks; after a longer gap this end was itself suspended
 
 
 class Session(Cutter):
-    """One end. `expected` is the host that is dialled, 0 at the end that accepts.
+    """One end of a connection. `expected` is the dialled host, 0 at the accepting end.
 
-    `last` is the last connection to that host that was open here.
+    `last` is the last connection to that host that was open at this end.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Session(Cutter):
         super().__init__(scratch)
         self.state = State.HELLO
         self.round_trip = 0.0  # seconds, smoothed; 0 while unknown
-        self.patience = 1.0  # how many times the settings' times the other end may take
+        self.patience = 1.0  # factor on the settings' time-outs
         self._settings = settings
         self._greeting = Greeting(identity, settings, nonce, expected, last)
         self._events: list[Event] = []
@@ -78,7 +78,7 @@ class Session(Cutter):
         self._ring = Ring()
         self._calling = Calling(settings.longest, self._ring, self._frames)
         self._serving = Serving(settings.window, settings.longest, self._ring, self._frames)
-        # life signs
+        # keep-alive
         self._started = now
         self._ticked = now
         self._heard = now
@@ -91,7 +91,7 @@ class Session(Cutter):
 
     @property
     def peer(self) -> Hello:
-        """What the other end has said of itself."""
+        """The other end's hello."""
         return self._greeting.peer
 
     @property
@@ -102,7 +102,7 @@ class Session(Cutter):
     # --- receiving
 
     def received(self, size: int, now: float) -> list[Event]:
-        """`size` bytes came into `receive_buffer()`: what follows from them, in order."""
+        """Takes `size` bytes received into `receive_buffer()`. Returns the resulting events in order."""
         self._heard = now
         if self.closed:
             return []
@@ -114,7 +114,7 @@ class Session(Cutter):
         return self.take_events()
 
     def receive(self, data: Buffer, now: float) -> list[Event]:
-        """The same for bytes that lie elsewhere."""
+        """Like `received`, for bytes in other memory."""
         events: list[Event] = []
         rest = memoryview(data)
         while len(rest) and not self.closed:
@@ -126,7 +126,7 @@ class Session(Cutter):
         return events
 
     def take_events(self) -> list[Event]:
-        """What has happened since the last call; for what `end` does."""
+        """Returns the events since the last call. Needed after `end`."""
         events = self._events
         self._events = []
         return events
@@ -172,7 +172,7 @@ class Session(Cutter):
             self._events.append(event)
 
     def _take_control(self, frame: Frame, payload: bytes) -> Event | None:
-        """A small frame of an open connection."""
+        """Takes a control frame of an open connection."""
         kind = frame.kind
         if kind is Kind.CANCEL:
             return self._serving.cancel(frame.call)
@@ -183,7 +183,7 @@ class Session(Cutter):
         elif kind is Kind.DROPPED:
             self._calling.dropped(frame.call)
         elif kind is Kind.PING:
-            self._pong_due = frame.call  # one answer a turn, however many came
+            self._pong_due = frame.call  # one PONG per turn, for the last PING
         else:
             self._take_pong(frame)
         return None
@@ -196,11 +196,11 @@ class Session(Cutter):
         return self._greeting.own.host_id < self.peer.host_id
 
     def _take_greeting(self, kind: Kind, payload: bytes) -> Event | None:
-        """A frame before the connection is open."""
+        """Takes a frame before the connection is open."""
         if kind is Kind.REFUSE or kind is Kind.GOODBYE:
             return self._take_end(payload)
         following = STEPS[self.state][kind]
-        assert following is not None  # `_admit` has looked
+        assert following is not None  # checked by `_admit`
         event: Event | None = None
         if kind is Kind.HELLO:
             self._take_hello(payload)
@@ -231,7 +231,7 @@ class Session(Cutter):
         return Proven(peer.host_id, peer.incarnation, peer.last)
 
     def begin(self, now: float) -> None:
-        """The socket is connected: times run from here."""
+        """Starts all timers when the socket is connected."""
         self._started = self._ticked = self._pinged = self._heard = now
 
     def open(self) -> None:
@@ -245,7 +245,7 @@ class Session(Cutter):
     # --- the end
 
     def end(self, problem: Problem, detail: str = "") -> None:
-        """Ends the connection, and tells the other end why. `Ended` is the next and last event."""
+        """Ends the connection and sends the reason to the other end. `Ended` is the next and last event."""
         if self.state is State.CLOSED:
             return
         sealed = self.state is State.OPEN or self.state is State.CHOICE
@@ -266,16 +266,16 @@ class Session(Cutter):
         assert following is not None
         self.state = following
         self.closed = True
-        self._ring = Ring()  # nothing of messages is sent any more
+        self._ring = Ring()  # messages are no longer sent
         self._pong_due = -1
         return event
 
-    # --- requests of the other end
+    # --- requests from the other end
 
     def answer(self, call: int, head: bytes, body: Buffer) -> None:
-        """Answers a request. Nothing happens where the connection is over or the caller has gone.
+        """Answers a request. Does nothing if the connection has ended or the caller no longer waits.
 
-        ValueError where the answer is longer than the other end takes.
+        Raises ValueError if the answer is longer than the other end accepts.
         """
         if self.state is State.OPEN:
             self._serving.answer(Kind.ANSWER, call, head, body)
@@ -286,42 +286,42 @@ class Session(Cutter):
             self._serving.answer(Kind.FAULT, call, fault.encode(), detail.encode())
 
     def done(self, call: int) -> None:
-        """A notice is handled, or a request that was cancelled."""
+        """Notes that a notice or a cancelled request was handled."""
         if self.state is State.OPEN:
             self._serving.done(call)
 
     @property
     def answers_unsent(self) -> int:
-        """Bytes of answers that have not left."""
+        """The bytes of unsent answers."""
         return self._ring.answer_bytes
 
     def answers_unsent_of(self, group: int) -> int:
-        """The same for the requests of one group."""
+        """Returns the bytes of unsent answers to requests of one group."""
         return self._serving.unsent(group)
 
     @property
     def handling(self) -> int:
-        """Requests of the other end that have no answer yet."""
+        """The number of requests from the other end without an answer."""
         return len(self._serving)
 
     # --- calls to the other end
 
     def attach(self, queue: CallQueue) -> None:
-        """Takes calls from this queue; for an open connection."""
+        """Sends the calls of `queue`, once the connection is open."""
         self._calling.attach(queue)
 
     def call_added(self, call: Call) -> None:
-        """A call was added to the queue."""
+        """Notes a call that was added to the queue."""
         self._calling.added(call)
 
     def cancel(self, call: Call) -> None:
-        """Nobody waits any more for a call that has begun to leave."""
+        """Cancels a call that has begun to leave."""
         if self.state is State.OPEN:
             self._calling.cancel(call)
 
     @property
     def pending(self) -> list[Call]:
-        """Calls that have begun to leave and have no answer, in the order in which they began."""
+        """The unanswered calls with a waiting caller, in the order in which they began to leave."""
         return self._calling.waiting()
 
     @property
@@ -337,7 +337,7 @@ class Session(Cutter):
         return self.state is State.OPEN and (self._pong_due >= 0 or self._serving.credit_due)
 
     def data_to_send(self, limit: int) -> list[Buffer]:
-        """The next frames: about `limit` bytes, or what there is. The parts belong to messages: send soon."""
+        """Returns the next frames, about `limit` bytes. Parts still belong to messages: send them soon."""
         if self.state is State.OPEN:
             self._serving.tell_credit()
             if self._pong_due >= 0:
@@ -373,20 +373,20 @@ class Session(Cutter):
     # --- time
 
     def next_deadline(self) -> float:
-        """When `tick` has something to do, if nothing arrives before."""
+        """Returns the time at which `tick` has something to do if nothing arrives before."""
         settings = self._settings
         if self.state is not State.OPEN:
             return self._started + settings.handshake * self.patience
-        if not self._ping:  # the first, at once: the round trip is wanted
+        if not self._ping:  # send the first ping at once to measure the round trip
             return self._pinged
         return min(self._pinged + settings.ping_every, self._heard + settings.silent_after * self.patience)
 
     def tick(self, now: float) -> list[Event]:
-        """Called every `settings.tick`: says that it lives, and finds out that the other end doesn't."""
+        """Sends pings and detects a silent other end. The owner calls it every `settings.tick`."""
         settings = self._settings
         gap = now - self._ticked
         self._ticked = now
-        if gap > _GAP * settings.tick:  # this end stood still: what came meanwhile has not been read yet
+        if gap > _GAP * settings.tick:  # this end was suspended and has not yet read what arrived meanwhile
             self._heard += gap
             self._started += gap
         if self.state is not State.OPEN:

@@ -1,7 +1,7 @@
-"""The life of a connection as a table: which frame has a place in which state.
+"""The states of a connection as a table: which frame is allowed in which state.
 
-An entry is the state that follows, or None: the frame is refused there and the connection ends. Every
-pair of state and kind has its entry. What an end does of itself are the rows of `OWN`.
+An entry is the next state. None means that the frame is refused and the connection ends. Every pair of state
+and frame kind has an entry. `OWN` is the table of an end's own actions.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from .codec import Kind
 
 
 class State(enum.IntEnum):
-    HELLO = 0  # waits for the other's hello
-    PROOF = 1  # waits for the other's proof
-    CHOICE = 2  # both have proven themselves; the host with the lower id chooses
+    HELLO = 0  # waits for the other end's hello
+    PROOF = 1  # waits for the other end's proof
+    CHOICE = 2  # both ends are authenticated; the host with the lower id chooses
     OPEN = 3
     CLOSED = 4
 
 
 class Own(enum.IntEnum):
-    """What an end does."""
+    """An end's own action."""
 
     CHOOSE = 0  # only the host with the lower id
     END = 1
@@ -30,7 +30,7 @@ class Own(enum.IntEnum):
 
 _H, _P, _C, _O, _X = State
 
-# kind: (in HELLO, PROOF, CHOICE, OPEN); nothing is read in CLOSED
+# kind: (next state in HELLO, PROOF, CHOICE, OPEN); nothing is read in CLOSED
 _ROWS: dict[Kind, tuple[State | None, ...]] = {
     Kind.HELLO: (_P, None, None, None),
     Kind.PROOF: (None, _C, None, None),
@@ -58,7 +58,7 @@ OWN: Mapping[State, Mapping[Own, State | None]] = MappingProxyType(
     {state: MappingProxyType({Own.CHOOSE: _O if state is _C else None, Own.END: _X}) for state in State}
 )
 
-# The same as TABLE, by number: a frame is looked up in it for each that arrives.
+# TABLE by number, for the lookup of every received frame.
 STEPS: tuple[tuple[State | None, ...], ...] = tuple(
     tuple(TABLE[state][kind] for kind in Kind) for state in State
 )

@@ -1,4 +1,4 @@
-"""What callers and handlers of the channel see."""
+"""The values that callers and handlers of the channel use."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from treecast.middleware.model.errors import Fault, TreecastError
 
 
 class Answer(Struct):
-    """What a call is answered with. The body may not change before it has been sent."""
+    """The answer to a call. The body must not change before it is sent."""
 
     head: bytes = b""
     body: Buffer = b""
 
 
 class ChannelError(TreecastError):
-    """The call failed on the way. `sent` is False where it has surely not been handled.
+    """A call failed in transit. `sent` is False if it was certainly not handled.
 
-    Where it is True the outcome is unknown: the request, or its answer, may have been lost.
+    If `sent` is True, the outcome is unknown: the request or its answer may have been lost.
     """
 
     def __init__(self, fault: Fault, detail: str, sent: bool) -> None:
@@ -28,29 +28,28 @@ class ChannelError(TreecastError):
         self.sent = sent
 
 
-# (the host that asks, method, head, body) -> the answer. What a notice is answered with is not used, and
-# may be None. A TreecastError that is raised is raised at the caller. Head and body are the handler's own,
-# and the body is writable.
+# (calling host, method, head, body) -> answer. The answer to a notice is not used and may be None. A raised
+# TreecastError is raised at the caller. The handler owns head and body; the body is writable.
 Handler = Callable[[int, int, bytes, memoryview], Answer | Awaitable[Answer] | None]
 
 
 class PeerStatus(Struct, frozen=True):
-    """One host as the channel sees it."""
+    """The channel's status of one other host."""
 
     host_id: int
-    address: str  # where it is dialled; "" where that is not known
+    address: str  # the address to dial; "" if unknown
     connected: bool
     dialled: bool  # by this host
-    incarnation: int  # 0 while it has never been heard of
-    since: float  # Unix time at which the connection was opened; 0 where it is not connected
+    incarnation: int  # 0 if never connected
+    since: float  # Unix time of the connection's opening; 0 if not connected
     bytes_in: int  # of this connection
     bytes_out: int
-    calls: int  # made to it since the start
-    requests: int  # of it since the start
-    in_flight: int  # calls that have no answer yet
-    queued: int  # calls that wait to be sent
+    calls: int  # calls to it since the start
+    requests: int  # requests from it since the start
+    in_flight: int  # unanswered calls
+    queued: int  # calls waiting to be sent
     queued_bytes: int
-    handling: int  # requests that have no answer yet
-    round_trip: float  # seconds; 0 while it is not known
+    handling: int  # unanswered requests
+    round_trip: float  # seconds; 0 if unknown
     last_error: str
-    refused: bool = False  # the last connection was, for what this host is
+    refused: bool = False  # the last connection was refused because of this host's identity

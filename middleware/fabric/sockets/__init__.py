@@ -1,1 +1,1 @@
-"""The sockets of a host's edge: UDP in bursts, Ethernet frames, memberships of groups, interfaces. Linux."""
+"""The sockets of a host's edge: UDP in bursts, Ethernet frames, group memberships, interfaces. Linux."""

@@ -1,4 +1,4 @@
-"""Ethernet frames of one type on one interface, by a packet socket. Linux, CAP_NET_RAW."""
+"""Ethernet frames of one type on one interface, through a packet socket. Linux, CAP_NET_RAW."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from treecast.middleware.model.counters import FabricCounters
 from .interfaces import Interface
 
 HEADER: Final = 14
-# A group of ours, locally administered: switches of labels don't look at it, others flood it.
+# Locally administered group address. Label switches ignore it; Ethernet switches flood it.
 GROUP: Final = bytes.fromhex("030000009999")
 _SOL_PACKET: Final = 263
 _ADD_MEMBERSHIP: Final = 1
@@ -23,7 +23,7 @@ _IGNORE_OUTGOING: Final = 23
 
 
 def open_ethernet(interface: Interface, ether_type: int, *, receive_buffer: int) -> socket.socket:
-    """A non-blocking socket that hears the group. OSError with what is missing."""
+    """Returns a non-blocking socket that is a member of the group. Raises OSError if it cannot be opened."""
     sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, 0)
     try:
         sock.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
@@ -38,7 +38,7 @@ def open_ethernet(interface: Interface, ether_type: int, *, receive_buffer: int)
 
 
 class EthernetSocket:
-    """Sends to the group. What the kernel has no room for waits, as in `udp.UdpSocket`."""
+    """Sends to the group. Queues frames while the kernel's buffer is full, as `udp.UdpSocket` does."""
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class EthernetSocket:
         self._queue: deque[bytes] = deque()
 
     def send(self, datagrams: list[bytes]) -> None:
-        """All of them, in their order. What the kernel refuses is dropped and counted."""
+        """Sends the datagrams in order. Drops and counts those that the kernel refuses."""
         for datagram in datagrams:
             frame = self._header + datagram
             if self._queue or not self._try(frame):
                 self._wait(frame)
 
     def _try(self, frame: bytes) -> bool:
-        """Whether the kernel has taken the frame, or refused it for good."""
+        """Sends a frame. Returns False if the kernel's buffer is full, True if it was sent or refused."""
         counters = self._counters
         try:
             self.sock.send(frame)
@@ -96,7 +96,7 @@ class EthernetSocket:
         self.queued += len(frame)
 
     def flush(self) -> None:
-        """Sends what waits, as far as the kernel takes it."""
+        """Sends queued frames until the kernel's buffer is full."""
         while self._queue:
             if not self._try(self._queue[0]):
                 return
@@ -104,7 +104,10 @@ class EthernetSocket:
         self._want_write(False)
 
     def receive(self, buffer: memoryview) -> tuple[int, int]:
-        """(bytes, the same) of the next frame. BlockingIOError where there is none."""
+        """Receives a frame and returns its length twice, as (bytes, size of one datagram).
+
+        Raises BlockingIOError if there is none.
+        """
         length = self.sock.recv_into(buffer)
         counters = self._counters
         counters.receive_calls += 1

@@ -1,4 +1,4 @@
-"""The interface that an address belongs to, with its index and MTU. Linux."""
+"""The interface of an address, with its index and MTU. Linux."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from msgspec import Struct
 
 _SIOCGIFMTU = 0x8921
 _IFREQ = struct.Struct("16s24s")
-_UNKNOWN_MTU = 1280  # what every IPv6 link carries
+_UNKNOWN_MTU = 1280  # the minimum MTU of IPv6 links
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Interface | ipaddress.IPv6Interface
 
 
 class Interface(Struct, frozen=True):
-    """Where the fabric's address is. `index` 0 and no name: the address names no interface."""
+    """The interface of the fabric's address. `index` 0 and an empty name: no interface has the address."""
 
     name: str
     index: int
@@ -44,7 +44,10 @@ _Ifaddrs._fields_ = [
 
 
 def interface_of(address: str) -> Interface:
-    """The interface that has `address`, or whose network is one of the host's own loopback addresses."""
+    """Returns the interface with `address`, or the loopback interface whose network contains it.
+
+    Returns NO_INTERFACE if there is none or the address is unspecified.
+    """
     wanted = ipaddress.ip_address(address.partition("%")[0])
     if wanted.is_unspecified:
         return NO_INTERFACE
@@ -57,7 +60,7 @@ def interface_of(address: str) -> Interface:
 
 
 def addresses() -> Iterator[tuple[str, Network]]:
-    """(interface, address with its network), for all of this host. getifaddrs(3)."""
+    """Yields (interface name, address with its network) for all addresses of this host. getifaddrs(3)."""
     libc = ctypes.CDLL(None, use_errno=True)
     head = ctypes.POINTER(_Ifaddrs)()
     if libc.getifaddrs(ctypes.byref(head)) != 0:

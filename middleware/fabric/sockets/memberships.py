@@ -1,9 +1,9 @@
-"""Groups that a host is a member of, on one interface. Linux.
+"""A host's group memberships on one interface. Linux.
 
-The kernel allows a socket so many memberships (20 of IPv4, `net.ipv4.igmp_max_memberships`), and delivers
-to a socket that is bound to a port and no address all groups that any socket of the host has joined
-(IP_MULTICAST_ALL). So holder sockets, bound to nothing, do nothing but be members, as STARE's
-membership-makers; one socket beside them receives.
+The kernel limits the memberships of a socket (20 of IPv4, `net.ipv4.igmp_max_memberships`). It delivers the
+groups joined by any socket of the host to a socket that is bound to a port without an address
+(IP_MULTICAST_ALL). Therefore unbound holder sockets only hold memberships, like STARE's membership-makers,
+and one other socket receives.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .interfaces import Interface
 _IPV4_JOIN, _IPV4_LEAVE = 35, 36
 _IPV6_JOIN, _IPV6_LEAVE = 20, 21
 _FULL: Final = frozenset({errno.ENOBUFS, errno.ENOMEM})
-_MOST_PER_HOLDER: Final = 500  # IPv6 has no bound, but the kernel looks through a socket's list
+_MOST_PER_HOLDER: Final = 500  # IPv6 has no limit, but the kernel searches a socket's list linearly
 
 
 class _Holder:
@@ -38,7 +38,7 @@ class Memberships:
         self._family = family
         self._groups: dict[bytes, _Holder] = {}
         self._holders: list[_Holder] = []
-        self._open: list[_Holder] = []  # those with room
+        self._open: list[_Holder] = []  # holders with room
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -51,7 +51,7 @@ class Memberships:
         return len(self._holders)
 
     def join(self, group: bytes) -> None:
-        """Becomes a member. OSError where not even a new socket may."""
+        """Joins a group, unless joined already. Raises OSError if even a new socket cannot join."""
         if group in self._groups:
             return
         while self._open:
@@ -68,7 +68,7 @@ class Memberships:
         self._open.append(holder)
 
     def _add(self, holder: _Holder, group: bytes) -> bool:
-        """Whether the holder has room."""
+        """Joins a group with a holder. Returns False if the holder has no room."""
         try:
             self._set(holder, group, _IPV6_JOIN if self._family == socket.AF_INET6 else _IPV4_JOIN)
         except OSError as error:
@@ -82,7 +82,7 @@ class Memberships:
         return True
 
     def leave(self, group: bytes) -> None:
-        """Is a member no more; it need not have been one."""
+        """Leaves a group, if joined."""
         holder = self._groups.pop(group, None)
         if holder is None:
             return

@@ -1,7 +1,8 @@
-"""A UDP socket that sends and receives in bursts. Linux; without UDP_SEGMENT and UDP_GRO one by one.
+"""A UDP socket that sends and receives in bursts. Linux; one datagram at a time without UDP_SEGMENT and
+UDP_GRO.
 
-A UDP_SEGMENT call takes one buffer and a size: the kernel cuts it into datagrams of that size, of which the
-last may be shorter. It takes at most 64 of them, and no more bytes than one datagram may have.
+A UDP_SEGMENT call takes one buffer and a size. The kernel cuts the buffer into datagrams of that size; the
+last may be shorter. A call takes at most 64 datagrams, and no more bytes than a single datagram can have.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ _SO_RCVBUFFORCE: Final = 33
 _SEGMENT_SIZE: Final = struct.Struct("=H")
 _GRO_SIZE: Final = struct.Struct("=i")
 _ANCILLARY: Final = socket.CMSG_SPACE(_GRO_SIZE.size)
-_COST: Final = 100  # bytes of memory of a queued burst beside its datagrams
+_COST: Final = 100  # memory overhead of a queued burst in bytes
 BUFFER_BYTES: Final = 1 << 16
 MOST_DATAGRAMS: Final = 64  # UDP_MAX_SEGMENTS of kernels before 6.9; later ones take 128
-MOST_BYTES: Final = 65_507 - 20  # of a burst, with room for an IPv6 header
+MOST_BYTES: Final = 65_507 - 20  # of a burst, leaving room for an IPv6 header
 
-# The kernel, the path or the device does not cut such a burst; one by one its datagrams may still pass.
+# The kernel, path or device cannot segment the burst. Its datagrams may still pass one by one.
 _NO_OFFLOAD: Final = frozenset({errno.EINVAL, errno.EIO, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMSGSIZE})
 
 SocketAddress = tuple[str, int] | tuple[str, int, int, int]
 
 
 def shown(address: SocketAddress) -> str:
-    """HOST:PORT, and [HOST]:PORT for IPv6."""
+    """Returns HOST:PORT, or [HOST]:PORT for IPv6."""
     host, port = address[0], address[1]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class Burst:
-    """Datagrams for one call. All are `size` bytes, but the last, which may have less."""
+    """Datagrams for one call. All have `size` bytes, except that the last may be shorter."""
 
     __slots__ = ("datagrams", "length", "size")
 
@@ -52,7 +53,7 @@ class Burst:
         self.length = len(datagram)
 
     def add(self, datagram: bytes) -> bool:
-        """Whether it fits: the last one must not be shorter, the burst not too long."""
+        """Adds a datagram if it fits: not after a shorter one, not a longer one, within the limits."""
         size = len(datagram)
         count = len(self.datagrams)
         whole = self.length == count * self.size
@@ -64,7 +65,7 @@ class Burst:
 
 
 def bursts(datagrams: list[bytes]) -> list[Burst]:
-    """All of them in their order, in as few bursts as that allows."""
+    """Groups datagrams into as few bursts as their order allows."""
     found: list[Burst] = []
     last: Burst | None = None
     for datagram in datagrams:
@@ -77,8 +78,8 @@ def bursts(datagrams: list[bytes]) -> list[Burst]:
 class UdpSocket:
     """Owns a bound, non-blocking socket.
 
-    `want_write(True)` is called when something waits for the kernel, and `False` when nothing does; then
-    `flush` is to be called when the socket can be written.
+    Calls `want_write(True)` when bursts start to wait for the kernel, and `want_write(False)` when none waits
+    any longer. In between, the owner calls `flush` whenever the socket is writable.
     """
 
     def __init__(
@@ -98,16 +99,16 @@ class UdpSocket:
         self._counters = counters
         self._queue_bytes = queue_bytes
         self._want_write = want_write
-        self._queue: deque[tuple[Burst, SocketAddress, int]] = deque()  # with what is charged for it
+        self._queue: deque[tuple[Burst, SocketAddress, int]] = deque()  # with its share of `queued`
 
     def send(self, datagrams: list[bytes], address: SocketAddress) -> None:
-        """All of them, in their order. What the kernel refuses is dropped and counted."""
+        """Sends the datagrams in order. Drops and counts those that the kernel refuses."""
         for burst in bursts(datagrams):
             if self._queue or not self._try(burst, address):
                 self._wait(burst, address)
 
     def flush(self) -> None:
-        """Sends what waits, as far as the kernel takes it."""
+        """Sends queued bursts until the kernel's buffer is full."""
         while self._queue:
             burst, address, charged = self._queue[0]
             if not self._try(burst, address):
@@ -128,7 +129,7 @@ class UdpSocket:
         self.queued += charged
 
     def _try(self, burst: Burst, address: SocketAddress) -> bool:
-        """Whether the kernel has taken the burst, or refused it for good."""
+        """Sends a burst. Returns False if the kernel's buffer is full, True if it was sent or refused."""
         count = len(burst.datagrams)
         try:
             if count == 1:
@@ -159,7 +160,7 @@ class UdpSocket:
         return True
 
     def _one_by_one(self, burst: Burst, address: SocketAddress) -> bool:
-        """As `_try`. What was not sent stays in the burst."""
+        """Like `_try`, for single datagrams. Unsent datagrams stay in the burst."""
         while burst.datagrams:
             if not self._try(Burst(burst.datagrams[0]), address):
                 return False
@@ -167,9 +168,10 @@ class UdpSocket:
         return True
 
     def receive(self, buffer: memoryview) -> tuple[int, int]:
-        """(bytes, size of one datagram) of the next burst. BlockingIOError where there is none.
+        """Receives a burst and returns (bytes, size of one datagram). Raises BlockingIOError if there is
+        none.
 
-        A burst is one datagram, or with UDP_GRO several of one sender, the last of which may be shorter.
+        A burst is one datagram or, with UDP_GRO, several of one sender, of which the last may be shorter.
         """
         length, ancillary, _, _ = self.sock.recvmsg_into([buffer], _ANCILLARY)
         size = length
@@ -197,11 +199,11 @@ def _set_gro(sock: socket.socket) -> bool:
 
 
 def open_udp(family: int, *, receive_buffer: int, send_buffer: int) -> socket.socket:
-    """A non-blocking UDP socket with buffers as large as the kernel gives."""
+    """Returns a non-blocking UDP socket with the requested buffers, as far as the kernel allows."""
     sock = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     if family == socket.AF_INET6:
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-    else:  # routers of a narrower link cut packets: slow there, but nothing vanishes where ICMP is filtered
+    else:  # let routers fragment: slower, but packets survive paths that filter ICMP
         sock.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DONT)
     for force, option, size in (
         (_SO_RCVBUFFORCE, socket.SO_RCVBUF, receive_buffer),
@@ -209,6 +211,6 @@ def open_udp(family: int, *, receive_buffer: int, send_buffer: int) -> socket.so
     ):
         try:
             sock.setsockopt(socket.SOL_SOCKET, force, size)
-        except OSError:  # it takes CAP_NET_ADMIN
+        except OSError:  # the FORCE options need CAP_NET_ADMIN
             sock.setsockopt(socket.SOL_SOCKET, option, size)
     return sock

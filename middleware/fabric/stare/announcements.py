@@ -1,4 +1,4 @@
-"""What a host tells the replica controller until it has answered: states it wants, what it has, VNFs."""
+"""Announcements to the replica controller, repeated until answered: wanted states, published pairs, VNFs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .timers import Random, Timers, Wait
 
 
 class About(enum.Enum):
-    """What an announcement is about; its key's other part is beside it."""
+    """The subject of an announcement. The comment gives the other part of its key."""
 
     WANT = SignalKind.WANT  # state
     TAIL = SignalKind.TAIL  # (state, VNF)
@@ -29,7 +29,7 @@ _RESTING: Final = -1
 
 
 class Announcements:
-    """Keys with their timers."""
+    """The announcements of one host by key, each with its timer."""
 
     def __init__(self, settings: StareSettings, random: Random) -> None:
         self._timers: Timers[Key] = Timers()
@@ -38,30 +38,30 @@ class Announcements:
         self._wait = Wait(settings.signal_first, settings.signal_longest, settings.spread, random)
 
     def tell(self, about: About, what: int | Pair, now: float) -> None:
-        """At the next look, and again until `answered`."""
+        """Announces at the next `due`, and again until `answered`."""
         key = about, what
         self._attempts[key] = 0
         self._timers.set(key, now)
 
     def tell_later(self, about: About, what: int | Pair, now: float) -> None:
-        """As `tell`, but after a wait; what is being told already is left as it is."""
+        """Like `tell`, but after a wait. A running announcement is left unchanged."""
         key = about, what
         if key not in self._attempts:
             self._attempts[key] = 0
             self._timers.set(key, now + self._wait.after(0))
 
     def answered(self, about: About, what: int | Pair) -> bool:
-        """Whether it was being told."""
+        """Ends an announcement. Returns whether there was one."""
         key = about, what
         self._timers.clear(key)
         return self._attempts.pop(key, None) is not None
 
     def settled(self, about: About, what: int | Pair) -> bool:
-        """Whether it was told and answered, or never to be told."""
+        """Whether nothing is outstanding: it was answered, or never announced."""
         return self._attempts.get((about, what), _RESTING) == _RESTING
 
     def rest(self, about: About, what: int | Pair, now: float) -> None:
-        """It is answered, and told again after a refresh: what the controller knows may have come to harm."""
+        """Marks an announcement as answered and repeats it after `refresh`: the controller may lose state."""
         key = about, what
         if self._refresh and key in self._attempts:
             self._attempts[key] = _RESTING
@@ -70,7 +70,7 @@ class Announcements:
             self.answered(about, what)
 
     def due(self, now: float, signal: Callable[[About, list[int | Pair]], Signal]) -> list[Signal]:
-        """The signals to send now, made by `signal` of what is due of one kind."""
+        """Returns the signals to send now. `signal` builds one from due keys of one kind."""
         by_kind: dict[About, list[int | Pair]] = {}
         for key in self._timers.due(now):
             attempts = max(self._attempts[key], 0)
@@ -87,5 +87,5 @@ class Announcements:
         return self._timers.next()
 
     def __len__(self) -> int:
-        """How many are not answered yet."""
+        """Returns the number of unanswered announcements."""
         return sum(attempts >= 0 for attempts in self._attempts.values())

@@ -1,12 +1,12 @@
-"""STARE at a host, with its sockets and its clock: what the face and the replica controller use.
+"""STARE at a host with its sockets and its clock, for the face and the replica controller.
 
     edge = StareEdge(settings, random, counters, state_of)
-    edge.open_network(address, fabric settings, fabric counters)   # not on a host alone
-    edge.send = to_controller                                      # its answers: edge.signal(data)
+    edge.open_network(address, fabric settings, fabric counters)   # omitted on a host without a network
+    edge.send = to_controller                                      # answers come by edge.signal(data)
     edge.start(); ...; edge.close()
 
-Packets go to the groups of UDP port 65432 on the interface of the fabric's address alone, and come from them.
-Everything runs in the event loop's thread; work is done once per turn of the loop, however much has come.
+Packets are sent to and received from groups on UDP port 65432, only on the interface of the fabric's address.
+Everything runs in the event loop's thread. Work is done once per turn of the loop, for all input of the turn.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ CONFIRM_SECONDS: Final = 1.0  # how long a subscription waits for switch and con
 
 
 class Vnf(Protocol):
-    """A VNF of this host: who gets updates."""
+    """A VNF of this host, which receives updates."""
 
     def deliver(self, updates: list[Update]) -> None: ...
 
 
-Copy = Callable[[bytes, bool], None]  # a packet, and whether the network has brought it
+Copy = Callable[[bytes, bool], None]  # a packet, and whether it came from the network
 StateOf = Callable[[Sequence[str]], Awaitable[int]]
 
 
 class StareNetwork:
-    """The two sockets, and the groups that the host is a member of. OSError if they cannot be opened.
+    """The two sockets and the host's group memberships. Raises OSError if a socket cannot be opened.
 
-    The receiver is open only while the host is a member of a group: bound to STARE's port, it would get a
-    copy of every datagram that the fabric's own socket on that port receives.
+    The receiver is open only while the host is a member of a group. It is bound to STARE's port, so it gets
+    a copy of every datagram that the fabric's own socket on that port receives.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class StareNetwork:
         self.interface: Interface = interface_of(address[0])
         if refusal := refusal_of(self.interface):
             raise OSError(refusal)
-        self._open("").close()  # a port that is taken is reported now, and not by the first state
+        self._open("").close()  # reports an occupied port now instead of at the first state
         self._sender = self._open(address[0])
         self._receiver: UdpSocket | None = None
         self._memberships = Memberships(self.interface, family)
@@ -93,7 +93,7 @@ class StareNetwork:
         self.segment_bytes = min(settings.mtu or self.interface.mtu, 65_507) - stare.overhead(ipv6=self.ipv6)
 
     def _open(self, host: str) -> UdpSocket:
-        """With a host's address the sender, without one the receiver."""
+        """Opens the sender if `host` is an address, the receiver if it is empty."""
         settings = self._settings
         sock = open_udp(
             self._family, receive_buffer=settings.receive_buffer, send_buffer=settings.send_buffer
@@ -117,14 +117,14 @@ class StareNetwork:
         )
 
     def _want_write(self, wanted: bool) -> None:
-        """Only the sender ever waits."""
+        """Watches the sender for room to write. The receiver never writes."""
         if wanted:
             self._loop.add_writer(self._sender.sock.fileno(), self._sender.flush)
         else:
             self._loop.remove_writer(self._sender.sock.fileno())
 
     def join(self, state: int) -> None:
-        """Publishes and acknowledgements of the state come here. OSError if the kernel refuses."""
+        """Joins the groups of a state's PUBLISH and SUB-ack packets. Raises OSError if the kernel refuses."""
         if self._receiver is None:
             self._receiver = self._open("")
             self._loop.add_reader(self._receiver.sock.fileno(), self._readable)
@@ -147,7 +147,7 @@ class StareNetwork:
             self._receiver = None
 
     def send(self, kind: StareKind, state: int, datagrams: list[bytes]) -> None:
-        """To the group of (kind, state)."""
+        """Sends datagrams to the group of (kind, state)."""
         address = self._addresses.get((kind, state))
         if address is None:
             group = socket.inet_ntop(self._sender.sock.family, stare.group(state, ipv6=self.ipv6, kind=kind))
@@ -158,7 +158,7 @@ class StareNetwork:
         self._sender.send(datagrams, address)
 
     def receive(self) -> list[bytes]:
-        """The datagrams that have come, not all if there are many."""
+        """Returns received datagrams, at most `_BURSTS_PER_TURN` bursts."""
         found: list[bytes] = []
         receiver = self._receiver
         if receiver is None:
@@ -185,7 +185,7 @@ class StareNetwork:
 
     @property
     def holders(self) -> int:
-        """Sockets that hold memberships beyond the kernel's limit for one."""
+        """The number of sockets that hold the memberships. The kernel limits those of one socket."""
         return self._memberships.holders
 
     def close(self) -> None:
@@ -196,7 +196,7 @@ class StareNetwork:
 
 
 def _spare(sock: socket.socket) -> None:
-    """The fabric's datagrams, which the node would let go one by one."""
+    """Filters out the fabric's datagrams, which the node would otherwise discard one by one."""
     try:
         refuse_segments(sock)
     except OSError as error:
@@ -215,10 +215,10 @@ class StareEdge:
         *,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """`state_of` gives a state's id by the levels of its name; TreecastError."""
+        """`state_of` maps the levels of a state's name to its id, or raises TreecastError."""
         self.counters = counters
         self.send: Callable[[bytes], None] = lambda data: None  # a signal to the replica controller
-        self.copy: Copy | None = None  # packets of states, for a controller on this host
+        self.copy: Copy | None = None  # receives the states' packets, for a controller on this host
         self._settings = settings
         self._random = random
         self._clock = clock
@@ -241,7 +241,10 @@ class StareEdge:
         counters: FabricCounters,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """Before `start`. The sockets are those of the calling thread's namespace. OSError."""
+        """Opens the sockets in the calling thread's network namespace. Call it before `start`.
+
+        Raises OSError if a socket cannot be opened.
+        """
         loop = loop or asyncio.get_running_loop()
         self._network = StareNetwork(address, settings, counters, loop, self._readable)
 
@@ -255,7 +258,7 @@ class StareEdge:
         self.node = Node(settings, self._random, self.counters, networked=self._network is not None)
 
     def close(self) -> None:
-        """At once; the switch is told, the controller elsewhere finds out by the channel."""
+        """Closes without waiting. Notifies the switch; a remote controller learns it from the channel."""
         if not self._closed and self._network is not None:
             self._ship(self.node.farewell())
         self._closed = True
@@ -269,7 +272,7 @@ class StareEdge:
 
     @property
     def network(self) -> StareNetwork | None:
-        """None on a host alone."""
+        """The sockets and memberships; None on a host without a network."""
         return self._network
 
     @property
@@ -279,7 +282,10 @@ class StareEdge:
     # --- VNFs
 
     async def open(self, vnf: Vnf) -> int:
-        """Its id. COORDINATOR_UNAVAILABLE where none comes in time, POLICY_VIOLATION where none is left."""
+        """Opens a VNF and returns its id.
+
+        Raises COORDINATOR_UNAVAILABLE if no id arrives in time, POLICY_VIOLATION if none is left.
+        """
         token = next(self._tokens)
         waiting: asyncio.Future[int] = self._loop.create_future()
         self._opening[token] = waiting
@@ -304,13 +310,16 @@ class StareEdge:
             self._wakeups.soon()
 
     async def state_of(self, levels: Sequence[str]) -> int:
-        """INVALID_TOPIC where the name is none."""
+        """Returns a state's id. Raises INVALID_TOPIC if the name has no levels."""
         if not levels or not any(levels):
             raise TreecastError(Fault.INVALID_TOPIC, "a state's name has levels, joined by /")
         return await self._state_of(levels)
 
     async def subscribe(self, vnf: int, state: int) -> bool:
-        """Answers when switch and controller know of it, or after a second; the first says whether."""
+        """Subscribes, and returns whether the switch has registered the state.
+
+        Waits until the switch and the controller have answered, at most `CONFIRM_SECONDS`.
+        """
         self.node.subscribe(vnf, state, self.now())
         self._wakeups.soon()
         if not self._confirmed(state):
@@ -339,19 +348,19 @@ class StareEdge:
     # --- the replica controller, wherever it is
 
     def signal(self, data: bytes | memoryview) -> None:
-        """From the controller."""
+        """Takes a signal from the controller."""
         if not self._closed:
             self.node.signal(data, self.now())
             self._wakeups.soon()
 
     def controller_changed(self) -> None:
-        """It hears of all again."""
+        """Announces everything again, to a new or restarted controller."""
         if not self._closed:
             self.node.controller_changed(self.now())
             self._wakeups.soon()
 
     def want(self, state: int) -> None:
-        """For a controller or carrier on this host: the state's packets shall come here."""
+        """Subscribes this host to a state's packets, for a controller or carrier on it."""
         if not self._closed:
             self.node.want(state, self.now())
             self._wakeups.soon()
@@ -387,7 +396,7 @@ class StareEdge:
         self._wakeups.at(self.node.next_deadline(), self.now())
 
     def _change(self, output: Output) -> None:
-        """A member before the register is sent, until the remove is acknowledged."""
+        """Joins the groups before SUB-register is sent. Leaves them when the subscription has ended."""
         if self._network is None:
             return
         for change in output.changes:
@@ -403,7 +412,7 @@ class StareEdge:
                     _log.warning("stare: no membership of state %d: %s", change.state_id, error)
 
     def _ship(self, packets: list[Packet]) -> None:
-        """Packets of one update, and of others after it of the same state, are one burst."""
+        """Sends consecutive packets of the same kind and state together."""
         at = 0
         while at < len(packets):
             first, start = packets[at], at

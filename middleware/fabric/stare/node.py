@@ -1,18 +1,18 @@
-"""`Node`: all of STARE at one host, without a socket or a clock.
+"""`Node`: all of STARE at one host, without sockets or a clock.
 
-    node.open(token, now)                     # a VNF; its id comes in `opened`
+    node.open(token, now)                     # a VNF; `Output.opened` gives its id
     node.subscribe(vnf, state, now); node.unsubscribe(vnf, state, now)
     number = node.publish(vnf, state, value, now)
     node.close(vnf, now)
 
     node.datagram(data, now)                  # from UDP port 65432
     node.signal(data, now)                    # from the replica controller
-    node.controller_changed(now)              # it is another, or was away: it is told everything anew
+    node.controller_changed(now)              # a new or restarted one: everything is announced again
     node.work(now); node.next_deadline()
 
-What it wants done lies in the lists of `Output`, which `take` empties. Updates go to VNFs of this host at
-once, and to the network once. Each VNF gets a state's updates of each publisher in order, each once, from the
-last that there was when it subscribed; what the network lost is recovered from the replica controller.
+The node collects its output in the lists of `Output`, which `take` empties. An update goes directly to the
+VNFs of this host, and once to the network. Each VNF gets each publisher's updates of a state in order and
+once, starting with the last one at its subscription. The replica controller supplies what the network lost.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ from .timers import Random
 
 
 class Node:
-    """One host. Calls of VNFs raise TreecastError."""
+    """STARE's state of one host. The methods for VNFs raise TreecastError."""
 
     def __init__(
         self, settings: StareSettings, random: Random, counters: StareCounters, *, networked: bool = True
     ) -> None:
-        """`networked`: whether there is a network; else updates stay on the host."""
+        """`networked`: whether there is a network; without one, updates stay on the host."""
         self.output = Output()
         self.counters = counters
         self.settings = settings
@@ -69,16 +69,17 @@ class Node:
         self._published = PublishedStates(settings)
         self._announcements = Announcements(settings, random)
         self._subscribers: dict[int, set[int]] = {}  # VNFs of this host, by state
-        self._publishers: dict[int, set[int]] = {}  # of this host, those that are closed too
-        self._vnfs: dict[int, tuple[int, set[int], set[int]]] = {}  # first number; states in, states out
-        self._ends: dict[int, int] = {}  # of closed VNFs that the controller has not heard of
-        self._others: set[int] = set()  # states that somebody else on this host wants from the network
+        self._publishers: dict[int, set[int]] = {}  # the same, including closed VNFs
+        # by VNF: first number, subscribed states, published states
+        self._vnfs: dict[int, tuple[int, set[int], set[int]]] = {}
+        self._ends: dict[int, int] = {}  # end numbers of closed VNFs, until the controller acknowledges
+        self._others: set[int] = set()  # states that a controller or carrier here wants from the network
 
     # --- for inspection
 
     @property
     def states(self) -> int:
-        """How many are subscribed."""
+        """The number of subscribed states."""
         return len(self._subscribers)
 
     @property
@@ -87,16 +88,16 @@ class Node:
 
     @property
     def largest(self) -> int:
-        """Bytes of the largest state."""
+        """The size of the largest possible state in bytes."""
         return largest(self.settings.segment_bytes)
 
     @property
     def unsettled(self) -> int:
-        """What the replica controller has not answered yet."""
+        """The number of announcements that the replica controller has not answered."""
         return len(self._announcements)
 
     def subscription(self, state: int) -> SubState | None:
-        """How it stands with the switch."""
+        """Returns the state of the subscription with the switch; None if there is none."""
         return self._subscriptions.state(state)
 
     def announced(self, state: int) -> bool:
@@ -104,11 +105,11 @@ class Node:
         return self._announcements.settled(About.WANT, state)
 
     def values(self, state: int) -> list[Update]:
-        """The last update of each VNF that publishes the state, as far as it is known here."""
+        """Returns the last update of each VNF that publishes the state, as far as known here."""
         return [*self._received.lasts(state), *self._own_lasts(state)]
 
     def take(self) -> Output:
-        """What is to be done, once."""
+        """Returns the collected output and empties it."""
         subscriptions = self._subscriptions
         for header in subscriptions.requests:
             self.output.packets.append(Packet(header.kind, header.state, encode_header(header)))
@@ -129,24 +130,24 @@ class Node:
         return output
 
     def farewell(self) -> list[Packet]:
-        """What the switch is told as the host goes."""
+        """Returns the packets that notify the switch that the host leaves."""
         headers = self._subscriptions.farewell()
         return [Packet(header.kind, header.state, encode_header(header)) for header in headers]
 
     # --- VNFs
 
     def open(self, token: int, now: float) -> None:
-        """A VNF begins; `token` is of the caller's choice, and not in use."""
+        """Requests an id for a new VNF. The caller chooses `token`, which must not be in use."""
         if len(self._vnfs) >= self.settings.most_vnfs:
             raise TreecastError(Fault.POLICY_VIOLATION, f"{self.settings.most_vnfs} VNFs are the most")
         self._announcements.tell(About.OPEN, token, now)
 
     def abandon(self, token: int, now: float) -> None:
-        """The VNF does not wait for its id any more; one that comes all the same is given back."""
+        """Stops waiting for a VNF's id. An id that arrives later is given back."""
         self._announcements.answered(About.OPEN, token)
 
     def close(self, vnf: int, now: float) -> None:
-        """A VNF ends: its subscriptions go; what it published stays until the controller has it."""
+        """Closes a VNF. Ends its subscriptions; keeps its updates until the controller has them."""
         first, subscribed, published = self._vnfs[vnf]
         for state in list(subscribed):
             self.unsubscribe(vnf, state, now)
@@ -161,7 +162,10 @@ class Node:
         self._announcements.tell(About.CLOSED, vnf, now)
 
     def subscribe(self, vnf: int, state: int, now: float) -> None:
-        """The VNF gets the state's last values, and all that follows. INVALID_REQUEST where it is no id."""
+        """Subscribes a VNF, which gets the state's last values and all later updates.
+
+        Raises INVALID_REQUEST for an invalid state id, POLICY_VIOLATION for too many subscribed states.
+        """
         self._check(state)
         subscribers = self._subscribers.get(state)
         if subscribers is None:
@@ -180,7 +184,7 @@ class Node:
         self._vnfs[vnf][1].add(state)
 
     def unsubscribe(self, vnf: int, state: int, now: float) -> None:
-        """It gets no more of the state, also of what was not taken yet; it need not have got any."""
+        """Unsubscribes a VNF and drops its deliveries not yet taken. Does nothing if it is not subscribed."""
         subscribers = self._subscribers.get(state)
         if subscribers is None or vnf not in subscribers:
             return
@@ -201,7 +205,11 @@ class Node:
             self._let_go((state, owner))
 
     def publish(self, vnf: int, state: int, value: bytes, now: float) -> int:
-        """The update's number. INVALID_REQUEST where it is no state id, BATCH_TOO_LARGE by its size."""
+        """Publishes an update and returns its number.
+
+        Raises INVALID_REQUEST for an invalid state id, BATCH_TOO_LARGE for a value that is too large,
+        POLICY_VIOLATION for too many published states.
+        """
         self._check(state)
         first, _, published = self._vnfs[vnf]
         pair = state, vnf
@@ -249,7 +257,7 @@ class Node:
         return found
 
     def _let_go(self, pair: Pair) -> None:
-        """Of a VNF that is closed, once the controller has all of it and nobody here may ask for it."""
+        """Drops a closed VNF's updates once the controller has them all and no VNF here subscribes."""
         found = self._published.get(pair)
         if found is None or pair[1] in self._vnfs:
             return
@@ -262,10 +270,10 @@ class Node:
         if not owners:
             del self._publishers[pair[0]]
 
-    # --- others on this host that want packets of a state: the replica controller, the stare carrier
+    # --- other users of a state's packets on this host: the replica controller, the stare carrier
 
     def want(self, state: int, now: float) -> None:
-        """The network shall bring the state's packets here, whoever takes them."""
+        """Requests the state's packets from the network, without a subscribing VNF."""
         self._others.add(state)
         if self._networked and state not in self._subscribers:
             self._subscriptions.want(state, now)
@@ -278,9 +286,9 @@ class Node:
     # --- the network
 
     def datagram(self, data: bytes | memoryview, now: float) -> bool:
-        """A packet of any group of STARE's; those with a Treecast segment are the fabric's.
+        """Takes a packet of any STARE group. Ignores packets with a Treecast segment; the fabric takes them.
 
-        Whether it is a packet of a state that another host has published.
+        Returns whether it is a PUBLISH of another host.
         """
         self.counters.received_packets += 1
         try:
@@ -303,7 +311,7 @@ class Node:
             self._refuse(Unknown.OWN)
             return False
         if header.state in self._subscribers:
-            whole = self.announced(header.state)  # the controller has said who publishes it
+            whole = self.announced(header.state)  # the controller has named the publishers so far
             self._came(self._received.receive(header, part, now, whole=whole))
         elif header.state not in self._others:
             self._refuse(Unknown.NOT_SUBSCRIBED)
@@ -322,17 +330,17 @@ class Node:
     # --- the replica controller
 
     def controller_changed(self, now: float) -> None:
-        """It is another, or had lost what it knew: it hears of all again."""
+        """Announces everything again, to a controller that is new or has lost its state."""
         for state in self._subscribers:
             self._announcements.tell(About.WANT, state, now)
-            for pair in self._received.sure(state):  # its publisher may be no more
+            for pair in self._received.sure(state):  # its publisher may have ended
                 self._announcements.tell(About.TAIL, pair, now)
         self._published.forget_acknowledgements()
         for pair in self._published.pairs():
             self._announcements.tell(About.TAIL, pair, now)
 
     def signal(self, data: bytes | memoryview, now: float) -> None:
-        """One signal of the controller's."""
+        """Takes one signal from the controller."""
         self.counters.signals_received += 1
         try:
             signal = decode_signal(data)
@@ -358,7 +366,7 @@ class Node:
                     self._ends.pop(closed.vnf, None)
             case SignalKind.UNWANT:
                 for state in signal.numbers:
-                    if state in self._subscribers:  # it overtook, or was overtaken
+                    if state in self._subscribers:  # it crossed a later WANT
                         self._announcements.tell(About.WANT, state, now)
             case _:
                 self._refuse(Unknown.STRAY_SIGNAL)
@@ -376,7 +384,7 @@ class Node:
             self.output.signals.append(encode_signal(Signal(SignalKind.REPORT, spans=tuple(reports))))
 
     def _report(self, span: Span, now: float) -> Span:
-        """What this host has of a pair of which the controller has all before `span.end`."""
+        """Returns what this host has of a pair. The controller has all updates before `span.end`."""
         pair = span.state, span.vnf
         wanted = ReportFlag.SUBSCRIBER if span.state in self._subscribers else ReportFlag.NOTHING
         found = self._published.get(pair)
@@ -413,7 +421,7 @@ class Node:
                 self._deliver(found)
 
     def _recover(self, signal: Signal) -> None:
-        """The controller lacks what this host may have."""
+        """Sends the controller the updates that it lacks, as far as this host has them."""
         batch = Batch(self.output.signals)
         gone = []
         for span in signal.spans:
@@ -441,7 +449,7 @@ class Node:
                     self._vnfs[opened.vnf] = (opened.first, set(), set())
                 self.output.opened.append(opened)
             elif opened.vnf and opened.vnf not in self._vnfs and opened.vnf not in self._ends:
-                self._ends[opened.vnf] = opened.first  # who asked does not wait any more
+                self._ends[opened.vnf] = opened.first  # abandoned: give the id back
                 self._announcements.tell(About.CLOSED, opened.vnf, now)
 
     # --- time
@@ -465,14 +473,14 @@ class Node:
         return Signal(kind, numbers=tuple(numbers))
 
     def _tail(self, pair: Pair) -> Span:
-        """How far a pair has come, with what is here of it; an empty span where it is gone."""
+        """Returns the span of a pair's updates that are here; an empty span if there are none."""
         found, last = self._published.get(pair), self._received.last(pair)
         if found is not None:
             return Span(*pair, found.first, found.end)
         return Span(*pair, last.number, last.number + 1) if last is not None else Span(*pair, 0, 0)
 
     def next_deadline(self) -> float:
-        """When `work` is to be called at the latest; infinite where nothing is to be done by itself."""
+        """Returns the latest time for the next call of `work`; infinity if no timer is set."""
         return min(
             self._subscriptions.next_deadline(),
             self._received.next_deadline(),

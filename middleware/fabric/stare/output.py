@@ -1,4 +1,4 @@
-"""What a node wants done, and why it refuses what comes."""
+"""The output of a node, and its reasons for refusing input."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from treecast.middleware.wire.stare_signals import (
 
 from .subscriptions import SubChange
 
-_BATCH_BYTES = 1 << 18  # of updates in one signal
+_BATCH_BYTES = 1 << 18  # bytes of updates in one signal
 
 
 class Packet(Struct, frozen=True):
@@ -30,17 +30,17 @@ class Packet(Struct, frozen=True):
 
 
 class Output(Struct):
-    """What a node wants done."""
+    """The actions that a node requests from its owner."""
 
     packets: list[Packet] = field(default_factory=list)
     signals: list[bytes] = field(default_factory=list)  # to the replica controller
-    deliveries: list[tuple[int, Update]] = field(default_factory=list)  # to a VNF of this host
+    deliveries: list[tuple[int, Update]] = field(default_factory=list)  # (VNF of this host, update)
     opened: list[Opened] = field(default_factory=list)
-    changes: list[SubChange] = field(default_factory=list)  # of subscriptions with the switch
+    changes: list[SubChange] = field(default_factory=list)  # subscriptions with the switch
 
 
 class Unknown(enum.Enum):
-    """Reasons for refusals that are a node's own."""
+    """The node's own reasons for refusals."""
 
     NO_HEADER = "no header of STARE"
     NO_SIGNAL = "no signal"
@@ -52,7 +52,7 @@ class Unknown(enum.Enum):
 
 
 class Batch:
-    """Updates as few signals of bounded size."""
+    """Packs updates into few signals of bounded size."""
 
     def __init__(self, signals: list[bytes]) -> None:
         self._signals = signals
@@ -68,7 +68,7 @@ class Batch:
         self._size += len(update.value)
 
     def send(self) -> None:
-        """What is left, if anything."""
+        """Sends the remaining updates, if any."""
         if self._updates:
             signal = Signal(SignalKind.UPDATE, updates=tuple(self._updates))
             self._signals.append(encode_signal(signal))

@@ -1,4 +1,4 @@
-"""What VNFs of this host publish: numbers, and the updates that the replica controller has not got yet."""
+"""What VNFs of this host publish: numbers, and the updates that the replica controller still lacks."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ Pair = tuple[int, int]  # state id, VNF id
 
 
 class Published:
-    """One VNF's updates of one state. `end`: the next number; the controller has what is `acknowledged`."""
+    """One VNF's updates of one state. `end`: next number. The controller has all before `acknowledged`."""
 
     __slots__ = ("acknowledged", "attempts", "base", "end", "kept")
 
     def __init__(self, first: int) -> None:
-        self.base = first  # the first that ever was
+        self.base = first  # the first number ever used
         self.end = first
         self.acknowledged = first
-        self.attempts = 0  # TAILs without an answer
-        self.kept: deque[bytes] = deque()  # the last ones, `end` is after the last of them
+        self.attempts = 0  # unanswered TAILs
+        self.kept: deque[bytes] = deque()  # the last values; `end` follows the last of them
 
     @property
     def first(self) -> int:
-        """The first that is still here."""
+        """The number of the first update still kept."""
         return self.end - len(self.kept)
 
     @property
     def last(self) -> bytes:
-        """The value."""
+        """The last value."""
         return self.kept[-1]
 
     def get(self, number: int) -> bytes | None:
@@ -37,13 +37,15 @@ class Published:
 
 
 class PublishedStates:
-    """All of a host, within `keep` updates of each and `keep_bytes` of all; the last of each always."""
+    """All published pairs of a host. Keeps `keep` updates of each and `keep_bytes` in total, but always the
+    last update of each.
+    """
 
     def __init__(self, settings: StareSettings) -> None:
         self._settings = settings
         self._pairs: dict[Pair, Published] = {}
         self._bytes = 0
-        self.dropped = 0  # updates that were let go before the controller was known to have them
+        self.dropped = 0  # updates dropped before the controller acknowledged them
 
     def __len__(self) -> int:
         return len(self._pairs)
@@ -55,7 +57,7 @@ class PublishedStates:
         return list(self._pairs)
 
     def add(self, pair: Pair, value: bytes, first: int) -> int:
-        """The update's number. `first`: where the VNF's numbers begin."""
+        """Adds an update and returns its number. `first`: the VNF's first number."""
         published = self._pairs.get(pair)
         if published is None:
             published = self._pairs[pair] = Published(first)
@@ -75,14 +77,14 @@ class PublishedStates:
         self._bytes -= len(published.kept.popleft())
 
     def acknowledge(self, published: Published, end: int) -> None:
-        """The controller has all before `end`."""
+        """Notes that the controller has all updates before `end`."""
         published.acknowledged = min(max(published.acknowledged, end), published.end)
         published.attempts = 0
         while len(published.kept) > 1 and published.first < published.acknowledged:
             self._drop(published)
 
     def forget_acknowledgements(self) -> None:
-        """Another controller may have nothing yet."""
+        """Forgets all acknowledgements. A new controller may have nothing yet."""
         for published in self._pairs.values():
             published.acknowledged = published.base
 

@@ -1,4 +1,4 @@
-"""All replicas of a host: what came of the states that it wants, their last values, and what to ask for."""
+"""All replicas of a host: received updates of subscribed states, last values, requests for lost updates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .replica import Budget, Refusal, Replica
 from .settings import StareSettings
 from .timers import Random, Timers, Wait
 
-_COST: Final = 128  # bytes of memory of a last value beside its own
+_COST: Final = 128  # memory overhead of a last value in bytes
 
 
 class _Entry:
@@ -26,7 +26,7 @@ class _Entry:
 
 
 class Received:
-    """By state id and VNF id. What is answered by the calls is due to the state's subscribers, in order."""
+    """Replicas by state id and VNF id. Returned updates are for the state's subscribers, in order."""
 
     def __init__(self, settings: StareSettings, random: Random) -> None:
         self._settings = settings
@@ -40,16 +40,16 @@ class Received:
     # --- looking
 
     def end(self, pair: Pair) -> int | None:
-        """The next number of a pair; None where nothing is known of it."""
+        """Returns the next number of a pair; None for an unknown pair."""
         entry = self._entry(pair)
         return None if entry is None else entry.replica.next
 
     def lasts(self, state: int) -> list[Update]:
-        """The last value of each VNF that publishes the state, as far as it is here."""
+        """Returns the last update of each VNF that publishes the state, as far as kept here."""
         return [e.last for e in self._states.get(state, {}).values() if e.last is not None]
 
     def sure(self, state: int) -> list[Pair]:
-        """The pairs of a state whose last values are here, with numbers that are not off by whole cycles."""
+        """Returns a state's pairs with a kept last value and exact numbers (not off by whole cycles)."""
         found = self._states.get(state, {}).items()
         return [(state, vnf) for vnf, one in found if one.replica.based and one.last is not None]
 
@@ -61,16 +61,16 @@ class Received:
         vnfs = self._states.get(pair[0])
         return None if vnfs is None else vnfs.get(pair[1])
 
-    # --- what comes
+    # --- input
 
     def receive(
         self, header: StareHeader, part: bytes, now: float, *, whole: bool = False
     ) -> list[Update] | Refusal:
-        """A segment of a state that is subscribed.
+        """Takes a segment of a subscribed state. Returns the updates to deliver or the refusal.
 
-        `whole`: a VNF that was not heard of until now has begun to publish, so all of its updates are due:
-        what is before the first that comes was lost. Numbers mostly begin at 0; where they don't, the
-        replica controller says what there is.
+        `whole`: all publishers so far are known, so an unknown VNF has just begun to publish. All of its
+        updates are wanted, and those before the first received one were lost. Numbers mostly begin at 0;
+        otherwise the replica controller says which updates exist.
         """
         pair = header.state, header.vnf
         entry = self._entry(pair)
@@ -81,7 +81,7 @@ class Received:
         return found if isinstance(found, Refusal) else self._settle(pair, entry, found, now)
 
     def take(self, update: Update, now: float) -> list[Update] | Refusal:
-        """A whole update that came by unicast."""
+        """Takes a whole update received by unicast. Returns the updates to deliver or the refusal."""
         pair = update.state, update.vnf
         entry = self._entry(pair) or self._begin(pair, update.number, based=True)
         self._hear(entry, update.number + 1)
@@ -89,9 +89,9 @@ class Received:
         return found if isinstance(found, Refusal) else self._settle(pair, entry, found, now)
 
     def hear(self, span: Span, now: float, *, whole: bool = False) -> None:
-        """A pair's updates have come as far as `span.end`.
+        """Notes that a pair's updates exist up to `span.end`.
 
-        Of one that is new only the last is asked for; with `whole`, as in `receive`, all from `span.first`.
+        Requests only the last update of a new pair; with `whole`, as in `receive`, all from `span.first`.
         """
         pair = span.state, span.vnf
         entry = self._entry(pair)
@@ -110,7 +110,10 @@ class Received:
             entry.last = replace(entry.last, number=entry.last.number + by)
 
     def gone(self, span: Span, now: float) -> tuple[list[Update], int]:
-        """Nothing before `span.first` is to be had; with it how many updates are lost for good."""
+        """Skips updates before `span.first`, which are no longer available.
+
+        Returns the updates to deliver and the number of updates lost for good.
+        """
         entry = self._entry((span.state, span.vnf))
         if entry is None:
             return [], 0
@@ -150,10 +153,10 @@ class Received:
             self._values_left += len(entry.last.value) + _COST
             entry.last = None
 
-    # --- what is missing
+    # --- missing updates
 
     def due(self, now: float) -> list[Span]:
-        """What to ask for now; it is asked for again later until it has come or is gone."""
+        """Returns the missing updates to request now. Each is requested again until it arrives or is gone."""
         spans = []
         for pair in self._timers.due(now, MOST_ENTRIES):
             entry = self._entry(pair)
@@ -171,14 +174,14 @@ class Received:
     # --- the end
 
     def forget(self, state: int) -> None:
-        """Nobody here subscribes to it any more."""
+        """Forgets a state without subscribers on this host."""
         for vnf, entry in self._states.pop(state, {}).items():
             self._timers.clear((state, vnf))
             self._drop_value(entry)
             entry.replica.close()
 
     def check_invariants(self) -> None:
-        """For tests: what is missing has a timer, and the budgets are those of what is held."""
+        """For tests: pairs with missing updates have a timer, and no state holds no budget."""
         for state, vnfs in self._states.items():
             for vnf, entry in vnfs.items():
                 entry.replica.check_invariants()

@@ -1,4 +1,4 @@
-"""One VNF's updates of one state, as they come in: put together, in order, each once."""
+"""The received updates of one VNF and state: reassembled, in order, each once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from treecast.middleware.wire.stare_updates import Parts
 
 
 class Refusal(enum.Enum):
-    """Why a packet was of no use."""
+    """The reason to discard a packet."""
 
     DUPLICATE = "it was there already"
     CONFLICT = "it contradicts another segment of its update"
@@ -20,7 +20,7 @@ class Refusal(enum.Enum):
 
 
 class Budget:
-    """Bytes that all replicas of a host may hold of what is not in order yet."""
+    """The remaining bytes for out-of-order data, shared by all replicas of a host."""
 
     __slots__ = ("left",)
 
@@ -28,13 +28,15 @@ class Budget:
         self.left = left
 
 
-_COST: Final = 64  # bytes of memory beside a segment's own
+_COST: Final = 64  # memory overhead of a segment in bytes
 
 
 class Replica:
-    """Numbers are whole; `next` is the first that is missing, `known` the end of what is known to exist.
+    """Reassembles one VNF's updates of one state and puts them in order.
 
-    Until a signal has said where the publisher is (`hear`), numbers may be off by whole cycles of 14 bits.
+    `next` is the first missing number, `known` the end of the numbers known to exist. Both are full numbers,
+    not modulo 2^14. Until a signal gives the publisher's number (`hear`), they may be off by multiples of
+    2^14.
     """
 
     __slots__ = ("_budget", "_parts", "_values", "_window", "attempts", "based", "known", "next")
@@ -43,29 +45,29 @@ class Replica:
         self.next = first
         self.known = first
         self.based = False
-        self.attempts = 0  # requests for what is missing, since the last progress
+        self.attempts = 0  # requests for missing updates since the last progress
         self._budget = budget
         self._window = window
-        self._values: dict[int, bytes] = {}  # whole, later than what is missing
+        self._values: dict[int, bytes] = {}  # whole updates that wait for missing ones
         self._parts: dict[int, Parts] = {}
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is known to be missing."""
+        """Whether no update is known to be missing."""
         return self.next >= self.known
 
     @property
     def held(self) -> int:
-        """Updates that wait, whole or not."""
+        """The number of waiting updates, whole or partial."""
         return len(self._values) + len(self._parts)
 
     def receive(self, header: StareHeader, part: bytes) -> list[tuple[int, bytes]] | Refusal:
-        """A segment. The updates whose turn it is, (number, value), or why it was of no use."""
+        """Takes a segment. Returns the updates now in order as (number, value), or the refusal."""
         number = nearest(header.update, self.next)
         if number < self.next or number in self._values:
             return Refusal.DUPLICATE
         if number >= self.next + self._window:
-            self.known = max(self.known, number + 1)  # it exists; it is asked for when its turn is near
+            self.known = max(self.known, number + 1)  # requested later, when the window reaches it
             return Refusal.TOO_FAR
         self.known = max(self.known, number + 1)
         if header.total == 1:
@@ -86,7 +88,7 @@ class Replica:
         return self.take(number, parts.joined()) if parts.whole else []
 
     def take(self, number: int, value: bytes) -> list[tuple[int, bytes]] | Refusal:
-        """A whole update, however it came."""
+        """Takes a whole update, from any source. Returns the same as `receive`."""
         if number < self.next or number in self._values:
             return Refusal.DUPLICATE
         if number >= self.next + self._window:
@@ -103,7 +105,7 @@ class Replica:
         return [(number, value), *self._in_order()]
 
     def _in_order(self) -> list[tuple[int, bytes]]:
-        """What waited, and has its turn now."""
+        """Returns the waiting updates that are now in order."""
         self.attempts = 0
         found = []
         while (value := self._values.pop(self.next, None)) is not None:
@@ -122,7 +124,7 @@ class Replica:
         return parts.size + _COST * parts.count
 
     def hear(self, end: int) -> int:
-        """The publisher has come as far as `end`, as a signal says. By how much all numbers were off."""
+        """Notes the publisher's next number `end` from a signal. Returns the correction of all numbers."""
         by = 0
         if not self.based:
             self.based = True
@@ -140,7 +142,7 @@ class Replica:
         self._parts = {number + by: parts for number, parts in self._parts.items()}
 
     def skip(self, first: int) -> list[tuple[int, bytes]]:
-        """Nothing before `first` is to be had any more; answers what has its turn now."""
+        """Skips the missing updates before `first`, which are gone. Returns the updates now in order."""
         if first <= self.next:
             return []
         for number in [number for number in self._parts if number < first]:
@@ -153,7 +155,7 @@ class Replica:
         return [*found, *self._in_order()]
 
     def missing(self, most: int) -> tuple[int, int] | None:
-        """(first, end) of updates to ask for; None where nothing is known to be missing."""
+        """Returns (first, end) of the updates to request; None if none is known to be missing."""
         if self.complete:
             return None
         end = self.next + 1
@@ -163,7 +165,7 @@ class Replica:
         return self.next, end
 
     def close(self) -> None:
-        """Gives back what it held."""
+        """Returns all held bytes to the budget."""
         for number in list(self._parts):
             self._drop_parts(number)
         self._budget.left += sum(len(value) + _COST for value in self._values.values())

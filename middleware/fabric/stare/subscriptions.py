@@ -1,4 +1,4 @@
-"""A host's subscriptions with its switch: SUB-register and SUB-remove, sent again until SUB-ack.
+"""A host's subscriptions with its switch: SUB-register and SUB-remove, repeated until SUB-ack.
 
                      want                          ack
     (nothing) ---------------> REGISTERING ---------------> REGISTERED
@@ -8,13 +8,13 @@
         +--------------------- REMOVING   UNANSWERED <--------|----+   (asks on, once per refresh)
           tries used up          ^_________/  unwant _________/
 
-A request's number (14 bits, in the header's update number) is repeated by the acknowledgement, so that a late
-one of an earlier request says nothing about this one. Requests for a state count on by one, so that a switch
-knows which of two is the later, however many for others were sent between them; the count goes on for a while
-after the state is forgotten, for the same reason. In a network without STARE's switches nobody answers: then
-the subscription is UNANSWERED, and works by plain multicast.
+The acknowledgement repeats the request's number (14 bits, in the header's update number), so a late
+acknowledgement of an earlier request is recognised. The numbers of a state's requests rise by one, so a
+switch can tell which of two is later, regardless of requests for other states. The count continues for a
+while after the state is forgotten, for the same reason. In a network without STARE switches nobody answers;
+the subscription becomes UNANSWERED and uses plain multicast.
 
-Who has very many and need not hurry asks again in rounds, not by a timer for each (`settings.round`).
+A user with very many subscriptions can refresh them in rounds instead of by a timer each (`settings.round`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ROUND_STEP: Final = 1.0  # seconds
 
 
 class SubState(enum.Enum):
-    """Of one state id."""
+    """The subscription of one state id."""
 
     REGISTERING = "registering"
     REGISTERED = "registered"
@@ -44,7 +44,7 @@ class SubState(enum.Enum):
 
 
 class SubEvent(enum.Enum):
-    """What happens to it."""
+    """An event of a subscription."""
 
     WANT = "the first local subscriber"
     UNWANT = "the last local subscriber has gone"
@@ -56,8 +56,8 @@ class SubEvent(enum.Enum):
 class _Do(enum.Enum):
     NOTHING = 0
     BEGIN = 1  # a new request
-    AGAIN = 2  # the same one
-    REST = 3  # until the next refresh
+    AGAIN = 2  # the same request
+    REST = 3  # wait for the next refresh
     FORGET = 4
 
 
@@ -98,22 +98,22 @@ TRANSITIONS: Final[dict[SubState, dict[SubEvent, tuple[SubState, _Do]]]] = {
 _KNOWN: Final = {_E.ACK: True, _E.UNWANT: False, _E.TIRED: False}
 
 
-class _Entry(Struct, gc=False):  # it refers to nothing, and there may be a million
+class _Entry(Struct, gc=False):  # without references; there may be a million
     state: SubState
-    number: int  # of the request; before the first, what it follows
+    number: int  # of the last request; before the first, the number that it follows
     tries: int = 0
-    known: bool = False  # the switch has acknowledged it since it was last wanted
+    known: bool = False  # acknowledged by the switch since it was last wanted
 
 
 class SubChange(Struct, frozen=True):
-    """What became of a state id: None, it is not subscribed any more."""
+    """The new state of a subscription; None if it has ended."""
 
     state_id: int
     state: SubState | None
 
 
 class Subscriptions:
-    """All of a host. `changes` and `requests` are taken, and emptied, by who uses it."""
+    """All subscriptions of a host. The user takes and empties `changes` and `requests`."""
 
     def __init__(self, settings: StareSettings, random: Random) -> None:
         self.changes: list[SubChange] = []
@@ -122,10 +122,10 @@ class Subscriptions:
         self._timers: Timers[int] = Timers()
         self._settings = settings
         self._wait = Wait(settings.resend_first, settings.resend_longest, settings.spread, random)
-        # the last number of what is forgotten: for longer than a switch knows it
+        # last numbers of forgotten states, kept longer than a switch keeps them
         self._ended = Recent(4 * LATE)
         self._random = random
-        self._round: list[int] = []  # states that are still to be asked for again in this round
+        self._round: list[int] = []  # states not yet registered again in this round
         self._round_due = self._step_due = NEVER
 
     def __len__(self) -> int:
@@ -133,23 +133,23 @@ class Subscriptions:
 
     @property
     def waiting(self) -> bool:
-        """Whether a request that is not only repeated waits for its acknowledgement."""
+        """Whether a request other than a refresh waits for its acknowledgement."""
         busy = (SubState.REGISTERING, SubState.REMOVING)
         return any(entry.state in busy and not entry.known for entry in self._entries.values())
 
     def state(self, state_id: int) -> SubState | None:
-        """None where it is not subscribed."""
+        """Returns the state of a subscription; None if there is none."""
         entry = self._entries.get(state_id)
         return None if entry is None else entry.state
 
     def want(self, state_id: int, now: float) -> None:
-        """There is a subscriber."""
+        """Subscribes to a state. Does nothing if it is subscribed already."""
         if state_id in self._entries:
             self._step(state_id, SubEvent.WANT, now)
             return
         number = self._ended.get(state_id, now)
         if number is None:
-            number = int(self._random.random() * (LAST_UPDATE + 1))  # another than before a restart
+            number = int(self._random.random() * (LAST_UPDATE + 1))  # differs from the one before a restart
         if not self._entries and self._settings.round and self._round_due == NEVER:
             self._round_due = self._step_due = now + self._settings.round
         entry = self._entries[state_id] = _Entry(SubState.REGISTERING, number)
@@ -157,12 +157,12 @@ class Subscriptions:
         self._begin(state_id, entry, now)
 
     def unwant(self, state_id: int, now: float) -> None:
-        """There is none any more; there need not have been one."""
+        """Ends the subscription to a state, if there is one."""
         if state_id in self._entries:
             self._step(state_id, SubEvent.UNWANT, now)
 
     def acknowledged(self, header: StareHeader, now: float) -> bool:
-        """A SUB-ack; False where it is of no request that stands."""
+        """Takes a SUB-ack. Returns False if it matches no current request."""
         entry = self._entries.get(header.state)
         if entry is None or entry.number != header.update:
             return False
@@ -170,7 +170,7 @@ class Subscriptions:
         return True
 
     def farewell(self) -> list[StareHeader]:
-        """One SUB-remove of each, as the host goes and waits for no answer."""
+        """Returns a SUB-remove for each state. The host leaves without waiting for answers."""
         return [
             StareHeader(StareKind.SUB_REMOVE, state_id, 0, (e.number + 1) & LAST_UPDATE)
             for state_id, e in self._entries.items()
@@ -186,7 +186,7 @@ class Subscriptions:
             self._ask_again(now)
 
     def _ask_again(self, now: float) -> None:
-        """A step of a round: each state is asked for once in it."""
+        """Takes a step of a round, which registers each state again once."""
         if now >= self._round_due and not self._round:
             self._round = list(self._entries)
             self._round_due = now + self._settings.round
@@ -246,7 +246,7 @@ class Subscriptions:
             self._timers.clear(state_id)
 
     def check_invariants(self) -> None:
-        """For tests: who waits for an answer has a timer."""
+        """For tests: each subscription that waits for an answer has a timer."""
         for state_id, entry in self._entries.items():
             if entry.state in (SubState.REGISTERING, SubState.REMOVING):
                 assert state_id in self._timers, (state_id, entry)

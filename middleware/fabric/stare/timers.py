@@ -1,4 +1,4 @@
-"""Many deadlines by key, of which few are due: a heap with entries that count only while they stand."""
+"""Many deadlines by key, of which few are due: a heap that ignores replaced entries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Random(Protocol):
 
 
 class Timers(Generic[K]):
-    """A key has at most one deadline."""
+    """Deadlines by key, at most one each."""
 
     def __init__(self) -> None:
         self._at: dict[K, float] = {}
@@ -32,7 +32,7 @@ class Timers(Generic[K]):
         return len(self._at)
 
     def set(self, key: K, at: float) -> None:
-        """In place of the key's deadline, if it had one."""
+        """Sets or replaces the deadline of a key."""
         self._at[key] = at
         self._count += 1
         heapq.heappush(self._heap, (at, self._count, key))
@@ -48,7 +48,7 @@ class Timers(Generic[K]):
         heapq.heapify(self._heap)
 
     def due(self, now: float, most: int = 1 << 30) -> list[K]:
-        """Takes out the keys whose time has come, in order; not more than `most`."""
+        """Removes and returns at most `most` keys that are due, in order of deadline."""
         found: list[K] = []
         heap = self._heap
         while heap and heap[0][0] <= now and len(found) < most:
@@ -59,7 +59,7 @@ class Timers(Generic[K]):
         return found
 
     def next(self) -> float:
-        """When the next is due; NEVER where there is none."""
+        """Returns the earliest deadline; NEVER if there is none."""
         heap = self._heap
         while heap and self._at.get(heap[0][2]) != heap[0][0]:
             heapq.heappop(heap)
@@ -67,7 +67,7 @@ class Timers(Generic[K]):
 
 
 class Wait:
-    """Waits that double, spread by a seeded generator so that hosts do not speak at once."""
+    """Doubling waits, randomised by a seeded generator to keep hosts from sending at the same time."""
 
     __slots__ = ("_first", "_longest", "_random", "_spread")
 
@@ -78,7 +78,7 @@ class Wait:
         self._random = random
 
     def after(self, attempts: int) -> float:
-        """Seconds to wait after so many attempts that brought nothing."""
+        """Returns the seconds to wait after `attempts` failed attempts."""
         wait = self._longest if attempts > 40 else min(self._first * 2.0**attempts, self._longest)
         return self.spread(wait)
 

@@ -1,4 +1,4 @@
-"""When a core that does no I/O is to be looked at again: soon, or at its next deadline."""
+"""Schedules the work of a core without I/O: in the next turn of the loop, or at its next deadline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .settings import NEVER
 
 
 class Wakeups:
-    """Calls `work` in the loop's next turn, or when a deadline has come; however often it is asked, once."""
+    """Calls `work` in the loop's next turn or at a deadline, once for any number of requests."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._loop: asyncio.AbstractEventLoop
@@ -29,7 +29,7 @@ class Wakeups:
             self._loop.call_soon(self._turn)
 
     def at(self, deadline: float, now: float) -> None:
-        """`deadline` takes the place of the one before; NEVER takes it away. Both by the owner's clock."""
+        """Replaces the deadline; NEVER removes it. `deadline` and `now` are times of the owner's clock."""
         if deadline == self._timer_at:
             return
         self.close()
@@ -38,7 +38,7 @@ class Wakeups:
             self._timer = self._loop.call_later(no_sooner(deadline - now), self._due)
 
     def close(self) -> None:
-        """No deadline wakes any more."""
+        """Cancels the timer of the deadline."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

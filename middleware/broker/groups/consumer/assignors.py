@@ -1,13 +1,14 @@
-"""The server-side assignors of KIP-848: who of a group's members gets which partitions.
+"""The server-side assignors of KIP-848, which assign partitions to a group's members.
 
-Pure functions of what members subscribe to, how many partitions the topics have, and the target before.
-`uniform` balances, then keeps what it can where it was; `range_` gives the n-th member the n-th share of
-every topic, so that the same partitions of topics with as many partitions meet at one member.
+They are pure functions of the members' subscriptions, the topics' partition counts and the previous target.
+`uniform` balances and then keeps as many partitions in place as it can. `range_` gives the n-th member the
+n-th share of every topic, so equal partition numbers of topics with equal partition counts meet at one
+member.
 
-What `uniform` promises: the sum of squares of the members' partition counts is the least possible, whoever
-subscribes to what. Where all subscribe to the same topics, counts differ by one at most, and as few
-partitions move as that allows. After Harvey et al., "Semi-matchings for bipartite graphs and load
-balancing" (2003): an assignment is optimal if no path of moves leads from a member to one with two fewer.
+`uniform` minimises the sum of squares of the members' partition counts for any subscriptions. If all members
+subscribe to the same topics, counts differ by at most one, and as few partitions move as that allows. Source:
+Harvey et al., "Semi-matchings for bipartite graphs and load balancing" (2003): an assignment is optimal if no
+path of moves leads from a member to one with at least two partitions fewer.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from treecast.middleware.model.identity import TopicId
 
 
 class Subscriber(Struct, frozen=True):
-    """A member as assignors see it. `topics`: the ids of those that exist."""
+    """A member as assignors see it. `topics`: the ids of its existing topics."""
 
     topics: frozenset[TopicId]
     instance_id: str | None = None
 
 
 Subscribers = Mapping[str, Subscriber]  # by member id
-Partitions = Mapping[TopicId, int]  # how many, of every topic that anybody subscribes to
+Partitions = Mapping[TopicId, int]  # partition counts of all subscribed topics
 Assignment = dict[str, Places]  # by member id
 Assignor = Callable[[Subscribers, Partitions, Mapping[str, Places]], Assignment]
 
 
 def _in_order(members: Subscribers) -> list[str]:
-    """Static members first, by instance id: a restart does not change their place."""
+    """Returns member ids in order: static members first, by instance id, which restarts do not change."""
     return sorted(members, key=lambda m: (members[m].instance_id is None, members[m].instance_id or "", m))
 
 
@@ -45,7 +46,7 @@ def _in_order(members: Subscribers) -> list[str]:
 
 
 def range_(members: Subscribers, partitions: Partitions, before: Mapping[str, Places]) -> Assignment:
-    """Each topic in consecutive ranges over its subscribers, in one order for all topics."""
+    """Assigns each topic in consecutive ranges to its subscribers, in the same order for all topics."""
     given: dict[str, list[Place]] = {member: [] for member in members}
     order = _in_order(members)
     for topic, count in partitions.items():
@@ -63,7 +64,7 @@ def range_(members: Subscribers, partitions: Partitions, before: Mapping[str, Pl
 
 
 def uniform(members: Subscribers, partitions: Partitions, before: Mapping[str, Places]) -> Assignment:
-    """Balanced, and as sticky as balance allows."""
+    """Returns a balanced assignment, as sticky as balance allows."""
     if not members:
         return {}
     if len({member.topics for member in members.values()}) == 1:
@@ -74,7 +75,7 @@ def uniform(members: Subscribers, partitions: Partitions, before: Mapping[str, P
 def _kept(
     members: Subscribers, partitions: Partitions, before: Mapping[str, Places]
 ) -> dict[str, list[Place]]:
-    """What each had and may keep, in order; of a partition that two had, the first has it."""
+    """Returns the partitions that each member may keep, in order. Of two owners, the first keeps one."""
     taken: set[Place] = set()
     kept: dict[str, list[Place]] = {}
     for member in _in_order(members):
@@ -91,7 +92,7 @@ def _kept(
 def _missing(
     partitions: Partitions, topics: Iterable[TopicId], kept: Iterable[Sequence[Place]]
 ) -> list[Place]:
-    """The partitions of `topics` that nobody has, those of one topic beside each other."""
+    """Returns the unassigned partitions of `topics`, grouped by topic."""
     taken = {place for places in kept for place in places}
     return [
         (topic, number)
@@ -102,7 +103,7 @@ def _missing(
 
 
 def _same_topics(members: Subscribers, partitions: Partitions, before: Mapping[str, Places]) -> Assignment:
-    """Everybody keeps up to its share. One above the least go to those who have that many already."""
+    """Lets each member keep up to its share. Members that already have more get the larger shares first."""
     kept = _kept(members, partitions, before)
     topics = next(iter(members.values())).topics
     least, extra = divmod(sum(partitions[topic] for topic in topics), len(members))
@@ -121,13 +122,13 @@ def _same_topics(members: Subscribers, partitions: Partitions, before: Mapping[s
 def _different_topics(
     members: Subscribers, partitions: Partitions, before: Mapping[str, Places]
 ) -> Assignment:
-    """What nobody has goes to the least loaded of its subscribers; then loads are evened out."""
+    """Gives each unassigned partition to its least loaded subscriber, then evens out the loads."""
     kept = _kept(members, partitions, before)
     subscribers: dict[TopicId, list[str]] = {}
     for member in kept:
         for topic in members[member].topics:
             subscribers.setdefault(topic, []).append(member)
-    # topics with the fewest subscribers first: who has no choice is placed before who has
+    # topics with the fewest subscribers first, because they have the least choice
     loads = {member: len(places) for member, places in kept.items()}
     missing = _missing(partitions, subscribers, kept.values())
     missing.sort(key=lambda place: (len(subscribers[place[0]]), place))
@@ -137,7 +138,7 @@ def _different_topics(
         if heap is None:
             heap = heaps[place[0]] = [(loads[member], member) for member in subscribers[place[0]]]
             heapq.heapify(heap)
-        while heap[0][0] != loads[heap[0][1]]:  # it has got something else since
+        while heap[0][0] != loads[heap[0][1]]:  # its load has grown since
             heapq.heapreplace(heap, (loads[heap[0][1]], heap[0][1]))
         member = heap[0][1]
         kept[member].append(place)
@@ -148,17 +149,18 @@ def _different_topics(
 
 
 def _even_out(given: dict[str, set[Place]], subscribers: Mapping[TopicId, Sequence[str]]) -> None:
-    """Moves partitions along paths to less loaded members until no path is worth it.
+    """Moves partitions along paths to less loaded members until no path improves the balance.
 
-    The most loaded first: all that it can reach has one fewer at most once no path leads on, and later paths
-    of members with fewer end below that. They do not come through there, so it needs no second look.
+    It takes the most loaded member first. Once that member has no path left, every member it can reach has at
+    most one partition fewer. Later paths start at members with at most its load and end at least two below.
+    So none of them leads through it, and it needs no second look.
     """
     held: dict[str, dict[TopicId, set[Place]]] = {}
     for member, places in given.items():
         held[member] = {}
         for place in places:
             held[member].setdefault(place[0], set()).add(place)
-    settled: set[str] = set()  # no path leads on from these
+    settled: set[str] = set()  # members without a path
     while True:
         rest = [member for member in given if member not in settled]
         if not rest:
@@ -182,7 +184,9 @@ def _path(
     held: Mapping[str, Mapping[TopicId, set[Place]]],
     subscribers: Mapping[TopicId, Sequence[str]],
 ) -> list[tuple[str, TopicId, str]] | None:
-    """The shortest chain of moves (giver, topic, taker) from `start` to a member with two fewer at least."""
+    """Returns the shortest path of moves (giver, topic, taker) from `start` to a member with at least two
+    partitions fewer; None if there is none.
+    """
     came: dict[str, tuple[str, TopicId] | None] = {start: None}
     seen: set[TopicId] = set()
     queue = deque([start])
@@ -213,6 +217,6 @@ def _moves(came: Mapping[str, tuple[str, TopicId] | None], end: str) -> list[tup
     return moves[::-1]
 
 
-# by the names that members ask for; the first is taken where nobody asks
+# by the names that members ask for
 ASSIGNORS: Mapping[str, Assignor] = MappingProxyType({"uniform": uniform, "range": range_})
 DEFAULT = "uniform"

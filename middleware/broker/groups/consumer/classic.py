@@ -1,10 +1,10 @@
-"""Members of a group of type consumer that speak the classic protocol, while the group moves to the new one
+"""Members of a group of type consumer that speak the classic protocol, during a migration to the new protocol
 or back.
 
-JoinGroup is answered at once: the generation is the member's epoch, nobody leads, and the assignment is what
-the target gives it. Heartbeats say when to join again. A classic member gives partitions up by joining
-without them: an eager one before each join, a cooperative one by a join that its sync has asked for. After
-Kafka's `GroupMetadataManager.classicGroupJoinToConsumerGroup` and its neighbours.
+JoinGroup is answered at once. The generation is the member's epoch, there is no leader, and the assignment
+follows from the target. Heartbeat answers tell members to rejoin. A classic member gives partitions up by
+joining without them: an eager member before each join, a cooperative member when its sync requires it. After
+Kafka's `GroupMetadataManager.classicGroupJoinToConsumerGroup` and related methods.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .state import Event, Standing, step
 
 
 def join(group: ConsumerGroup, request: JoinGroup, max_size: int, now: float) -> Joined:
-    """JoinGroup. MEMBER_ID_REQUIRED as `MemberIdRequired`."""
+    """Handles JoinGroup. MEMBER_ID_REQUIRED is raised as `MemberIdRequired`."""
     step(group.state, Event.JOIN)
     names = [name for name, _ in request.protocols]
     if request.protocol_type != CONSUMER or not names or not group.members.speaks(names):
@@ -52,7 +52,7 @@ def join(group: ConsumerGroup, request: JoinGroup, max_size: int, now: float) ->
 
 
 def _member(group: ConsumerGroup, request: JoinGroup, max_size: int, now: float) -> Member:
-    """The member that `request` joins as. Ids of any origin are taken, as in Kafka."""
+    """Returns the member that `request` joins as. Member ids of any origin are accepted, as in Kafka."""
     static = group.members.of_instance(request.instance_id)
     if request.member_id and request.instance_id is not None and static is not None:
         return group.members.find(request.member_id, request.instance_id)
@@ -81,14 +81,14 @@ def _update(member: Member, request: JoinGroup, subscription: Subscription) -> N
 
 
 def sync(group: ConsumerGroup, request: SyncGroup, now: float) -> Synced:
-    """SyncGroup: what the member may use."""
+    """Handles SyncGroup. Returns the partitions that the member may use."""
     step(group.state, Event.SYNC)
     member, classic = _classic(group, request.member_id, request.instance_id)
     group.check_epoch(member, request.generation)
     protocol, metadata = classic.protocols[0]
     if request.protocol_type not in (None, CONSUMER) or request.protocol not in (None, protocol):
         raise TreecastError(Fault.INCONSISTENT_PROTOCOL)
-    # who has to give partitions up is told so by its assignment first, and joins again of itself
+    # a member that must give partitions up learns it from its assignment first, and then rejoins by itself
     if group.epoch > member.epoch and member.standing is not Standing.UNREVOKED:
         _join_again(group, member, now)
         raise TreecastError(Fault.REBALANCE_IN_PROGRESS)
@@ -99,7 +99,7 @@ def sync(group: ConsumerGroup, request: SyncGroup, now: float) -> Synced:
 
 
 def heartbeat(group: ConsumerGroup, identity: MemberIdentity, now: float) -> None:
-    """Heartbeat. REBALANCE_IN_PROGRESS where the member has to join again to get on."""
+    """Handles Heartbeat. Raises REBALANCE_IN_PROGRESS if the member has to rejoin to make progress."""
     step(group.state, Event.HEARTBEAT)
     member, classic = _classic(group, identity.member_id, identity.instance_id)
     group.check_epoch(member, identity.generation)
@@ -117,7 +117,7 @@ def heartbeat(group: ConsumerGroup, identity: MemberIdentity, now: float) -> Non
 def leave(
     group: ConsumerGroup, identities: Sequence[MemberIdentity], now: float
 ) -> list[TreecastError | None]:
-    """LeaveGroup: each of the members gets an answer of its own."""
+    """Handles LeaveGroup. Returns one answer per member."""
     answers: list[TreecastError | None] = []
     for identity in identities:
         try:
@@ -130,7 +130,7 @@ def leave(
 
 
 def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> Member:
-    """Administrators remove static members of either protocol by their instance ids."""
+    """Returns the member to remove. Administrators name static members of either protocol by instance id."""
     if identity.member_id:
         return _classic(group, identity.member_id, identity.instance_id)[0]
     found = group.members.of_instance(identity.instance_id)
@@ -147,11 +147,11 @@ def _classic(group: ConsumerGroup, member_id: str, instance_id: str | None) -> t
 
 
 def _can_take(group: ConsumerGroup, member: Member) -> bool:
-    """Whether all that it waits for is free."""
+    """Whether all partitions of its target are free or its own."""
     return all(group.members.holder(place) in (None, member.member_id) for place in member.target)
 
 
 def _join_again(group: ConsumerGroup, member: Member, now: float) -> None:
-    """It has its rebalance timeout to do so, from when it was first told."""
+    """Starts the rebalance timeout for rejoining, when the member is first told to."""
     if member.join_deadline == NEVER:
         member.join_deadline = group.arm(now + member.rebalance_timeout)

@@ -1,4 +1,4 @@
-"""Members as administrators see them."""
+"""Descriptions of members for administrators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NameOf = Callable[[TopicId], str | None]
 
 
 def named(places: Places, name_of: NameOf) -> dict[str, list[int]]:
-    """`places` by the names of their topics; without those of topics that are no more."""
+    """Returns partition numbers by topic name, without those of deleted topics."""
     found: dict[str, list[int]] = {}
     names: dict[TopicId, str | None] = {}
     for topic, number in sorted(places):

@@ -1,4 +1,4 @@
-"""What classic consumers say inside JoinGroup and are told inside SyncGroup (Kafka's ConsumerProtocol).
+"""The subscription inside JoinGroup and the assignment inside SyncGroup (Kafka's ConsumerProtocol).
 
 Subscription, versions 0 to 3:
 
@@ -6,8 +6,8 @@ Subscription, versions 0 to 3:
     from 1: owned partitions: int32 count, per topic a name and an array of int32
     from 2: generation int32    from 3: rack id, int16 length, -1 for null
 
-Assignment: version int16 | int32 count, per topic a name and an array of int32 | user data. Topics are
-arrays of strings: int32 count, each an int16 length and UTF-8. A newer version begins as the newest known.
+Assignment: version int16 | int32 count, per topic a name and an array of int32 | user data. Topics are arrays
+of strings: int32 count, each an int16 length and UTF-8. Newer versions start like the newest known one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NamedPartitions = Mapping[str, tuple[int, ...]]
 
 
 class Subscription(Struct, frozen=True):
-    """`owned`: the partitions that the member holds on to while it joins; none before version 1."""
+    """A member's subscription. `owned`: the partitions it keeps while joining; empty before version 1."""
 
     version: int
     topics: frozenset[str]
@@ -31,7 +31,7 @@ class Subscription(Struct, frozen=True):
 
 
 class _Reader:
-    """Raises ValueError at whatever does not fit."""
+    """Reads fields. Raises ValueError for invalid data."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -46,7 +46,7 @@ class _Reader:
         return int(value)
 
     def count(self) -> int:
-        """Of an array whose elements take two bytes at least."""
+        """Reads an array's element count; 0 for null. Raises ValueError if it exceeds the data's size."""
         value = self.number(">i")
         if not -1 <= value <= len(self._data):
             raise ValueError(f"{value} elements")
@@ -75,7 +75,7 @@ class _Reader:
 
 
 def parse_subscription(metadata: bytes) -> Subscription:
-    """ValueError for what is no subscription."""
+    """Decodes a subscription. Raises ValueError if `metadata` is not one."""
     reader = _Reader(metadata)
     version = reader.number(">h")
     if version < 0:
@@ -90,7 +90,7 @@ def parse_subscription(metadata: bytes) -> Subscription:
 
 
 def parse_assignment(data: bytes) -> NamedPartitions:
-    """Nothing of no bytes: a member without an assignment. ValueError for what is none."""
+    """Decodes an assignment; no bytes are an empty one. Raises ValueError if `data` is not an assignment."""
     if not data:
         return {}
     reader = _Reader(data)
@@ -99,7 +99,7 @@ def parse_assignment(data: bytes) -> NamedPartitions:
 
 
 def encode_assignment(partitions: Mapping[str, Iterable[int]], version: int) -> bytes:
-    """`version`: of the member's subscription."""
+    """Encodes an assignment. `version`: the version of the member's subscription."""
     out = bytearray(struct.pack(">hi", min(version, NEWEST), len(partitions)))
     for topic, numbers in sorted(partitions.items()):
         name, ordered = topic.encode(), sorted(numbers)

@@ -1,11 +1,11 @@
-"""One group of type consumer: heartbeats, epochs, targets and the passing of time, as Kafka's brokers do it.
+"""One group of type consumer: heartbeats, epochs, targets and deadlines, as in Kafka's brokers.
 
-Every call takes `now` (seconds of any steady clock) and answers at once. What has to be written is collected
-as effects, to be taken after each call; an answer counts once everything before it is written. Members that
-speak the classic protocol are served by `classic`.
+Every call takes `now` (seconds of any steady clock) and answers at once. Rows to write are collected as
+effects, which the caller takes after each call. An answer may be sent once all effects before it are written.
+`classic` serves members that speak the classic protocol.
 
-The group epoch rises with every change of members, subscriptions or topics; the target assignment is computed
-at the next heartbeat; each member goes to it by steps of its own (`reconcile`).
+The group epoch rises with every change of members, subscriptions or topics. The next heartbeat computes the
+target assignment. Each member moves to it in its own steps (`reconcile`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from .reconcile import next_step
 from .records import ConsumerGroupRecord, ConsumerMemberRecord, Rows, member_of, record_of
 from .state import Event, Outcome, Standing, State, follow, step
 
-_Seen = dict[str, tuple[TopicId, int]]  # by name: a topic's id and how many partitions it has
+_Seen = dict[str, tuple[TopicId, int]]  # by name: a topic's id and its partition count
 
 
 def _digest_of(seen: _Seen) -> bytes:
@@ -52,7 +52,7 @@ def _digest_of(seen: _Seen) -> bytes:
 
 
 def check_request(request: ConsumerHeartbeat, patterns: Patterns) -> None:
-    """Raises what is wrong with a heartbeat whoever sends it. After Kafka's validation of the request."""
+    """Raises a fault if a heartbeat is invalid for any member. After Kafka's validation of the request."""
     if request.member_epoch < AWAY_EPOCH:
         raise TreecastError(Fault.INVALID_REQUEST, f"a member epoch of {request.member_epoch}")
     if request.member_epoch != 0 and not request.member_id:
@@ -76,14 +76,14 @@ def check_request(request: ConsumerHeartbeat, patterns: Patterns) -> None:
 
 
 class Timing(Struct, frozen=True):
-    """What members are told: how long they may be silent, in seconds, and how often to be heard, in ms."""
+    """The session timeout in seconds, and the heartbeat interval that members are told, in ms."""
 
     session_timeout: float
     heartbeat_interval_ms: int
 
 
 class ConsumerGroup:
-    """A group's membership. `patterns` look at the topics that there are."""
+    """A group's membership. `patterns`: the existing topics and those that regular expressions match."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class ConsumerGroup:
     ) -> None:
         self.group_id = group_id
         self.state = State.EMPTY
-        self.since = now  # when it came into this state
+        self.since = now  # time of entering the state
         self.epoch = 0
         self.assigned_epoch = 0
         self.assignor = DEFAULT
@@ -110,19 +110,19 @@ class ConsumerGroup:
         self._patterns = patterns
         self._seen: _Seen = {}
         self._digest = b""
-        self._looked_at = -1  # the revision of the topics at the last look
-        self._changed = False  # members or their subscriptions, since the last look
+        self._looked_at = -1  # revision of the topics at the last `_look`
+        self._changed = False  # members or subscriptions have changed since the last `_look`
         self._names: frozenset[str] = frozenset()
-        self._earliest = NEVER  # no deadline is before this
+        self._earliest = NEVER  # lower bound of all deadlines
         self._notes: list[Note] = []
         self._stamps = count(1)
         self._unwritten: dict[str, int] = {}  # member id -> stamp of its last change
-        self._group_unwritten = 0  # the same of the group's own row; 0: it is written
+        self._group_unwritten = 0  # the same for the group's own row; 0: it is written
 
-    # --- what is asked of it
+    # --- requests
 
     def heartbeat(self, request: ConsumerHeartbeat, now: float) -> ConsumerHeartbeatAnswer:
-        """ConsumerGroupHeartbeat, of which `check_request` says nothing."""
+        """Handles a ConsumerGroupHeartbeat that has passed `check_request`."""
         if request.member_epoch in (LEAVE_EPOCH, AWAY_EPOCH):
             return self._leave(request, now)
         joins = request.member_epoch == 0
@@ -142,7 +142,7 @@ class ConsumerGroup:
         return ConsumerHeartbeatAnswer(member.member_id, member.epoch, timing.heartbeat_interval_ms, told)
 
     def check_commit(self, identity: MemberIdentity, now: float, *, in_transaction: bool) -> None:
-        """Raises what forbids this committer."""
+        """Checks a commit's sender. Raises a fault if it may not commit."""
         named = identity.generation >= 0 or identity.member_id or identity.instance_id is not None
         if not named or (identity.generation < 0 and self.state is State.EMPTY):
             step(self.state, Event.COMMIT_IN_TRANSACTION if in_transaction else Event.COMMIT_ALONE)
@@ -154,41 +154,37 @@ class ConsumerGroup:
             member.session_deadline = self.arm(now + member.classic.session_timeout)
 
     def check_fetch(self, member_id: str, epoch: int) -> None:
-        """OffsetFetch 9: raises where the member has another epoch by now, and may not read what it asks
-        for.
-        """
+        """Checks the member of an OffsetFetch (version 9). Raises a fault if its epoch is not current."""
         if not member_id and epoch < 0:
             return
         step(self.state, Event.FETCH)
         self.check_epoch(self.members.find(member_id, None), epoch)
 
     def check_epoch(self, member: Member, epoch: int) -> None:
-        """Raises unless `epoch` is the member's: STALE_MEMBER_EPOCH, by the classic protocol
-        ILLEGAL_GENERATION.
-        """
+        """Raises STALE_MEMBER_EPOCH (classic protocol: ILLEGAL_GENERATION) unless `epoch` is the member's."""
         if epoch != member.epoch:
             fault = Fault.STALE_MEMBER_EPOCH if member.classic is None else Fault.ILLEGAL_GENERATION
             raise TreecastError(fault, f"epoch {epoch} of a member that is at {member.epoch}")
 
     def check_delete_offsets(self) -> None:
-        """Raises what forbids to delete offsets of any topic (KIP-496)."""
+        """Raises a fault if the group's offsets may not be deleted for any topic (KIP-496)."""
         step(self.state, Event.DELETE_OFFSETS)
 
     def delete(self, now: float) -> None:
         self.enter(step(self.state, Event.DELETE), now)
 
     def forget(self, now: float) -> None:
-        """Ends a group that has neither members nor offsets."""
+        """Ends a group without members and offsets."""
         self.enter(step(self.state, Event.FORGET), now)
 
     def unload(self, now: float) -> None:
         self.enter(step(self.state, Event.UNLOAD), now)
 
     def downgrade(self, now: float) -> None:
-        """The group goes on as a classic one."""
+        """Ends this group, which continues as a classic one."""
         self.enter(step(self.state, Event.DOWNGRADE), now)
 
-    # --- what is seen of it
+    # --- views
 
     @property
     def generation(self) -> int:
@@ -204,7 +200,7 @@ class ConsumerGroup:
 
     @property
     def subscribed(self) -> frozenset[str] | None:
-        """The topics that members read; none without members."""
+        """The names of the topics that members read; empty without members."""
         return self._subscribed_names() if self.members else frozenset()
 
     @property
@@ -230,11 +226,11 @@ class ConsumerGroup:
         )
 
     def named(self, places: Places) -> dict[str, list[int]]:
-        """`places` by the names of their topics; without those of topics that are no more."""
+        """Returns partition numbers by topic name, without those of deleted topics."""
         return named(places, self._patterns.name_of)
 
     def places(self, partitions: Mapping[str, Iterable[int]]) -> Places:
-        """Partitions that are named by topic; without those of topics that are no more."""
+        """Returns partitions given by topic name, without those of topics that do not exist."""
         return frozenset(
             (topic.topic_id, number)
             for name, numbers in partitions.items()
@@ -245,7 +241,7 @@ class ConsumerGroup:
     # --- joining and leaving
 
     def _joining(self, request: ConsumerHeartbeat, now: float) -> Member:
-        """The member that `request` joins as: a new one, its former self, or the static one it takes over."""
+        """Returns the member that `request` joins as: a new one, a known one, or a static one it replaces."""
         known = self.members.get(request.member_id) if request.member_id else None
         static = self.members.of_instance(request.instance_id)
         if known is None and static is None and len(self.members) >= self._max_size:
@@ -270,7 +266,7 @@ class ConsumerGroup:
         return member
 
     def replace(self, former: Member, member_id: str, now: float) -> Member:
-        """A static member is back, and has what its former self had (KIP-345)."""
+        """Restores a returning static member under a new id, with its former partitions (KIP-345)."""
         self.members.remove(former)
         self.mark(former.member_id)
         self.note("static member is back", member_id, f"it was {former.member_id}")
@@ -284,7 +280,7 @@ class ConsumerGroup:
         return former
 
     def _return(self, member: Member, instance_id: str | None) -> None:
-        """A member that was fenced, or never heard that it has joined, begins anew: it holds nothing."""
+        """Resets a member that was fenced or missed the answer to its join. It holds nothing afterwards."""
         self.members.remove(member)
         member.assigned = member.revoking = NOTHING
         member.instance_id = instance_id
@@ -296,10 +292,10 @@ class ConsumerGroup:
         self.mark(member.member_id)
 
     def _alive(self, request: ConsumerHeartbeat) -> Member:
-        """The member of a heartbeat. FENCED_MEMBER_EPOCH where its epoch is not the one that it was told."""
+        """Returns the member of a heartbeat. Raises FENCED_MEMBER_EPOCH if the heartbeat's epoch is wrong."""
         member = self.members.find(request.member_id, request.instance_id)
         epoch, owned = request.member_epoch, request.owned
-        # it may not have received the answer that raised its epoch
+        # it may have missed the answer that raised its epoch
         unheard = epoch == member.previous_epoch and owned is not None and owned <= member.assigned
         if epoch != member.epoch and not (epoch < member.epoch and unheard):
             raise TreecastError(
@@ -325,7 +321,7 @@ class ConsumerGroup:
         return ConsumerHeartbeatAnswer(member.member_id, request.member_epoch, interval_ms)
 
     def remove(self, member: Member, now: float, reason: str) -> None:
-        """What it held is free, and the others are to share it."""
+        """Removes a member. Its partitions become free, and the epoch rises."""
         self.members.remove(member)
         self.mark(member.member_id)
         self.note("member is removed", member.member_id, reason)
@@ -340,16 +336,14 @@ class ConsumerGroup:
     def admit(
         self, member: Member, described: tuple[object, ...], subscription: tuple[frozenset[str], str]
     ) -> None:
-        """Takes note of what a request has changed of a member, given what it was before."""
+        """Notes what a request has changed of a member. The arguments are its former values."""
         if member.described() != described:
             self.mark(member.member_id)
         if member.subscription() != subscription:
             self._changed = True
 
     def settle(self, member: Member, owned: Places | None, now: float) -> None:
-        """Raises the epoch where something has changed, computes the target, and takes the member's next
-        step.
-        """
+        """Raises the epoch if something has changed, computes the target, takes the member's next step."""
         if self._look():
             self._raise_epoch(now)
         if self.epoch > self.assigned_epoch:
@@ -371,7 +365,7 @@ class ConsumerGroup:
         self._take_stock(now)
 
     def _look(self) -> bool:
-        """Looks at members and topics. Whether the target has to be computed anew."""
+        """Refreshes subscribed topics. Returns whether the target must be recomputed."""
         changed, self._changed = self._changed, False
         if not changed and self._looked_at == self._patterns.revision:
             return False
@@ -389,7 +383,7 @@ class ConsumerGroup:
         return member.topics | self._patterns.matching(member.regex) if member.regex else member.topics
 
     def _subscribed_names(self) -> frozenset[str]:
-        if self._looked_at < 0:  # not since a restart
+        if self._looked_at < 0:  # no `_look` since the restart
             return frozenset[str]().union(*map(self._names_of, self.members))
         return self._names
 
@@ -425,7 +419,7 @@ class ConsumerGroup:
         self._take_stock(now)
 
     def _take_stock(self, now: float) -> None:
-        """The group is stable once all members are."""
+        """Updates the group's state. It is stable once all members are."""
         reached = all(
             member.standing is Standing.STABLE and member.epoch == self.assigned_epoch
             for member in self.members
@@ -435,11 +429,11 @@ class ConsumerGroup:
     # --- time
 
     def next_deadline(self) -> float:
-        """When to call `expire` at the latest; it may turn out that nothing is due then."""
+        """Returns the latest time for the next call of `expire`. There may be nothing due then."""
         return self._earliest
 
     def expire(self, now: float) -> None:
-        """Removes members that were silent, or did not do in time what they were told to."""
+        """Removes members that were silent, or did not revoke, rejoin or sync in time."""
         for member in self.members:
             if member.deadline > now:
                 continue
@@ -463,21 +457,23 @@ class ConsumerGroup:
         if following is not self.state:
             self.state, self.since = following, now
             if following is State.EMPTY:
-                self.mark_group()  # since when it is empty
+                self.mark_group()  # stores the time at which it became empty
 
     def note(self, event: str, member_id: str, reason: str) -> None:
         self._notes.append(Note(event, member_id, reason))
 
     def mark(self, member_id: str) -> None:
-        """The member's row has to be written, or removed."""
+        """Schedules the writing or removal of a member's row."""
         self._unwritten[member_id] = next(self._stamps)
 
     def mark_group(self) -> None:
         self._group_unwritten = next(self._stamps)
 
     def take_effects(self) -> list[Note | Rows]:
-        """Notes, and one write of all that is not known to be on disk: a later one never stands without an
-        earlier one that it builds on."""
+        """Returns the notes, and one write of all rows not known to be on disk.
+
+        Thus a later row is never stored without an earlier one that it builds on.
+        """
         effects: list[Note | Rows] = [*self._notes]
         self._notes = []
         if (self._unwritten or self._group_unwritten) and self.state is not State.DEAD:
@@ -490,9 +486,7 @@ class ConsumerGroup:
         return effects
 
     def written(self, stamp: int, error: TreecastError | None) -> None:
-        """What `Rows` of `stamp` asked for is on disk, or `error` says why not: then it is written with the
-        next.
-        """
+        """Notes that the rows of `stamp` are on disk. After an `error` the next write includes them."""
         if error is not None:
             return
         self._unwritten = {member_id: at for member_id, at in self._unwritten.items() if at > stamp}
@@ -503,12 +497,12 @@ class ConsumerGroup:
         return ConsumerGroupRecord(self.epoch, self.assigned_epoch, self.assignor, self._digest)
 
     def rows(self, now_ms: int) -> list[Change]:
-        """All of it, for another host."""
+        """Returns all rows, for another host."""
         members = tuple((member.member_id, record_of(member)) for member in self.members)
         return Rows(self.group_id, self._record(), True, members, 0).changes(now_ms)
 
     def removal(self) -> list[Change]:
-        """What removes all that is, or may be about to be, on disk of it."""
+        """Returns the removal of all rows that are on disk or may be written soon."""
         ids = {member.member_id for member in self.members} | self._unwritten.keys()
         return Rows(self.group_id, None, True, tuple((member_id, None) for member_id in ids), 0).changes(0)
 
@@ -523,7 +517,7 @@ class ConsumerGroup:
         self.members.add(member_of(member_id, record))
 
     def resume(self, now: float) -> None:
-        """All is restored: sessions start anew, as until now nobody could be heard here."""
+        """Ends the restoring. Restarts all sessions, because members could not reach this host until now."""
         self._drop_contradictions()
         for member in self.members:
             classic = member.classic
@@ -540,8 +534,10 @@ class ConsumerGroup:
             self.since = since
 
     def _drop_contradictions(self) -> None:
-        """Of rows that claim one partition, which no write of ours leaves behind, the newest member's counts;
-        the others have to join again, with nothing."""
+        """Removes members whose rows claim a partition of a member with a newer epoch.
+
+        The broker's own writes never leave such rows. The removed members must rejoin, without partitions.
+        """
         taken: set[Place] = set()
         members = sorted(self.members, key=lambda member: -member.epoch)
         doubtful = []
@@ -560,7 +556,7 @@ class ConsumerGroup:
                 self.note("member is removed", member.member_id, "its row contradicts another member's")
 
     def check_invariants(self) -> None:
-        """Raises AssertionError where the group contradicts itself. For tests; costs time."""
+        """For tests: raises AssertionError if the group contradicts itself. Slow."""
         self.members.check()
         members = list(self.members)
         assert (self.state is State.EMPTY) <= (not members)

@@ -1,4 +1,4 @@
-"""The members of a group of type consumer, and who holds which partition."""
+"""The members of a group of type consumer, and the holders of partitions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOTHING: Places = frozenset()
 
 
 class ClassicSide(Struct, frozen=True):
-    """What a member that speaks the classic protocol said when it joined. `session_timeout` in seconds."""
+    """The JoinGroup data of a member that speaks the classic protocol. `session_timeout` in seconds."""
 
     session_timeout: float
     protocols: tuple[tuple[str, bytes], ...]
@@ -28,9 +28,10 @@ class ClassicSide(Struct, frozen=True):
 
 
 class Member(Struct):
-    """One member. Times in seconds; a deadline that does not run is NEVER.
+    """One member. Times in seconds; an inactive deadline is NEVER.
 
-    `assigned`: what it may use. `revoking`: what it was told to give up, and still holds.
+    `assigned`: partitions that it may use. `revoking`: partitions that it was told to give up and still
+    holds.
     """
 
     member_id: str
@@ -70,7 +71,7 @@ class Member(Struct):
         return self.topics, self.regex
 
     def described(self) -> tuple[object, ...]:
-        """What a request can change, to be compared."""
+        """Returns all values that a request can change, for comparison."""
         return (
             self.instance_id,
             self.rack_id,
@@ -84,7 +85,7 @@ class Member(Struct):
         )
 
     def update(self, request: ConsumerHeartbeat) -> None:
-        """Takes what a heartbeat says anew. From now on the member speaks the new protocol."""
+        """Takes the values of a heartbeat. From then on the member speaks the new protocol."""
         self.client_id, self.client_host = request.client_id, request.client_host
         if request.rack_id is not None:
             self.rack_id = request.rack_id
@@ -101,7 +102,7 @@ class Member(Struct):
 
 
 class Members:
-    """The members by id, in the order they came; static ones by instance id; holders of partitions."""
+    """Members by id in order of arrival, static members by instance id, holders by partition."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, Member] = {}
@@ -125,7 +126,10 @@ class Members:
         return None if member_id is None else self._by_id[member_id]
 
     def find(self, member_id: str, instance_id: str | None) -> Member:
-        """The member that a request names; FENCED_INSTANCE where its instance id has moved on."""
+        """Returns the member that a request names.
+
+        Raises FENCED_INSTANCE if another member has its instance id, UNKNOWN_MEMBER if there is none.
+        """
         if instance_id is not None:
             current = self._static.get(instance_id)
             if current is None:
@@ -156,7 +160,7 @@ class Members:
                 del self._holders[place]
 
     def hold(self, member: Member, assigned: Places, revoking: Places) -> None:
-        """From now on `member` holds these."""
+        """Sets the partitions that `member` holds."""
         before, after = member.held, assigned | revoking
         member.assigned, member.revoking = assigned, revoking
         for place in before - after:
@@ -166,7 +170,7 @@ class Members:
             self._holders[place] = member.member_id
 
     def speaks(self, names: Iterable[str]) -> bool:
-        """Whether all classic members speak one of these protocols."""
+        """Whether one of these protocols is spoken by all classic members."""
         classic = [member.classic.names for member in self._by_id.values() if member.classic is not None]
         return any(all(name in spoken for spoken in classic) for name in names)
 
@@ -174,12 +178,12 @@ class Members:
         return bool(self._by_id) and all(member.classic is not None for member in self._by_id.values())
 
     def preferred_assignor(self, default: str) -> str:
-        """The one that most members ask for."""
+        """Returns the assignor that most members ask for."""
         asked = Counter(member.assignor for member in self._by_id.values() if member.assignor)
         return max(asked, key=lambda name: (asked[name], name)) if asked else default
 
     def check(self) -> None:
-        """Raises AssertionError where the look-ups contradict each other. For tests."""
+        """For tests: raises AssertionError if the look-ups contradict each other."""
         holders: dict[Place, str] = {}
         for member_id, member in self._by_id.items():
             assert member.member_id == member_id

@@ -1,9 +1,9 @@
-"""Between the two group protocols: a group goes on with its members, partitions and offsets (KIP-848).
+"""Migration between the two group protocols: a group keeps its members, partitions and offsets (KIP-848).
 
-Up: the first member of the new protocol joins a group of classic consumers. What the last generation
-assigned, and what members said that they still held, is theirs until they join again without it. Down: the
-last member of the new protocol is gone. The classic members begin a round, and until it is complete what they
-say in their epochs counts, as they are of different ones.
+Upgrade: the first member of the new protocol joins a group of classic consumers. Members keep the partitions
+assigned by the last generation, and those they said they still held, until they rejoin without them.
+Downgrade: the last member of the new protocol is gone. The classic members start a round of joins. Until it
+is complete each member may also use its own former epoch, because these epochs differ.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from .members import ClassicSide, Member
 
 
 def upgrade(classic: Group, new: Callable[[int], ConsumerGroup], now: float) -> ConsumerGroup:
-    """The group that goes on in place of `classic`, which is dead then; who waits there is told to join
-    again.
+    """Returns the group that replaces `classic`. `classic` becomes dead, and its waiters are told to rejoin.
 
-    `new` makes a group of that epoch. GROUP_NOT_FOUND where its members are no consumers.
+    `new` creates a group with the given epoch. Raises GROUP_NOT_FOUND if the members are not consumers.
     """
     if classic.members and classic.protocol_type != CONSUMER:
         raise TreecastError(
@@ -36,7 +35,7 @@ def upgrade(classic: Group, new: Callable[[int], ConsumerGroup], now: float) -> 
     taken: set[Place] = set()
     try:
         members = [_upgraded(member, classic.protocol) for member in classic.members]
-        # what was assigned counts before what somebody still held while it joined
+        # assigned partitions take precedence over partitions still held at joining
         for member, assigned, _ in members:
             member.assigned = group.places(assigned) - taken
             taken |= member.assigned
@@ -62,7 +61,7 @@ def upgrade(classic: Group, new: Callable[[int], ConsumerGroup], now: float) -> 
 def _upgraded(
     member: ClassicMember, protocol: str
 ) -> tuple[Member, dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
-    """The member, what it was assigned, and what it held when it joined."""
+    """Returns the member, its assigned partitions, and the partitions it held when it joined."""
     name = protocol if protocol in member.names else member.protocols[0][0]
     subscription = parse_subscription(member.metadata(name))
     upgraded = Member(
@@ -79,7 +78,7 @@ def _upgraded(
 
 
 def downgrade(group: ConsumerGroup, classic: Group, now: float) -> None:
-    """`classic`, which is new, goes on in place of `group`, which is dead then."""
+    """Replaces `group`, which becomes dead, by the new group `classic`."""
     for member in group.members:
         assert member.classic is not None
         version = parse_subscription(member.classic.protocols[0][1]).version

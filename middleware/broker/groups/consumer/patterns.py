@@ -1,4 +1,4 @@
-"""Which topics the regular expressions of all groups match, kept up to date as topics come and go."""
+"""The topics that the regular expressions of all groups match, updated as topics come and go."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _INTERNAL_NAMES = {topic.topic_id: name for name, topic in INTERNAL.items()}
 
 
 class KnownTopics(Protocol):
-    """The part of `cluster.Definitions` that groups look at."""
+    """The part of `cluster.Definitions` that groups use."""
 
     def topics(self) -> Mapping[str, Topic]: ...
 
     def topic_by_id(self, topic_id: TopicId) -> Topic:
-        """UNKNOWN_TOPIC_ID where there is none."""
+        """Returns a topic. Raises UNKNOWN_TOPIC_ID if there is none."""
 
     @property
     def revision(self) -> int:
-        """Rises with every change of the topics."""
+        """A number that rises with every change of the topics."""
 
 
 class NoTopics:
-    """Where nobody has said yet which topics there are."""
+    """An empty set of topics, until the topics are known."""
 
     revision = 0
 
@@ -53,9 +53,10 @@ class _Pattern:
 
 
 class Patterns:
-    """A change of the topics costs a look at those that are new, whatever the number of the others.
+    """Matches topics. After a change of the topics only new topics are matched, whatever the number of
+    others.
 
-    Internal topics are topics here: Kafka's brokers assign them to whoever names or matches them.
+    Internal topics are included, because Kafka's brokers assign them to members that name or match them.
     """
 
     def __init__(self, known: KnownTopics) -> None:
@@ -78,11 +79,11 @@ class Patterns:
             return _INTERNAL_NAMES.get(topic_id)
 
     def check(self, text: str) -> None:
-        """INVALID_REGEX for what is no expression, or takes too long to match the topics that there are."""
+        """Raises INVALID_REGEX if `text` is no expression or takes too long to match the existing topics."""
         self._matching(text)
 
     def matching(self, text: str) -> frozenset[str]:
-        """The names of all topics that match; none, where `check` would refuse it by now."""
+        """Returns the names of all matching topics; none if `check` would now refuse the expression."""
         try:
             return self._matching(text)
         except TreecastError as error:

@@ -1,7 +1,7 @@
-"""One member's next step towards its target: give up, wait, or take.
+"""One member's next step towards its target: give partitions up, wait, or take them.
 
-A partition goes to its next member only once the one before has said that it holds it no more. Of that the
-group's promise is made: no partition is read by two members, whoever is slow.
+A partition goes to its next member only after its holder has confirmed giving it up. This gives the group's
+guarantee: no partition is read by two members at a time, even if members are slow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .state import MOVES, Outcome
 
 
 class Step(Struct, frozen=True):
-    """What a member is to be after it."""
+    """A member's values after a step."""
 
     outcome: Outcome
     epoch: int
@@ -28,9 +28,10 @@ class Step(Struct, frozen=True):
 def next_step(
     member: Member, target_epoch: int, owned: Places | None, holder: Callable[[Place], str | None]
 ) -> Step | None:
-    """The step that `member` takes by a heartbeat; None where it stays as it is.
+    """Returns the step that `member` takes at a heartbeat; None if it stays as it is.
 
-    `owned`: what it says it holds, None where it does not say. `holder`: who holds a partition.
+    `owned`: the partitions that it says it holds; None if it does not say. `holder`: returns a partition's
+    holder.
     """
     given_up = owned is not None and member.revoking.isdisjoint(owned)
     if not MOVES[member.standing, member.epoch == target_epoch, given_up]:

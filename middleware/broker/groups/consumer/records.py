@@ -1,11 +1,11 @@
-"""How groups of type consumer lie in the durable tables. Values are msgpack arrays, keys are text.
+"""The rows of groups of type consumer in the durable tables. Values are msgpack arrays, keys are text.
 
 | table              | key                                             | value                  |
 | ------------------ | ----------------------------------------------- | ---------------------- |
 | `consumer-groups`  | group id                                        | `ConsumerGroupRecord`  |
 | `consumer-members` | length of group id `:` group id `:` member id   | `ConsumerMemberRecord` |
 
-A group is its own row and those of its members. What belongs together is written together.
+A group has its own row and those of its members. Rows that belong together are written together.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ _SavedPlaces = tuple[tuple[bytes, tuple[int, ...]], ...]
 
 
 class ConsumerGroupRecord(msgspec.Struct, array_like=True, frozen=True):
-    """`topics`: a digest of the topics that its members read, as the target knows them. `since_ms`: wall
-    clock of the write."""
+    """A group's own row. `topics`: a digest of the topics that its members read, as of the target.
+    `since_ms`: wall clock of the write.
+    """
 
     epoch: int
     assigned_epoch: int
@@ -40,7 +41,7 @@ class ConsumerGroupRecord(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ConsumerMemberRecord(msgspec.Struct, array_like=True, frozen=True):
-    """Time-outs in seconds. `protocols` None: it speaks the new protocol."""
+    """A member's row. Time-outs in seconds. `protocols` is None for members that speak the new protocol."""
 
     instance_id: str | None
     rack_id: str
@@ -61,9 +62,10 @@ class ConsumerMemberRecord(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """An effect: rows of a group that are to be written; `ConsumerGroup.written` is to be told `stamp` when
-    they are, or cannot be. A record None is a row to be removed; `group_changed` says whether the group's own
-    is meant.
+    """An effect: rows of a group to write. A record None removes the row. `group_changed`: whether the
+    group's own row is included.
+
+    The writer passes `stamp` to `ConsumerGroup.written` after success or failure.
     """
 
     group_id: str
@@ -90,7 +92,7 @@ class Rows(msgspec.Struct, frozen=True):
 
 
 def by_topic(places: Places) -> Mapping[TopicId, list[int]]:
-    """The numbers of the partitions, in order, by topic."""
+    """Returns sorted partition numbers by topic."""
     found: dict[TopicId, list[int]] = {}
     for topic, number in sorted(places):
         found.setdefault(topic, []).append(number)
@@ -127,7 +129,7 @@ def record_of(member: Member) -> ConsumerMemberRecord:
 
 
 def member_of(member_id: str, record: ConsumerMemberRecord) -> Member:
-    """ValueError for a record that makes no sense."""
+    """Returns the member of a row. Raises ValueError if the row is invalid."""
     classic = None if record.protocols is None else ClassicSide(record.session_timeout, record.protocols)
     return Member(
         member_id,

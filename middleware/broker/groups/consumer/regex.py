@@ -1,9 +1,9 @@
 """Regular expressions of topic subscriptions, in RE2's syntax, matched in linear time against whole names.
 
-Kafka's brokers use RE2/J, so that no expression of a client can take a broker's time (KIP-848). Python's `re`
-backtracks; this is a parser of RE2's syntax into a nondeterministic automaton, which is run over a name with
-the sets of its states remembered. Source: https://github.com/google/re2/wiki/Syntax. Named groups, lazy
-quantifiers and flags are read; back references, look-around and possessive quantifiers do not exist in RE2.
+Kafka's brokers use RE2/J, so a client's expression cannot take up a broker's time (KIP-848). Python's `re`
+backtracks. This module parses RE2's syntax into a nondeterministic automaton and runs it over names, caching
+sets of states. Source: https://github.com/google/re2/wiki/Syntax. Named groups, lazy quantifiers and flags
+are supported; back references, look-around and possessive quantifiers do not exist in RE2.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from .regex_classes import ESCAPES, CharSet, folded, named_class, perl_class, un
 MAX_LENGTH: Final = 4096  # characters of an expression
 MAX_REPEAT: Final = 1000  # as in RE2
 MAX_STATES: Final = 20_000
-_MAX_DEPTH: Final = 200  # of groups in groups
-_REMEMBERED: Final = 10_000  # steps from a set of states to the next
-_MAX_WORK: Final = 3_000_000  # states that are looked at: about a second
+_MAX_DEPTH: Final = 200  # nested groups
+_REMEMBERED: Final = 10_000  # cached transitions between sets of states
+_MAX_WORK: Final = 3_000_000  # visited states; takes about a second
 
 
 class _Node:
-    """A state: it takes a character of `chars` (None: none is taken) and goes on to `out`.
+    """A state of the automaton. It consumes a character of `chars` (None: no character) and goes to `out`.
 
-    `check`: an assertion that has to hold: "^", "$", "b" or "B".
+    `check`: an assertion that must hold: "^", "$", "^^", "$$", "b" or "B". Doubled: at ends of lines too.
     """
 
     __slots__ = ("chars", "check", "out")
@@ -37,8 +37,8 @@ class _Node:
         self.out: list[_Node] = []
 
 
-_Fragment = tuple[_Node, _Node]  # where it begins, where it ends
-_Make = Callable[[], _Fragment]  # makes it anew, for each repetition
+_Fragment = tuple[_Node, _Node]  # first and last state
+_Make = Callable[[], _Fragment]  # builds a new copy, for each repetition
 
 
 def invalid(why: str) -> TreecastError:
@@ -46,7 +46,7 @@ def invalid(why: str) -> TreecastError:
 
 
 class _Parser:
-    """Recursive descent. Each method answers what makes the automaton of what it has read."""
+    """A recursive descent parser. The grammar's methods return a builder of the automaton for their input."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -114,14 +114,14 @@ class _Parser:
         counted = self._count()
         if counted is None:
             return make
-        self._take("?")  # lazy: the same names match
+        self._take("?")  # a lazy quantifier matches the same names
         if self._peek("*") or self._peek("+") or self._peek("?") or self._repeats():
             raise invalid("a quantifier of a quantifier")
         least, most = counted
         return lambda: self._repeat(make, least, most)
 
     def _count(self) -> tuple[int, int | None] | None:
-        """(least, most) of a quantifier that stands here; None: none does."""
+        """Reads a quantifier and returns (least, most); None if there is none here."""
         for sign, counts in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
             if self._take(sign):
                 return counts
@@ -134,7 +134,7 @@ class _Parser:
         return least, most
 
     def _repeats(self) -> tuple[int, int | None, int] | None:
-        """{n}, {n,} or {n,m} and where it ends; anything else in braces stands for itself, as in RE2."""
+        """Returns (n, m, end) of {n}, {n,} or {n,m}. Other text in braces stands for itself, as in RE2."""
         if not self._peek("{"):
             return None
         stop = self._text.find("}", self._at)
@@ -174,7 +174,7 @@ class _Parser:
             if not name or not name.replace("_", "a").isalnum():
                 raise invalid(f"a group of the name {name!r}")
         elif self._take("?") and self._flags():
-            self._depth -= 1  # (?i) without a colon holds till the end of the group around it
+            self._depth -= 1  # (?i) without a colon holds to the end of the enclosing group
             return self._nothing
         inner = self._alternatives()
         if not self._take(")"):
@@ -184,7 +184,7 @@ class _Parser:
         return inner
 
     def _flags(self) -> bool:
-        """Reads i, m, s, U and -; whether it ended with ) and not with :."""
+        """Reads the flags i, m, s, U and -. Returns True if they end with ), False if with :."""
         on = True
         while True:
             letter = self._next()
@@ -214,7 +214,7 @@ class _Parser:
         return self._one_of(self._escaped(letter))
 
     def _escaped(self, letter: str) -> CharSet:
-        """The set that a backslash and `letter` stand for, in a class or outside."""
+        """Returns the set that a backslash and `letter` stand for, in a class or outside."""
         found = perl_class(letter)
         if found is not None:
             return found
@@ -230,7 +230,7 @@ class _Parser:
         return self._folded(self._code(letter))
 
     def _code(self, letter: str) -> str:
-        """The character that a backslash and `letter` stand for."""
+        """Returns the character that a backslash and `letter` stand for."""
         if letter in ESCAPES:
             return ESCAPES[letter]
         if letter == "x":
@@ -289,7 +289,7 @@ class _Parser:
             return self._escaped(letter)
         return self._code(letter)
 
-    # --- making states
+    # --- building states
 
     def _folded(self, letter: str) -> CharSet:
         return folded(CharSet.of(letter)) if self._fold else CharSet.of(letter)
@@ -366,7 +366,7 @@ def _is_word(letter: str) -> bool:
 
 
 class Regex:
-    """A compiled expression. Raises INVALID_REGEX. `matches` takes time linear in the name's length."""
+    """A compiled expression. Raises INVALID_REGEX if it is invalid. Matching takes linear time."""
 
     def __init__(self, text: str) -> None:
         if len(text) > MAX_LENGTH:
@@ -375,13 +375,14 @@ class Regex:
             self._begin, self._end = _Parser(text).parse()
         except RecursionError:
             raise invalid("too many groups in groups") from None
-        self._words = "\\b" in text or "\\B" in text  # then it matters which character follows
+        self._words = "\\b" in text or "\\B" in text  # transitions depend on the following character
         self._work = 0
         self._next: dict[tuple[frozenset[_Node], str, str], frozenset[_Node]] = {}
 
     def matches(self, name: str) -> bool:
-        """Whether the expression matches the whole of `name`. INVALID_REGEX where all names together have
-        taken too long: what it remembers of earlier names is no work.
+        """Whether the expression matches the whole of `name`.
+
+        Raises INVALID_REGEX if matching all names so far has taken too long. Cached transitions do not count.
         """
         states = self._closure([self._begin], "", name[:1])
         for place, letter in enumerate(name):
@@ -408,9 +409,7 @@ class Regex:
         return found
 
     def _closure(self, nodes: list[_Node], before: str, then: str) -> frozenset[_Node]:
-        """All states that can be reached from `nodes` between these two characters ("": an end of the
-        name).
-        """
+        """Returns all states reachable from `nodes` between two characters. "" is an end of the name."""
         found: set[_Node] = set()
         waiting = list(nodes)
         while waiting:

@@ -1,4 +1,4 @@
-"""Sets of characters that regular expressions name, as ranges of code points."""
+"""The character classes of regular expressions, as ranges of code points."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Range = tuple[int, int]  # first and last code point
 
 
 class CharSet:
-    """A set of characters: sorted ranges that do not touch."""
+    """A set of characters, as sorted ranges that neither overlap nor touch."""
 
     __slots__ = ("_firsts", "ranges")
 
@@ -55,7 +55,7 @@ def union(sets: Iterable[CharSet]) -> CharSet:
 
 
 def folded(chars: CharSet) -> CharSet:
-    """With both cases of the ASCII letters in it: names of topics have no others."""
+    """Returns the set with both cases of its ASCII letters. Topic names have no other letters."""
     ranges = list(chars.ranges)
     for low, high in chars.ranges:
         for first, last, to in ((65, 90, 32), (97, 122, -32)):
@@ -96,23 +96,23 @@ _POSIX: Mapping[str, CharSet] = MappingProxyType(
 
 
 def perl_class(letter: str) -> CharSet | None:
-    r"""\d, \s, \w and their opposites."""
+    r"""Returns the set of \d, \s, \w or their opposites; None for other letters."""
     found = _PERL.get(letter.lower())
     return found.negated() if found is not None and letter.isupper() else found
 
 
 def named_class(name: str) -> CharSet | None:
-    """`alpha` of [:alpha:], `^alpha` of [:^alpha:]."""
+    """Returns the set of a POSIX class: `alpha` for [:alpha:], `^alpha` for [:^alpha:]; None if unknown."""
     found = _POSIX.get(name.removeprefix("^"))
     return found.negated() if found is not None and name.startswith("^") else found
 
 
-_LAST_KNOWN = 0x2FF  # names of topics are ASCII: what lies far beyond is in no category
+_LAST_KNOWN = 0x2FF  # topic names are ASCII, so higher code points need no category
 
 
 @cache
 def _categories() -> Mapping[str, CharSet]:
-    """The general categories of Unicode, by both letters and by the first."""
+    """Returns Unicode's general categories, by their two letters and by the first letter."""
     ranges: dict[str, list[Range]] = {}
     first, kind = 0, unicodedata.category("\0")
     for code in range(1, _LAST_KNOWN + 2):
@@ -126,7 +126,7 @@ def _categories() -> Mapping[str, CharSet]:
 
 @cache
 def unicode_class(name: str) -> CharSet | None:
-    r"""\p{Lu}, \pL, and a few scripts that names of topics can be of."""
+    r"""Returns the set of \p{Lu} or \pL, of Any, or of the script Latin; None if unknown."""
     if name == "Any":
         return CharSet.everything()
     if name == "Latin":

@@ -1,8 +1,8 @@
-"""The new group protocol (KIP-848) as tables: a group's life, and one member's way to its target.
+"""The new group protocol (KIP-848) as tables: the states of a group, and a member's way to its target.
 
-Group: an entry is the state that follows (the same state: the event is taken without a transition) or the
-fault that refuses the event. Member: `MOVES` says whether a heartbeat takes a step, `MEMBER_TABLE` where the
-step ends. Every pair has its entry. After Kafka's `ConsumerGroup` and `CurrentAssignmentBuilder`.
+Group: an entry is the next state (the same state: the event is accepted without a transition) or the fault
+that refuses the event. Member: `MOVES` says whether a heartbeat takes a step, `MEMBER_TABLE` where the step
+ends. Every pair has an entry. After Kafka's `ConsumerGroup` and `CurrentAssignmentBuilder`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from treecast.middleware.model.transitions import transitions
 
 
 class State(enum.Enum):
-    """The values are Kafka's spelling, as ConsumerGroupDescribe and ListGroups show them."""
+    """A group's state. The values have Kafka's spelling, as in ConsumerGroupDescribe and ListGroups."""
 
     EMPTY = "Empty"  # no members; lives on while it has offsets
     ASSIGNING = "Assigning"  # the group epoch is ahead of the target assignment
-    RECONCILING = "Reconciling"  # there is a target, and not every member has reached it
-    STABLE = "Stable"  # every member has what it is to have
+    RECONCILING = "Reconciling"  # not every member has reached the target
+    STABLE = "Stable"  # every member has reached the target
     DEAD = "Dead"  # deleted, no longer on this host, or a classic group again
 
 
 class Event(enum.Enum):
-    """What happens to a group. The value says it for an operator."""
+    """An event of a group. The value describes it for operators."""
 
-    # asked for
+    # requests
     JOIN = "a member joins, or joins again, by either protocol"
     HEARTBEAT = "a member is alive"
     SYNC = "a classic member asks for its assignment"
@@ -39,7 +39,7 @@ class Event(enum.Enum):
     FETCH = "a member asks for committed offsets"
     DELETE_OFFSETS = "offsets are deleted"
     DELETE = "the group is deleted"
-    # from within
+    # internal events
     CHANGED = "members, their subscriptions or the topics have changed"
     ASSIGNED = "the target assignment is computed"
     MOVED = "a member took a step, and not all have reached their target"
@@ -64,7 +64,7 @@ _ROWS: dict[Event, tuple[_Entry, _Entry, _Entry, _Entry, _Entry]] = {
     Event.HEARTBEAT: (_UNKNOWN, ASSIGNING, RECONCILING, STABLE, _UNAVAILABLE),
     Event.SYNC: (_UNKNOWN, ASSIGNING, RECONCILING, STABLE, _UNAVAILABLE),
     Event.LEAVE: (_UNKNOWN, ASSIGNING, RECONCILING, STABLE, _UNAVAILABLE),
-    # whatever the group does, a member may commit what it did in the epoch that it has
+    # in any state, a member may commit the work of its epoch
     Event.COMMIT: (_UNKNOWN, ASSIGNING, RECONCILING, STABLE, _UNAVAILABLE),
     Event.COMMIT_ALONE: (EMPTY, _UNKNOWN, _UNKNOWN, _UNKNOWN, _UNAVAILABLE),
     Event.COMMIT_IN_TRANSACTION: (EMPTY, ASSIGNING, RECONCILING, STABLE, _UNAVAILABLE),
@@ -85,7 +85,7 @@ TABLE: Mapping[State, Mapping[Event, State | Fault]] = transitions(State, _ROWS)
 
 
 def step(state: State, event: Event) -> State:
-    """The state that follows `event` in `state`; raises the fault that refuses it."""
+    """Returns the state after `event` in `state`. Raises the fault that refuses the event."""
     following = TABLE[state][event]
     if isinstance(following, Fault):
         raise TreecastError(following)
@@ -96,16 +96,16 @@ def step(state: State, event: Event) -> State:
 
 
 class Standing(enum.Enum):
-    """Where a member is on its way. The values lie on disk."""
+    """A member's position on the way to its target. The values are stored on disk."""
 
-    STABLE = "stable"  # has all that it was to have in its epoch
-    UNREVOKED = "unrevoked"  # was told to give partitions up, and has not said yet that it has
-    UNRELEASED = "unreleased"  # is at its target, but for partitions that others still hold
-    AWAY = "away"  # static, and will be back: keeps what it has, its member epoch is -2
+    STABLE = "stable"  # has the whole target of its epoch
+    UNREVOKED = "unrevoked"  # was told to give partitions up and has not confirmed it
+    UNRELEASED = "unreleased"  # has its target except for partitions that others still hold
+    AWAY = "away"  # a static member that will return: keeps its partitions; its member epoch is -2
 
 
 class Outcome(enum.Enum):
-    """How a step ends."""
+    """The outcome of a step."""
 
     MUST_REVOKE = "it has to give partitions up first"
     MUST_WAIT = "it has to wait for partitions of others"
@@ -127,17 +127,17 @@ _OUTCOMES: dict[Outcome, tuple[_Place, _Place, _Place, _Place]] = {
 
 MEMBER_TABLE: Mapping[Standing, Mapping[Outcome, Standing | Fault]] = transitions(Standing, _OUTCOMES)
 
-# (standing, at the target's epoch, has given up what it was told to) -> does a heartbeat take a step
+# (standing, at the target's epoch, has given up the revoked partitions) -> whether a heartbeat takes a step
 MOVES: Mapping[tuple[Standing, bool, bool], bool] = MappingProxyType(
     {
         (Standing.STABLE, True, True): False,
-        (Standing.STABLE, True, False): False,  # has nothing to give up: the same
+        (Standing.STABLE, True, False): False,  # the same, because it has nothing to give up
         (Standing.STABLE, False, True): True,
         (Standing.STABLE, False, False): True,
         (Standing.UNREVOKED, True, True): True,
         (Standing.UNREVOKED, True, False): False,
         (Standing.UNREVOKED, False, True): True,
-        (Standing.UNREVOKED, False, False): False,  # one revocation at a time, though the target moved on
+        (Standing.UNREVOKED, False, False): False,  # one revocation at a time, even if the target has changed
         (Standing.UNRELEASED, True, True): True,  # others may have released meanwhile
         (Standing.UNRELEASED, True, False): True,
         (Standing.UNRELEASED, False, True): True,
@@ -151,7 +151,7 @@ MOVES: Mapping[tuple[Standing, bool, bool], bool] = MappingProxyType(
 
 
 def follow(standing: Standing, outcome: Outcome) -> Standing:
-    """Where a member stands after `outcome`."""
+    """Returns a member's standing after `outcome`."""
     following = MEMBER_TABLE[standing][outcome]
     if isinstance(following, Fault):
         raise TreecastError(following)
