@@ -201,7 +201,10 @@ class CarrierChoice:
         self.soon()
 
     def _await_group(self, streams: list[Carried]) -> None:
-        """Makes the streams wait for their group if several of their hosts have answered probes lately."""
+        """Makes the streams wait for their group if it may reach several of their hosts.
+
+        Hosts that did not answer recent probes do not count.
+        """
         hosts = {host for stream in streams for host in stream.hosts()}
         if self._timer is not None and len(hosts - self._unheard) >= max(2, self._settings.hosts):
             for stream in streams:

@@ -181,7 +181,7 @@ class Link:
         self._counters.coordinator_updates += 1
 
     def _check_store(self, changes: Sequence[Change]) -> None:
-        """Raises POLICY_VIOLATION if the coordinator has an empty new store, with no topic this host knows.
+        """Raises POLICY_VIOLATION if the coordinator has a new store, with none of the topics known here.
 
         Applying its snapshot would delete all topics. A coordinator with an older state of its store passes.
         """

@@ -1,6 +1,6 @@
 """`Neighbours`: the two paths from this host to the others, channels and fabric, and the hosts' addresses.
 
-Both are created before they are started, so that handlers of other hosts' calls can be registered with
+Both are created before they are started, because handlers of other hosts' calls must be registered with
 `methods` first. Addresses come from the coordinator through the view.
 """
 

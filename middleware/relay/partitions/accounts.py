@@ -92,7 +92,7 @@ class Accounts:
     # --- writing
 
     async def begun(self, place: Place, ledger: Ledger) -> None:
-        """Writes the start of a receiver; returns when it is on disk.
+        """Writes the start of a receiver and waits for the write.
 
         All starts in one turn of the event loop are written together. The start is enough to resume the
         account later with the receiver's own counts.

@@ -221,7 +221,7 @@ class Operator:
                 f" host {before} or its disk, or give the rest up with --accept-loss",
             )
 
-    # --- waiting partitions continue, refused replicas are begun anew
+    # --- waiting partitions continue, refused replicas restart
 
     async def rebuild(self, topic: Topic, index: int, host: str, *, accept_loss: bool) -> str:
         """Continues a waiting partition, or begins a refused replica anew. Returns what was done.

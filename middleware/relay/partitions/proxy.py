@@ -137,7 +137,7 @@ class LeaderProxy:
         if not 0 <= found.begin <= found.end or not 0 <= found.log_start <= found.end:
             raise TreecastError(Fault.INTERNAL, f"host {self.host} answers what makes no sense: {found}")
         self.epoch = found.leader_epoch
-        self.heard = found.end  # replaces what was learnt from an earlier life of the leader
+        self.heard = found.end  # replaces the value from an earlier life of the leader
         return found
 
     def unfollow(self) -> Future[None]:

@@ -257,7 +257,7 @@ class Replica:
         if answer.directory != self._agreed:
             self._agreed = answer.directory
             self._on_agreed(answer.directory)
-        self.known_end = max(answer.end, answer.begin)  # replaces what an earlier life of the leader told
+        self.known_end = max(answer.end, answer.begin)  # replaces the value from an earlier leader life
         self._move_start()
         self.joined = self._fabric.join(
             self._leader.host,
