@@ -283,7 +283,7 @@ def _promised(stream: EventStream, first: int, end: int) -> tuple[int, int]:
 
 
 def _total(stream: EventStream, count: int) -> int:
-    """Returns how many messages the stream has promised up to and with the first `count` open promises."""
+    """Returns how many messages the stream had promised by the last of its first `count` open promises."""
     promises = stream.promises
     if count:
         return promises[count - 1].total

@@ -113,7 +113,7 @@ class Sending:
     # --- life
 
     def start(self) -> None:
-        """Sends again what earlier runs promised and did not deliver."""
+        """Sends again what earlier runs owe, and begins streams to hosts with open accounts."""
         self._loop = asyncio.get_running_loop()
         self._stream_settings = replace(
             self._fabric.stream_settings, log_bytes=self._settings.log_bytes, log_age=self._settings.log_age
