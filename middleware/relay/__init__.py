@@ -1,1 +1,1 @@
-"""Joins broker and fabric: what makes the brokers of several hosts one cluster."""
+"""The relay joins broker and fabric: it makes the brokers of several hosts one cluster."""

@@ -1,8 +1,8 @@
-"""A host that had been alone brings what it has: topics with their ids and settings go to the coordinator.
+"""Adoption of a standalone host: its topics, with their ids and settings, are handed to the coordinator.
 
-They are led by this host, whose logs stay where they are. It may be repeated after a crash at any point:
-the coordinator knows a topic that comes again by its id. What has been handed over is struck off in the
-host's own tables, and from then on is known from the coordinator alone.
+This host leads the topics; their logs stay in place. The hand-over can be repeated after a crash at any
+point: the coordinator recognises a topic by its id. After the hand-over the entries are deleted from the
+host's own tables; from then on the coordinator is their only source.
 """
 
 from __future__ import annotations
@@ -22,14 +22,20 @@ _log = logging.getLogger(__name__)
 
 
 class Adoption:
-    """Of one host, at its start. Raises TOPIC_EXISTS where the cluster has another topic of a name."""
+    """The hand-over of one host, at its start.
+
+    Raises TOPIC_EXISTS if the cluster has another topic of the same name.
+    """
 
     def __init__(self, parts: LocalParts, link: Link) -> None:
         self._parts = parts
         self._link = link
 
     async def hand_over(self) -> None:
-        """Until this is done once the coordinator is needed; COORDINATOR_UNAVAILABLE where it is away."""
+        """Hands over topics and producer ids. Raises COORDINATOR_UNAVAILABLE if the coordinator is away.
+
+        Until the hand-over has succeeded once, the host cannot start without the coordinator.
+        """
         tables = self._parts.tables
         topics = await self._parts.registry.read()
         given_out = tables.load(PRODUCER_IDS)

@@ -1,4 +1,4 @@
-"""How a host, with a broker or without, says who it is to the coordinator; and the number of its run."""
+"""How a host, with or without a broker, identifies itself to the coordinator; and its run number."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def attach_request(
     leads_nothing: bool = False,
     zone: str = "",
 ) -> pb.AttachRequest:
-    """`announced`: where others reach the fabric."""
+    """Returns the attach request of this host. `announced`: the address at which others reach the fabric."""
     return pb.AttachRequest(
         name=membership.name,
         instance=membership.instance,
@@ -38,7 +38,11 @@ def attach_request(
 
 
 def take_run(attachment: Attachment, directory: DataDirectory) -> None:
-    """Runs of this name in other directories may have had higher numbers, which other hosts remember."""
+    """Raises the directory's run number to the one that the coordinator answered, if that is higher.
+
+    Earlier runs of this host name in other directories may have had higher numbers, which other hosts
+    remember.
+    """
     if attachment.answer is not None and attachment.answer.run > directory.run:
         _log.warning(
             "%s is not the data directory that %s had before, or an older state of it: this is run %d",
@@ -47,13 +51,13 @@ def take_run(attachment: Attachment, directory: DataDirectory) -> None:
             attachment.answer.run,
         )
         directory.raise_run(attachment.answer.run)
-    attachment.request.run = directory.run  # it is told at each attach
+    attachment.request.run = directory.run  # sent with each attach
 
 
 def run_by_clock(now: float) -> int:
-    """A number that a new directory's run may have: above what any directory comes to by counting its runs.
+    """Returns a run number for a new directory, higher than any directory reaches by counting its runs.
 
-    Seconds since 2026, as `now` (Unix time) says, and at most half of what a leader epoch may be: a clock
-    that is far ahead leaves room to count on.
+    The number is `now` (Unix time) in seconds since 2026, at most half the largest leader epoch: even if the
+    clock is far ahead, run numbers can still be incremented.
     """
     return min(max(int(now) - _BEGINNING, 0), 2**30)

@@ -1,8 +1,8 @@
-"""`BrokerlessHost`: an agent's end of the fabric, a host that has no broker.
+"""`BrokerlessHost`: a host without a broker, the agent's end of the fabric.
 
-It owns a data directory, has an id, a lease and a port like every host. It publishes and subscribes by event
-streams and reads and writes partitions of others, of which it may hold replicas. It leads nothing, and groups
-and transactions have no home here.
+Like every host it owns a data directory and has an id, a lease and a port. It publishes and subscribes over
+event streams. It reads and writes partitions of other hosts and may hold replicas of them. It leads no
+partitions and is no home of groups or transactions.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from .partitions.replicas import Replicas
 from .view import ClusterView
 from .view_store import ViewStore
 
-FIRST_SECONDS = 10.0  # how long a host that knows nothing yet waits for the coordinator's first word
+FIRST_SECONDS = 10.0  # how long a host with an empty view waits for the coordinator's first update
 
 
 class ViewTopics:
-    """Implements `partitions.ports.Topics`: the topics, as the view has them."""
+    """Implements `partitions.ports.Topics` over the view."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
@@ -76,8 +76,11 @@ class ViewTopics:
 
 
 class FabricHostSettings(Struct, frozen=True):
-    """`coordinator`: HOST:PORT of a daemon's control address, or of a coordinator on its own. `address`: of
-    the fabric, TCP and UDP; port 0 picks one."""
+    """Settings of a `BrokerlessHost`.
+
+    `coordinator`: HOST:PORT of a daemon's control address or of a separate coordinator. `address`: the
+    fabric's, TCP and UDP; port 0 picks a free port.
+    """
 
     name: str
     data: Path
@@ -112,19 +115,24 @@ class _LeadsNothing:
 
 
 class BrokerlessHost:
-    """From `open` to `close`. `hub` is where it subscribes; its journal keeps what it has promised to publish
-    until the hosts that want it have it."""
+    """A host without a broker, in use from `open` to `close`.
+
+    `hub` takes subscriptions. Its journal keeps accepted messages until all hosts that want them have them.
+    """
 
     def __init__(self, settings: FabricHostSettings, counters: Counters) -> None:
         self._settings = settings
         self._counters = counters
-        self._opened: list[Callable[[], Awaitable[None] | None]] = []  # what `close` has to do, last first
+        self._opened: list[Callable[[], Awaitable[None] | None]] = []  # the steps of `close`, in reverse
         self.hub: PubSub
         self.link: Link
         self.fabric_host: FabricHost
 
     async def open(self) -> None:
-        """Raises TreecastError, or OSError where the port is taken; `close` has to be called all the same."""
+        """Starts the host. Raises TreecastError, or OSError if the port is in use.
+
+        The caller must call `close` even after a failure.
+        """
         settings = self._settings
         directory = DataDirectory.open(settings.data, None, settings.token.cluster_id)
         self._opened.append(lambda: directory.close(clean=True))
@@ -138,7 +146,11 @@ class BrokerlessHost:
         self._join_events()
 
     async def _attach(self, directory: DataDirectory, address: Address) -> Link:
-        """COORDINATOR_UNAVAILABLE where nobody answers a new host; another goes on with what it knows."""
+        """Attaches to the coordinator.
+
+        Raises COORDINATOR_UNAVAILABLE if a new host gets no answer. A host that was attached before goes on
+        with its stored view.
+        """
         settings, known = self._settings, directory.meta.membership
         client = CoordinatorClient(settings.coordinator, settings.token)
         self._opened.append(client.close)
@@ -203,7 +215,7 @@ class BrokerlessHost:
         link.start()
         if link.attached:
             await link.first_seen(FIRST_SECONDS)
-        self.fabric_host.sharing.interest.hold()  # until event streams can be opened
+        self.fabric_host.sharing.interest.hold()  # released once event streams can be opened
         for life in self.fabric_host.lives():
             self._opened.append(life.close)
             await life.start()
@@ -215,25 +227,25 @@ class BrokerlessHost:
         sharing.join_events(events)
 
     async def close(self) -> None:
-        """Safe to call twice."""
+        """Stops the host. Safe to call twice."""
         while self._opened:
             closing = self._opened.pop()()
             if closing is not None:
                 await closing
 
-    # --- what it does
+    # --- operations
 
     def publish(self, topic: str, payload: bytes, qos: int = 1) -> None:
-        """To this host's own subscribers, and to all hosts that want it. `topic`: as MQTT spells it."""
+        """Publishes to local subscribers and all hosts that want the topic. `topic`: an MQTT topic name."""
         self.hub.wall = time.time()
         message = Message(topic.encode(), payload, qos)
         self.hub.publish(message, self.hub.targets(message.topic), None)
 
     async def wanted(self) -> None:
-        """Returns when all hosts that can be reached know what is subscribed to here, or had their time."""
+        """Returns when all reachable hosts know the subscriptions of this host, or after a time-out."""
         interest = self.fabric_host.sharing.interest
         await interest.confirmed(interest.version)
 
     def partition(self, topic: str, index: int) -> PartitionLeader:
-        """UNKNOWN_TOPIC where there is none."""
+        """Returns a partition's leader. Raises UNKNOWN_TOPIC if there is no such partition."""
         return self.fabric_host.replicas.partition(topic, index)

@@ -1,18 +1,18 @@
-"""Which carrier streams to other hosts go by: unicast first, another where it is worth it and works.
+"""Chooses the carrier of streams to other hosts: unicast first, another one if it pays off and works.
 
     unicast --a carrier may reach enough hosts--> state id allotted --> hosts asked to join --> probed by it
             <--too few left, or a better one--                   confirmed by their answers on the channel
 
-The fabric's registry says which of its carriers may reach the hosts of a stream, the preferred one first.
-Where its packets name their receivers, there is no state id to be allotted and nothing to join: hosts are
-probed at once. A group is formed as soon as hosts join, so that it stands before a burst comes. Groups cost
-the network states: when a host has `eager` of them, further ones have to earn theirs by a rate.
+The fabric's registry tells which of its carriers may reach the hosts of a stream, in order of preference. If
+a carrier's packets name their receivers, no state id is allotted and hosts have nothing to join: they are
+probed at once. A group is formed as soon as a stream has enough receivers, to be ready before a burst.
+Groups take state in the network: once a host has `eager` groups, each further one needs a minimum rate.
 
-A choice stands for a topic, and all its partitions that this host leads go by it; or for a set of hosts, and
-the event streams to that set go by it. Hosts that have answered a probe get what is sent to all by the
-carrier, others by unicast. They are probed now and then: who answers no more, or has to ask for much of what
-it should have got, is back on unicast until it answers again. Without the coordinator no state id can be had,
-and streams that need one stay where they are.
+A choice applies to a topic, with all its partitions that this host leads, or to a set of hosts, with the
+event streams to that set. Hosts that have answered a probe receive by the carrier, the others by unicast.
+Probes are repeated: a host that stops answering, or has to ask for many of its records, goes back to unicast
+until it answers again. Without the coordinator no state id can be allotted, and streams that need one stay
+on unicast.
 """
 
 from __future__ import annotations
@@ -45,28 +45,30 @@ _Asked = tuple[str, int]  # how groups are addressed, and a state id
 
 
 class Carried(Protocol):
-    """A stream of this host that a group may carry. Those with the same `levels` share one."""
+    """A stream of this host that a group may carry. Streams with the same `levels` share a group."""
 
     origin: Origin
 
     @property
     def levels(self) -> Levels:
-        """What its group stands for, as the coordinator knows it."""
+        """The levels for which the coordinator allots the group's state id."""
 
     def hosts(self) -> list[int]:
-        """Who receives it."""
+        """Returns the receivers."""
 
 
 class GroupRequest(Struct, frozen=True, array_like=True):
-    """The receiver is asked to join a group of streams, or told that nothing is sent to it any more. `form`:
-    how it is addressed, a word of the carriers that address groups so."""
+    """Asks the receiver to join a group of streams, or to leave it because nothing more is sent to it.
+
+    `form`: how the group is addressed; a name that all carriers with this addressing share.
+    """
 
     state_id: Natural
     form: str = ""
 
 
 class ProbeSeen(Struct, frozen=True, array_like=True):
-    """A notice: a probe of the receiver of this has come by the group."""
+    """Notifies the origin that its probe has arrived by the group."""
 
     state_id: Natural
     nonce: Natural
@@ -80,38 +82,41 @@ PROBE_SEEN: Final = Method(63, ProbeSeen, ProbeSeen)
 class CarrierSettings(Struct, frozen=True):
     """Times in seconds."""
 
-    hosts: int = 2  # so many receivers earn streams a group; 0: everything goes by unicast
-    eager: int = 512  # groups that receivers alone earn; further ones need a rate
-    soon: float = 0.01  # after a host has joined, before the next look
-    earns: float = 10_000.0  # bytes per second of live records that earn further ones
-    keeps: float = 120.0  # below that rate for so long, and it is back on unicast
+    hosts: int = 2  # receivers that a group needs; 0: everything goes by unicast
+    eager: int = 512  # groups formed regardless of rate; further ones need `earns`
+    soon: float = 0.01  # delay of the next check after receivers have changed
+    earns: float = 10_000.0  # rate of live records, in bytes per second, that further groups need
+    keeps: float = 120.0  # time below that rate after which a group is dissolved
     tick: float = 1.0
-    probe_first: float = 0.2  # between the probes of hosts that have not answered yet
-    probe_tries: int = 5  # then they are left alone until `probe_every`
+    probe_first: float = 0.2  # interval of probes while some hosts have not answered yet
+    probe_tries: int = 5  # number of such probes; then the interval is `probe_every`
     probe_every: float = 30.0
-    answers_missed: int = 3  # in a row, and a host is not confirmed any more
+    answers_missed: int = 3  # consecutive missed answers that a confirmed host may have
     allot_again: float = 5.0
-    wait: float = 0.3  # that a burst waits for a group that is being formed
+    wait: float = 0.3  # how long a burst waits for a group that is being formed
     call: float = 5.0
-    much: float = 0.5  # of a host's records repaired, and it is not confirmed any more
-    much_of: int = 1000  # records at least, to judge by
+    much: float = 0.5  # repaired share of a host's records above which it is no longer confirmed
+    much_of: int = 1000  # minimum number of records for that decision
 
 
 class _Member:
-    """A host that receives what the group is for. `joined`: packets may come to it."""
+    """A receiver of the group's streams. `joined`: whether it has joined and may be sent packets."""
 
     def __init__(self, joined: bool) -> None:
         self.joined = joined
-        self.refused = ""  # why it is no member
+        self.refused = ""  # why it cannot join
         self.confirmed = False
-        self.missed = 0  # probes without an answer
-        self.lost = -1e9  # the loop's time when it was confirmed no more
-        self.live = 0  # records, as they were counted when it was looked at last
+        self.missed = 0  # consecutive probes without an answer
+        self.lost = -1e9  # the loop's time when its confirmation was last withdrawn
+        self.live = 0  # live and repaired records, as counted at the last check
         self.repaired = 0
 
 
 class _Group:
-    """One topic's, or one set of hosts', on one carrier. `state_id` is 0 where its packets name receivers."""
+    """The group of one topic, or of one set of hosts, on one carrier.
+
+    `state_id`: 0 if the carrier's packets name their receivers.
+    """
 
     def __init__(self, levels: Levels, carrier: Carrier) -> None:
         self.levels = levels
@@ -120,28 +125,29 @@ class _Group:
         self.form = carrier.group_form
         self.state_id: int | None = None if carrier.group_form else 0
         self.members: dict[int, _Member] = {}
-        self.nonces: deque[int] = deque(maxlen=_NONCES)  # of the last probes, whose answers may come late
+        self.nonces: deque[int] = deque(maxlen=_NONCES)  # of the last probes; answers may be late
         self.probed = 0.0  # the loop's time
         self.tries = 0
         self.task: asyncio.Task[None] | None = None
 
     def admit(self, host: int) -> None:
-        """Anew, if it was a member. Who has nothing to join is probed at once."""
+        """Adds `host` as a new member, replacing its earlier state. If it has nothing to join, it is probed
+        at once."""
         self.members[host] = _Member(joined=not self.form)
         if not self.form:
             self.tries = 0
 
 
 class _Rate:
-    """Of a group's live records."""
+    """The rate of a group's live records."""
 
     def __init__(self, sent: int, now: float) -> None:
-        self._sent = sent  # bytes, at the last look
+        self._sent = sent  # bytes, at the last check
         self._at = now
-        self._enough = -NEVER  # when it was last so high
+        self._enough = -NEVER  # when the rate was last high enough
 
     def look(self, sent: int, settings: CarrierSettings, now: float) -> bool:
-        """Whether it earns, or still keeps, a group. `sent` falls where a stream has ended."""
+        """Whether the rate justifies a group, or keeping one. `sent` falls when a stream ends."""
         if now > self._at:
             if max(0, sent - self._sent) >= settings.earns * (now - self._at):
                 self._enough = now
@@ -150,7 +156,8 @@ class _Rate:
 
 
 class CarrierChoice:
-    """Both ends: the origin's, which chooses, and the member's, which joins and answers probes."""
+    """Both ends of carrier choice: the origin, which chooses, and the member, which joins and answers
+    probes."""
 
     def __init__(
         self,
@@ -162,7 +169,7 @@ class CarrierChoice:
         counters: RelayCounters,
         random: Random,
     ) -> None:
-        """`allot` gives the state id of a group's levels; COORDINATOR_UNAVAILABLE."""
+        """`allot` returns the state id for a group's levels, or raises COORDINATOR_UNAVAILABLE."""
         self._sources: list[Iterable[Carried]] = []
         self._fabric = fabric
         self._methods = methods
@@ -173,52 +180,57 @@ class CarrierChoice:
         self._random = random
         self._groups: dict[Levels, _Group] = {}
         self._rates: dict[Levels, _Rate] = {}
-        self._costly: set[Levels] = set()  # whose groups take a state of the network
-        self._asked: dict[_Asked, set[int]] = {}  # -> hosts that asked this one to be a member
+        self._costly: set[Levels] = set()  # levels whose groups take state in the network
+        self._asked: dict[_Asked, set[int]] = {}  # -> the hosts that asked this one to join
         self._timer: asyncio.TimerHandle | None = None
         self._hurried = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._unheard: set[int] = set()  # hosts that have answered no probe lately
+        self._unheard: set[int] = set()  # hosts that did not answer recent probes
         methods.register(GROUP_JOIN, self._join)
         methods.register(GROUP_LEAVE, self._leave)
         methods.register(PROBE_SEEN, self._seen)
 
     def carry(self, streams: Iterable[Carried]) -> None:
-        """Sees to these from now on, as they are at each look."""
+        """Manages these streams from now on. `streams` is iterated at each check."""
         self._sources.append(streams)
 
     def begun(self, stream: Carried) -> None:
-        """A stream is new: its group is formed without waiting for the next look, and a burst waits for
-        it."""
+        """Handles a new stream: forms its group without waiting for the next tick. A burst waits for it."""
         if self._pick([stream], set(stream.hosts()), groups=self._has_room(stream.levels)) is not None:
             self._await_group([stream])
         self.soon()
 
     def _await_group(self, streams: list[Carried]) -> None:
-        """Where several of the hosts may be reached by it."""
+        """Makes the streams wait for their group if it may reach several of their hosts.
+
+        Hosts that did not answer recent probes do not count.
+        """
         hosts = {host for stream in streams for host in stream.hosts()}
         if self._timer is not None and len(hosts - self._unheard) >= max(2, self._settings.hosts):
             for stream in streams:
                 stream.origin.await_group(self._settings.wait)
 
     def _pick(self, streams: list[Carried], hosts: set[int], *, groups: bool) -> Carrier | None:
-        """What may carry these streams now; None: unicast. `groups`: they may have a state of the network."""
+        """Returns the carrier for these streams, or None for unicast.
+
+        `groups`: whether they may take state in the network.
+        """
         mtu = max([stream.origin.sender.mtu for stream in streams], default=0)
         return self._fabric.carriers.pick(hosts, mtu, self._settings.hosts if groups else 0)
 
     def _has_room(self, levels: Levels) -> bool:
-        """Whether its group is among the first ones, which need no rate."""
+        """Whether the group of `levels` is among the first `eager` ones, which need no rate."""
         return len(self._costly) - (levels in self._costly) < self._settings.eager
 
     def soon(self) -> None:
-        """Receivers have changed: the next look is not waited for."""
+        """Schedules the next check at once because receivers have changed."""
         if self._timer is not None and not self._hurried:
             self._hurried = True
             self._timer.cancel()
             self._timer = self._loop.call_later(self._settings.soon, self._tick)
 
     def drop(self, streams: Iterable[Carried]) -> None:
-        """They are no more; so are their groups, at the next look."""
+        """Stops managing these streams. Their groups are dissolved at the next check."""
         self._sources.remove(streams)
 
     # --- life
@@ -267,11 +279,11 @@ class CarrierChoice:
             self._fabric.carriers.of_form(form).leave(state_id)
 
     def _probed(self, host: int, state_id: int, nonce: int) -> None:
-        """A probe came by the group, or by a packet that named this host."""
+        """Reports a probe that arrived by the group or in a packet that named this host."""
         self._methods.tell(host, PROBE_SEEN, ProbeSeen(state_id, nonce))
 
     def host_up(self, host: int) -> None:
-        """It may be another run of it, which is no member yet: until it has joined again, unicast."""
+        """Resets a host's memberships: it may be a new run, which gets unicast until it has joined again."""
         self._unheard.discard(host)
         for group in self._groups.values():
             if host in group.members:
@@ -279,7 +291,7 @@ class CarrierChoice:
                 self._use(group, self._of(group.levels))
 
     def host_left(self, host: int) -> None:
-        """It is not in the cluster any more."""
+        """Leaves all groups of a host that has left the cluster."""
         self._unheard.discard(host)
         for asked in list(self._asked):
             self._left(host, asked)
@@ -287,7 +299,7 @@ class CarrierChoice:
     # --- as an origin
 
     def group_of(self, levels: Levels) -> tuple[int | None, list[int]]:
-        """(its state id, the hosts that it reaches), for inspection."""
+        """Returns (state id, confirmed hosts) of a group, for inspection."""
         group = self._groups.get(levels)
         if group is None:
             return None, []
@@ -338,7 +350,7 @@ class CarrierChoice:
         self._judge(group, streams)
         self._probe(group)
         self._use(group, streams)
-        if self._pending(group):  # a probe's answer is not waited for by the whole tick
+        if self._pending(group):  # a probe's answer comes sooner than the next tick
             self._again_soon()
 
     def _form(self, levels: Levels, carrier: Carrier) -> _Group:
@@ -348,7 +360,7 @@ class CarrierChoice:
         return group
 
     def _pending(self, group: _Group) -> bool:
-        """Whether members that were asked have not been confirmed yet, and are probed for the first times."""
+        """Whether some joined members are unconfirmed and the first `probe_tries` probes are not over."""
         asked = any(one.joined and not one.confirmed for one in group.members.values())
         return group.tries < self._settings.probe_tries and asked
 
@@ -358,7 +370,7 @@ class CarrierChoice:
             self._timer = self._loop.call_later(self._settings.probe_first, self._tick)
 
     def _earns(self, levels: Levels, streams: list[Carried]) -> bool:
-        """Whether it is among the first ones, or has the rate."""
+        """Whether the group is among the first `eager` ones or has the rate."""
         if self._has_room(levels):
             return True
         now = self._loop.time()
@@ -373,7 +385,7 @@ class CarrierChoice:
             group.task = self._loop.create_task(self._bring_in(group), name=f"group of {group.name}")
 
     async def _bring_in(self, group: _Group) -> None:
-        """A state id, and members."""
+        """Gets a state id, if there is none yet, and asks new members to join."""
         try:
             if group.state_id is None:
                 group.state_id = await self._allot(group.levels)
@@ -479,7 +491,10 @@ class CarrierChoice:
         return notice, b""
 
     def _lost(self, group: _Group, member: _Member) -> None:
-        """Back on unicast until it answers again: soon, but not again and again."""
+        """Puts the member back on unicast until it answers again.
+
+        Restarts the quick probes, but not if the member was lost shortly before.
+        """
         now = self._loop.time()
         member.confirmed = False
         if now - member.lost > 2 * self._settings.probe_every:
@@ -488,7 +503,7 @@ class CarrierChoice:
         self._counters.group_hosts_lost += 1
 
     def _unreached(self, origin: Origin, host: int) -> None:
-        """The fabric has found that what goes by the carrier does not arrive there."""
+        """Handles the fabric's finding that the carrier's packets do not arrive at `host`."""
         for levels, streams in self._streams().items():
             group = self._groups.get(levels)
             if group is None or host not in group.members:
@@ -501,7 +516,7 @@ class CarrierChoice:
                 return
 
     def _judge(self, group: _Group, streams: list[Carried]) -> None:
-        """Who gets much of its records by asking for them is not reached well."""
+        """Withdraws the confirmation of members that had a large share of their records repaired."""
         live: dict[int, int] = {}
         repaired: dict[int, int] = {}
         for stream in streams:
@@ -519,7 +534,10 @@ class CarrierChoice:
                     self._lost(group, member)
 
     def _use(self, group: _Group, streams: list[Carried]) -> None:
-        """One copy to a group is less than two to hosts; to one host it is not."""
+        """Puts the streams on the carrier for confirmed members, or back on unicast.
+
+        A group needs two reached hosts: for one host, a group saves no copy.
+        """
         confirmed = {host for host, member in group.members.items() if member.confirmed}
         whole = group.task is None and all(one.confirmed or not one.joined for one in group.members.values())
         for stream in streams:

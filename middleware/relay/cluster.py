@@ -1,7 +1,7 @@
-"""`RelayCluster`: the cluster as a joined host's faces, control service and transactions see it.
+"""`RelayCluster`: the cluster as seen by a joined host's faces, control service and transactions.
 
-It only passes look-ups on to its collaborators, one for each kind of thing that is owned. What each needs
-is a Protocol here, so that each can be built and tested by itself; `composition` puts them together.
+It delegates look-ups to its collaborators, one for each kind of owned object. Each collaborator implements a
+Protocol defined here and can be built and tested alone; `composition` puts them together.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Life(Protocol):
-    """What is opened with the cluster, and closed in reverse."""
+    """A part that starts with the cluster. Parts are closed in reverse order."""
 
     async def start(self) -> None: ...
 
@@ -32,24 +32,27 @@ class Life(Protocol):
 
 
 class Partitions(Protocol):
-    """Who leads, and how to reach it."""
+    """The leaders of partitions, and how to reach them."""
 
     def partition(self, topic: str, index: int) -> PartitionLeader:
-        """UNKNOWN_TOPIC where there is none. Never waits: what cannot be reached says so when it is used."""
+        """Returns the partition's leader. Raises UNKNOWN_TOPIC if there is no such partition.
+
+        Never waits: an unreachable leader raises when it is used.
+        """
 
 
 class AllHomes(Protocol):
-    """Homes of every kind, and the ids of producers that have none."""
+    """Homes of every kind, and ids for producers without a home."""
 
     def home(self, kind: Kind[T], id: str) -> T: ...
 
     def list_groups(self) -> Awaitable[Sequence[GroupListing]]:
-        """Of all hosts that can be reached."""
+        """Returns the groups of all reachable hosts."""
 
     def list_transactions(
         self, transactional_ids: Collection[str] | None = None
     ) -> Awaitable[Sequence[TransactionListing]]:
-        """Of all hosts that can be reached."""
+        """Returns the transactions of all reachable hosts."""
 
     def new_producer(self) -> Awaitable[ProducerIdentity]: ...
 
@@ -71,10 +74,10 @@ class RelayCluster:
         tables: Tables,
         operator: Operator,
     ) -> None:
-        """`lives`: what is started in this order, and closed in reverse. `neighbours`: for looking.
+        """`lives` are started in this order and closed in reverse. `neighbours`: for inspection.
 
-        `events` join `sharing` when faces have taken up their sessions. `tables`: where the view is kept.
-        `operator`: what operators decide about partitions.
+        `events` join `sharing` once the faces have resumed their sessions. `tables`: where the view is
+        stored. `operator`: operators' decisions about partitions.
         """
         self.neighbours = neighbours
         self.sharing = sharing
@@ -90,13 +93,13 @@ class RelayCluster:
         self._started: list[Life] = []
 
     async def start(self) -> None:
-        """Opens what this host leads; what failed to start is closed by `close` all the same."""
+        """Starts all lives in order. `close` also closes a life whose start failed."""
         for life in self._lives:
             self._started.append(life)
             await life.start()
 
     async def close(self) -> None:
-        """Safe to call twice."""
+        """Closes all started lives. Safe to call twice."""
         while self._started:
             await self._started.pop().close()
 

@@ -1,4 +1,4 @@
-"""The relay of one host, put together from its parts: the cluster that a joined broker faces."""
+"""Composes the relay of one host: the cluster as a joined broker sees it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .partitions.record import LinkRecord
 from .partitions.relay_partitions import RelayPartitions
 from .view_store import ViewStore
 
-FIRST_SECONDS = 10.0  # how long a host that knows nothing yet waits for the coordinator's first word
+FIRST_SECONDS = 10.0  # how long a host with an empty view waits for the coordinator's first update
 
 
 class Opening:
-    """First of the lives: what is known is read, what was the host's own is handed over, topics open."""
+    """The first life: loads the stored view, hands over the host's own topics and opens led partitions."""
 
     def __init__(self, parts: LocalParts, link: Link, definitions: RelayDefinitions, doubts: Doubts) -> None:
         self._doubts = doubts
@@ -48,10 +48,10 @@ class Opening:
 
 
 def join(parts: LocalParts, link: Link, endpoint: Endpoint) -> RelayCluster:
-    """The cluster over the local parts of a joined host.
+    """Returns the cluster over the local parts of a joined host.
 
-    A fabric host, as any is, and what a broker adds: definitions, what is led here, homes. What is known and
-    led here opens first.
+    It consists of a `FabricHost` and what a broker adds: definitions, led partitions and homes. `Opening`
+    starts first, so that led partitions are open before other hosts are answered.
     """
     neighbours = Neighbours(
         endpoint, parts.host.host_id, parts.run, parts.cluster_id, link.view, parts.counters

@@ -1,8 +1,8 @@
-"""`RelayDefinitions`: the topics of the cluster as this host knows them, and changes by the coordinator.
+"""`RelayDefinitions`: the topics of the cluster as this host knows them, and changes through the coordinator.
 
-Looking is local. A change is a call to the coordinator, and is answered when this host has seen it and the
-partitions that it leads are there. What the view tells is carried out here in its order, one at a time:
-a topic can be looked up from the moment when what this host leads of it is open.
+Look-ups are local. A change is a call to the coordinator; it returns when this host has seen the change and
+has opened the partitions that it leads. Changes of the view are applied in order, one at a time: a topic can
+be looked up once the partitions that this host leads are open.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ _log = logging.getLogger(__name__)
 
 
 class LedPartitions(Protocol):
-    """The partitions that this host leads; `broker.partitions.LocalPartitions` is it."""
+    """The partitions that this host leads; implemented by `broker.partitions.LocalPartitions`."""
 
     def open(self, topic: Topic, led: Mapping[int, int]) -> None:
-        """At the start: opens what is led here, making what is missing. Raises STORAGE.
+        """At the start: opens the partitions led here and creates missing ones. Raises STORAGE.
 
-        `led`: number -> the least leader epoch with which its log goes on.
+        `led`: partition number -> the minimum leader epoch of further appends.
         """
 
     async def apply(self, topic: Topic, led: Mapping[int, int]) -> None:
-        """While running: the topic as it is now. Opens what is led here and not open yet; STORAGE."""
+        """While running: applies the topic's current state and opens newly led partitions. Raises STORAGE."""
 
     def remove(self, topic: Topic) -> None:
-        """The topic is deleted."""
+        """Removes a deleted topic."""
 
     def put_aside(self, topic: Topic) -> None:
-        """The topic is not there any more, and nobody said that it was deleted: keeps its files."""
+        """Puts aside the files of a topic that has vanished without being deleted."""
 
 
 class RelayDefinitions:
-    """Implements `broker.cluster.Definitions`. From `start` to `close`."""
+    """Implements `broker.cluster.Definitions`, in use from `start` to `close`."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class RelayDefinitions:
         led: LedPartitions,
         forget_topic: Callable[[str], Awaitable[None]],
     ) -> None:
-        """`forget_topic`: called for each topic that is deleted, by its name."""
+        """`forget_topic`: called with the name of each deleted topic."""
         self._settings = settings
         self._host_id = host_id
         self._link = link
@@ -73,18 +73,19 @@ class RelayDefinitions:
         self.revision = 0
         self._todo: deque[tuple[TopicEntry | None, TopicEntry | None, bool]] = deque()
         self._more = asyncio.Event()
-        self._done = 0  # changes that were carried out
+        self._done = 0  # number of applied changes
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
 
     # --- life
 
     async def start(self) -> None:
-        """Opens what this host leads, of what the view knows; then follows the view.
+        """Opens the partitions that this host leads according to the view, then follows the view.
 
-        Nothing is told to the view meanwhile. Between topics the lease has its turn to be renewed.
+        The view must not change meanwhile. Yields to the event loop after each topic, so that the lease can
+        be renewed.
         """
-        TopicConfig.of(self._settings.topic_defaults)  # a bad default is refused, topics or not
+        TopicConfig.of(self._settings.topic_defaults)  # raises for a bad default even without topics
         for entry in self._link.view.topics:
             topic = self._topic(entry)
             self._led.open(topic, self._leads(entry))
@@ -94,7 +95,7 @@ class RelayDefinitions:
         self._task = asyncio.create_task(self._follow(), name="topics of the cluster")
 
     async def settled(self) -> None:
-        """Returns when what the view has told so far is carried out. TIMED_OUT after a while."""
+        """Returns when all changes of the view so far are applied. Raises TIMED_OUT after `SEEN_SECONDS`."""
         wanted = self._done + len(self._todo)
         if not self._todo:
             return
@@ -116,7 +117,7 @@ class RelayDefinitions:
         for _, waiting in self._waiting:
             waiting.cancel()
 
-    # --- looking
+    # --- look-ups
 
     def topics(self) -> Mapping[str, Topic]:
         return self._view
@@ -130,7 +131,7 @@ class RelayDefinitions:
             raise TreecastError(Fault.UNKNOWN_TOPIC_ID)
         return self._topics[name]
 
-    # --- changing
+    # --- changes
 
     async def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> Topic:
         check_new_kafka_name(new.name)
@@ -151,7 +152,7 @@ class RelayDefinitions:
     async def create_topics(
         self, new: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[Topic | TreecastError]:
-        """The coordinator is asked for all at once: what waits together it writes together."""
+        """Creates all topics concurrently: the coordinator commits concurrent requests together."""
         asked = (self.create_topic(one, validate_only=validate_only) for one in new)
         answers = await asyncio.gather(*asked, return_exceptions=True)
         for answer in answers:
@@ -200,7 +201,7 @@ class RelayDefinitions:
         return topic
 
     async def _carried_out(self, revision: int) -> None:
-        """Waits until this host has seen the revision, and done what follows from it."""
+        """Waits until this host has seen the revision and applied its changes."""
         await self._link.seen(revision)
         await self.settled()
 
@@ -248,7 +249,7 @@ class RelayDefinitions:
             self._keep(topic)
 
     async def _remove(self, entry: TopicEntry, doubtful: bool) -> None:
-        """Files go only where the coordinator said that the topic was deleted."""
+        """Removes files only if the coordinator stated that the topic was deleted; else puts them aside."""
         topic = self._topics.pop(entry.name, None)
         if topic is None:
             return
@@ -276,7 +277,10 @@ class RelayDefinitions:
             self._listener(name)
 
     def _leads(self, entry: TopicEntry) -> Mapping[int, int]:
-        """What waits for this host is not led by it: nobody leads it."""
+        """Returns partition number -> leader epoch of the partitions led here.
+
+        A partition that waits for this host has no leader.
+        """
         return {
             number: leader.leader_epoch
             for number, leader in enumerate(entry.partitions)

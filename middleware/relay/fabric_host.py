@@ -1,11 +1,11 @@
-"""`FabricHost`: what makes a host of the fabric of anybody, with a broker or without.
+"""`FabricHost`: the parts that every host of the fabric has, with or without a broker.
 
-    link          the coordinator: who is there, which topics, who leads them (`view`)
-    neighbours    the two ways to the others: channels and the fabric
-    replicas      partitions of others; where there is a broker, also what it leads
-    sharing       interest both ways, the carriers of streams, and event streams once `join_events` was called
+    link          the coordinator: hosts, topics and their leaders (`view`)
+    neighbours    the two paths to other hosts: channels and the fabric
+    replicas      partitions of other hosts; with a broker, also the led partitions
+    sharing       interest in both directions, carriers of streams, and after `join_events` event streams
 
-`composition.join` adds what makes a cluster member of a broker; `brokerless` is a host without one.
+`composition.join` adds the parts of a joined broker; `brokerless` is a host without a broker.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .sharing import Sharing
 
 
 class FabricHostParts(OwnParts, Protocol):
-    """What a host has of its own: `broker.parts.LocalParts` is more than that."""
+    """The local parts of a host, a subset of `broker.parts.LocalParts`."""
 
     @property
     def pubsub(self) -> HostPubSub: ...
@@ -38,8 +38,11 @@ class FabricHostParts(OwnParts, Protocol):
 
 
 class FabricHost:
-    """The parts that every host has. `lives` are started in order, and closed in reverse; `events` join
-    `sharing` when what is subscribed to from the first moment on is known."""
+    """The parts that every host has.
+
+    `lives` are started in order and closed in reverse. `events` join `sharing` once the initial subscriptions
+    are known.
+    """
 
     def __init__(
         self,
@@ -74,7 +77,10 @@ class FabricHost:
         self.sharing.host_up(host, incarnation)
 
     def lives(self, *more: Life) -> Sequence[Life]:
-        """The fabric, who answers other hosts (they register their calls and ask nobody yet) and `more` of
-        these, the channels."""
+        """Returns the lives in starting order: the fabric, the parts that answer other hosts with `more` of
+        them, and the channels.
+
+        Parts that answer other hosts register their methods and make no calls before the channels start.
+        """
         fabric, channels = FabricLife(self.neighbours), ChannelLife(self.neighbours)
         return [fabric, self.replicas, self.sharing, *more, channels]

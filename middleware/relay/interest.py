@@ -1,13 +1,13 @@
-"""Interest: which topics this host wants, told to all others, and what they want.
+"""Interest: the topics that this host wants, announced to all other hosts, and the topics that they want.
 
-Patterns are level tuples; `+` stands for any one level, `#` as the last for any number of them, or none. What
-is wanted has a version; each host that is connected is told of changes and acknowledges the version it
-knows. Who waits until all have (`confirmed`) waits a bounded time: a host that cannot be reached, or does
-not answer, is counted and not waited for, and is told everything when its connection comes back.
+Patterns are tuples of levels. `+` matches exactly one level; `#` as the last level matches any number of
+levels, including none. The set of wanted patterns has a version. Each connected host is told of changes and
+acknowledges the version it knows. `confirmed` waits a bounded time for all of them: an unreachable or silent
+host is counted and not waited for, and is told everything when its connection is back.
 
-What a host said stays until it says otherwise: an extra copy harms nobody. So a host that starts says nothing
-(`hold`) until what it keeps of its clients is taken up again; and until another has spoken to it, what that
-one said last to the coordinator counts (`remember`).
+A host's interest stays valid until the host changes it: an extra copy does no harm. A starting host therefore
+announces nothing (`hold`) until its clients' stored sessions are resumed. Until another host has announced
+its interest to this run, the interest that it last recorded at the coordinator applies (`remember`).
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ OnChange = Callable[[int, Iterable[Pattern], Iterable[Pattern]], None]  # host, 
 
 
 class InterestRequest(Struct, frozen=True, array_like=True):
-    """What the caller wants. `base`: the version that `added` and `removed` change; 0: they are everything.
-    `version`: from 1 in each run of the caller.
+    """What the caller wants.
 
-    Answered with the version that is known now; where it is not the caller's, everything is to be said anew.
+    `base`: the version to which `added` and `removed` apply; 0: `added` is the complete set. `version`:
+    counts from 1 in each run of the caller. The answer is the version known now; if it differs from
+    `version`, the caller must send the complete set.
     """
 
     base: Natural
@@ -52,27 +53,30 @@ INTEREST: Final = Method(60, InterestRequest, int)
 class InterestSettings(Struct, frozen=True):
     """Times in seconds."""
 
-    confirm: float = 1.0  # the longest that somebody waits until all hosts know
+    confirm: float = 1.0  # the longest wait for all hosts to acknowledge
     call: float = 5.0
-    record_again: float = 5.0  # after the coordinator could not be told
-    record_every: float = 1.0  # while what is wanted changes again and again
-    most_patterns: int = 1_000_000  # of one host
+    record_again: float = 5.0  # retry interval of the record at the coordinator
+    record_every: float = 1.0  # shortest interval between records
+    most_patterns: int = 1_000_000  # per host
 
 
 class _Neighbour:
-    """What one host knows of us, and we of it."""
+    """What one other host knows of this host's interest, and this host of its interest."""
 
     def __init__(self) -> None:
         self.up = False
-        self.life = 0  # of the connection
+        self.life = 0  # number of the connection
         self.acknowledged = 0
-        self.asking = 0  # the connection on which it is being asked
+        self.asking = 0  # number of the connection with a call under way
         self.version = 0
         self.patterns: set[Pattern] = set()
 
 
 class Interest:
-    """All calls come from the loop. `host_up` and `host_down` are told by whoever owns the channels."""
+    """Interest in both directions. All calls come from the event loop.
+
+    The owner of the channels calls `host_up` and `host_down`.
+    """
 
     def __init__(
         self,
@@ -81,8 +85,8 @@ class Interest:
         counters: RelayCounters,
         record: Record | None = None,
     ) -> None:
-        """`record`: tells the coordinator version and patterns, for the record."""
-        self.on_change: OnChange | None = None  # what that host wants has changed
+        """`record`: records version and patterns at the coordinator."""
+        self.on_change: OnChange | None = None  # called when the interest of another host changes
         self._methods = methods
         self._settings = settings
         self._counters = counters
@@ -104,14 +108,14 @@ class Interest:
 
     @property
     def version(self) -> int:
-        """Of what is wanted now."""
+        """The version of the current interest, including changes not yet announced."""
         return self._version + (1 if self._soon else 0)
 
     def patterns(self) -> list[Pattern]:
         return list(self._counts)
 
     def want(self, pattern: Pattern) -> int:
-        """One more wants `pattern`; the version in which it is said."""
+        """Counts one more user of `pattern`. Returns the version that includes it."""
         count = self._counts.get(pattern, 0)
         self._counts[pattern] = count + 1
         if not count:
@@ -119,7 +123,7 @@ class Interest:
         return self.version
 
     def unwant(self, pattern: Pattern) -> int:
-        """One less does."""
+        """Counts one user of `pattern` less. Returns the version that includes the change."""
         count = self._counts[pattern] - 1
         if count:
             self._counts[pattern] = count
@@ -138,11 +142,11 @@ class Interest:
             asyncio.get_running_loop().call_soon(self._say)
 
     def hold(self) -> None:
-        """Nobody is told anything until `release`."""
+        """Suspends announcements until `release`."""
         self._held = True
 
     def release(self) -> None:
-        """All are told."""
+        """Resumes announcements and tells all connected hosts."""
         self._held = False
         for host, neighbour in self._neighbours.items():
             if neighbour.up:
@@ -150,13 +154,13 @@ class Interest:
 
     @property
     def known(self) -> bool:
-        """Whether every host that can be reached knows all that is wanted now."""
+        """Whether every reachable host has acknowledged the current interest."""
         return not self._soon and all(
             one.acknowledged >= self._version for one in self._neighbours.values() if one.up
         )
 
     def confirmed(self, version: int) -> Future[None]:
-        """Done when every host that can be reached knows `version`, or has had its time."""
+        """Returns a future that is done when all reachable hosts know `version`, or after a time-out."""
         loop = asyncio.get_running_loop()
         done: Future[None] = loop.create_future()
         self._waiting.append((version, done))
@@ -181,10 +185,10 @@ class Interest:
                 done.set_result(None)
         self._waiting = [one for one in self._waiting if not one[1].done()]
 
-    # --- saying it
+    # --- announcing it
 
     def _say(self) -> None:
-        """What has changed in this turn of the event loop is one version."""
+        """Announces all changes of this turn of the event loop as one version."""
         self._soon = False
         self._version += 1
         self._history[self._version] = (list(self._added), list(self._removed))
@@ -198,7 +202,10 @@ class Interest:
         self._record_soon()
 
     def _tell(self, host: int, neighbour: _Neighbour) -> None:
-        """One call at a time to each host; what changes meanwhile follows its answer."""
+        """Tells `host` what it has not acknowledged, one call at a time.
+
+        Changes during a call are sent after its answer.
+        """
         asked = neighbour.asking == neighbour.life
         if self._held or asked or neighbour.acknowledged >= self._version:
             return
@@ -229,7 +236,7 @@ class Interest:
             self._tell(host, neighbour)
 
     def _request(self, base: int) -> InterestRequest:
-        """All changes since `base`; everything where they are not remembered."""
+        """Returns all changes since `base`, or the complete set if the history does not reach back."""
         if base < 1 or any(version not in self._history for version in range(base + 1, self._version + 1)):
             return InterestRequest(0, self._version, list(self._counts))
         added: dict[Pattern, None] = {}
@@ -258,7 +265,7 @@ class Interest:
             self._recording = asyncio.get_running_loop().create_task(self._write(), name="record of interest")
 
     async def _write(self) -> None:
-        """The last version, again and again until the coordinator has it."""
+        """Records the latest version at the coordinator; retries until it succeeds."""
         assert self._record is not None
         try:
             written = 0
@@ -276,22 +283,22 @@ class Interest:
     # --- what others want
 
     def remember(self, host: int, patterns: Iterable[str]) -> None:
-        """What a host that has said nothing to this run wanted, as it is recorded."""
+        """Sets the recorded interest of a host that has announced none to this run."""
         neighbour = self._neighbours.setdefault(host, _Neighbour())
         if neighbour.version == 0:
             neighbour.patterns = {read(pattern) for pattern in patterns}
 
     def hosts(self) -> list[int]:
-        """Those that have said anything, or can be reached."""
+        """Returns the hosts with known interest or with a connection so far."""
         return list(self._neighbours)
 
     def of(self, host: int) -> set[Pattern]:
-        """What that host wants, by its last word."""
+        """Returns the patterns that `host` last announced."""
         neighbour = self._neighbours.get(host)
         return set(neighbour.patterns) if neighbour is not None else set()
 
     def hosts_for(self, levels: Pattern) -> list[int]:
-        """The hosts that want the topic of these levels."""
+        """Returns the hosts that want the topic with these levels."""
         return [
             host
             for host, neighbour in self._neighbours.items()
@@ -323,7 +330,7 @@ class Interest:
     # --- hosts come and go
 
     def host_up(self, host: int) -> None:
-        """It is told everything: it may be another run of it."""
+        """Tells a newly connected host everything: it may be a new run."""
         neighbour = self._neighbours.setdefault(host, _Neighbour())
         neighbour.up = True
         neighbour.life += 1
@@ -331,7 +338,7 @@ class Interest:
         self._tell(host, neighbour)
 
     def host_down(self, host: int) -> None:
-        """Nobody waits for it."""
+        """Stops waiting for a disconnected host."""
         neighbour = self._neighbours.get(host)
         if neighbour is not None:
             neighbour.up = False
@@ -339,7 +346,7 @@ class Interest:
             self._confirm()
 
     def host_left(self, host: int) -> None:
-        """It is not in the cluster any more, and wants nothing."""
+        """Forgets a host that has left the cluster, and its interest."""
         neighbour = self._neighbours.pop(host, None)
         if neighbour is not None and neighbour.patterns and self.on_change is not None:
             self.on_change(host, (), neighbour.patterns)
@@ -355,7 +362,7 @@ class Interest:
 
 
 def matches(pattern: Pattern, levels: Pattern) -> bool:
-    """Whether a topic of these levels is wanted by `pattern`."""
+    """Whether `pattern` matches the topic with these levels."""
     for number, level in enumerate(pattern):
         if level == REST and number + 1 == len(pattern):
             return True
@@ -365,17 +372,17 @@ def matches(pattern: Pattern, levels: Pattern) -> bool:
 
 
 def spelled(pattern: Pattern) -> str:
-    """A pattern as it is recorded: levels joined by `/`, a `/` or `%` inside one escaped."""
+    """Returns a pattern's recorded form: levels joined by `/`, with `/` and `%` inside levels escaped."""
     return "/".join(level.replace("%", "%25").replace("/", "%2F") for level in pattern)
 
 
 def read(spelling: str) -> Pattern:
-    """What `spelled` has spelled."""
+    """Returns the pattern of a recorded form; the inverse of `spelled`."""
     return tuple(level.replace("%2F", "/").replace("%25", "%") for level in spelling.split("/"))
 
 
 def _checked(patterns: list[Pattern]) -> list[Pattern]:
-    """INVALID_REQUEST for a pattern without levels."""
+    """Returns `patterns`. Raises INVALID_REQUEST for a pattern without levels."""
     if not all(patterns):
         raise TreecastError(Fault.INVALID_REQUEST, "a pattern has at least one level")
     return patterns

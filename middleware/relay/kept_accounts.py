@@ -1,4 +1,4 @@
-"""Accounts of streams as they are kept in tables, in JSON. Pure."""
+"""Accounts of streams in the form stored in tables, as JSON. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from treecast.middleware.wire.segment_bodies import Expiry, Rejection, Totals
 
 
 class KeptTotals(Struct, array_like=True):
-    """[live, repaired, replayed, filtered, expired, refused], the last two by the names of their reasons."""
+    """[live, repaired, replayed, filtered, expired, refused]; the last two map names of reasons to counts."""
 
     live: int
     repaired: int
@@ -20,7 +20,7 @@ class KeptTotals(Struct, array_like=True):
 
 
 class KeptAccount(Struct):
-    """What `Account` says of its own stream."""
+    """The stored form of an `Account`."""
 
     first: int
     next: int
@@ -41,7 +41,7 @@ def packed(totals: Totals) -> KeptTotals:
 
 
 def unpacked(kept: KeptTotals) -> Totals:
-    """KeyError where a reason is not known."""
+    """Returns the totals. Raises KeyError for an unknown reason."""
     return Totals(
         kept.live,
         kept.repaired,
@@ -59,7 +59,7 @@ def packed_account(account: Account) -> KeptAccount:
 
 
 def unpacked_account(kept: KeptAccount) -> Account:
-    """ValueError where its sum is wrong, KeyError where a reason is not known."""
+    """Returns the account. Raises ValueError if its sum is wrong, KeyError for an unknown reason."""
     totals = unpacked(kept.totals)
     if totals.settled != kept.next - kept.first:
         raise ValueError(f"{totals.settled} records from {kept.first} to {kept.next}")

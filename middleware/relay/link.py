@@ -1,7 +1,7 @@
-"""`Link`: this host's tie to the coordinator: the attachment, the watch that feeds the view, and calls.
+"""`Link`: this host's link to the coordinator: the attachment, the watch that feeds the view, and calls.
 
-While the coordinator is away everything goes on with what the view knows; calls are refused with
-COORDINATOR_UNAVAILABLE. Its loss is logged once and counted, and so is its coming back.
+While the coordinator is away, the host goes on with its view and calls are refused with
+COORDINATOR_UNAVAILABLE. Loss and return of the coordinator are each logged once and counted.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from .view import ClusterView
 from .view_store import ViewStore
 
-REFUSED_SECONDS = 10.0  # until a coordinator that refused this host is asked again
-SEEN_SECONDS = 10.0  # how long a change may take from the coordinator's answer to this host's view
+REFUSED_SECONDS = 10.0  # pause before a coordinator that refused this host is asked again
+SEEN_SECONDS = 10.0  # the longest time from the coordinator's answer until this host's view has the change
 
 T = TypeVar("T")
 
@@ -31,7 +31,10 @@ _log = logging.getLogger(__name__)
 
 
 async def called(call: Awaitable[T]) -> T:
-    """A call about what this host has. UNKNOWN_MEMBER is about the host, which is about to attach again."""
+    """Awaits a call to the coordinator, with UNKNOWN_MEMBER raised as COORDINATOR_UNAVAILABLE.
+
+    UNKNOWN_MEMBER means that this host's session is unknown; the host is about to attach again.
+    """
     try:
         return await call
     except TreecastError as error:
@@ -41,7 +44,10 @@ async def called(call: Awaitable[T]) -> T:
 
 
 class Link:
-    """From `load` and `start` to `close`. `client` makes the calls, with `session` where one is asked for."""
+    """The link to the coordinator, in use from `load` and `start` to `close`.
+
+    `client` makes the calls, with `session` for those that need one.
+    """
 
     def __init__(
         self,
@@ -56,41 +62,44 @@ class Link:
         self._counters = counters
         self._store: ViewStore | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._waiting: dict[asyncio.Future[None], int] = {}  # until a revision is seen
+        self._waiting: dict[asyncio.Future[None], int] = {}  # -> the revision waited for
         self._away = False
-        self.refused: TreecastError | None = None  # why the coordinator will not have this host any more
+        self.refused: TreecastError | None = None  # why the coordinator refuses this host
         attachment.on_change = self._note_attachment
         view.on_reached(self._reached)
 
     @property
     def session(self) -> pb.HostSession:
-        """COORDINATOR_UNAVAILABLE while the host is not attached."""
+        """The host's session. Raises COORDINATOR_UNAVAILABLE while the host is not attached."""
         return self._attachment.session
 
     @property
     def directory(self) -> str:
-        """The id of this host's data directory, as the coordinator knows it."""
+        """The id of this host's data directory at the coordinator."""
         return self._attachment.request.instance
 
     @property
     def attached(self) -> bool:
-        """Whether the coordinator answered the last time."""
+        """Whether the host is attached and the coordinator answered the last call of the attachment."""
         return self._attachment.attached and self._attachment.last_error is None
 
     @property
     def last_error(self) -> TreecastError | None:
-        """Why the coordinator cannot be reached; None while all is well."""
+        """Why the coordinator cannot be reached; None if it can."""
         return self._attachment.last_error
 
     def load(self, store: ViewStore) -> None:
-        """Takes over what was known when this host ran last."""
+        """Loads the view that an earlier run stored."""
         self._store = store
         known = store.load()
         if known is not None:
             self.view.apply(known)
 
     async def fetch(self) -> None:
-        """Everything from the coordinator, now. COORDINATOR_UNAVAILABLE after a while without an answer."""
+        """Gets a snapshot from the coordinator now.
+
+        Raises COORDINATOR_UNAVAILABLE after `SEEN_SECONDS` without an answer.
+        """
         try:
             async with asyncio.timeout(SEEN_SECONDS), aclosing(self.client.watch()) as updates:
                 await self._take(await anext(updates))
@@ -104,7 +113,7 @@ class Link:
         self._tasks = [asyncio.create_task(work, name="watch of the coordinator")]
 
     async def close(self, *, detach: bool) -> None:
-        """Stops watching; with `detach` tells the coordinator that the host leaves in order."""
+        """Stops watching; with `detach` tells the coordinator of the orderly shutdown."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -113,10 +122,10 @@ class Link:
             waiting.cancel()
         await self._attachment.close(detach=detach)
 
-    # --- seeing
+    # --- waiting for updates
 
     async def seen(self, revision: int, seconds: float = SEEN_SECONDS) -> None:
-        """Returns when the view has `revision`. TIMED_OUT where that takes too long."""
+        """Returns when the view has `revision`. Raises TIMED_OUT after `seconds`."""
         if self.view.position.revision >= revision:
             return
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -133,7 +142,7 @@ class Link:
             self._waiting.pop(waiting, None)
 
     async def first_seen(self, seconds: float) -> bool:
-        """Whether the view has anything from the coordinator, after a while at the latest."""
+        """Waits at most `seconds` for the first update; returns whether the view has any."""
         if self.view.position.history:
             return True
         try:
@@ -148,7 +157,7 @@ class Link:
                 waiting.set_result(None)
 
     async def _watch(self) -> None:
-        """For ever: a coordinator that refuses this host may be another one tomorrow."""
+        """Watches the coordinator and retries forever after a refusal: the coordinator may be replaced."""
         while True:
             try:
                 async with aclosing(self.client.watch(self.view.position)) as updates:
@@ -172,9 +181,9 @@ class Link:
         self._counters.coordinator_updates += 1
 
     def _check_store(self, changes: Sequence[Change]) -> None:
-        """POLICY_VIOLATION for a coordinator that was begun anew: it knows nothing of what this host knows.
+        """Raises POLICY_VIOLATION if the coordinator has a new store, with none of the topics known here.
 
-        What it tells would be that all topics are gone. An older state of its store is no such case.
+        Applying its snapshot would delete all topics. A coordinator with an older state of its store passes.
         """
         own = self.view.host_named(self._attachment.request.name)
         topics = {topic.topic_id for topic in self.view.topics}
@@ -192,7 +201,7 @@ class Link:
             " knows: its store is lost; stop it, and make the store anew with `treecast restore-coordinator`",
         )
 
-    # --- being attached
+    # --- the attachment
 
     def _note_attachment(self, error: TreecastError | None) -> None:
         """Called after each attempt to attach or renew."""

@@ -1,7 +1,7 @@
-"""`Neighbours`: the two ways from this host to the others, the channel and the fabric, and where they lead.
+"""`Neighbours`: the two paths from this host to the others, channels and fabric, and the hosts' addresses.
 
-Both are made before they are started, so that whatever answers calls of other hosts can be registered with
-`methods` first. Addresses are the coordinator's, as the view knows them.
+Both are created before they are started, because handlers of other hosts' calls must be registered with
+`methods` first. Addresses come from the coordinator through the view.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from treecast.middleware.wire.segment import KeyRing
 
 from .view import ClusterView
 
-SEGMENTS = "fabric segments 1"  # what the key of segments is derived for
+SEGMENTS = "fabric segments 1"  # label from which the key of segments is derived
 
 _log = logging.getLogger(__name__)
 
 
 class Port(Struct):
-    """The fabric's number, TCP and UDP, reserved before it is used. `address`: where both are bound."""
+    """The fabric's port number, TCP and UDP, reserved before use. `address`: to which both are bound."""
 
     address: Address
     stream: socket.socket
@@ -42,7 +42,7 @@ class Port(Struct):
 
 
 class Endpoint(Struct):
-    """This host's end of both ways to the others, and their settings."""
+    """This host's end of both paths to the others, with their settings."""
 
     port: Port
     token: JoinToken | None  # None: nothing is authenticated
@@ -51,7 +51,10 @@ class Endpoint(Struct):
 
 
 class Neighbours:
-    """The other hosts, as far as they can be reached. `start_fabric`, `start_channels`, `close`."""
+    """The paths to the other hosts.
+
+    Start with `start_fabric`, then `start_channels`; close with `close_channels`, then `close_fabric`.
+    """
 
     def __init__(
         self,
@@ -62,7 +65,7 @@ class Neighbours:
         view: ClusterView,
         counters: Counters,
     ) -> None:
-        """`run`: this host's, which rises; the epoch of its streams."""
+        """`run`: this host's run number, which increases with each run; the epoch of its streams."""
         self._endpoint = endpoint
         self._host_id = host_id
         self._view = view
@@ -83,11 +86,11 @@ class Neighbours:
         )
         self.methods.use(self.channels)
         self.channels.on_refused = self._note_refused
-        self._isolated = False  # the log has it
+        self._isolated = False  # whether isolation has been logged
         self.fabric = Fabric(host_id, endpoint.fabric, keys, counters.fabric, rng)
 
     async def start_fabric(self) -> None:
-        """Segments are received from now on. OSError where the port is gone."""
+        """Starts receiving segments. Raises OSError if the port has been taken."""
         address = self._endpoint.port.address
         self._endpoint.port.datagrams.close()
         await self.fabric.start((address.host, address.port))
@@ -97,7 +100,7 @@ class Neighbours:
             self._moved(None, host)
 
     async def start_channels(self) -> None:
-        """Other hosts are answered from now on."""
+        """Starts answering other hosts."""
         await self.channels.start(self._endpoint.port.address, self._endpoint.port.stream)
 
     async def close_channels(self) -> None:
@@ -110,10 +113,10 @@ class Neighbours:
         if self._sends:
             self.fabric.close()
 
-    # --- whether they accept this host
+    # --- whether other hosts accept this one
 
     def isolation(self) -> str:
-        """Why no other host accepts this one, though the coordinator has others attached; else empty."""
+        """Returns why all other attached hosts refuse this one; empty if one does not or there is none."""
         peers = {peer.host_id: peer for peer in self.channels.peers()}
         others = [
             (host.name, peers.get(host.host_id))
@@ -133,15 +136,18 @@ class Neighbours:
             _log.error("%s: what is written here, nobody else sees", isolation)
 
     def accepted(self, host: int) -> None:
-        """There is a connection to it."""
+        """Notes a connection to `host`."""
         if self._isolated:
             self._isolated = False
             _log.info("host %d accepts this one again", host)
 
-    # --- where they are
+    # --- addresses
 
     def _moved(self, before: HostEntry | None, after: HostEntry | None) -> None:
-        """A host is looked for where it was last, attached or not: the coordinator may be away, too."""
+        """Applies a change of a host's address.
+
+        The last known address is used even if the host is not attached: the coordinator may be away as well.
+        """
         if after is None:
             if before is not None and before.host_id != self._host_id:
                 self.channels.set_host(before.host_id, None)
@@ -166,7 +172,7 @@ class Neighbours:
         task.add_done_callback(self._resolving.discard)
 
     async def _resolve(self, host_id: int, address: Address) -> None:
-        """Segments need the numeric address of our own family."""
+        """Sets the host's address for segments: numeric, in the address family of this host."""
         family = socket.AF_INET6 if ":" in self._endpoint.port.address.host else socket.AF_INET
         try:
             found = await asyncio.get_running_loop().getaddrinfo(
@@ -178,7 +184,7 @@ class Neighbours:
 
 
 class FabricLife:
-    """A `cluster.Life`: the fabric is there before those who use it."""
+    """A `cluster.Life` of the fabric; started before its users."""
 
     def __init__(self, neighbours: Neighbours) -> None:
         self._neighbours = neighbours
@@ -191,7 +197,7 @@ class FabricLife:
 
 
 class ChannelLife:
-    """A `cluster.Life`, the last: nobody is answered before all that answers is there."""
+    """A `cluster.Life` of the channels; started last, when all that answers other hosts is started."""
 
     def __init__(self, neighbours: Neighbours) -> None:
         self._neighbours = neighbours

@@ -1,4 +1,4 @@
-"""`Sharing`: what hosts want of each other and how it travels, as one `cluster.Life`."""
+"""`Sharing`: interest, carrier choice and event streams of a host, as one `cluster.Life`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Sharing:
-    """Tells its parts, and `partitions`, of hosts that come and go: `host_up` and `host_down`."""
+    """Passes `host_up` and `host_down` on to its parts and to `partitions`."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Sharing:
             counters,
             random.Random(),
         )
-        self.events: Events | None = None  # once they have begun
+        self.events: Events | None = None  # set between `join_events` and `leave_events`
         self._up: set[int] = set()
         partitions.following.on_interest = self._wanted
         if partitions.leading is not None:
@@ -60,7 +60,7 @@ class Sharing:
     # --- life
 
     async def start(self) -> None:
-        """Before other hosts can be reached: what they wanted last, as far as is known, they want still."""
+        """Starts with the recorded interest of other hosts, before they can be reached."""
         for wanted in self._link.view.interest:
             if wanted.host_id != self._own:
                 self.interest.remember(wanted.host_id, wanted.patterns)
@@ -71,7 +71,7 @@ class Sharing:
         await self.interest.close()
 
     def join_events(self, events: Events) -> None:
-        """They are told of hosts from now on, until `leave_events`."""
+        """Starts `events` and passes changes of hosts on to them, until `leave_events`."""
         self.events = events
         cluster = {host.host_id for host in self._link.view.hosts}
         events.start(self._up, cluster if self._own in cluster else None)
@@ -110,7 +110,7 @@ class Sharing:
         if self.events is not None and after is not None and after.kind is HomeKind.SHARE:
             self.events.shares.moved(after.id, after.host_id)
 
-    # --- what a partition that is followed means
+    # --- interest from followed partitions
 
     def _wanted(self, topic: Topic, wanted: bool) -> None:
         levels = TopicName.from_kafka(topic.name).levels

@@ -1,7 +1,7 @@
-"""`ClusterView`: what the coordinator has told of the cluster, with look-ups, and who is told of changes.
+"""`ClusterView`: the cluster as received from the coordinator, with look-ups and listeners for changes.
 
-Pure: it takes updates and calls listeners. All of an update is in place before the first listener is
-called, so each sees the cluster as it is after it.
+Pure: it takes updates and calls listeners. An update is applied completely before the first listener is
+called, so each listener sees the cluster after the update.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ E = TypeVar("E", HostEntry, TopicEntry, HomeEntry, StateEntry, InterestEntry)
 
 
 class Shelf(Generic[E]):
-    """All entries of one kind by their key, and who wants to hear of changes."""
+    """All entries of one kind by key, and the listeners for changes."""
 
     def __init__(self, of: type[E]) -> None:
         self._of: type[E] = of
@@ -45,18 +45,18 @@ class Shelf(Generic[E]):
         return set(self._entries)
 
     def __iter__(self) -> Iterator[E]:
-        """As they are now; they may change while it runs."""
+        """Iterates over a copy; entries may change meanwhile."""
         return iter(list(self._entries.values()))
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def subscribe(self, listener: Callable[[E | None, E | None], None]) -> None:
-        """`listener(before, after)` is called for every change; None is an entry that is not there."""
+        """Calls `listener(before, after)` for every change; None stands for a missing entry."""
         self._listeners.append(listener)
 
     def put(self, key: str, entry: Entry | None) -> Sequence[Callable[[], None]]:
-        """Sets or removes; answers what tells the listeners of it."""
+        """Sets or removes an entry. Returns the calls that notify the listeners."""
         before = self._entries.get(key)
         if entry is None:
             self._entries.pop(key, None)
@@ -69,12 +69,12 @@ class Shelf(Generic[E]):
 
 
 class ClusterView:
-    """The cluster as far as it is known here. Reading is free; `apply` alone changes it."""
+    """The cluster as known to this host. Look-ups are local; only `apply` changes it."""
 
     def __init__(self) -> None:
         self.position = Position()
-        # While listeners hear of a snapshot from another history than the one known before: what is
-        # missing in it was perhaps not removed, but forgotten with the coordinator's store.
+        # True while listeners are notified of a snapshot from another history than before: entries missing
+        # in it may not have been removed, but lost with the coordinator's store.
         self.doubtful = False
         self.hosts: Shelf[HostEntry] = Shelf(HostEntry)
         self.topics: Shelf[TopicEntry] = Shelf(TopicEntry)
@@ -86,7 +86,7 @@ class ClusterView:
         self._states_by_topic: dict[tuple[str, ...], StateEntry] = {}
         self._reached: list[Callable[[Position], None]] = []
 
-    # --- looking
+    # --- look-ups
 
     def host(self, host_id: int) -> HostEntry | None:
         return self._hosts_by_id.get(host_id)
@@ -102,7 +102,7 @@ class ClusterView:
         return None if name is None else self.topics.get(name)
 
     def leader(self, topic: str, index: int) -> PartitionEntry | None:
-        """None where there is no such partition."""
+        """Returns the partition's entry, or None if there is no such partition."""
         found = self.topics.get(topic)
         return found.partitions[index] if found is not None and 0 <= index < len(found.partitions) else None
 
@@ -125,15 +125,15 @@ class ClusterView:
         return self.interest.get(str(host_id))
 
     def on_reached(self, listener: Callable[[Position], None]) -> None:
-        """Called after each update, when all other listeners were."""
+        """Calls `listener` after each update, after all other listeners."""
         self._reached.append(listener)
 
-    # --- changing
+    # --- updates
 
     def apply(self, update: Update) -> None:
-        """Takes an update over, then tells the listeners.
+        """Applies an update, then notifies the listeners.
 
-        One that fails keeps none of the others from hearing of it: an ExceptionGroup has what they raised.
+        All listeners are called even if some fail; their exceptions are raised as an ExceptionGroup.
         """
         changes: Iterable[Change] = update.changes
         if update.snapshot:
@@ -214,7 +214,7 @@ class ClusterView:
                 return self.interest
 
     def check_invariants(self) -> None:
-        """For tests: the indexes are those of the entries."""
+        """For tests: asserts that the indexes match the entries."""
         assert self._hosts_by_id == {host.host_id: host for host in self.hosts}
         assert self._names_by_topic_id == {topic.topic_id: topic.name for topic in self.topics}
         assert self._states_by_topic == {state.levels: state for state in self.states}

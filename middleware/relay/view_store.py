@@ -1,8 +1,8 @@
-"""What the view knows, kept in the broker's tables: a host starts with it while the coordinator is away.
+"""The view, stored in the broker's tables: a host starts from it while the coordinator is away.
 
 Table `view`: `<kind>:<key>` -> an `EntryChange` message; `position` -> {"history": text, "revision": n}.
-Entries and position of an update are written together. The coordinator's counters are kept as well: a store
-that is lost is made anew from what a host has.
+Entries and position of an update are written together. The coordinator's counters are stored as well: a
+coordinator's lost store can be restored from a host.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _log = logging.getLogger(__name__)
 
 
 class ViewStore:
-    """Writes updates as they come, and reads all at the start."""
+    """Writes updates as they arrive and reads them all at the start."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._keys: set[str] = set()
-        self._unwritten: dict[str, bytes | None] = {}  # what the disk refused, until it takes it
+        self._unwritten: dict[str, bytes | None] = {}  # rows of failed commits, until one succeeds
 
     def load(self) -> Update | None:
-        """Everything as a snapshot; None where nothing was ever kept."""
+        """Returns everything as a snapshot, or None if nothing was ever stored."""
         rows = self._tables.load(VIEW)
         position = rows.pop(_POSITION, None)
         self._keys = set(rows)
@@ -42,13 +42,13 @@ class ViewStore:
         return Update(True, Position(known["history"], known["revision"]), changes)
 
     def entries(self) -> Iterator[bytes]:
-        """All that is kept, as `EntryChange` messages, by key."""
+        """Returns all stored entries as `EntryChange` messages, in the order of keys."""
         rows = self._tables.load(VIEW)
         rows.pop(_POSITION, None)
         return iter([value for _, value in sorted(rows.items())])
 
     async def save(self, update: Update) -> None:
-        """Keeps it. What the disk refuses now is written with the next."""
+        """Stores an update. Rows that fail to be written are written with the next update."""
         rows: dict[str, bytes | None] = dict.fromkeys(self._keys) if update.snapshot else {}
         for change in update.changes:
             gone = change.entry is None

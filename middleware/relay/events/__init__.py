@@ -1,1 +1,1 @@
-"""Event streams: what MQTT clients publish, brought from host to host."""
+"""Event streams: they carry messages of MQTT clients between hosts."""

@@ -1,14 +1,14 @@
-"""Accounts of event streams over streams and runs: table `event_accounts`.
+"""Accounts of event streams across streams and runs: table `event_accounts`.
 
-A stream stands for a set of hosts, and ends when it is not used or its origin does; the next one for the same
-set goes on with its account. Entries are
+A stream serves a set of hosts. It ends when it is unused for a while or its origin ends; the next stream for
+the same set continues its account. Entries are
 
-    over.<hosts>              what became of all records of streams that are no more, by host
-    stream.<epoch>.<number>   an account that is open: `earlier.KeptStream`
+    over.<hosts>              totals of all ended streams, by host
+    stream.<epoch>.<number>   an open account: `earlier.KeptStream`
 
-What a stream has promised is let go of in the journal only when an account that has it as settled is kept
-(`EventStream.accounted`). So whatever the account does not say yet when the origin is killed, the journal
-does. The rest is the hosts' word, in their answer to the first stream that they are asked to receive then.
+The journal releases a promised message only after an account that counts it as settled is stored
+(`EventStream.accounted`). So after a kill of the origin, the journal covers what the stored account lacks.
+The hosts report the rest in their answer to the first stream that they are then asked to receive.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _Mark = tuple[object, ...]
 
 
 class Earlier:
-    """A stream of an earlier run, and the hosts that have still to say what became of it."""
+    """A stream of an earlier run, with the hosts that have not reported its outcome yet."""
 
     def __init__(self, hosts: Hosts, kept: KeptStream, owed: Promised) -> None:
         self.hosts = hosts
@@ -51,23 +51,26 @@ class Earlier:
 
 
 class EventAccounts:
-    """Of one host, in its `run`-th run, from `start` to `close`. All calls come from the loop."""
+    """The accounts of one host in run `run`, from `start` to `close`. All calls come from the event loop."""
 
     def __init__(self, run: int, tables: Tables | None, every: float) -> None:
-        """`every`: seconds between two looks at what has changed. Without tables nothing is kept."""
+        """`every`: seconds between two writes of changed accounts. Without tables nothing is stored."""
         self._run = run
         self._tables = tables
         self._every = every
         self._over: dict[Hosts, dict[int, Totals]] = {}
         self._earlier: dict[Lineage, Earlier] = {}
-        self._holders: dict[Hosts, EventStream] = {}  # which stream goes on with the set's account
+        self._holders: dict[Hosts, EventStream] = {}  # the stream that continues the set's account
         self._written: dict[int, _Mark] = {}
         self._streams: Callable[[], Iterable[EventStream]] = tuple
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[object]] = set()
 
     def start(self, streams: Callable[[], Iterable[EventStream]], owed: Sequence[Owed]) -> list[Hosts]:
-        """`streams`: those that there are. `owed`: by the journal. Answers the sets of which one is open."""
+        """Loads the accounts of earlier runs. Returns the sets of hosts with an open account.
+
+        `streams` returns the current streams. `owed`: what the journal owes.
+        """
         if self._tables is None:
             return []
         self._streams = streams
@@ -90,11 +93,15 @@ class EventAccounts:
         epoch, _, number = rest.partition(".")
         kept = msgspec.json.decode(value, type=KeptStream)
         for host in kept.accounts.values():
-            settled(host)  # raises where it makes no sense
+            settled(host)  # raises if the account is invalid
         self._earlier[int(epoch), int(number)] = Earlier(frozenset(kept.hosts), kept, ())
 
     def _owed_by(self, lineage: Lineage, owed: Sequence[Owed]) -> Promised:
-        """What the stream has promised itself; and what earlier runs had, if it was the first of its set."""
+        """Returns what the stream has promised.
+
+        If it was the first stream of its run for its set, this includes the promises of earlier runs to the
+        set, which it has sent again.
+        """
         epoch, hosts = lineage[0], self._earlier[lineage].hosts
         first = min(one for one in self._earlier if one[0] == epoch and self._earlier[one].hosts == hosts)
         return [
@@ -105,7 +112,7 @@ class EventAccounts:
         ]
 
     def close(self) -> None:
-        """Writes no more."""
+        """Stops writing."""
         if self._timer is not None:
             self._timer.cancel()
         for task in self._tasks:
@@ -115,7 +122,7 @@ class EventAccounts:
     # --- streams
 
     def begun(self, stream: EventStream) -> None:
-        """It goes on with the account of its set, unless another does."""
+        """Handles a new stream: it continues the account of its set, unless another stream does."""
         if self._tables is None:
             return
         stream.accounted = 0
@@ -124,7 +131,7 @@ class EventAccounts:
         self.changed(stream)
 
     def changed(self, stream: EventStream) -> None:
-        """A receiver has begun, there or in another life: that is written down soon."""
+        """Schedules a write because a receiver has begun or begun anew."""
         if self._tables is not None:
             self._spawn(self._write([stream]))
 
@@ -133,7 +140,7 @@ class EventAccounts:
             stream.origin.sender.ledger.go_on(host, *self._before(stream.whole, host))
 
     def _before(self, hosts: Hosts, host: int) -> tuple[Totals, int]:
-        """What became of records of streams that are no more, and of how many that is not known yet."""
+        """Returns (totals of the host's records in ended streams, how many of their records are open)."""
         totals, open_records = self._over.get(hosts, {}).get(host, Totals()), 0
         for earlier in self._earlier.values():
             kept = earlier.kept.accounts.get(host)
@@ -143,7 +150,7 @@ class EventAccounts:
         return totals, open_records
 
     def resting(self) -> list[tuple[str, dict[int, Row]]]:
-        """The accounts of sets that have no stream now: the name of such a stream, and the rows."""
+        """Returns the accounts of sets without a current stream: (name of such a stream, rows)."""
         sets = {*self._over, *(earlier.hosts for earlier in self._earlier.values())} - self._holders.keys()
         return [
             (name_of(hosts), {host: _row(*self._before(hosts, host)) for host in sorted(hosts)})
@@ -151,12 +158,12 @@ class EventAccounts:
         ]
 
     def over(self, stream: EventStream) -> None:
-        """The stream is no more, and its account closed."""
+        """Closes the account of an ended stream."""
         if self._tables is None:
             return
         totals, ledger = self._over.setdefault(stream.whole, {}), stream.origin.sender.ledger
         for host in ledger.hosts():
-            ledger.go_on(host, Totals(), 0)  # what was before it is there already
+            ledger.go_on(host, Totals(), 0)  # `totals` already has what was before this stream
         for host, row in stream.origin.rows().items():
             totals[host] = added(totals.get(host, Totals()), _totals(row))
         if self._holders.get(stream.whole) is stream:
@@ -168,11 +175,14 @@ class EventAccounts:
     # --- hosts
 
     def waits_for(self, host: int) -> bool:
-        """Whether an account of an earlier run is open until `host` says more."""
+        """Whether an account of an earlier run is open until `host` reports its outcome."""
         return any(host in earlier.kept.accounts for earlier in self._earlier.values())
 
     def heard(self, host: int, ended: Iterable[EventEnded]) -> None:
-        """What `host` knows of streams of earlier runs; all that it does not name it knows nothing of."""
+        """Closes accounts with the host's report on streams of earlier runs.
+
+        The host knows nothing of streams that it does not name.
+        """
         said = {(one.epoch, one.stream): one for one in ended}
         passed = {lineage: one.passed for lineage, one in said.items()}
         for lineage, earlier in list(self._earlier.items()):
@@ -182,7 +192,7 @@ class EventAccounts:
                 self._settle(lineage, host, closed(host, kept, earlier.kept.end, earlier.owed, passed, word))
 
     def left(self, host: int) -> None:
-        """It is not in the cluster any more, and will say nothing."""
+        """Closes the accounts of a host that has left the cluster, which will not report."""
         for lineage, earlier in list(self._earlier.items()):
             kept = earlier.kept.accounts.get(host)
             if kept is not None:
@@ -190,7 +200,7 @@ class EventAccounts:
                 self._settle(lineage, host, added(settled(kept), lost))
 
     def _settle(self, lineage: Lineage, host: int, totals: Totals) -> None:
-        """One host's account of one stream is closed."""
+        """Closes one host's account of one stream with `totals`."""
         earlier = self._earlier[lineage]
         over = self._over.setdefault(earlier.hosts, {})
         over[host] = added(over.get(host, Totals()), totals)
@@ -212,7 +222,7 @@ class EventAccounts:
             self._spawn(self.write())
 
     async def write(self) -> None:
-        """All that has changed, now."""
+        """Writes all changed accounts now."""
         await self._write(self._streams())
 
     async def _write(self, streams: Iterable[EventStream]) -> None:
@@ -238,7 +248,7 @@ class EventAccounts:
         return Change(EVENT_ACCOUNTS, key, msgspec.json.encode(totals))
 
     async def _commit(self, changes: Sequence[Change]) -> bool:
-        """Whether the disk has them."""
+        """Commits the changes. Returns whether they were stored."""
         assert self._tables is not None
         try:
             await self._tables.commit(changes)
@@ -254,7 +264,7 @@ class EventAccounts:
 
 
 def kept_stream(stream: EventStream) -> KeptStream:
-    """As it is now."""
+    """Returns the stored form of a stream's account as of now."""
     ledger, end = stream.origin.sender.ledger, stream.origin.end
     accounts: dict[int, KeptHost] = {}
     for host in ledger.hosts():
@@ -265,7 +275,7 @@ def kept_stream(stream: EventStream) -> KeptStream:
 
 
 def _promised(stream: EventStream, first: int, end: int) -> tuple[int, int]:
-    """(the highest number promised before `first`, how many were promised from there to `end`)."""
+    """Returns (the highest number promised before `first`, how many were promised from there to `end`)."""
     promises = stream.promises
     before = bisect_right(promises, first, key=_end)
     number = promises[before - 1].number if before else stream.number_settled
@@ -273,7 +283,7 @@ def _promised(stream: EventStream, first: int, end: int) -> tuple[int, int]:
 
 
 def _total(stream: EventStream, count: int) -> int:
-    """How many messages the stream has promised with the first `count` promises that it has to keep."""
+    """Returns how many messages the stream had promised by the last of its first `count` open promises."""
     promises = stream.promises
     if count:
         return promises[count - 1].total
@@ -285,7 +295,7 @@ def _end(promise: Promise) -> int:
 
 
 def _mark(stream: EventStream) -> _Mark:
-    """What changes as the account does."""
+    """Returns a value that changes whenever the account does."""
     ledger = stream.origin.sender.ledger
     accounts = [ledger.account(host) for host in ledger.hosts()]
     return (
@@ -306,7 +316,7 @@ def _word(said: EventEnded | None) -> Word | None:
 
 
 def _totals(row: Row) -> Totals:
-    """All but what is outstanding."""
+    """Returns the row's totals without the outstanding records."""
     return Totals(row.live, row.repaired, row.replayed, row.filtered, row.expired, row.refused)
 
 

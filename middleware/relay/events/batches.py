@@ -1,18 +1,18 @@
-"""Messages, and runs of them, as record batches, which is how they travel in event streams.
+"""Messages and runs of messages as record batches, their form in event streams.
 
-A record with a key is one message: its key the topic as MQTT spells it, its value the payload, its headers
-the properties (`wire.mqtt_headers`). Where there is more to say, the first header has an empty name, and
+A record with a key is one message: its key is the MQTT topic name, its value the payload, its headers the
+properties (`wire.mqtt_headers`). Further fields, if any, are in a first header with an empty name and these
 bytes:
 
     flags (1 byte): bits 0-1 QoS | 4 retain | 8 expiry | 16 number | 32 lineage | 64 stamp | 128 run
         | expiry, milliseconds since the Unix epoch (uint64) | number (uint64)
-        | lineage: epoch, stream (uint32 each) | stamp (12 bytes, `pubsub.stamps`): of what is retained
+        | lineage: epoch, stream (uint32 each) | stamp (12 bytes, `pubsub.stamps`): of a retained message
         | format (1 byte): of a run
 
-A record without a key is a run where its flags say so: its value are publishes as they came
-(`wire.publish_runs`), its number the first message's, and the others have the numbers after it. Else it is a
-barrier: nobody's message, there for what comes after it. Sequences of a stream count messages, so a batch may
-stand for more of them than it has records.
+A record without a key is a run if its flags say so: its value holds publishes as received
+(`wire.publish_runs`), its number is that of the first message, and the others have consecutive numbers.
+Otherwise it is a barrier: it carries no message and only delays what follows it. Sequences of a stream count
+messages, so a batch may cover more sequences than it has records.
 """
 
 from __future__ import annotations
@@ -49,8 +49,11 @@ Lineage = tuple[int, int]  # (epoch, stream) by which a message was first sent
 
 
 class Event:
-    """A message as it arrives. `number`: its origin's own, 0 where it may be lost; `lineage`: None where it
-    comes by the stream that it was first sent by."""
+    """A message as it arrives.
+
+    `number`: given by its origin; 0 if the message may be lost. `lineage`: None if it arrives by the stream
+    that first sent it.
+    """
 
     __slots__ = ("lineage", "message", "number")
 
@@ -61,7 +64,7 @@ class Event:
 
 
 class RunEvent:
-    """A run as it arrives; the rest as of an `Event`, of its first message."""
+    """A run as it arrives. `number` and `lineage` are those of its first message, as in `Event`."""
 
     __slots__ = ("lineage", "number", "run")
 
@@ -71,7 +74,7 @@ class RunEvent:
         self.lineage = lineage
 
     def singly(self) -> list[Event]:
-        """Its messages."""
+        """Returns its messages as single events."""
         numbers = range(self.number, self.number + self.run.count) if self.number else [0] * self.run.count
         return [
             Event(message, number, self.lineage)
@@ -83,7 +86,7 @@ BARRIER: Final = build_batch([Record(None, None, (), 0)])
 
 
 def record_of(message: Message, now_ms: int, lineage: Lineage | None = None) -> Record:
-    """One message. Its number is said where it has one."""
+    """Returns the record of one message, with its number if it has one."""
     headers: Headers = headers_of(message.properties) if message.properties else ()
     flags = message.qos | (_RETAIN if message.retain else 0)
     rest = b""
@@ -105,7 +108,7 @@ def record_of(message: Message, now_ms: int, lineage: Lineage | None = None) -> 
 
 
 def batch_of(parts: Sequence[Message | Run], now_ms: int, lineage: Lineage | None = None) -> bytes:
-    """A batch of messages and runs. The bytes of a run are copied once."""
+    """Returns a batch of messages and runs. The bytes of a run are copied once."""
     pieces: list[bytes | bytearray] = []
     out = bytearray()
     for number, part in enumerate(parts):
@@ -133,7 +136,7 @@ def _run_headers(run: Run, lineage: Lineage | None) -> Headers:
 
 
 def events_of(payload: bytes) -> list[Event | RunEvent]:
-    """The messages and runs of a batch. CORRUPT_BATCH where it is none."""
+    """Returns the messages and runs of a batch. Raises CORRUPT_BATCH if it is invalid."""
     check_batches(memoryview(payload), len(payload), deep=False, single=True)
     return [
         _event(record) if record.key is not None else _run_event(record)
@@ -143,7 +146,7 @@ def events_of(payload: bytes) -> list[Event | RunEvent]:
 
 
 def _run_event(record: Record) -> RunEvent:
-    """A run whose bytes are in order; only its topics have still to be looked at."""
+    """Returns a run with validated bytes; only its topics are not validated. Raises CORRUPT_BATCH."""
     try:
         format, number, lineage, qos = _read_run(record.headers[0])
     except (struct.error, ValueError, IndexError) as error:
@@ -155,7 +158,7 @@ def _run_event(record: Record) -> RunEvent:
 
 
 def _read_run(header: tuple[str, bytes | None]) -> tuple[int, int, Lineage | None, int]:
-    """(format, number, lineage, QoS)."""
+    """Returns (format, number, lineage, QoS)."""
     name, value = header
     if name or not value or not value[0] & _RUN:
         raise ValueError(f"the first is {name!r}")

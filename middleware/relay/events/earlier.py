@@ -1,17 +1,17 @@
-"""What has become of the records of an event stream of an earlier run of its origin, host by host. Pure.
+"""The outcome of an event stream of an earlier run of its origin, for each host. Pure.
 
-Nothing but these is known of such a stream:
+Only this is known of such a stream:
 
-    kept     by the origin, now and then: the host's account, how far the stream went, and of what the host
-             had not reported how many records nobody was promised
-    owed     by the origin's journal: what was promised, and is not settled everywhere in the account that is
-             kept. It is sent again, by another stream, and counts there
-    passed   by the host's journal: the highest number that it has taken of what was promised, by lineage
-    a word   of the host, unless it was killed as well: its last report, and how far it knew the stream to go
+    kept     stored by the origin at intervals: the host's account, the end of the stream, and how many of
+             the records not yet reported by the host were not promised
+    owed     in the origin's journal: promised messages that the stored account does not have as settled
+             everywhere. They are sent again by another stream and count there
+    passed   in the host's journal: the highest number of promised messages that it has taken, by lineage
+    a word   of the host, unless it was killed as well: its last report, and the end of the stream as it knew
 
-So to the record: what a host has settled by its own word counts as it says, or else as far as is kept, and
-from there on what was promised as live, since its journal has it. Of the rest, what was promised is sent
-again, and what was not has gone with its origin.
+The outcome is exact to the record. Records that the host has settled count as in its word. Without a word
+they count as in the stored account, and later promised messages in the host's journal count as live. Of the
+remaining records, promised ones are sent again; the others are lost with their origin.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ from treecast.middleware.wire.segment_bodies import Expiry, Report, Totals
 
 from .batches import Lineage
 
-Promised = Sequence[tuple[int, Lineage]]  # numbers of messages, each with the stream it was first sent by
+Promised = Sequence[tuple[int, Lineage]]  # numbers of messages, each with the stream that first sent it
 
 
 class KeptHost(Struct):
-    """Of one host. `number`: the highest of what was promised that it has reported; `fleeting`: how many
-    records that it has not reported nobody was promised."""
+    """The stored account of one host.
+
+    `number`: the highest promised number that the host has reported. `fleeting`: how many of the records that
+    it has not reported were not promised.
+    """
 
     account: KeptAccount
     number: int
@@ -39,7 +42,7 @@ class KeptHost(Struct):
 
 
 class KeptStream(Struct):
-    """`hosts` that it was made for; `end`: how far it went."""
+    """The stored accounts of a stream. `hosts`: those it was made for. `end`: its end sequence."""
 
     hosts: list[int]
     end: int
@@ -47,8 +50,11 @@ class KeptStream(Struct):
 
 
 class Word(Struct, frozen=True):
-    """What a host has said of a stream. `known`: it knew of records before this sequence; `number`: the
-    highest of what was promised that the stream has brought."""
+    """A host's report on a stream.
+
+    `known`: the host knew of records before this sequence. `number`: the highest promised number that the
+    stream has brought.
+    """
 
     report: Report
     known: int
@@ -63,9 +69,9 @@ def closed(
     passed: Mapping[Lineage, int],
     word: Word | None,
 ) -> Totals:
-    """What counts for the stream: nothing of it is open any more.
+    """Returns the host's final totals for the stream, without open records.
 
-    `end`: as kept. `owed`: of this stream. What is sent again is left out.
+    `end`: as stored. `owed`: of this stream. Messages that are sent again are left out.
     """
     account = _heard(host, kept, word) if word is not None else None
     if word is None or account is None:
@@ -85,13 +91,13 @@ def closed(
 
 
 def unknown(kept: KeptHost, end: int) -> int:
-    """How many records are open until the host has said what became of them."""
+    """Returns how many records are open until the host reports their outcome."""
     account = kept.account
     return 0 if account.left_at is not None else max(0, end - account.next)
 
 
 def settled(kept: KeptHost) -> Totals:
-    """What is known as long as the host has not said more."""
+    """Returns the totals known without a report of the host. Raises if the account is invalid."""
     return _settled(unpacked_account(kept.account))
 
 
@@ -100,7 +106,7 @@ def _settled(account: Account) -> Totals:
 
 
 def _heard(host: int, kept: KeptHost, word: Word) -> Account | None:
-    """The account with the host's last report in it; None where that contradicts what is known."""
+    """Returns the account updated with the host's last report; None if the report contradicts it."""
     ledger = Ledger()
     ledger.restore(host, unpacked_account(kept.account))
     ledger.resume(host, word.report, word.report.next)
@@ -109,7 +115,7 @@ def _heard(host: int, kept: KeptHost, word: Word) -> Account | None:
 
 
 def _less(totals: Totals, count: int) -> Totals:
-    """Without `count` records that were delivered, in whichever way."""
+    """Returns `totals` with `count` delivered records less, of whichever kind."""
     kinds = [totals.live, totals.repaired, totals.replayed, totals.filtered]
     for at, delivered in enumerate(kinds):
         taken = min(delivered, count)

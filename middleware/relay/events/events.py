@@ -1,4 +1,4 @@
-"""`Events`: what is published on a joined host crosses to those that want it."""
+"""`Events`: carries messages published on a joined host to the hosts that want them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .wishes import Wishes
 
 
 class Events:
-    """From `start`, when the sessions that last are taken up, to `close`."""
+    """The event streams of a host, from `start`, after persistent sessions are resumed, to `close`."""
 
     def __init__(
         self,
@@ -38,8 +38,8 @@ class Events:
         settings: EventSettings | None = None,
         tables: Tables | None = None,
     ) -> None:
-        """`run`: this host's, the epoch of its streams. `clock`: seconds since the Unix epoch. `tables`:
-        where accounts are kept, if they are."""
+        """`run`: this host's run number, the epoch of its streams. `clock` returns seconds since the Unix
+        epoch. `tables`: where accounts are stored; None: they are not."""
         settings = settings or EventSettings()
         self._hub = hub
         self._turn = turn
@@ -56,8 +56,11 @@ class Events:
         self.receiving = Receiving(common, clock, self.shares)
 
     def start(self, up: Iterable[int], cluster: Collection[int] | None = None) -> None:
-        """`up`: hosts with a channel, as of now. All are told what this host wants. `cluster`: all hosts in
-        it, where that is known; who is not among them has left while this host was down."""
+        """Starts all parts and announces this host's interest.
+
+        `up`: hosts with a channel now. `cluster`: all hosts of the cluster, if known; other hosts with
+        streams here have left while this host was down.
+        """
         self.receiving.start()
         self.retained.start()
         self.wishes.start()
@@ -79,11 +82,11 @@ class Events:
         await self.sending.close()
         self.receiving.close()
 
-    # --- what the hub asks
+    # --- calls of the hub
 
     @property
     def host(self) -> int:
-        """Implements `pubsub.Reach`, as what follows."""
+        """Implements `pubsub.Reach`, like the methods that follow."""
         return self._host
 
     @property

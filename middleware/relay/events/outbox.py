@@ -1,10 +1,10 @@
-"""What one turn of the event loop has for other hosts: messages and runs in order, each once, with who wants
-it; and which streams each topic went by last, so that a topic that moves keeps its order.
+"""The messages and runs of one turn for other hosts, in order, each once with the hosts that want it.
 
-The first message of a topic in another stream waits, at every host that receives both, for all that was
-placed in the stream before. That is not always the last one: a topic that goes to hosts 2 and 3, then to 3
-alone, then to 2 alone, has at host 2 to wait for the first of these streams. Of topics that were forgotten
-every stream that was in use then counts.
+Also the streams that each topic last went by, which preserve the order of a topic that changes streams. The
+first message of a topic in another stream waits, at every host that receives both, for all that was placed in
+the earlier stream. The earlier stream at a host is not always the topic's latest: a topic that goes to hosts
+2 and 3, then to 3 alone, then to 2 alone, has to wait at host 2 for the first of these streams. For a
+forgotten topic, every stream that was in use when it was forgotten counts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .stream import EventStream
 
 
 class RemoteHost(Subscriber):
-    """Another host among the subscribers. `deaf`: it does not take event streams."""
+    """Another host as a subscriber. `deaf`: whether it does not take event streams."""
 
     def __init__(self, serial: int, host: int, outbox: Outbox) -> None:
         super().__init__(serial)
@@ -41,7 +41,7 @@ class RemoteHost(Subscriber):
 
 
 class Item:
-    """A message, or a run of them, for `hosts`."""
+    """A message or a run for `hosts`."""
 
     __slots__ = ("hosts", "part")
 
@@ -51,18 +51,19 @@ class Item:
 
 
 class Outbox:
-    """Hosts take a message one after the other, so that of a message the last item is asked for.
+    """The items of the current turn.
 
-    What comes from another host goes to no other: its origin sees to all (`PubSub.feed`). A message that is
-    promised gets its number in the journal here, so that numbers rise in the order in which messages are
-    published; who empties the outbox lets go of it. A run stays a run, and its messages get numbers in a row.
+    All hosts take a message before the next one, so only the last item can hold the same message. Messages
+    from another host go to no other host: their origin serves all (`PubSub.feed`). A promised message gets
+    its number in the journal here, so numbers increase in publishing order; whoever empties the outbox
+    releases it in the journal. A run stays a run, and its messages get consecutive numbers.
     """
 
     def __init__(self, hub: PubSub, turn: Turn) -> None:
         self._hub = hub
         self._turn = turn
         self._items: list[Item] = []
-        self.departures: Departures | None = None  # who empties it
+        self.departures: Departures | None = None  # what empties it
 
     def add(self, part: Message | Run, host: int) -> None:
         items = self._items
@@ -72,7 +73,7 @@ class Outbox:
             self._append(part, host)
 
     def add_alone(self, message: Message, host: int) -> None:
-        """Of a shared subscription: for this one host, from wherever it came."""
+        """Adds a message of a shared subscription for one host, whatever its origin."""
         self._append(message, host)
 
     def _append(self, part: Message | Run, host: int) -> None:
@@ -89,12 +90,12 @@ class Outbox:
         self._items.append(Item(part, host))
 
     def take(self) -> list[Item]:
-        """All since the last call."""
+        """Removes and returns all items since the last call."""
         items, self._items = self._items, []
         return items
 
     def let_go(self, items: list[Item]) -> None:
-        """They have their places."""
+        """Releases items in the journal once they have their places in streams."""
         journal = self._hub.journal
         if journal is None:
             return
@@ -107,8 +108,8 @@ class Outbox:
 
 
 class Common(Struct, frozen=True):
-    """What sending and receiving of events both stand on. `remotes`: hosts that want anything; it changes
-    as these come and go."""
+    """What sending and receiving share. `remotes`: the hosts with any interest so far; it is updated in
+    place."""
 
     hub: PubSub
     turn: Turn
@@ -121,7 +122,7 @@ class Common(Struct, frozen=True):
 
 
 class _Way:
-    """The streams of one topic: to each, the hosts whose last one it was."""
+    """The streams of one topic, each with the hosts at which it was the topic's last stream."""
 
     __slots__ = ("hosts", "latest")
 
@@ -130,7 +131,7 @@ class _Way:
         self.hosts: dict[EventStream, set[int]] = {}
 
     def move(self, to: EventStream) -> list[EventStream]:
-        """The streams that went before `to` at some host."""
+        """Moves the topic to `to`. Returns the streams that precede it at some host."""
         before = []
         for stream, hosts in list(self.hosts.items()):
             if stream is not to and not hosts.isdisjoint(to.members):
@@ -144,15 +145,15 @@ class _Way:
 
 
 class Places:
-    """At most `most` topics are remembered."""
+    """The last streams of topics. At most `most` topics are remembered."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._ways: dict[bytes, _Way] = {}
-        self._floor: dict[EventStream, None] = {}  # what the forgotten topics went by
+        self._floor: dict[EventStream, None] = {}  # streams of the forgotten topics
 
     def move(self, topic: bytes, to: EventStream) -> list[EventStream]:
-        """The topic's next message is placed in `to`: the streams that it has to wait for."""
+        """Notes that the topic's next message goes into `to`. Returns the streams it has to wait for."""
         way = self._ways.get(topic)
         if way is not None:
             return [] if way.latest is to else way.move(to)
@@ -169,7 +170,7 @@ class Places:
         self._ways.clear()
 
     def forget(self, stream: EventStream) -> None:
-        """All of it is settled, and it is no more."""
+        """Forgets a finished stream, whose messages are all settled."""
         self._floor.pop(stream, None)
         for topic, way in list(self._ways.items()):
             way.hosts.pop(stream, None)

@@ -1,8 +1,8 @@
-"""What the journal keeps of event streams: whom they are for, and which messages they owe.
+"""The journal's records of event streams: their hosts and the messages they owe.
 
-A stream that promises something is a session of the journal, under a name that no client can have:
+A stream with promised messages is a session of the journal, under a name that no client can have:
 
-    U+0000 | "events " | epoch | " " | stream | " " | hosts, parted by commas
+    U+0000 | "events " | epoch | " " | stream | " " | hosts, separated by commas
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PREFIX: Final = "\0events "
 
 
 class Owed:
-    """What a stream of an earlier run owes."""
+    """The messages that a stream of an earlier run owes."""
 
     __slots__ = ("hosts", "lineage", "record")
 
@@ -29,7 +29,7 @@ class Owed:
 
 
 class Owing:
-    """The records of one host. `run`: its own."""
+    """The records of one host. `run`: its run number."""
 
     def __init__(self, run: int, hub: PubSub) -> None:
         self._run = run
@@ -37,7 +37,7 @@ class Owing:
         self._old: list[Owed] = []
 
     def take_up(self) -> list[Owed]:
-        """What earlier runs owe, oldest stream first. Streams that owe nothing are forgotten."""
+        """Returns what earlier runs owe, oldest stream first. Forgets streams that owe nothing."""
         journal = self._hub.journal
         if journal is None:
             return []
@@ -52,7 +52,7 @@ class Owing:
         return list(self._old)
 
     def begin(self, stream: EventStream) -> Creditor:
-        """The record of a stream that promises something for the first time."""
+        """Creates the record of a stream at its first promise."""
         hosts = ",".join(map(str, sorted(stream.members)))
         name = f"{_PREFIX}{self._run} {stream.number} {hosts}"
         record = Creditor(self._hub.next_serial(), name)
@@ -61,12 +61,12 @@ class Owing:
         return record
 
     def end(self, stream: EventStream) -> None:
-        """The stream is no more."""
+        """Deletes the record of an ended stream."""
         if stream.record is not None and self._hub.journal is not None:
             self._hub.journal.end(stream.record)
 
     def sweep(self) -> None:
-        """Forgets what earlier runs do not owe any more."""
+        """Forgets streams of earlier runs that no longer owe messages."""
         journal = self._hub.journal
         if journal is not None and any(not old.record.owed for old in self._old):
             for old in self._old:
@@ -75,7 +75,7 @@ class Owing:
             self._old = [old for old in self._old if old.record.owed]
 
     def oldest(self) -> Lineage | None:
-        """The first stream of an earlier run of which something may be sent again."""
+        """Returns the oldest stream of earlier runs whose messages may be sent again, if any."""
         return self._old[0].lineage if self._old else None
 
 

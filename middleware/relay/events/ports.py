@@ -1,4 +1,4 @@
-"""The calls about event streams, methods 120-139 of the channel, and what may be chosen about them."""
+"""The calls about event streams, methods 120-139 of the channel, and their settings."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from treecast.middleware.fabric.channel import Method, Natural, Nothing
 
 
 class EventOpen(Struct, frozen=True, array_like=True):
-    """The receiver is asked to receive an event stream of the caller, before its first use and whenever there
-    is a new connection.
+    """Asks a host to receive an event stream of the caller, before its first use and after each reconnect.
 
-    `first`: where a host begins that does not receive it yet. Nothing before (`settled_epoch`,
-    `settled_stream`) will be sent again. `asks_ended`: how streams of earlier epochs have ended.
+    `first`: where a host begins that does not receive it yet. No message first sent by a stream before
+    (`settled_epoch`, `settled_stream`) will be sent again. `asks_ended`: whether the answer must tell how
+    streams of earlier epochs ended.
     """
 
     stream: Natural
@@ -28,10 +28,10 @@ class EventOpen(Struct, frozen=True, array_like=True):
 class EventEnded(Struct, frozen=True, array_like=True):
     """What the answering host knows of a stream of an earlier epoch of the caller.
 
-    `passed`: the highest number that it has taken of what was first sent by this stream; 0: none. `report`:
-    the body of its last report; empty where it has forgotten how it received the stream. `known`: it knew of
-    records before this sequence. `number`: the highest number of a message that the stream has brought,
-    whichever sent it first.
+    `passed`: the highest number it has taken of messages first sent by this stream; 0: none. `report`: the
+    body of its last report; empty if it has forgotten how it received the stream. `known`: it knew of records
+    before this sequence. `number`: the highest number of a message that the stream has brought, whichever
+    stream first sent it.
     """
 
     epoch: Natural
@@ -43,8 +43,8 @@ class EventEnded(Struct, frozen=True, array_like=True):
 
 
 class EventOpened(Struct, frozen=True, array_like=True):
-    """`kept`: it received the stream already, and goes on. `next`: all before it is settled here. `ended`:
-    where it was asked for."""
+    """`kept`: the host already received the stream and continues. `next`: all before it is settled here.
+    `ended`: filled if asked for."""
 
     kept: bool
     next: Natural
@@ -52,23 +52,28 @@ class EventOpened(Struct, frozen=True, array_like=True):
 
 
 class RetainedRequest(Struct, frozen=True, array_like=True):
-    """What the receiver has retained in the topics that the filters match, as MQTT spells them; `skip` of
-    them were answered before. The answer's body are record batches, tombstones among the records."""
+    """Asks for the retained messages in topics that match the MQTT filters.
+
+    `skip`: how many earlier answers have returned. The answer's body holds record batches, which include
+    tombstones.
+    """
 
     filters: list[bytes]
     skip: Natural = 0
 
 
 class RetainedResponse(Struct, frozen=True, array_like=True):
-    """`count`: topics that are in the body. `more`: others follow; ask again."""
+    """`count`: number of topics in the body. `more`: whether to ask again for further ones."""
 
     count: Natural
     more: bool
 
 
 class ShareRequest(Struct, frozen=True, array_like=True):
-    """To the home of a shared subscription: how many of its members are the caller's clients.
-    NOT_COORDINATOR where it is not at home there."""
+    """Tells the home of a shared subscription how many of its members are clients of the caller.
+
+    Refused with NOT_COORDINATOR by a host that is not the home.
+    """
 
     name: bytes
     filter: bytes
@@ -83,25 +88,25 @@ SHARE: Final = Method(122, ShareRequest, Nothing)
 class EventSettings(Struct, frozen=True):
     """Times in seconds, sizes in bytes."""
 
-    batch_bytes: int = 256 * 1024  # of messages that go as one; a message alone may be larger
-    log_bytes: int = 16 << 20  # of one stream, for hosts that lack something; what is beyond has expired
+    batch_bytes: int = 256 * 1024  # limit of a batch of messages; a single message may be larger
+    log_bytes: int = 16 << 20  # log of one stream, for repairs; older records expire
     log_age: float = 3600.0
-    fleeting: float = 10.0  # what may be lost is kept so long for a host that lacks it
-    queue_bytes: int = 64 << 20  # of one stream, while it cannot be sent; then messages are dropped
-    open_wait: float = 1.0  # for members to answer, before a stream is used all the same
+    fleeting: float = 10.0  # how long messages that may be lost are available for repairs
+    queue_bytes: int = 64 << 20  # queue of one stream that cannot be sent; beyond it messages are dropped
+    open_wait: float = 1.0  # wait for members' answers before a stream is used anyway
     call: float = 5.0
-    retry: float = 0.5  # after a member could not be asked
-    refusals: int = 60  # of a member that does not know these calls; then it is left out
+    retry: float = 0.5  # pause after a failed call to a member
+    refusals: int = 60  # after so many refusals, a member that does not know these calls is left out
     tick: float = 0.1
-    idle: float = 60.0  # a stream that nothing was published in is closed
-    most_streams: int = 64  # beyond it, messages go to more hosts than want them
-    most_topics: int = 65_536  # of which the stream they went by is remembered
-    retained_wait: float = 1.0  # for what other hosts have retained
-    share_wait: float = 1.0  # for homes of shared subscriptions to know of a member
-    share_again: float = 2.0  # after a home was not found, or did not answer
-    page_bytes: int = 4 << 20  # of retained messages in one answer
-    over: float = 10.0  # after its end a stream is received no more
-    accounts_every: float = 2.0  # what receivers have counted is written down
+    idle: float = 60.0  # time without messages after which a stream is closed
+    most_streams: int = 64  # beyond it, messages also go to hosts that do not want them
+    most_topics: int = 65_536  # topics whose last stream is remembered
+    retained_wait: float = 1.0  # wait for other hosts' retained messages
+    share_wait: float = 1.0  # wait for homes of shared subscriptions to know a new member
+    share_again: float = 2.0  # pause after a home was not found or did not answer
+    page_bytes: int = 4 << 20  # retained messages in one answer
+    over: float = 10.0  # interval of checks for streams that have ended
+    accounts_every: float = 2.0  # interval of writing accounts
 
 
 FIRST_STREAM = 1 << 31

@@ -1,12 +1,12 @@
-"""At the other hosts: event streams are received, and what they bring is published here.
+"""At the receiving hosts: event streams are received and their messages are published here.
 
-Each message is published once. Those that may not be lost have numbers, which rise along each stream of their
-origin; the highest one of each stream is kept in the journal beside what the message became here. So what
-comes again, after a kill at either end, is let go.
+Each message is published once. Promised messages have numbers that increase along each stream of their
+origin. The journal keeps the highest number of each stream together with the local outcome of the message, so
+that messages sent again after a kill at either end are recognised and dropped.
 
-What arrives is part of the host's turn (`broker.turn`): its origin is told that it has arrived when the turn
-is over, when the journal has it, and with fsync per batch the disk. Where the disk refuses, the stream is
-left, and joined again, at what was taken, when a turn was stored.
+Arrivals are part of the host's turn (`broker.turn`): they are acknowledged to the origin at the end of the
+turn, when the journal has them and, with fsync per batch, the disk. If the disk fails, the host leaves the
+stream. It joins again, at the position taken, once a turn has been stored.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _log = logging.getLogger(__name__)
 
 
 class Received:
-    """One stream that is received. Implements `fabric.origin.Sink`."""
+    """One received stream. Implements `fabric.origin.Sink`."""
 
     def __init__(self, receiving: Receiving, host: int, lineage: Lineage) -> None:
         self.host = host
         self.lineage = lineage
         self.joined: JoinedStream
-        self.over_at = 0.0  # when it was first seen to be at its end
-        self.number = 0  # the highest of a message that it brought
+        self.over_at = 0.0  # when it was first seen at its end
+        self.number = 0  # the highest message number that it has brought
         self._receiving = receiving
 
     def deliver(self, deliveries: list[Delivery]) -> None:
@@ -54,7 +54,7 @@ class Receiving:
     """All event streams that this host receives, by origin and number."""
 
     def __init__(self, common: Common, clock: Callable[[], float], shares: Shares) -> None:
-        """`clock`: seconds since the Unix epoch."""
+        """`clock` returns seconds since the Unix epoch."""
         self._clock = clock
         self._shares = shares
         self._hub = common.hub
@@ -68,17 +68,15 @@ class Receiving:
         self._streams: dict[tuple[int, int], Received] = {}
         self._passed: dict[tuple[int, int, int], int] = {}  # host, epoch, stream -> the highest number taken
         self._words = Words()
-        self._taken: dict[Received, None] = {}  # those that have brought something in this turn
-        self._gathered: list[
-            tuple[JoinedStream, Progress]
-        ] = []  # what their origins are told when it is stored
-        self._left: list[Received] = []  # to be joined again when a turn is stored
+        self._taken: dict[Received, None] = {}  # streams with deliveries in this turn
+        self._gathered: list[tuple[JoinedStream, Progress]] = []  # to acknowledge when the turn is stored
+        self._left: list[Received] = []  # to join again when a turn is stored
         self._timer: asyncio.TimerHandle | None = None
 
     # --- life
 
     def start(self) -> None:
-        """From now on streams can be opened."""
+        """Starts accepting streams."""
         self._loop = asyncio.get_running_loop()
         if self._hub.journal is not None:
             self._passed = self._hub.journal.passed
@@ -97,7 +95,7 @@ class Receiving:
         if request.stream < FIRST_STREAM:
             raise TreecastError(Fault.INVALID_REQUEST, f"{request.stream} is no event stream")
         for stream in [one for one in self._streams.values() if one.host == host]:
-            if stream.lineage[0] != request.epoch:  # of a run that is no more
+            if stream.lineage[0] != request.epoch:  # of an earlier run
                 self._leave(stream)
         words = self._words.say(host, request.epoch, self._passed)
         ended = words if request.asks_ended else []
@@ -124,10 +122,10 @@ class Receiving:
         stream.joined.leave()
         self._streams.pop((stream.host, stream.lineage[1]), None)
 
-    # --- what arrives
+    # --- arrivals
 
     def take(self, stream: Received, deliveries: list[Delivery]) -> None:
-        """Publishes it; it is stored, and counts as taken, with the turn."""
+        """Publishes deliveries. They are stored, and acknowledged, with the turn."""
         self._hub.wall = self._clock()
         self._taken[stream] = None
         self._turn.ask(self)
@@ -162,7 +160,7 @@ class Receiving:
         run = event.run
         if event.number:
             taken = self._passed.get(_line(stream, event), 0) - event.number + 1
-            if 0 < taken < run.count:  # of what another run of its origin had sent in other parts
+            if 0 < taken < run.count:  # partly taken: another run of the origin sent it in other parts
                 for single in event.singly():
                     self._publish(stream, single)
                 return
@@ -173,7 +171,7 @@ class Receiving:
         self._hub.feed_run(run, self._remotes.get(stream.host))
 
     def _takes(self, stream: Received, event: Event | RunEvent, count: int) -> bool:
-        """Whether what has so many numbers is new; then it is taken by this."""
+        """Whether an event with `count` numbers is new. If so, marks it as taken."""
         key, last = _line(stream, event), event.number + count - 1
         stream.number = last
         if self._passed.get(key, 0) >= last:
@@ -184,7 +182,7 @@ class Receiving:
             self._passed[key] = last
         return True
 
-    # --- of the turn
+    # --- the turn
 
     def gather(self) -> None:
         """Implements `turn.Speaker`."""
@@ -192,7 +190,7 @@ class Receiving:
         self._gathered.extend([(stream.joined, stream.joined.progress) for stream in taken])
 
     def say(self) -> None:
-        """What was taken is stored."""
+        """Implements `turn.Speaker`: acknowledges the stored deliveries to their origins."""
         gathered, self._gathered = self._gathered, []
         for joined, progress in gathered:
             joined.keep(progress)
@@ -200,7 +198,10 @@ class Receiving:
             self._join_again()
 
     def refuse(self) -> None:
-        """The disk refuses. The journal has not let go of what was taken, and stores it when it can."""
+        """Implements `turn.Speaker`: leaves the streams whose deliveries the disk refused.
+
+        The journal keeps what was taken and stores it when it can.
+        """
         refused = {joined for joined, _ in self._gathered}
         self._gathered.clear()
         if self._left:
@@ -210,7 +211,10 @@ class Receiving:
             self.failed(stream)
 
     def failed(self, stream: Received) -> None:
-        """It was left. What it has brought may not be said to have arrived before the next turn is stored."""
+        """Schedules a left stream to be joined again, after the next stored turn.
+
+        Its deliveries must not be acknowledged before.
+        """
         self._streams.pop((stream.host, stream.lineage[1]), None)
         self._loop.call_later(self._settings.retry, self._again, stream)
 
@@ -222,13 +226,13 @@ class Receiving:
     def _join_again(self) -> None:
         left, self._left = self._left, []
         for stream in left:
-            if (stream.host, stream.lineage[1]) not in self._streams:  # else it was opened anew
+            if (stream.host, stream.lineage[1]) not in self._streams:  # else it was opened again
                 self._receive(stream, stream.joined.progress)
 
-    # --- what is over
+    # --- ended streams
 
     def _forget_settled(self, host: int, floor: Lineage) -> None:
-        """Of older streams nothing comes again: their origin has them no more."""
+        """Forgets streams before `floor`: their origin will send none of their messages again."""
         for stream in [one for one in self._streams.values() if one.host == host and one.lineage < floor]:
             self._leave(stream)
         for key in [key for key in self._passed if key[0] == host and key[1:] < floor]:
@@ -238,7 +242,7 @@ class Receiving:
                 del self._passed[key]
 
     def _tick(self) -> None:
-        """Streams that have come to their end are left once their origin has been told."""
+        """Leaves ended streams, at the second tick after their end so that their origin has been told."""
         self._timer = self._loop.call_later(self._settings.over, self._tick)
         for stream in list(self._streams.values()):
             if stream.joined.state is not ReceiverState.DONE:
@@ -249,7 +253,7 @@ class Receiving:
                 stream.over_at = self._loop.time()
 
     def host_left(self, host: int) -> None:
-        """It is not in the cluster any more."""
+        """Leaves the streams of a host that has left the cluster."""
         for stream in list(self._streams.values()):
             if stream.host == host:
                 self._leave(stream)
@@ -257,6 +261,6 @@ class Receiving:
 
 
 def _line(stream: Received, event: Event | RunEvent) -> tuple[int, int, int]:
-    """Host, epoch and number of the stream that it was first sent by."""
+    """Returns (host, epoch, number) of the stream that first sent the event."""
     epoch, number = event.lineage or stream.lineage
     return stream.host, epoch, number

@@ -1,8 +1,8 @@
-"""Retained messages of all hosts: who subscribes gets, of each topic, the latest that any host has.
+"""Retained messages of all hosts: a subscriber gets the latest one that any host has for each topic.
 
-Before a subscription's retained messages are handed over, all hosts that can be reached are asked for theirs.
-What they have is taken over here where it is later than what is here, tombstones too; then one value of each
-topic is left. Filters of one turn of the event loop are one question.
+Before a subscription's retained messages are delivered, all reachable hosts are asked for theirs. Messages
+later than the local ones are stored here, including tombstones, so one value per topic remains. The filters
+of one turn of the event loop form one request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Reply = tuple[RetainedResponse, Buffer]
 
 
 class Retained:
-    """Both ends: asks, and answers. `hosts`: those that can be asked."""
+    """Both ends: requests and answers. `hosts` returns the hosts that can be asked."""
 
     def __init__(
         self,
@@ -56,8 +56,10 @@ class Retained:
     # --- asking
 
     def collect(self, filters: Iterable[bytes], waiter: Waiter) -> bool:
-        """Whether all that is retained for `filters` is here. If not, `waiter` is told when it is, or after
-        `retained_wait`."""
+        """Whether all retained messages for `filters` are here.
+
+        If not, asks the other hosts and calls `waiter` when they have answered, or after `retained_wait`.
+        """
         wanted = [filter for filter in filters if not filter.startswith(b"$")]
         if not wanted or not any(True for _ in self._hosts()):
             return True
@@ -70,7 +72,7 @@ class Retained:
         return False
 
     async def _ask_all(self) -> None:
-        """Runs at the end of the turn that has made it."""
+        """Asks all hosts for the filters collected in this turn of the event loop."""
         filters, self._filters = list(self._filters), {}
         waiters, self._waiters = self._waiters, []
         questions = [asyncio.ensure_future(self._ask(host, filters)) for host in self._hosts()]
@@ -85,7 +87,7 @@ class Retained:
             waiter.confirmed()
 
     async def _ask(self, host: int, filters: list[bytes]) -> None:
-        """Page by page. What came before a host failed counts."""
+        """Asks one host, page by page. If it fails, the pages received so far count."""
         request = RetainedRequest(filters=filters)
         try:
             while True:
@@ -95,14 +97,14 @@ class Retained:
                     return
                 request = RetainedRequest(filters, request.skip + answer.count)
         except TreecastError as error:
-            if error.fault is not Fault.NOT_SUPPORTED:  # it has no MQTT face
+            if error.fault is not Fault.NOT_SUPPORTED:  # NOT_SUPPORTED: the host has no MQTT face
                 self._counters.retained_late += 1
                 _log.info("host %d could not be asked for retained messages: %s", host, error)
 
     def _take(self, body: bytes) -> None:
         for event in events_of(body) if body else ():
             if isinstance(event, RunEvent):
-                continue  # nothing in a run is retained
+                continue  # runs have no retained messages
             message = event.message
             if message.stamp and message.topic and not message.topic.startswith(b"$"):
                 self._hub.retain(message)

@@ -1,9 +1,9 @@
-"""At the origin: which messages go by which event streams, and the life of these.
+"""At the origin: assigns messages to event streams, and manages these streams.
 
-A stream stands for a set of hosts. A message goes, once, into the stream of the hosts that want its topic;
-they are asked to receive a stream before it is used. What was acknowledged to its publisher is owed by the
-journal to the stream until all of its hosts have settled it, so it is sent again after a restart, by a stream
-of the new run, with its lineage: a host that has it already lets it go.
+A stream serves a set of hosts. A message goes once into the stream of the hosts that want its topic. Hosts
+are asked to receive a stream before it is used. The journal owes messages that were acknowledged to their
+publishers to the stream until all its hosts have settled them. After a restart they are sent again, with
+their lineage, by a stream of the new run; a host that already has them drops them.
 """
 
 from __future__ import annotations
@@ -31,13 +31,15 @@ from .ports import FIRST_STREAM, OPEN, EventOpen, EventOpened
 from .stream import EventStream, Parcel, name_of
 
 _log = logging.getLogger(__name__)
-_HOLD_BACK = 4  # a stream in which a quarter of its queue waits holds publishers back
-_MOST_SETS = 4096  # lists of hosts whose stream is remembered
+_HOLD_BACK = 4  # publishers are held back once a stream's queue is filled to 1 / _HOLD_BACK
+_MOST_SETS = 4096  # lists of hosts with a cached stream
 
 
 class Batch:
-    """Messages and runs for one stream, all promised or all not, that will be one parcel. `count`: of
-    messages, those of runs as well."""
+    """Messages and runs for one parcel of a stream, either all promised or all not.
+
+    `count`: number of messages, including those in runs.
+    """
 
     def __init__(self, stream: EventStream, promised: bool) -> None:
         self.stream = stream
@@ -69,16 +71,16 @@ def size_of(part: Message | Run) -> int:
 
 
 class Sending:
-    """All event streams of this host, of which it is the `run`-th run. Implements `turn.Departures`."""
+    """All event streams that this host originates. `run`: its run number. Implements `turn.Departures`."""
 
     def __init__(self, run: int, common: Common, tables: Tables | None) -> None:
-        self.on_begun: Callable[[EventStream], None] | None = None  # a stream to other hosts
+        self.on_begun: Callable[[EventStream], None] | None = None  # called with each new stream
         self._run = run
         self._hub = common.hub
         self._turn = common.turn
         self._outbox = common.outbox
         self._outbox.departures = self
-        self.waiting = False  # as `turn.Departures` has it, and what follows
+        self.waiting = False  # part of `turn.Departures`, like the next two
         self.placed = False
         self.congested = False
         self._remotes = common.remotes
@@ -86,32 +88,32 @@ class Sending:
         self._fabric = common.fabric
         self._settings = common.settings
         self._counters = common.counters
-        self._up: dict[int, int] = {}  # hosts with a channel, and which one it is
+        self._up: dict[int, int] = {}  # hosts with a channel -> number of the channel
         self._ups = 0
         self._count = 0
-        self._streams: dict[frozenset[int], EventStream] = {}  # those that are used
-        self._all: dict[int, EventStream] = {}  # by number, those that are ending as well
+        self._streams: dict[frozenset[int], EventStream] = {}  # streams in use
+        self._all: dict[int, EventStream] = {}  # by number, including streams that are ending
         self._sets: dict[tuple[int, ...], EventStream] = {}
         self._places = Places(common.settings.most_topics)
         self._owing = Owing(run, common.hub)
         self.accounts = EventAccounts(run, tables, common.settings.accounts_every)
         self._dirty: dict[EventStream, None] = {}
-        self._heavy: dict[EventStream, None] = {}  # streams in which much waits for the fabric
+        self._heavy: dict[EventStream, None] = {}  # streams with long queues for the fabric
         self._tasks: set[Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     def __iter__(self) -> Iterator[EventStream]:
-        """All, for inspection."""
+        """Iterates over a copy of all streams."""
         return iter(list(self._all.values()))
 
     def hosts(self) -> set[int]:
-        """Those that a stream is for."""
+        """Returns the hosts that are members of a stream."""
         return {host for stream in self for host in stream.members}
 
     # --- life
 
     def start(self) -> None:
-        """Takes up what earlier runs have promised, and not kept."""
+        """Sends again what earlier runs owe, and begins streams to hosts with open accounts."""
         self._loop = asyncio.get_running_loop()
         self._stream_settings = replace(
             self._fabric.stream_settings, log_bytes=self._settings.log_bytes, log_age=self._settings.log_age
@@ -120,7 +122,7 @@ class Sending:
         unsettled = self.accounts.start(lambda: self, owed)
         for old in owed:
             self._send_again(old)
-        for hosts in unsettled:  # which are asked what they know of it
+        for hosts in unsettled:  # a new stream asks them for the outcome of the earlier ones
             self._stream_of(sorted(hosts))
         self._timer = self._loop.call_later(self._settings.tick, self._tick)
 
@@ -140,7 +142,7 @@ class Sending:
     # --- the end of a turn
 
     def place(self) -> None:
-        """Implements `turn.Departures`: all that came since the last turn has its place in a stream."""
+        """Implements `turn.Departures`: places all items since the last turn in streams."""
         self.waiting, self.placed = False, True
         items = self._outbox.take()
         batches: dict[EventStream, Batch] = {}
@@ -154,7 +156,7 @@ class Sending:
     def _add(self, batches: dict[EventStream, Batch], stream: EventStream, part: Message | Run) -> None:
         promised = is_promised(part)
         if not promised and stream.waiting_bytes > self._settings.queue_bytes:
-            self._counters.dropped += count_of(part)  # of what was promised, publishers are held back instead
+            self._counters.dropped += count_of(part)  # publishers of promised messages are held back instead
             return
         waits = self._moves(part, stream)
         batch = batches.get(stream)
@@ -164,13 +166,13 @@ class Sending:
             batch = batches[stream] = Batch(stream, promised)
         for other in waits:
             unfinished = batches.pop(other, None)
-            if unfinished is not None:  # what is waited for has to have its place
+            if unfinished is not None:  # its batch must be placed before its end is known
                 self._seal(unfinished)
             batch.after[other] = other.end
         batch.add(part)
 
     def _moves(self, part: Message | Run, stream: EventStream) -> list[EventStream]:
-        """The streams that the part has to wait for in `stream`."""
+        """Returns the streams that the part has to wait for in `stream`."""
         if isinstance(part, Message):
             return self._places.move(part.topic, stream)
         waits: dict[EventStream, None] = {}
@@ -179,7 +181,10 @@ class Sending:
         return list(waits)
 
     def _seal(self, batch: Batch, old: Owed | None = None) -> None:
-        """Places the batch in its stream, and owes what it promises; of what is sent again, `old` does."""
+        """Places the batch in its stream and records its promises in the journal.
+
+        `old`: for messages sent again, the earlier stream, whose record continues to owe them.
+        """
         stream, journal = batch.stream, self._hub.journal
         now_ms = int(self._hub.wall * 1000)
         lineage = old.lineage if old is not None else None
@@ -206,7 +211,7 @@ class Sending:
         self._counters.messages_sent += batch.count
 
     def send(self) -> None:
-        """Implements `turn.Departures`."""
+        """Implements `turn.Departures`: sends what was placed, now that the turn is stored."""
         dirty, self._dirty = self._dirty, {}
         self.placed = False
         for stream in dirty:
@@ -216,12 +221,12 @@ class Sending:
                 self.congested = True
 
     def _room(self, stream: EventStream) -> None:
-        """The fabric takes more of it."""
+        """Continues a stream when the fabric has room again."""
         stream.pump()
         self._lighten(stream)
 
     def _lighten(self, stream: EventStream) -> None:
-        """Publishers go on where nothing waits any more that they were held back for."""
+        """Lets publishers continue once no stream has a long queue any more."""
         light = stream.waiting_bytes <= self._settings.queue_bytes // (2 * _HOLD_BACK)
         if stream in self._heavy and (light or stream.number not in self._all):
             del self._heavy[stream]
@@ -230,7 +235,7 @@ class Sending:
                 self._turn.ask()
 
     def _send_again(self, old: Owed) -> None:
-        """What an earlier run owed, in its order."""
+        """Sends what a stream of an earlier run owed, in its order."""
         stream = self._stream_of(sorted(old.hosts))
         batch = Batch(stream, True)
         for message in [owed.message for _, owed in sorted(old.record.owed.items())]:
@@ -257,7 +262,10 @@ class Sending:
         return stream
 
     def _find(self, hosts: frozenset[int]) -> EventStream:
-        """Where there are many streams already, one that goes to all who want anything."""
+        """Returns a stream for `hosts`, a new one if needed.
+
+        If there are `most_streams` already, the stream also goes to all other hosts that want anything.
+        """
         stream = self._streams.get(hosts)
         if stream is None and len(self._streams) >= self._settings.most_streams:
             hosts = hosts.union(host for host, remote in self._remotes.items() if not remote.deaf)
@@ -288,13 +296,13 @@ class Sending:
         return stream
 
     def _opened(self, stream: EventStream) -> None:
-        """Its members know it, or had their time."""
+        """Opens a stream when its members have answered or `open_wait` is over."""
         if not stream.open:
             stream.open = True
             stream.pump()
 
     async def _ask(self, stream: EventStream, host: int) -> None:
-        """Asks the host to receive the stream, again and again while there is a channel."""
+        """Asks the host to receive the stream; retries while its channel lasts."""
         life, refused = self._up.get(host), 0
         while self._up.get(host) == life and host in stream.members and stream.number in self._all:
             request = self._request(stream, host)
@@ -341,7 +349,7 @@ class Sending:
         self.accounts.changed(stream)
 
     def _leave_out(self, host: int) -> None:
-        """It has no MQTT face: it is sent nothing, until it comes again."""
+        """Leaves out a host without an MQTT face: it is sent nothing until it reconnects."""
         if host in self._remotes:
             self._remotes[host].deaf = True
         self.accounts.left(host)
@@ -356,7 +364,7 @@ class Sending:
             self._retire(stream)
 
     def _retire(self, stream: EventStream) -> None:
-        """Nothing more is placed in it."""
+        """Closes a stream to further messages."""
         for hosts in [hosts for hosts, one in self._streams.items() if one is stream]:
             del self._streams[hosts]
         for key in [key for key, one in self._sets.items() if one is stream]:
@@ -367,7 +375,7 @@ class Sending:
     # --- hosts come and go
 
     def host_up(self, host: int) -> None:
-        """It is asked anew: it may be another run of it."""
+        """Asks a newly connected host to receive its streams: it may be a new run."""
         self._ups += 1
         self._up[host] = self._ups
         if host in self._remotes:
@@ -382,13 +390,13 @@ class Sending:
             self._not_asked(stream, host)
 
     def host_left(self, host: int) -> None:
-        """It is not in the cluster any more."""
+        """Removes a host that has left the cluster from all streams."""
         self.host_down(host)
         self.accounts.left(host)
         for stream in self:
             self._remove(stream, host)
 
-    # --- from time to time
+    # --- periodic checks
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(self._settings.tick, self._tick)

@@ -1,14 +1,14 @@
-"""Shared subscriptions over hosts: each message goes to one member, wherever that is.
+"""Shared subscriptions across hosts: each message goes to one member, on whichever host it is.
 
-A shared subscription has a home, as a group has one: the host that asked the coordinator first, or the next
-that asks when that one has been away for long. Only the home is interested in the filter. It takes each
-message, and hands it to the member whose turn it is: a client of its own, or another host that has members,
-to which the message goes by the stream for that host, under a topic that no client can publish to:
+Like a group, a shared subscription has a home: the host that asked the coordinator first, or the next one to
+ask after that host has been away for long. Only the home announces interest in the filter. It receives each
+message and hands it to the member whose turn it is: a client of its own, or another host with members. To
+another host the message goes by the stream for that host, under a topic that no client can publish to:
 
     "$share/" | name | "/" | filter | U+0000 | topic
 
-There it is handed to one of the members. Where no home can be found, as the coordinator is away, a host is
-its members' home alone until one is.
+That host hands it to one of its members. While no home can be found because the coordinator is away, each
+host serves its own members.
 """
 
 from __future__ import annotations
@@ -39,29 +39,30 @@ _log = logging.getLogger(__name__)
 
 PREFIX: Final = b"$share/"
 _QOS: Final = 2
-_MOST_MEMBERS: Final = 100_000  # of one host
+_MOST_MEMBERS: Final = 100_000  # per host
 
 Key = tuple[bytes, bytes]  # name, filter
 
 
 class ShareHomes(Protocol):
-    """Where shared subscriptions are at home."""
+    """Look-up of the homes of shared subscriptions."""
 
     async def home(self, id: str, *, ask: bool) -> int:
-        """The host; with `ask` not by what is known, which was found to be wrong.
+        """Returns the home's host id. With `ask` the coordinator is asked even if a home is known.
 
-        COORDINATOR_UNAVAILABLE where nothing is known and nobody answers.
+        Raises COORDINATOR_UNAVAILABLE if no home is known and the coordinator does not answer.
         """
 
 
 class LinkHomes:
-    """Where they are, as the view knows and the coordinator says."""
+    """Implements `ShareHomes` over the view and the coordinator."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
 
     async def home(self, id: str, *, ask: bool) -> int:
-        """A home that nobody has, or whose host is away for long, is given to who asks."""
+        """Returns the home. The coordinator makes this host the home if there is none or its host has been
+        away for long."""
         known = self._link.view.share_home(id)
         if known is not None and not ask and self._present(known.host_id):
             return known.host_id
@@ -79,7 +80,7 @@ class LinkHomes:
 
 
 class RemoteMember(Subscriber):
-    """A member of a shared subscription that is a client of another host."""
+    """A member of a shared subscription on another host."""
 
     def __init__(self, serial: int, host: int, key: Key, outbox: Outbox, up: dict[int, None]) -> None:
         super().__init__(serial)
@@ -98,11 +99,11 @@ class RemoteMember(Subscriber):
 
 
 class _Share:
-    """What is known of one shared subscription that has members here."""
+    """The state of one shared subscription with members here."""
 
     def __init__(self) -> None:
-        self.home = 0  # 0: not known
-        self.told = 0  # so many members
+        self.home = 0  # 0: unknown
+        self.told = 0  # number of members that the home was told
         self.settled = False
         self.task: asyncio.Task[None] | None = None
         self.again = False
@@ -131,14 +132,14 @@ class Shares:
         self._settings = settings
         self._counters = counters
         self._shares: dict[Key, _Share] = {}
-        self._members: dict[tuple[Key, int], list[Subscription]] = {}  # of other hosts, at the home
+        self._members: dict[tuple[Key, int], list[Subscription]] = {}  # other hosts' members, at the home
         self._waiting: list[asyncio.Future[None]] = []
         self._closed = False
 
     # --- life
 
     def start(self) -> None:
-        """Subscriptions of sessions that were taken up stay served here until their home is known."""
+        """Starts with the subscriptions of resumed sessions, served here until their homes are known."""
         self._methods.register(SHARE, self._joined)
         for group in self._hub.shared():
             self.changed(group)
@@ -154,11 +155,11 @@ class Shares:
 
     @property
     def pending(self) -> bool:
-        """Whether some home is not known yet, or does not know of a member."""
+        """Whether a home is not known yet or has not been told of its members here."""
         return any(not share.settled for share in self._shares.values())
 
     async def settled(self) -> None:
-        """Returns when none is, or after a while."""
+        """Returns when nothing is pending, or after `share_wait`."""
         if not self.pending:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -176,7 +177,7 @@ class Shares:
     # --- members here
 
     def changed(self, group: SharedGroup) -> None:
-        """Members of this host have come or gone."""
+        """Handles a change of the local members of a group."""
         self._tend((group.name, group.filter))
 
     def _tend(self, key: Key) -> None:
@@ -219,7 +220,7 @@ class Shares:
             return
         home = await self._homes.home(_id(key), ask=ask)
         if home != share.home and share.home not in (0, self._host) and share.told:
-            share.told = 0  # another host's affair
+            share.told = 0  # the new home has not been told yet
         share.home = home
         if home == self._host:
             share.told = 0
@@ -231,14 +232,14 @@ class Shares:
         self._give_up(key)
 
     def _serve_alone(self, key: Key, share: _Share, error: TreecastError) -> None:
-        """Without the coordinator's word members are served here: better twice than not at all."""
+        """Serves the members here while the coordinator is away: duplicates are better than losses."""
         if error.fault is Fault.COORDINATOR_UNAVAILABLE and share.home == 0:
             self._hub.root_shared(*key)
             self._counters.shares_alone += 1
         self._settle(share)
 
     def _give_up(self, key: Key) -> None:
-        """The home is elsewhere: so are members of other hosts."""
+        """Stops acting as the home: drops other hosts' members and interest in the filter."""
         for place in [place for place in self._members if place[0] == key]:
             self._set_members(place, 0)
         self._hub.unroot_shared(*key)
@@ -246,7 +247,10 @@ class Shares:
     # --- members of other hosts
 
     def _joined(self, host: int, request: ShareRequest, body: memoryview) -> tuple[Nothing, Buffer]:
-        """Asked of the home. A host that asks has the coordinator's word that it is here."""
+        """Takes another host's number of members, as the home.
+
+        A host calls this only if the coordinator named this host as the home.
+        """
         if request.members > _MOST_MEMBERS or not request.name or not request.filter:
             raise TreecastError(Fault.INVALID_REQUEST, "a shared subscription has a name, a filter, members")
         key = (request.name, request.filter)
@@ -275,7 +279,7 @@ class Shares:
             del self._members[place]
 
     def take(self, message: Message) -> None:
-        """A message that the home has for one of the members here."""
+        """Hands a message from the home to one of the local members."""
         key, topic = read_envelope(message.topic)
         opened = Message(
             topic, message.payload, message.qos, message.retain, message.properties, message.expires_at
@@ -286,13 +290,13 @@ class Shares:
     # --- hosts come and go, homes move
 
     def host_up(self, host: int) -> None:
-        """It may be a home that has forgotten who its members are."""
+        """Tells a newly connected home its members again: it may be a new run."""
         for key, share in list(self._shares.items()):
             if share.home in (0, host):
                 self._tend(key)
 
     def host_down(self, host: int) -> None:
-        """A home may be away for long: then it is another's turn."""
+        """Looks for a new home: the coordinator appoints one if the host stays away for long."""
         for key, share in list(self._shares.items()):
             if share.home == host:
                 self._tend(key)
@@ -302,7 +306,7 @@ class Shares:
             self._set_members(place, 0)
 
     def moved(self, id: str, host: int) -> None:
-        """The coordinator tells where a home is."""
+        """Applies the coordinator's notice of a home's host."""
         for key, share in list(self._shares.items()):
             if _id(key) == id and share.home != host:
                 if share.home == self._host:
@@ -311,18 +315,18 @@ class Shares:
 
 
 def _id(key: Key) -> str:
-    """As the coordinator knows it."""
+    """Returns the shared subscription's id at the coordinator."""
     return (key[0] + b"/" + key[1]).decode()
 
 
 def enveloped(message: Message, key: Key) -> Message:
-    """The message for a member elsewhere."""
+    """Returns the message in its envelope for a member on another host."""
     topic = PREFIX + key[0] + b"/" + key[1] + b"\0" + message.topic
     return Message(topic, message.payload, message.qos, False, message.properties, message.expires_at)
 
 
 def read_envelope(topic: bytes) -> tuple[Key, bytes]:
-    """(name and filter, the message's topic). INVALID_TOPIC where it is none."""
+    """Returns ((name, filter), the message's topic). Raises INVALID_TOPIC if it is no envelope."""
     share, zero, rest = topic.removeprefix(PREFIX).partition(b"\0")
     name, slash, filter = share.partition(b"/")
     if not (zero and slash and rest):

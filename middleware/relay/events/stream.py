@@ -1,9 +1,9 @@
-"""One event stream of this host: what it has been given, and who is to have it.
+"""One event stream of this host: its queued parcels, its promises and its members.
 
     opening --all members answered, or time is over--> open --nobody needs it--> closed
 
-What is placed in a stream has its sequence at once, and is sent when the journal has what it promises. While
-the stream is opening, or the fabric takes no more, it waits here.
+A parcel gets its sequence when it is placed. It is sent once the journal has stored its promises. While the
+stream is opening, or the fabric has no room, it waits here.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ _MOST_SHOWN = 6
 
 
 class Parcel:
-    """One record batch, of so many messages (`records`). `expires`: by the fabric's clock, NEVER where it was
-    promised to somebody."""
+    """One record batch with `records` messages.
+
+    `expires`: by the fabric's clock; NEVER for promised messages.
+    """
 
     __slots__ = ("after", "expires", "payload", "records")
 
@@ -35,10 +37,11 @@ class Parcel:
 
 
 class Promise:
-    """A message of QoS 1 or 2, or a run of QoS 1, that the journal owes until all before `end` is settled
-    everywhere.
+    """A message of QoS 1 or 2, or a run of QoS 1, that the journal owes until all before `end` is settled at
+    all members.
 
-    `number`: the last message's in the journal. `total`: how many messages the stream has promised with it.
+    `number`: of the last message, in the journal. `total`: how many messages the stream has promised so far,
+    including this promise.
     """
 
     __slots__ = ("count", "end", "number", "part", "record", "total")
@@ -52,7 +55,7 @@ class Promise:
         self.total = before + self.count
 
     def settle(self, journal: Journal) -> None:
-        """Nobody needs it any more."""
+        """Releases the promise in the journal."""
         if isinstance(self.part, PromisedRun):
             journal.settled_run(self.record, self.part)
         else:
@@ -60,12 +63,14 @@ class Promise:
 
 
 class EventStream:
-    """`number`: its id. `whole`: the hosts that it was made for, of which `members` are left. `record`: what
-    the journal knows it by, once it has promised something. `levels`: what its group stands for.
+    """One event stream.
 
-    `end`: the sequence after all that was placed. `used`: when that was last, by the loop's clock.
-    `accounted`: what is settled before it is so in an account that is kept as well, and need not be promised
-    any more.
+    `number`: its id. `whole`: the hosts that it was made for, of which `members` are left. `record`: its
+    record in the journal, from its first promise on. `levels`: the levels of its group.
+
+    `end`: the sequence after all placed parcels. `used`: the loop's time of the last placing. `accounted`:
+    the sequence before which settled messages are also settled in a stored account, so that their promises
+    can be released.
     """
 
     def __init__(self, origin: Origin, members: frozenset[int], now: float) -> None:
@@ -81,26 +86,26 @@ class EventStream:
         self.open = False
         self.closing = False
         self.promises: deque[Promise] = deque()
-        self.promised = 0  # messages, since it began
-        self.number_settled = 0  # the highest of a promise that was kept
+        self.promised = 0  # number of messages promised so far
+        self.number_settled = 0  # the highest number of a released promise
         self.accounted = sys.maxsize
-        self._placed: list[Parcel] = []  # waits for the journal
-        self._waiting: deque[Parcel] = deque()  # waits for members, or for the fabric
+        self._placed: list[Parcel] = []  # waiting for the journal
+        self._waiting: deque[Parcel] = deque()  # waiting for members or the fabric
         self._waiting_bytes = 0
 
     def hosts(self) -> list[int]:
-        """Who is to have what is placed now."""
+        """Returns the receivers of what is placed now."""
         return [] if self.closing else list(self.members)
 
     # --- placing
 
     def place(self, parcel: Parcel) -> None:
-        """It is sent by `send`, when the journal has been written."""
+        """Places a parcel, which `send` sends after the journal has been written."""
         self._placed.append(parcel)
         self.end += parcel.records
 
     def promise(self, journal: Journal, record: Creditor, part: Message | PromisedRun) -> None:
-        """`record` owes what was placed last until this stream has settled it."""
+        """Makes `record` owe `part`, a part of the last parcel placed, until this stream has settled it."""
         if isinstance(part, PromisedRun):
             journal.owe_run(record, part)
         elif part.number not in record.owed:
@@ -117,11 +122,11 @@ class EventStream:
 
     @property
     def pending(self) -> bool:
-        """Whether something is here that the fabric has not."""
+        """Whether some parcels have not been handed to the fabric."""
         return bool(self._placed or self._waiting)
 
     def send(self) -> None:
-        """What was placed is stored: off it goes."""
+        """Sends the placed parcels; the journal has stored their promises."""
         for parcel in self._placed:
             self._waiting.append(parcel)
             self._waiting_bytes += len(parcel.payload)
@@ -129,7 +134,7 @@ class EventStream:
         self.pump()
 
     def pump(self) -> None:
-        """Hands to the fabric what it takes."""
+        """Hands waiting parcels to the fabric as far as it has room."""
         waiting = self._waiting
         while self.open and waiting:
             parcel = waiting[0]
@@ -144,21 +149,21 @@ class EventStream:
             self.origin.close()
 
     def close(self) -> None:
-        """Nothing more is placed. It ends when all have all."""
+        """Closes the stream to further parcels. It ends when all members have everything."""
         self.closing = True
         self.open = True
         self.pump()
 
-    # --- what has become of it
+    # --- settling
 
     @property
     def settled(self) -> int:
-        """All before it is settled everywhere, or was given up."""
+        """The sequence before which everything is settled at all members or given up."""
         return self.origin.sender.log.oldest if self.members else self.end
 
     @property
     def finished(self) -> bool:
-        """Closed, and its members know that, but for those that are silent."""
+        """Whether it is closed and all members, except silent ones, know that."""
         if not self.members:
             return True
         if not (self.closing and self.origin.finished) or self.pending or self.promises:
@@ -166,7 +171,7 @@ class EventStream:
         return all(peer.done or peer.state is PeerState.SILENT for peer in self.origin.sender.peers)
 
     def settle(self, journal: Journal | None) -> int:
-        """Tells the journal what nobody needs any more; how many messages that were."""
+        """Releases settled promises in the journal. Returns the number of their messages."""
         settled, count = min(self.settled, self.accounted) if self.members else self.end, 0
         promises = self.promises
         while promises and promises[0].end <= settled:
@@ -179,7 +184,7 @@ class EventStream:
 
 
 def name_of(hosts: frozenset[int]) -> str:
-    """As listings show it."""
+    """Returns the name of a stream in listings."""
     some = ",".join(map(str, sorted(hosts)[:_MOST_SHOWN]))
     return (
         f"mqtt to {some}" if len(hosts) <= _MOST_SHOWN else f"mqtt to {some} and {len(hosts) - _MOST_SHOWN}"

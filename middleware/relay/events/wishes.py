@@ -1,4 +1,4 @@
-"""Interest in topics: all are told what this host's clients want; what others want is matched here."""
+"""Interest in MQTT topics: announces what this host's clients want and subscribes for other hosts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _QOS = 2  # messages go to other hosts as they were published
 
 
 class Wishes:
-    """The part of `Events` that announces what this host wants; it hears of changes from `Interest`."""
+    """The part of `Events` that connects the hub's subscriptions with `Interest`, in both directions."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Wishes:
         self._remotes = remotes
 
     def start(self) -> None:
-        """What is wanted already, here and elsewhere, is taken over."""
+        """Takes over the interest that exists already, here and at other hosts."""
         for filter in self._hub.filters:
             self.wanted(filter)
         self._interest.on_change = self._changed
@@ -42,7 +42,7 @@ class Wishes:
             self._changed(host, self._interest.of(host), ())
 
     async def close(self) -> None:
-        """What was said stays said: sessions that last want it still."""
+        """Stops. The announced interest stays: persistent sessions still want it."""
         self._interest.on_change = None
         for task in list(self._tasks):
             task.cancel()
@@ -51,7 +51,7 @@ class Wishes:
     # --- what this host wants
 
     def wanted(self, filter: bytes) -> None:
-        if not filter.startswith(b"$"):  # such topics are each host's own
+        if not filter.startswith(b"$"):  # `$` topics are local to each host
             self._interest.want(_pattern(filter))
 
     def unwanted(self, filter: bytes) -> None:
@@ -74,7 +74,10 @@ class Wishes:
         return False
 
     async def _wait(self, waiter: Waiter) -> None:
-        """Homes first: what they want then is theirs to announce, or this host's."""
+        """Waits for homes of shared subscriptions, then for interest to be known.
+
+        A home, be it this host or another one, announces its filter only once it is known as the home.
+        """
         await self._shares.settled()
         if not self._interest.known:
             await self._interest.confirmed(self._interest.version)
@@ -101,7 +104,7 @@ def _pattern(filter: bytes) -> Pattern:
 
 
 def filter_of(pattern: Pattern) -> bytes | None:
-    """A pattern as MQTT spells it; None where it cannot, or would mean something else."""
+    """Returns a pattern as an MQTT filter; None if it has no such form or would change its meaning."""
     for number, level in enumerate(pattern):
         if level == ANY or (level == REST and number + 1 == len(pattern)):
             continue

@@ -1,8 +1,9 @@
-"""What this host can say of event streams that it receives no more, to who sent them.
+"""What this host reports to origins about event streams that it no longer receives.
 
-An origin that was killed asks anew, in its next run, and has forgotten what it had not kept (`earlier`). It
-is told how each of its streams ended here. What was said first in a run of the origin is said again in that
-run: by then more may have been taken of what it sends again, and that does not count for the older stream.
+An origin that was killed asks in its next run, because it has lost what it had not stored (`earlier`). The
+answer tells how each of its streams ended here. The first answer in a run of the origin is repeated in that
+run: later, more of the messages that it sends again have been taken, which must not count for the older
+stream.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from treecast.middleware.wire.segment_bodies import Mode, Report
 from .batches import Lineage
 from .ports import EventEnded
 
-_MOST = 256  # streams of a host
+_MOST = 256  # streams per host
 
 
 class Words:
-    """By host. `passed` is the highest number that was taken, or that of each (host, epoch, stream)."""
+    """The reports by host. `passed`: the highest number taken, or these by (host, epoch, stream)."""
 
     def __init__(self) -> None:
         self._ended: dict[int, dict[Lineage, EventEnded]] = {}
-        self._said: dict[int, tuple[int, list[EventEnded]]] = {}  # host -> the epoch, and what was said
+        self._said: dict[int, tuple[int, list[EventEnded]]] = {}  # host -> (epoch, first answer in it)
 
     def ended(self, host: int, joined: JoinedStream, brought: int, passed: int) -> None:
-        """A stream is received no more. `brought`: the highest number of a message that came by it."""
+        """Notes the end of a received stream. `brought`: the highest message number that it brought."""
         _, number, epoch = joined.key
         progress = joined.progress
         report = Report(Mode.LIVE, progress.first, progress.next, totals=progress.totals)
@@ -43,7 +44,7 @@ class Words:
             del known[next(iter(known))]
 
     def say(self, host: int, epoch: int, passed: Mapping[tuple[int, int, int], int]) -> list[EventEnded]:
-        """Of all streams of `host` before `epoch`. Those that are received still have to be left before."""
+        """Returns the reports on all streams of `host` before `epoch`, which must have been left."""
         said = self._said.get(host)
         if said is None or said[0] != epoch:
             ended = {line: one for line, one in self._ended.get(host, {}).items() if line[0] < epoch}
@@ -54,6 +55,6 @@ class Words:
         return said[1]
 
     def forget(self, host: int) -> None:
-        """It is not in the cluster any more."""
+        """Forgets a host that has left the cluster."""
         self._ended.pop(host, None)
         self._said.pop(host, None)

@@ -1,1 +1,1 @@
-"""Partitions across hosts: their leaders answer, and hosts with interest hold replicas."""
+"""Partitions across hosts: leaders serve them, and hosts with interest hold replicas."""

@@ -1,8 +1,9 @@
-"""What the ledgers of this host's streams say, kept from run to run: table `accounts`.
+"""The ledgers of this host's streams, stored across runs: table `accounts`.
 
-An entry for each host that a partition is, or was, sent to; its key is topic id, number and host. Only what
-cannot be found otherwise is kept, and only now and then: where a receiver goes on, it says itself when it
-follows again, with what it had counted. What both have lost, because both were killed, counts as live.
+There is one entry for each host that receives, or has received, a partition; its key is topic id, number and
+host. Entries hold only what cannot be recovered otherwise and are written at intervals: a receiver that
+resumes reports its position and its counts when it follows again. What both ends have lost, because both
+were killed, counts as live.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ACCOUNTS: Final = "accounts"
 
 
 class Place(NamedTuple):
-    """A partition, whatever its topic is called."""
+    """A partition, named independently of its topic's name."""
 
     topic_id: uuid.UUID
     number: int
@@ -37,22 +38,25 @@ _Mark = tuple[int, int, int | None]
 
 
 class Accounts:
-    """From `start` to `close`. All calls come from the loop."""
+    """The stored accounts, in use from `start` to `close`. All calls come from the event loop."""
 
     def __init__(self, tables: Tables, every: float) -> None:
-        """`every`: seconds between two looks at what has changed."""
+        """`every`: seconds between two writes of changed accounts."""
         self._tables = tables
         self._every = every
         self._known: dict[Place, dict[int, Account]] = {}  # of earlier runs
         self._written: dict[str, _Mark] = {}
         self._ledgers: Ledgers = tuple
-        self._begun: dict[Place, Ledger] = {}  # of these a receiver has begun, and is not written down yet
+        self._begun: dict[Place, Ledger] = {}  # ledgers with a new receiver not written yet
         self._beginning: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self, ledgers: Ledgers) -> list[Place]:
-        """The partitions of which an account is open. `ledgers`: those that there are."""
+        """Loads the accounts of earlier runs. Returns the partitions with an open account.
+
+        `ledgers` returns the current ledgers.
+        """
         self._ledgers = ledgers
         for key, value in self._tables.load(ACCOUNTS).items():
             try:
@@ -65,17 +69,17 @@ class Accounts:
         return [place for place, found in self._known.items() if any(map(_open, found.values()))]
 
     def close(self) -> None:
-        """Writes no more."""
+        """Stops writing."""
         if self._timer is not None:
             self._timer.cancel()
         self._ledgers = tuple
 
     def known(self, place: Place) -> Mapping[int, Account]:
-        """What earlier runs have left, by host; it is handed out once."""
+        """Returns the accounts of earlier runs by host, once: they are then removed here."""
         return self._known.pop(place, {})
 
     def forget(self, place: Place) -> None:
-        """The partition is not led here any more."""
+        """Deletes the accounts of a partition that is no longer led here."""
         prefix = f"{_key(place)}."
         hosts = [*self._known.pop(place, ())]
         keys = [key for key in self._written if key.startswith(prefix)] + [
@@ -88,9 +92,10 @@ class Accounts:
     # --- writing
 
     async def begun(self, place: Place, ledger: Ledger) -> None:
-        """A receiver has begun: that is written down when this returns, with all that begin in one turn.
+        """Writes the start of a receiver and waits for the write.
 
-        Where each began is all that is needed to go on with what it will have counted.
+        All starts in one turn of the event loop are written together. The start is enough to resume the
+        account later with the receiver's own counts.
         """
         self._begun[place] = ledger
         if self._beginning is None:
@@ -109,13 +114,13 @@ class Accounts:
             self._spawn(self._changes(self._ledgers()))
 
     async def write(self) -> None:
-        """Now, all of it."""
+        """Writes all changed accounts now."""
         if self._task is not None:
             await self._task
         await self._commit(self._changes(self._ledgers()))
 
     def _changes(self, ledgers: Iterable[tuple[Place, Ledger]]) -> list[Change]:
-        """Accounts change only as far as they go on."""
+        """Returns the rows of changed accounts. An account has changed if its range has."""
         changes: list[Change] = []
         for place, ledger in ledgers:
             prefix = _key(place)
@@ -158,5 +163,5 @@ def encode(account: Account) -> bytes:
 
 
 def decode(value: bytes) -> Account:
-    """ValueError, KeyError or msgspec.MsgspecError where it is no account."""
+    """Returns the account. Raises ValueError, KeyError or msgspec.MsgspecError if `value` is not one."""
     return unpacked_account(msgspec.json.decode(value, type=KeptAccount))

@@ -1,7 +1,7 @@
-"""Calls about partitions, methods 40-59 of the channel, and what they say. See docs/fabric.md.
+"""Calls about partitions, methods 40-59 of the channel, and their messages. See docs/fabric.md.
 
-A partition is named by its topic's id and its number. Who does not lead it refuses with NOT_LEADER, who does
-not know the topic (yet) with UNKNOWN_TOPIC_ID. Bodies are whole record batches.
+A partition is named by its topic's id and its number. A host that does not lead it refuses with NOT_LEADER; a
+host that does not know the topic, or not yet, refuses with UNKNOWN_TOPIC_ID. Bodies are whole record batches.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ class EpochStart(Struct, frozen=True, array_like=True):
 
 
 class ReceivingStream(Struct, frozen=True, array_like=True):
-    """`report`: the body of a segment of kind report: what the caller has counted in it so far."""
+    """A stream that the caller receives.
+
+    `report`: the body of a report segment with the caller's counts so far.
+    """
 
     stream: int
     epoch: int
@@ -37,12 +40,11 @@ class ReceivingStream(Struct, frozen=True, array_like=True):
 
 
 class FollowRequest(Struct, frozen=True, array_like=True):
-    """The caller wants to have the partition's records from now on, or to go on having them. When it is
-    answered, the stream is being sent to the caller.
+    """Asks to receive the partition's records from now on, or to continue receiving them.
 
-    `end`: of the replica; 0 where there is none. `epochs`: of the replica, oldest first. `tail`: a replica
-    without records begins at the log's end, not at its start. `receiving`: the stream that the caller
-    receives already, if it does.
+    When the answer is sent, the caller is a receiver of the stream. `end`: end offset of the replica; 0 if
+    there is none. `epochs`: of the replica, oldest first. `tail`: whether a replica without records begins at
+    the log's end instead of its start. `receiving`: the stream that the caller already receives, if any.
     """
 
     partition: PartitionRef
@@ -53,9 +55,11 @@ class FollowRequest(Struct, frozen=True, array_like=True):
 
 
 class FollowResponse(Struct, frozen=True, array_like=True):
-    """`kept`: the caller goes on receiving as it does. `begin`: the stream's first record for the caller;
-    what the replica has from there on goes. `restart`: all that the replica has goes. `end`: of the leader's
-    log. `directory`: the id of the data directory that the leader leads with.
+    """The answer to `FollowRequest`.
+
+    `kept`: the caller continues to receive the stream unchanged. `begin`: offset of the stream's first record
+    for the caller; the replica discards its records from there on. `restart`: the replica discards all its
+    records. `end`: end offset of the leader's log. `directory`: the id of the leader's data directory.
     """
 
     stream: int = 0
@@ -70,7 +74,7 @@ class FollowResponse(Struct, frozen=True, array_like=True):
 
 
 class LogStartNotice(Struct, frozen=True, array_like=True):
-    """To followers: the leader's log begins later than before."""
+    """Notifies followers that the start of the leader's log has advanced."""
 
     partition: PartitionRef
     log_start: int
@@ -81,7 +85,7 @@ UNFOLLOW: Final = Method(41, PartitionRef, Nothing)
 LOG_START: Final = Method(49, LogStartNotice, Nothing)
 
 
-# --- at the leader, as for clients of its own
+# --- served by the leader as for its own clients
 
 
 class ProduceRequest(Struct, frozen=True, array_like=True):
@@ -91,7 +95,7 @@ class ProduceRequest(Struct, frozen=True, array_like=True):
 
 
 class ProduceResponse(Struct, frozen=True, array_like=True):
-    """`log_append_time`: ms, -1 where the producer's time counts."""
+    """`log_append_time`: ms, or -1 if the producer's time applies."""
 
     base_offset: int
     log_append_time: int
@@ -100,7 +104,7 @@ class ProduceResponse(Struct, frozen=True, array_like=True):
 
 
 class FetchRequest(Struct, frozen=True, array_like=True):
-    """What is there now."""
+    """Reads what is readable now; does not wait for records."""
 
     partition: PartitionRef
     offset: int
@@ -118,9 +122,9 @@ class FetchResponse(Struct, frozen=True, array_like=True):
 
 
 class WatchRequest(Struct, frozen=True, array_like=True):
-    """Answered with what can be read when that is more than before `beyond`, or after a while.
+    """Answered with the readable end once it is greater than `beyond`, or after a time-out.
 
-    `beyond`: the high watermark, or with READ_COMMITTED the last stable offset, that is known.
+    `beyond`: the known high watermark, or with READ_COMMITTED the known last stable offset.
     """
 
     partition: PartitionRef
@@ -137,14 +141,14 @@ class OffsetRequest(Struct, frozen=True, array_like=True):
 
 
 class EpochEndRequest(Struct, frozen=True, array_like=True):
-    """OffsetForLeaderEpoch: answered with the epoch and its end offset."""
+    """OffsetForLeaderEpoch; answered with the epoch and its end offset."""
 
     partition: PartitionRef
     leader_epoch: int
 
 
 class DeleteRequest(Struct, frozen=True, array_like=True):
-    """DeleteRecords, answered with the new log start. `before` -1: the high watermark."""
+    """DeleteRecords; answered with the new log start. `before`: -1 for the high watermark."""
 
     partition: PartitionRef
     before: int
@@ -168,12 +172,15 @@ DELETE: Final = Method(47, DeleteRequest, int)
 MARKER: Final = Method(48, MarkerRequest, Nothing)
 
 
-# --- copies, and the operator's word about them
+# --- copies, and operators' commands about them
 
 
 class HoldsResponse(Struct, frozen=True, array_like=True):
-    """What the host that is asked has of a partition, led or not. `copy`: it has a log, which may be empty.
-    `heard`: the leader's log was at least so long, as far as this host has heard."""
+    """What the called host holds of a partition, led or not.
+
+    `copy`: whether it has a log, which may be empty. `heard`: the highest end of the leader's log that the
+    host has learnt of.
+    """
 
     copy: bool
     epochs: tuple[EpochStart, ...]
@@ -184,7 +191,7 @@ class HoldsResponse(Struct, frozen=True, array_like=True):
 
 
 class CopyRequest(Struct, frozen=True, array_like=True):
-    """A piece of such a log, from a copy or its leader. The answer's body: whole batches."""
+    """Reads a piece of such a log, from a copy or the leader. The answer's body holds whole batches."""
 
     partition: PartitionRef
     offset: int
@@ -192,15 +199,17 @@ class CopyRequest(Struct, frozen=True, array_like=True):
 
 
 class CopyResponse(Struct, frozen=True, array_like=True):
-    """Of the log now."""
+    """The current bounds of the log."""
 
     start: int
     end: int
 
 
 class OperatorRequest(Struct, frozen=True, array_like=True):
-    """An operator's word, brought to the host that it is about: see docs/operating.md. Answered with what
-    was done, in a sentence."""
+    """An operator's command, forwarded to the host that it concerns (docs/operating.md).
+
+    Answered with a sentence that describes what was done.
+    """
 
     partition: PartitionRef
     accept_loss: bool = False

@@ -1,6 +1,7 @@
-"""Copies of a partition: what this host has of one, what others have, and one that is brought here.
+"""Copies of a partition: this host's copy, those of other hosts, and copying one to this host.
 
-Any host answers for what it has, led or not, so that the host whose disk is gone finds the furthest copy.
+Every host reports the copies that it holds, led or not. A host that has lost its disk finds the furthest copy
+this way.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _CRC_FROM: Final = 21
 
 
 class Copies:
-    """Answers for the copies that this host has."""
+    """Reports and serves the copies that this host holds."""
 
     def __init__(
         self, partitions: LocalPartitions, topics: Topics, following: Following, methods: Methods
@@ -45,7 +46,7 @@ class Copies:
         methods.register(calls.COPY, self.copy)
 
     def own(self, topic: Topic, index: int, host: int) -> Copy:
-        """What this host has."""
+        """Returns this host's copy; an empty one if it has no log."""
         log = self._partitions.held(topic, index)
         heard = self._heard(topic.name, index)
         if log is None:
@@ -74,7 +75,10 @@ class Copies:
     def copy(
         self, host: int, request: calls.CopyRequest, body: memoryview
     ) -> tuple[calls.CopyResponse, Buffer]:
-        """Whole batches from the one on that holds the offset. OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC."""
+        """Returns whole batches, from the batch that holds the offset.
+
+        Raises OFFSET_OUT_OF_RANGE, or UNKNOWN_TOPIC if there is no copy here.
+        """
         topic, index = self._place(request.partition)
         log = self._partitions.held(topic, index)
         if log is None:
@@ -91,7 +95,7 @@ class Copies:
 
 
 class Survey:
-    """Learns what there is of a partition: here, at all hosts that can be reached, and in the record."""
+    """Collects what is known of a partition: here, at all reachable hosts and in the coordinator's record."""
 
     def __init__(
         self,
@@ -112,7 +116,7 @@ class Survey:
         self._settings = settings
 
     async def look(self, topic: Topic, index: int) -> Known:
-        """COORDINATOR_UNAVAILABLE, STORAGE."""
+        """Returns what is known. Raises COORDINATOR_UNAVAILABLE, STORAGE."""
         others = [host for host in self._view.hosts if host.host_id != self._host_id]
         record = (await self._record.ends_of(topic.topic_id)).get(index)
         answers = await asyncio.gather(*(self._ask(host, topic, index) for host in others))
@@ -126,7 +130,7 @@ class Survey:
         )
 
     async def _ask(self, host: HostEntry, topic: Topic, index: int) -> Copy | None:
-        """What the host has, None where it does not answer."""
+        """Returns the host's copy, or None if the host does not answer."""
         if not self._is_up(host.host_id):
             return None
         ref = calls.PartitionRef(topic.topic_id, index)
@@ -134,7 +138,7 @@ class Survey:
             found, _ = await self._methods.ask(host.host_id, calls.HOLDS, ref, self._settings.call_timeout)
         except TreecastError as error:
             if error.fault is Fault.NOT_SUPPORTED:
-                return Copy(host.host_id, (), 0, 0)  # it runs an older version
+                return Copy(host.host_id, (), 0, 0)  # the host runs an older version
             return None
         epochs = tuple((entry.leader_epoch, entry.start) for entry in found.epochs)
         if not found.copy:
@@ -143,7 +147,7 @@ class Survey:
 
 
 class Copier:
-    """Brings another host's copy here, a piece at a time."""
+    """Copies another host's log to this host, a piece at a time."""
 
     def __init__(
         self,
@@ -162,10 +166,10 @@ class Copier:
         self._clock = clock
 
     async def copy(self, topic: Topic, index: int, source: Copy) -> None:
-        """Returns when this host's log has what `source` had, and has it on the disk.
+        """Copies `source`; returns when this host's log has its records and they are flushed to disk.
 
-        What is here and not in `source` is put aside. Raises TreecastError where the copy cannot be read, or
-        this disk refuses.
+        A local log that diverges from `source` is put aside. Raises TreecastError if the copy cannot be read
+        or this host's disk fails.
         """
         replica = self._begun(topic, index, source)
         offset = max(replica.log.end_offset, source.start)
@@ -184,7 +188,7 @@ class Copier:
         await self._flush(replica.log)
 
     def _begun(self, topic: Topic, index: int, source: Copy) -> FollowedPartition:
-        """The replica, which has nothing that the source does not have."""
+        """Returns the local replica, begun anew if it has records that are not in `source`."""
         replica = self._partitions.follow(topic, index)
         log = replica.log
         end = log.end_offset
@@ -202,7 +206,10 @@ class Copier:
         return bytes(body)
 
     async def _flush(self, log: PartitionLog) -> None:
-        """From now on a power failure is one on the disk that the others agree with."""
+        """Flushes the log, before the partition is led again.
+
+        From then on followers accept this disk's log even if a power failure shortens it.
+        """
         refused = await flush_together([log], self._now_ms())
         if refused:
             raise refused[0]
@@ -212,7 +219,10 @@ class Copier:
 
 
 def batches_of(data: bytes) -> list[BatchHeader]:
-    """The headers of whole batches. CORRUPT_BATCH where one is not whole, or fails its CRC-32C."""
+    """Returns the headers of whole batches.
+
+    Raises CORRUPT_BATCH if one is incomplete or fails its CRC-32C.
+    """
     found: list[BatchHeader] = []
     position, view = 0, memoryview(data)
     while position < len(data):

@@ -1,8 +1,9 @@
-"""At the start of a host: logs that are shorter than the coordinator has heard of are not led from.
+"""Checks at the start of a host: it does not lead from logs shorter than the coordinator has recorded.
 
-The directory is the one that led, and something of it is gone: the logs lie on a disk of their own, or power
-failed before they were written. Such a partition is given up, and waits as all do of a host whose disk is
-gone: then others' copies have the rest, or it is named as lost.
+In this case the data directory is still the one that led, but part of it is lost: the logs were on a separate
+disk, or power failed before they were written. The host gives such a partition up. The partition then waits
+like all partitions of a host with a lost disk: the missing records come from other hosts' copies, or they
+are reported as lost.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ _log = logging.getLogger(__name__)
 
 
 class Doubts:
-    """Before anybody is answered. `clean`: the last run closed its logs in order."""
+    """The check, made before any host or client is answered.
+
+    `clean`: whether the last run closed its logs in order.
+    """
 
     def __init__(
         self, host_id: int, partitions: LocalPartitions, view: ClusterView, record: Record, *, clean: bool
@@ -33,7 +37,10 @@ class Doubts:
         self._clean = clean
 
     async def check(self) -> bool:
-        """Gives up what is too short; whether there was any. While the coordinator is away, all is led."""
+        """Gives up partitions with logs that are too short. Returns whether there were any.
+
+        If the coordinator is away, the remaining logs are led unchecked.
+        """
         found = False
         for topic in self._view.topics:
             try:
@@ -66,7 +73,7 @@ class Doubts:
         return bool(short)
 
     def _doubtful(self, topic: TopicEntry) -> dict[int, LocalPartition]:
-        """What is led here and may have lost records: after an orderly close, only what is empty."""
+        """Returns the led partitions that may have lost records; after an orderly close, only empty ones."""
         found = {}
         for index, leader in enumerate(topic.partitions):
             partition = self._partitions.find(topic.name, index)

@@ -1,6 +1,6 @@
-"""Where logs end that this host leads: the coordinator is told, many at once, of those that have grown.
+"""Reports the ends of led logs that have grown to the coordinator, many at once.
 
-It is for the record: where this host's disk is lost, what it had can be named.
+The coordinator records them: if this host's disk is lost, the lost records can be named.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AT_ONCE = 5_000
 
 
 class Ends:
-    """From `start` to `close`."""
+    """The reports, in use from `start` to `close`."""
 
     def __init__(
         self,
@@ -35,9 +35,9 @@ class Ends:
         history: Callable[[], str],
         every: float,
     ) -> None:
-        """`history`: the coordinator's, as far as it is known. Another one has another record."""
+        """`history` returns the coordinator's known history. After a change all ends are reported again."""
         self._history = history
-        self._of = ""  # the history that was told
+        self._of = ""  # the history to which `_told` belongs
         self._partitions = partitions
         self._topics = topics
         self._record = record
@@ -66,7 +66,7 @@ class Ends:
                     _log.warning("the coordinator does not record where logs end: %s", error)
 
     async def tell(self) -> None:
-        """What has grown since it was told."""
+        """Reports the logs that have grown since their last report."""
         if self._of != self._history():
             self._of = self._history()
             self._told.clear()
@@ -90,7 +90,7 @@ class Ends:
             ended = PartitionEnd(topic.topic_id, partition.name.partition, epoch, log.end_offset)
             if self._told.get(partition.name) != ended:
                 found[partition.name] = ended
-        if len(self._told) > 2 * len(led):  # most are of topics that are gone
+        if len(self._told) > 2 * len(led):  # most belong to deleted topics
             here = {partition.name for partition in led}
             self._told = {name: ended for name, ended in self._told.items() if name in here}
         return found

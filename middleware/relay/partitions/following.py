@@ -1,9 +1,9 @@
-"""At a host with interest: the partitions that others lead, and which of them are followed.
+"""At a host with interest: the partitions that other hosts lead, and which of them are followed.
 
-A partition is followed from its first fetch on, and until it was not fetched for a while. What is followed
-is written down (table `replicas`: topic id and number -> topic, whether it is followed, and the data
-directory of the leader with which it agreed last), so that a host
-goes on with it when it starts. What is not followed any more stays, until its room is needed.
+A partition is followed from its first fetch until it has not been fetched for a while. Followed partitions
+are stored (table `replicas`: topic id and number -> topic, whether it is followed, and the data directory of
+the leader with which its log last agreed), and the host continues to follow them after a restart. A replica
+that is no longer followed stays on disk until its space is needed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TICK = 1.0  # s
 
 
 class Following:
-    """All partitions that others lead and somebody here has asked for. From `start` to `close`."""
+    """The partitions led by other hosts that clients here have asked for. In use from `start` to `close`."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Following:
         """`directory`: the id of this host's data directory."""
         self._directory = directory
         self.on_interest: Callable[[Topic, bool], None] | None = (
-            None  # a topic is wanted here, or not any more
+            None  # called when a topic becomes wanted here (True) or unwanted (False)
         )
         self._partitions = partitions
         self._topics = topics
@@ -73,13 +73,13 @@ class Following:
         self._clock = clock
         self._polls = polls
         self._remote: dict[TopicPartition, RemotePartition] = {}
-        self._topic_of: dict[TopicPartition, Topic] = {}  # of those in `_remote`, as they were found
-        self._wanted: dict[str, set[int]] = {}  # by topic: the partitions that are followed
-        self._known: dict[str, tuple[str, bool, str]] = {}  # what the table says
+        self._topic_of: dict[TopicPartition, Topic] = {}  # topics of `_remote`, as at their look-up
+        self._wanted: dict[str, set[int]] = {}  # by topic: the followed partitions
+        self._known: dict[str, tuple[str, bool, str]] = {}  # contents of the table
         self._down: dict[int, float] = {}
         self._started = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._memory = StreamMemory(block_bytes=4 << 20)  # for what others ask for when a leader is gone
+        self._memory = StreamMemory(block_bytes=4 << 20)  # for repairs to other hosts when a leader is gone
         self._writes: set[asyncio.Task[None]] = set()
         methods.register(calls.LOG_START, self._log_starts)
 
@@ -89,7 +89,7 @@ class Following:
     # --- life
 
     def start(self, leader: Callable[[str, int], PartitionEntry | None]) -> None:
-        """Goes on following what was followed; topics are known by now. `leader` tells who leads."""
+        """Resumes following the stored partitions. Topics must be known. `leader` looks up leaders."""
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.time()
         for key, value in self._tables.load(REPLICAS).items():
@@ -132,10 +132,10 @@ class Following:
         if self._writes:
             await asyncio.gather(*self._writes, return_exceptions=True)
 
-    # --- looking
+    # --- look-ups
 
     def partition(self, topic: Topic, index: int, leader: PartitionEntry) -> RemotePartition:
-        """The partition as it is seen here."""
+        """Returns the partition as seen from this host; creates it if it is new or its leader has changed."""
         name = TopicPartition(topic.name, index)
         found = self._remote.get(name)
         if found is not None and found.leader.host == leader.leader:
@@ -168,17 +168,23 @@ class Following:
     def _down_since(self, host: int) -> float:
         return self._down.get(host, self._started)
 
-    # --- what the cluster tells
+    # --- changes in the cluster
 
     def topic_changed(self, name: str, topic_id: uuid.UUID | None) -> None:
-        """The topic of this name has this id now; None: it is gone."""
+        """Drops partitions of a deleted topic or one replaced under its name.
+
+        `topic_id`: the current id under this name, None if the topic was deleted.
+        """
         for known in [known for known in self._remote if known.topic == name]:
             if self._topic_of[known].topic_id != topic_id:
                 self._forget(self._key(self._topic_of[known], known.partition))
                 self._drop(known, Fault.UNKNOWN_TOPIC)
 
     def leader_changed(self, topic: Topic, name: TopicPartition, leader: PartitionEntry) -> None:
-        """Another host leads the partition, or nobody, or somebody again: it is followed as before."""
+        """Applies a change of a partition's leader: another host, none, or one again.
+
+        A followed partition stays followed.
+        """
         found = self._remote.get(name)
         if found is None:
             return
@@ -196,9 +202,9 @@ class Following:
         found.look_again()
 
     def begin_anew(self, topic: Topic, index: int) -> Path | None:
-        """The replica of a partition is put aside and, where it is followed, begun anew. STORAGE.
+        """Puts the replica of a partition aside and, if it is followed, begins a new one. Raises STORAGE.
 
-        Answers where the old one is.
+        Returns the path of the old replica.
         """
         found = self.find(topic.name, index)
         followed = found is not None and found.replica is not None
@@ -212,7 +218,7 @@ class Following:
         return aside
 
     def led_here(self, name: TopicPartition) -> None:
-        """This host leads the partition now, and no other leader's log counts for its own."""
+        """Drops a partition that this host now leads, with the record of the leader it agreed with."""
         if name in self._remote:
             self._forget(self._key(self._topic_of[name], name.partition))
             self._drop(name, Fault.NOT_LEADER)
@@ -223,14 +229,14 @@ class Following:
         self._unwanted(self._topic_of.pop(name), name.partition)
 
     def host_up(self, host: int) -> None:
-        """The connection to it is there: all that it leads is followed anew, or gone on with."""
+        """Follows again, or continues to follow, the partitions of a newly connected host."""
         self._down.pop(host, None)
         for partition in self:
             if partition.leader.host == host and partition.replica is not None:
                 partition.replica.want()
 
     def host_down(self, host: int) -> None:
-        """It may be back at once: who waits for it waits a little longer."""
+        """Gives up pending calls to a disconnected host after `down_grace`: it may be back at once."""
         self._down[host] = self._loop.time()
         self._loop.call_later(self._settings.down_grace, self._give_up, host)
 
@@ -251,10 +257,10 @@ class Following:
             found.replica.leader_starts_at(notice.log_start)
         return Nothing(), b""
 
-    # --- following, and leaving
+    # --- following and leaving
 
     def _want(self, partition: RemotePartition) -> None:
-        """Somebody reads the partition: a replica is begun, if the topic's policy has one."""
+        """Begins a replica of a partition that is read here, if the topic's policy allows replicas."""
         name = partition.name
         topic = self._topics.topics().get(name.topic)
         if topic is None or topic.config.replica == "none":
@@ -287,7 +293,7 @@ class Following:
         partition.replica.want()
 
     def _leave(self, partition: RemotePartition) -> None:
-        """Nobody has read it for long."""
+        """Stops following a partition that has not been read for long."""
         name = partition.name
         assert partition.replica is not None
         partition.replica.leave()
@@ -301,8 +307,10 @@ class Following:
             partition.leader.unfollow()
 
     def _agreed(self, topic: Topic, index: int, end: int = 0) -> str:
-        """The directory of the leader with which the log here agreed last. A log with records (`end`) that
-        followed no other was led here."""
+        """Returns the data directory of the leader with which the local log last agreed.
+
+        A log with records (`end` > 0) that has never followed a leader was led here.
+        """
         known = self._known.get(self._key(topic, index))
         if known is not None:
             return known[2]
@@ -324,7 +332,7 @@ class Following:
             if self.on_interest is not None:
                 self.on_interest(topic, False)
 
-    # --- by and by
+    # --- periodic checks
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(_TICK, self._tick)
@@ -342,8 +350,10 @@ class Following:
         self._make_room()
 
     def _make_room(self) -> None:
-        """Replicas that nobody follows may take so much room; the one used longest ago goes. Where the leader
-        is away, it may be the last copy, and stays."""
+        """Removes unfollowed replicas, least recently used first, until they fit in `idle_bytes`.
+
+        A replica whose leader is away stays: it may be the last copy.
+        """
         idle = [
             (partition.used, partition.name)
             for partition in self
@@ -366,7 +376,7 @@ class Following:
         replica = self._partitions.replica(*_pair(name))
         return replica.log.size if replica is not None else 0
 
-    # --- what is written down
+    # --- the table
 
     def _key(self, topic: Topic, index: int) -> str:
         return f"{topic.topic_id.hex}.{index}"
@@ -376,7 +386,7 @@ class Following:
             self._write(key, None)
 
     def _write(self, key: str, value: tuple[str, bool, str] | None) -> None:
-        """In the background: what is lost of it costs a replay, no more."""
+        """Writes a row in the background: a lost write only costs a replay."""
         if value is not None:
             if self._known.get(key) == value:
                 return

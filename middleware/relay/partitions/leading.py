@@ -1,8 +1,8 @@
-"""At a partition's leader: its stream to the hosts that follow, and where each of them begins.
+"""At a partition's leader: its stream to the following hosts, and where each of them begins.
 
-A stream exists from the first follower on, and while the account of one is open. Its log is the partition's;
-its epoch is the number of this run of the host, and its id was never used in this run before. Accounts go on
-from run to run (`accounts`).
+A stream is created for the first follower, or at the start if a follower's account is still open. Its log is
+the partition's log. Its epoch is the host's run number, and its id is unique within the run. Accounts
+continue across runs (`accounts`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class LedStream:
         self._ended(self)
 
     def hosts(self) -> list[int]:
-        """Who follows."""
+        """Returns the followers."""
         return [peer.host for peer in self.origin.sender.peers]
 
     def follows(self, host: int) -> bool:
@@ -79,7 +79,7 @@ class LedStream:
 
 
 class Led:
-    """Looks up the partitions that this host leads, as peers name them."""
+    """Looks up the partitions that this host leads, by the references used between hosts."""
 
     def __init__(self, partitions: LocalPartitions, topics: Topics) -> None:
         self._partitions = partitions
@@ -87,7 +87,7 @@ class Led:
         self._found: dict[calls.PartitionRef, LocalPartition] = {}
 
     def find(self, ref: calls.PartitionRef) -> LocalPartition:
-        """UNKNOWN_TOPIC_ID or NOT_LEADER."""
+        """Returns the partition. Raises UNKNOWN_TOPIC_ID or NOT_LEADER."""
         known = self._found.get(ref)
         if known is not None and known.here:
             return known
@@ -106,7 +106,7 @@ class Led:
 
 
 class Leading:
-    """The streams of the partitions that this host leads. All calls come from the loop."""
+    """The streams of the partitions that this host leads. All calls come from the event loop."""
 
     def __init__(
         self,
@@ -118,11 +118,11 @@ class Leading:
         accounts: Accounts,
         directory: str = "",
     ) -> None:
-        """`run`: of this host, the streams' epoch. `stream_ids`: those that it did not use yet.
+        """`run`: this host's run number, the epoch of the streams. `stream_ids`: unused stream ids.
 
-        `directory`: the id of the data directory from which it leads.
+        `directory`: the id of the data directory from which this host leads.
         """
-        self.on_followers: Callable[[Topic], None] | None = None  # those of a topic have changed
+        self.on_followers: Callable[[Topic], None] | None = None  # called when a topic's followers change
         self._run = run
         self._directory = directory
         self._led = led
@@ -136,11 +136,11 @@ class Leading:
         methods.register(calls.UNFOLLOW, self.unfollow)
 
     def __iter__(self) -> Iterator[LedStream]:
-        """As they are now."""
+        """Iterates over a copy of the streams."""
         return iter(list(self._streams.values()))
 
     def start(self) -> None:
-        """Goes on with the accounts of its earlier runs; topics are known, and what is led is open."""
+        """Resumes the accounts of earlier runs. Topics must be known and led partitions open."""
         for place in self._accounts.start(self._ledgers):
             ref = calls.PartitionRef(place.topic_id, place.number)
             try:
@@ -156,7 +156,7 @@ class Leading:
         return [stream for stream in self._streams.values() if stream.name.topic == topic]
 
     def follow(self, host: int, request: calls.FollowRequest, body: memoryview) -> Reply | Awaitable[Reply]:
-        """`host` is sent the stream from where the answer says."""
+        """Adds `host` to the stream's receivers, from the offset given in the answer."""
         partition = self._led.find(request.partition)
         topic = self._led.topic(request.partition)
         stream = self._stream(topic, partition)
@@ -185,7 +185,7 @@ class Leading:
         return (answer, b"") if kept else self._begun(stream, answer)
 
     async def _begun(self, stream: LedStream, answer: calls.FollowResponse) -> Reply:
-        """Who has heard that it begins anew has forgotten where it was: this host must know by then."""
+        """Persists the new start before replying: on this reply the follower discards its old position."""
         await self._accounts.begun(stream.place, stream.origin.sender.ledger)
         return answer, b""
 
@@ -220,7 +220,7 @@ class Leading:
         return Nothing(), b""
 
     def host_left(self, host: int) -> None:
-        """It is not in the cluster any more."""
+        """Removes a host that has left the cluster from all streams."""
         for stream in self:
             self._remove(stream, [host])
 
@@ -232,14 +232,17 @@ class Leading:
                     self.on_followers(stream.topic)
 
     def _moved(self, stream: LedStream) -> None:
-        """The log begins later. A notice that is lost is made up for by the next, or by the next Follow."""
+        """Notifies followers that the log's start has advanced.
+
+        After a lost notice, the next notice or the next Follow carries the start.
+        """
         ref = calls.PartitionRef(stream.topic.topic_id, stream.name.partition)
         notice = calls.LogStartNotice(ref, stream.partition.log.start_offset)
         for host in stream.hosts():
             self._methods.tell(host, calls.LOG_START, notice)
 
     def _ended(self, stream: LedStream) -> None:
-        """The partition was deleted, or is led elsewhere."""
+        """Ends the stream of a partition that was deleted or is led elsewhere."""
         self._forget(stream)
         self._accounts.forget(stream.place)
 
@@ -257,7 +260,7 @@ class Leading:
 
 
 def _resume(ledger: Ledger, host: int, request: calls.FollowRequest, end: int) -> None:
-    """What the host had counted in the stream that it receives, or received."""
+    """Resumes the account of `host` with its own counts of the stream that it receives or received."""
     if request.receiving is None or not request.receiving.report:
         return
     try:
@@ -270,15 +273,15 @@ def _resume(ledger: Ledger, host: int, request: calls.FollowRequest, end: int) -
 def beginning(
     log: PartitionLog, stream_log: PartitionStreamLog, request: calls.FollowRequest
 ) -> tuple[int, bool]:
-    """(the offset at which a replica begins to be sent the leader's `log`, whether it lets go of all it has).
+    """Returns (the offset at which the stream to a replica begins, whether the replica discards its log).
 
-    What the replica has before that offset is the leader's; what it has from there on is not, and goes.
+    The replica's records before that offset agree with the leader's `log`; it discards those from there on.
     """
     start, end = stream_log.first_at(log.start_offset), request.end
     if end < 0:
         return (log.end_offset if request.tail else start), True
     entries = [(entry.leader_epoch, entry.start) for entry in request.epochs]
-    if not entries:  # it has no records
+    if not entries:  # the replica has no records
         begin = end if start <= end <= log.end_offset else start
         return begin, begin != end
     parted = divergence(entries, end, log.epoch_entries, log.end_offset)

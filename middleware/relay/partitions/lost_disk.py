@@ -1,4 +1,4 @@
-"""What is done about a partition whose leader's disk is gone: from what is known to the next step. Pure.
+"""Rebuilding of a partition whose leader has lost its disk: chooses the next step from what is known. Pure.
 
     looking --copy found--> copying --copied--> claiming --agreed--> led
        ^ |                     |                   |
@@ -6,7 +6,7 @@
        | +--not yet------> waiting                 |
        +----look again--------+ source gone        + refused
 
-Copies are compared by (last leader epoch, end offset), as Kafka's leaders are chosen. See
+Copies are compared by (last leader epoch, end offset), as in Kafka's leader election. See
 docs/decisions/2026-11-23-a-lost-disk.md.
 """
 
@@ -23,7 +23,7 @@ NO_EPOCH = -1
 
 
 class Step(enum.Enum):
-    """Where the rebuilding of one partition is. The value says it for an operator."""
+    """The state of rebuilding one partition. The value is its text for operators."""
 
     LOOKING = "asks other hosts what they have"
     WAITING = "waits"
@@ -45,7 +45,7 @@ class Event(enum.Enum):
 
 LOOKING, WAITING, COPYING, CLAIMING, LED = Step
 
-# event: (in LOOKING, WAITING, COPYING, CLAIMING, LED); None cannot be
+# event: (next step in LOOKING, WAITING, COPYING, CLAIMING, LED); None: the event cannot occur
 _ROWS: dict[Event, tuple[Step | None, Step | None, Step | None, Step | None, Step | None]] = {
     Event.COPY_FOUND: (COPYING, None, None, None, None),
     Event.NOTHING_TO_COPY: (CLAIMING, None, None, None, None),
@@ -61,7 +61,7 @@ TABLE: Mapping[Step, Mapping[Event, Step | None]] = transitions(Step, _ROWS)
 
 
 def follow(step: Step, event: Event) -> Step:
-    """What comes after `event`. ValueError where it cannot happen."""
+    """Returns the step after `event`. Raises ValueError if `event` cannot occur in `step`."""
     following = TABLE[step][event]
     if following is None:
         raise ValueError(f"{event.name} cannot be while {step.name}")
@@ -69,12 +69,12 @@ def follow(step: Step, event: Event) -> Step:
 
 
 def last_epoch(epochs: Sequence[tuple[int, int]], end: int) -> int:
-    """The leader epoch of a log's last record: a leader may have begun one and written nothing."""
+    """Returns the leader epoch of a log's last record. Later epochs may have begun without a record."""
     return next((epoch for epoch, start in reversed(epochs) if start < end), NO_EPOCH)
 
 
 class Copy(Struct, frozen=True):
-    """A log of the partition at a host. `heard`: up to where that host has heard of the leader's log."""
+    """A log of the partition at a host. `heard`: the end of the leader's log as far as the host knows."""
 
     host: int
     epochs: tuple[tuple[int, int], ...]  # (leader epoch, its first offset), oldest first
@@ -84,26 +84,27 @@ class Copy(Struct, frozen=True):
 
     @property
     def epoch(self) -> int:
-        """That of its last record."""
+        """The leader epoch of the last record."""
         return last_epoch(self.epochs, self.end)
 
     @property
     def reach(self) -> tuple[int, int]:
-        """How far it is: the higher, the more of the leader's log it has."""
+        """How far the copy reaches: a higher value holds more of the leader's log."""
         return (self.epoch, self.end) if self.end else (NO_EPOCH, 0)
 
 
 class Recorded(Struct, frozen=True):
-    """What the coordinator has heard of the leader's log."""
+    """The coordinator's record of the leader's log."""
 
     epoch: int
     end: int
 
 
 class Known(Struct, frozen=True):
-    """All that could be learned about a partition. `own`: this host's log. `record` None: nothing was told.
+    """All that could be learned about a partition.
 
-    `expected`: hosts that are attached and have not answered; `absent`: the others that have not. By name.
+    `own`: this host's log. `record`: None if the coordinator has no record. `expected`: names of attached
+    hosts that have not answered. `absent`: names of the other hosts that have not answered.
     """
 
     own: Copy
@@ -114,20 +115,23 @@ class Known(Struct, frozen=True):
 
     @property
     def best(self) -> Copy:
-        """The furthest copy, this host's own where others are as far."""
+        """The furthest copy; this host's own if others are equal."""
         return max((self.own, *self.copies), key=lambda copy: (copy.reach, copy is self.own))
 
     @property
     def heard(self) -> int:
-        """Up to here there were records, as far as anybody has heard. Copies of earlier epochs may be longer
-        than the furthest: what they had more was given up when a later epoch began."""
+        """The highest known end of the leader's log.
+
+        Copies of earlier epochs may be longer than the furthest copy: their additional records were given up
+        when a later epoch began.
+        """
         best, record = self.best, self.record
         told = record.end if record is not None and record.epoch >= best.epoch else 0
         return max(best.end, told, *(copy.heard for copy in (self.own, *self.copies)))
 
     @property
     def lacking(self) -> bool:
-        """Whether somebody has heard of records that no copy has."""
+        """Whether records are known of that no copy holds."""
         best, record = self.best, self.record
         return self.heard > best.end or (record is not None and (record.epoch, record.end) > best.reach)
 
@@ -138,7 +142,7 @@ class Known(Struct, frozen=True):
 
 
 class Choice(Struct, frozen=True):
-    """`source`: which host's log is copied, None for none. `reason`: what is waited for, for a person."""
+    """The outcome of `choose`. `source`: the copy to read, if any. `reason`: for operators, why it waits."""
 
     event: Event
     source: Copy | None = None
@@ -146,9 +150,10 @@ class Choice(Struct, frozen=True):
 
 
 def choose(known: Known, waited: float, grace: float, *, accept_loss: bool = False) -> Choice:
-    """What follows from a look. `waited`: seconds since the first; hosts are waited for so long as `grace`.
+    """Chooses the next event from what a survey found.
 
-    `accept_loss`: the operator lets go of what no copy has that can be reached.
+    `waited`: seconds since the first survey. `grace`: seconds to wait for hosts that may have a copy.
+    `accept_loss`: whether the operator gives up records that no reachable copy holds.
     """
     best, patient = known.best, waited < grace and not accept_loss
     if known.expected and patient:
@@ -174,16 +179,16 @@ def _listed(names: Sequence[str]) -> str:
 
 
 class Gone(Struct, frozen=True):
-    """What is lost when a log goes on at `first`: records up to `heard` were heard of."""
+    """The records lost if a log continues at `first`: those up to `heard`, the highest known end."""
 
     first: int
     heard: int
 
 
 def gone(known: Known, end: int, *, whole: bool) -> Gone | None:
-    """What was on the lost disk alone, where the log goes on at `end`; None where it can have been nothing.
+    """Returns what only the lost disk held, if the log continues at `end`; None if it held nothing more.
 
-    `whole`: this directory is where the log was, and nothing of it is gone.
+    `whole`: whether this host's log is the original one and complete.
     """
     heard = max(known.heard, end)
     if heard == end and (whole or not heard):
@@ -192,19 +197,22 @@ def gone(known: Known, end: int, *, whole: bool) -> Gone | None:
 
 
 def next_epoch(known: Known, coordinators: int, runs: Sequence[int]) -> int:
-    """A leader epoch above all that were used. `runs`: numbers of runs, which leaders take for epochs after a
-    kill: no lower one may have been used in a directory that is gone."""
+    """Returns a leader epoch above all used ones.
+
+    `coordinators`: the coordinator's epoch. `runs`: run numbers, which leaders use as epochs after a kill; a
+    lost directory may have used lower numbers as epochs.
+    """
     return max(known.highest_epoch + 1, coordinators + 1, *runs)
 
 
 def refuses(log_start: int, log_end: int, begin: int, *, restart: bool, leader: str, agreed: str) -> bool:
-    """Whether a follower keeps what it has against the leader's word that all from `begin` on goes (with
-    `restart` all of it).
+    """Whether a follower refuses the leader's order to discard its records from `begin` on, or with `restart`
+    all of them.
 
-    `leader`: the leader's data directory. `agreed`: that with which the follower's log agreed last; empty
-    where it is not known. A leader that lost its last records on the same disk is obeyed.
+    `leader`: the leader's data directory. `agreed`: the data directory with which the follower's log last
+    agreed; empty if unknown. The follower obeys a leader that has lost its last records on the same disk.
     """
     if restart:
-        # what the leader's retention has taken away, the replica may let go as well
+        # the follower may discard what the leader's retention has deleted
         return log_start < log_end and begin < log_end
     return begin < log_end and bool(leader and agreed) and leader != agreed

@@ -1,6 +1,6 @@
-"""What the operator decides about partitions whose leader's disk is gone, and how they stand.
+"""Operators' commands about partitions whose leader has lost its disk, and the state of partitions.
 
-A word that is about another host is brought there. Nothing is removed by any of them: what makes room is put
+A command that concerns another host is forwarded to it. No command removes data: replaced copies are put
 aside.
 """
 
@@ -28,12 +28,12 @@ from .ports import Claim, Record, Topics
 from .rebuilding import Rebuild, Rebuilding
 
 LED, WAITS, REBUILDING, REFUSED = "led", "waits", "rebuilding", "refused"
-_WORD_SECONDS = 25.0  # until the other host has done it
-_LOOK_SECONDS = 15.0  # until a look of the rebuilding is done
+_WORD_SECONDS = 25.0  # time-out of a forwarded command
+_LOOK_SECONDS = 15.0  # time-out of one survey of the rebuilding
 
 
 class Standing(Struct, frozen=True):
-    """How a partition stands, as far as is known here. `start` and `end`: of the log here, -1 without one."""
+    """The state of a partition as known here. `start`, `end`: of the local log, -1 if there is none."""
 
     topic: str
     partition: int
@@ -45,7 +45,7 @@ class Standing(Struct, frozen=True):
 
 
 class Operator:
-    """All calls come from the loop."""
+    """The commands `promote` and `rebuild`, and the states. All calls come from the event loop."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Operator:
         record: Record,
         clock: Callable[[], float],
     ) -> None:
-        """`clock` gives wall-clock seconds."""
+        """`clock` returns wall-clock seconds."""
         self._host_id = host_id
         self._partitions = partitions
         self._topics = topics
@@ -76,17 +76,17 @@ class Operator:
         methods.register(calls.PROMOTE, self._asked_to_promote)
         methods.register(calls.REBUILD, self._asked_to_rebuild)
 
-    # --- looking
+    # --- states
 
     def standings(self, topic: str = "") -> Iterator[Standing]:
-        """Of all partitions, or of one topic's, in order."""
+        """Yields the states of all partitions, or of one topic's, in order."""
         for entry in sorted(self._view.topics, key=lambda entry: entry.name):
             if not topic or entry.name == topic:
                 for index, leader in enumerate(entry.partitions):
                     yield self._standing(TopicPartition(entry.name, index), leader)
 
     def troubled(self) -> list[Standing]:
-        """Those that are not as they should be, or have lost records, in order."""
+        """Returns, in order, the partitions that wait, have lost records or have a refused replica here."""
         names = {
             TopicPartition(entry.name, index): leader
             for entry in self._view.topics
@@ -143,10 +143,10 @@ class Operator:
             raise TreecastError(Fault.UNKNOWN_TOPIC, f"there is no partition {topic.name}-{index}")
         return leader
 
-    # --- another host takes leadership
+    # --- another host becomes leader
 
     async def promote(self, topic: Topic, index: int, host: str, *, accept_loss: bool) -> str:
-        """`host`, empty for this one, leads the partition with its copy; answers what was done."""
+        """Makes `host` (this one if empty) lead the partition with its copy. Returns what was done."""
         self._leader(topic, index)
         target = self._target(host)
         if target == self._host_id:
@@ -221,10 +221,13 @@ class Operator:
                 f" host {before} or its disk, or give the rest up with --accept-loss",
             )
 
-    # --- what waits goes on, and what was refused is begun anew
+    # --- waiting partitions continue, refused replicas restart
 
     async def rebuild(self, topic: Topic, index: int, host: str, *, accept_loss: bool) -> str:
-        """At `host`, empty for the one that it is about; answers what was done."""
+        """Continues a waiting partition, or begins a refused replica anew. Returns what was done.
+
+        `host`: where; if empty, the leader of a waiting partition, else this host.
+        """
         leader = self._leader(topic, index)
         target = self._target(host) if host else leader.leader if leader.waits else self._host_id
         if target == self._host_id:
@@ -256,7 +259,10 @@ class Operator:
         return f"the copy of {name} is begun anew from its leader; the old one is {aside}"
 
     async def _go_on(self, rebuild: Rebuild, accept_loss: bool) -> str:
-        """Looks at once. What it still waits for then, it is the operator's to give up."""
+        """Triggers a survey now. Raises POLICY_VIOLATION with the reason if the partition still waits.
+
+        The operator may then give the missing records up.
+        """
         name, looks = rebuild.name, rebuild.looks
         rebuild.accept_loss = rebuild.accept_loss or accept_loss
         rebuild.wake.set()

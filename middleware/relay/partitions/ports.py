@@ -1,4 +1,4 @@
-"""What partitions need of their surroundings, as small Protocols."""
+"""Protocols of what partitions need from other parts."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .lost_disk import Recorded
 
 
 class Claim(Struct, frozen=True):
-    """To lead a partition with this epoch. `known_epoch`: the coordinator's, as it is known here.
+    """A claim to lead a partition with `leader_epoch`. `known_epoch`: the coordinator's, as known here.
 
-    `promoted`: by an operator. `lost`: what is given up by it.
+    `promoted`: whether an operator ordered it. `lost`: the records that are given up.
     """
 
     topic_id: TopicId
@@ -29,56 +29,60 @@ class Claim(Struct, frozen=True):
 
 
 class Topics(Protocol):
-    """The definitions, as far as they are looked at here."""
+    """Look-up of topic definitions."""
 
     def topics(self) -> Mapping[str, Topic]: ...
 
     def topic_by_id(self, topic_id: TopicId) -> Topic:
-        """UNKNOWN_TOPIC_ID where there is none."""
+        """Returns the topic. Raises UNKNOWN_TOPIC_ID if there is none."""
 
 
 class Leaders(Protocol):
-    """Who leads: `view.ClusterView`."""
+    """Look-up of leaders; implemented by `view.ClusterView`."""
 
     def leader(self, topic: str, index: int) -> PartitionEntry | None: ...
 
 
 class Record(Protocol):
-    """What the coordinator knows of logs, and who may lead them. All raise COORDINATOR_UNAVAILABLE."""
+    """The coordinator's record of logs and their leaders. All methods raise COORDINATOR_UNAVAILABLE."""
 
     async def put_ends(self, ends: Sequence[PartitionEnd]) -> None:
-        """Where logs end that this host leads."""
+        """Records the ends of logs that this host leads."""
 
     async def ends_of(self, topic_id: TopicId) -> Mapping[int, Recorded]:
-        """Where logs of a topic ended when their leaders told it last, by number; without those of which
-        nothing was told."""
+        """Returns the recorded ends of a topic's logs by partition number; those without a record are left
+        out."""
 
     async def give_up(self, topic_id: TopicId, partitions: Sequence[int]) -> None:
-        """This host leads them, and has lost records of them: they wait for it. Returns when it has heard."""
+        """Gives up partitions that this host leads and has lost records of: they then wait for this host.
+
+        Returns when the view has the change.
+        """
 
     async def take_lead(self, claim: Claim) -> None:
-        """This host leads a partition from now on; returns when it has heard of that itself.
+        """Makes this host the leader of a partition; returns when the view has the change.
 
-        FENCED_LEADER_EPOCH where another change was quicker; NOT_LEADER, POLICY_VIOLATION where it may not.
+        Raises FENCED_LEADER_EPOCH if another change came first, NOT_LEADER or POLICY_VIOLATION if this host
+        may not lead it.
         """
 
 
 class PartitionSettings(Struct, frozen=True):
-    """What operators may one day set of partitions across hosts. Times in seconds, sizes in bytes."""
+    """Settings of partitions across hosts, not configurable yet. Times in seconds, sizes in bytes."""
 
-    down_grace: float = 1.0  # a leader whose connection broke is waited for so long, then calls are refused
+    down_grace: float = 1.0  # wait for a disconnected leader before calls are refused
     produce_timeout: float = 30.0
     call_timeout: float = 10.0
-    offsets_wait: float = 1.0  # for the leader's word on its end, before a replica says what it has
-    stall: float = 2.0  # without progress for so long, though there is more, the leader is asked instead
-    follow_again: float = 10.0  # and for so long, the stream is joined anew
-    accounts_every: float = 2.0  # what receivers have counted is written down
-    ends_every: float = 1.0  # the coordinator is told where logs end that have grown
-    rebuild_grace: float = 30.0  # hosts that may have a copy are waited for so long
-    rebuild_look: float = 1.0  # and so often is looked again
-    rebuild_at_once: int = 4  # partitions that are copied at the same time
-    copy_bytes: int = 1 << 20  # of one piece
-    retry_first: float = 0.2  # pause after a follow that failed; doubles
+    offsets_wait: float = 1.0  # wait for the leader's answer before the replica's offsets are used
+    stall: float = 2.0  # time without progress after which a lagging replica's readers go to the leader
+    follow_again: float = 10.0  # time without progress after which the stream is joined again
+    accounts_every: float = 2.0  # interval of writing accounts
+    ends_every: float = 1.0  # interval of reporting grown logs to the coordinator
+    rebuild_grace: float = 30.0  # wait for hosts that may have a copy
+    rebuild_look: float = 1.0  # interval of surveys
+    rebuild_at_once: int = 4  # partitions copied concurrently
+    copy_bytes: int = 1 << 20  # size of one piece
+    retry_first: float = 0.2  # pause after a failed follow; doubles
     retry_longest: float = 5.0
-    idle: float = 600.0  # without a fetch for so long, a partition is not followed any more
-    idle_bytes: int = 16 << 30  # of replicas that are not followed; beyond it the one used longest ago goes
+    idle: float = 600.0  # time without a fetch after which a partition is no longer followed
+    idle_bytes: int = 16 << 30  # limit of unfollowed replicas; beyond it the least recently used goes

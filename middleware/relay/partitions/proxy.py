@@ -1,4 +1,4 @@
-"""Calls to a partition's leader on another host. Order is kept, as the channel keeps it."""
+"""Calls to a partition's leader on another host. The channel preserves their order."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ T = TypeVar("T")
 
 _WATCH_TIMEOUT = 60.0  # the leader answers sooner
 
-# What a leader may say that clients are not to hear: it will be otherwise when they ask again.
+# Errors of a leader that are not passed to clients: they are transient, so clients should retry.
 _NOT_YET = {Fault.UNKNOWN_TOPIC_ID, Fault.UNKNOWN_TOPIC, Fault.NOT_LEADER, Fault.NOT_SUPPORTED}
 
 
 class LeaderProxy:
-    """One partition's leader. What cannot be reached fails with LEADER_UNAVAILABLE."""
+    """The leader of one partition. Calls raise LEADER_UNAVAILABLE if it cannot be reached."""
 
     def __init__(
         self, topic_id: TopicId, index: int, host: int, channels: Channels, settings: PartitionSettings
     ) -> None:
         self.host = host
         self.ref = calls.PartitionRef(topic_id, index)
-        self.epoch: int | None = None  # the leader's, once it has said it
-        self.waits = False  # its host came back with another disk, and nobody leads the partition
-        self.heard = 0  # the leader's log was at least so long, as its answers told
+        self.epoch: int | None = None  # the leader's, once it has answered
+        self.waits = False  # its host came back without its disk; the partition has no leader
+        self.heard = 0  # lower bound of the leader's log end, from its answers
         self._channels = channels
         self._settings = settings
         self._pending: dict[Future[Answer], None] = {}
@@ -55,7 +55,7 @@ class LeaderProxy:
     def produce(
         self, batches: bytes, acks: int, transactional_id: str | None, records: int = 0
     ) -> Future[Appended]:
-        """`records`: how many they are, for what is heard of the leader's log."""
+        """Appends at the leader. `records`: their number, to derive the log's end from the answer."""
         request = calls.ProduceRequest(self.ref, acks, transactional_id)
         timeout = self._settings.produce_timeout
         read = partial(self._appended, records)
@@ -88,7 +88,7 @@ class LeaderProxy:
         )
 
     def watch(self, beyond: int, isolation: Isolation) -> Future[Answer]:
-        """Done when more can be read than before `beyond`, or after a while; to be cancelled."""
+        """Returns a future, done when more than `beyond` is readable or after a time-out; cancellable."""
         head = calls.WATCH.head(calls.WatchRequest(self.ref, beyond, isolation))
         return self._channels.call(self.host, calls.WATCH.number, head, timeout=_WATCH_TIMEOUT)
 
@@ -119,7 +119,7 @@ class LeaderProxy:
         receiving: tuple[int, int] | None,
         progress: Progress | None = None,
     ) -> Future[calls.FollowResponse]:
-        """`receiving`: the (stream, epoch) that is being received, `progress` what was counted in it."""
+        """Follows the partition. `receiving`: the received (stream, epoch); `progress`: the counts in it."""
         report = b""
         if progress is not None:
             report = Report(Mode.LIVE, progress.first, progress.next, totals=progress.totals).encode()
@@ -137,7 +137,7 @@ class LeaderProxy:
         if not 0 <= found.begin <= found.end or not 0 <= found.log_start <= found.end:
             raise TreecastError(Fault.INTERNAL, f"host {self.host} answers what makes no sense: {found}")
         self.epoch = found.leader_epoch
-        self.heard = found.end  # what was heard of another life of the leader is void
+        self.heard = found.end  # replaces the value from an earlier life of the leader
         return found
 
     def unfollow(self) -> Future[None]:
@@ -160,13 +160,13 @@ class LeaderProxy:
         return answer
 
     def give_up(self) -> None:
-        """The leader has been away for too long: calls that wait for its connection are refused."""
+        """Fails all pending calls with LEADER_UNAVAILABLE because the leader has been away for too long."""
         for asked in list(self._pending):
             asked.cancel()
 
     def _settle(self, answer: Future[T], read: Callable[[Answer], T], asked: Future[Answer]) -> None:
         del self._pending[asked]
-        if answer.done():  # nobody waits any more
+        if answer.done():  # the caller has gone
             asked.cancelled() or asked.exception()
             return
         error: BaseException | None = None
@@ -178,11 +178,11 @@ class LeaderProxy:
             error = as_client_hears(wrong)
         if error is not None:
             answer.set_exception(error)
-            answer.exception()  # who has gone meanwhile is not told
+            answer.exception()  # retrieved, so that asyncio logs nothing if the caller has gone
 
 
 def as_client_hears(error: BaseException) -> BaseException:
-    """A leader that is not there, or not yet, is one that clients try again."""
+    """Returns the error for clients: LEADER_UNAVAILABLE, which they retry, if the leader is not there yet."""
     if not isinstance(error, TreecastError):
         return error
     never_sent = isinstance(error, ChannelError) and not error.sent

@@ -1,8 +1,8 @@
-"""At a host that came back with another disk: its partitions are brought here again, and led again.
+"""At a host that came back without its disk: copies its partitions from other hosts and leads them again.
 
-Each that waits has a task, which goes through the steps of `lost_disk`. What may not be led is known from the
-coordinator; that a copy was begun here is written down (table `rebuilds`), since a log with records
-would else be taken for one that was here all along.
+Each waiting partition has a task that goes through the steps of `lost_disk`. The coordinator tells which
+partitions wait. The start of a copy is stored (table `rebuilds`): otherwise a partial copy would be taken for
+the original log.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class Rebuild:
         self.since = now
         self.step = Step.LOOKING
         self.reason = ""  # what it waits for
-        self.said = ""  # of that, what the log has
-        self.known: Known | None = None  # of the last look
+        self.said = ""  # the reason logged last
+        self.known: Known | None = None  # result of the last survey
         self.source: Copy | None = None
-        self.accept_loss = False  # the operator does
-        self.over = False  # it does not wait for this host any more
-        self.looks = 0  # that are done
+        self.accept_loss = False  # whether the operator accepts a loss
+        self.over = False  # whether it no longer waits for this host
+        self.looks = 0  # number of finished surveys
         self.wake = asyncio.Event()
-        self.moved = asyncio.Event()  # set, and made anew, with each step
+        self.moved = asyncio.Event()  # set and replaced at each step
         self.task: asyncio.Task[None] | None = None
 
     @property
@@ -56,7 +56,7 @@ class Rebuild:
 
 
 class Rebuilding:
-    """From `start` to `close`. All calls come from the loop."""
+    """All rebuilds of this host, from `start` to `close`. All calls come from the event loop."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Rebuilding:
         counters: RelayCounters,
         clock: Callable[[], float],
     ) -> None:
-        """`clock` gives wall-clock seconds."""
+        """`clock` returns wall-clock seconds."""
         self._host_id = host_id
         self._run = run
         self._partitions = partitions
@@ -88,7 +88,7 @@ class Rebuilding:
         self._clock = clock
         self._rebuilds: dict[TopicPartition, Rebuild] = {}
         self._at_once = asyncio.Semaphore(settings.rebuild_at_once)
-        self._copied: set[str] = set()  # keys of those of which a copy was begun here
+        self._copied: set[str] = set()  # keys of partitions whose copy has begun here
         self._started = False
         self._do: dict[Step, Callable[[Rebuild, Topic], Awaitable[Event]]] = {
             Step.LOOKING: self._look,
@@ -140,7 +140,7 @@ class Rebuilding:
         rebuild.task = loop.create_task(self._go(rebuild), name=f"rebuild {name}")
 
     def _end(self, name: TopicPartition) -> None:
-        """A claim that is under way hears of it by its answer."""
+        """Ends a rebuild. A claim under way is not cancelled: its answer tells the outcome."""
         rebuild = self._rebuilds.pop(name)
         rebuild.over = True
         _tell(rebuild)
@@ -148,7 +148,7 @@ class Rebuilding:
             rebuild.task.cancel()
 
     def look_again(self) -> None:
-        """A host has come, which may have a copy."""
+        """Triggers a survey of all waiting partitions: a newly connected host may have a copy."""
         for rebuild in self:
             rebuild.wake.set()
 
@@ -179,7 +179,7 @@ class Rebuilding:
         return choice.event
 
     def _told(self, rebuild: Rebuild, reason: str) -> None:
-        """It waits; the log has each reason once."""
+        """Sets the reason for waiting and logs it if it has changed."""
         rebuild.reason = reason
         if reason != rebuild.said:
             rebuild.said = reason
@@ -226,7 +226,7 @@ class Rebuilding:
         except TreecastError as error:
             if (
                 error.fault is not Fault.FENCED_LEADER_EPOCH
-            ):  # another change was quicker: it is heard of soon
+            ):  # another change came first; the view will have it soon
                 self._told(rebuild, f"for the coordinator: {error}")
             return Event.REFUSED
         await self._led(rebuild, claim, end)

@@ -1,4 +1,4 @@
-"""`LinkRecord`: what the coordinator knows of logs, over this host's link to it."""
+"""`LinkRecord`: the coordinator's record of logs, accessed over this host's link."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`RelayPartitions`: every partition of the cluster, as one host can reach it."""
+"""`RelayPartitions`: access of one host to every partition of the cluster."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .serving import Serving
 
 
 class RelayPartitions(Replicas):
-    """Implements `relay.cluster.Partitions` and `relay.cluster.Life`: replicas, and what this host leads.
+    """Implements `relay.cluster.Partitions` and `relay.cluster.Life`: replicas and led partitions.
 
-    When it starts, the partitions that this host leads are open.
+    Led partitions must be open before it starts.
     """
 
     leading: Leading
@@ -43,7 +43,7 @@ class RelayPartitions(Replicas):
         record: Record,
         directory: str,
     ) -> None:
-        """`directory`: the id of this host's data directory. `record`: what the coordinator knows of logs."""
+        """`directory`: the id of this host's data directory. `record`: the coordinator's record of logs."""
         super().__init__(parts, topics, view, channels, methods, fabric, settings, counters, directory)
         led = Led(parts.partitions, topics)
         self.accounts = Accounts(parts.tables, settings.accounts_every)
@@ -97,10 +97,10 @@ class RelayPartitions(Replicas):
         self.leading.close()
 
     def _history(self) -> str:
-        """The coordinator's, as far as it is known."""
+        """Returns the coordinator's known history."""
         return self._view.position.history
 
-    # --- what is told
+    # --- notifications
 
     def host_up(self, host: int, incarnation: int) -> None:
         super().host_up(host, incarnation)

@@ -1,8 +1,8 @@
-"""`RemotePartition`: a partition that another host leads, as the faces of this host see it.
+"""`RemotePartition`: a partition that another host leads, as seen by the faces of this host.
 
-Writes go to the leader, in order. Reads come from the replica where it reaches, else from the leader. What
-the leader alone may say (OFFSET_OUT_OF_RANGE, what the latest offset is) is its to say; while it cannot be
-reached, readers go on with what the replica has.
+Writes go to the leader, in order. Reads are served from the replica if it has the records, else by the
+leader. Only the leader answers OFFSET_OUT_OF_RANGE and the latest offset. While it cannot be reached, readers
+continue with the replica.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from .watches import Watches
 
 T = TypeVar("T")
 
-_LENGTH: Final = struct.Struct(">i")  # of a batch, after this field
+_LENGTH: Final = struct.Struct(">i")  # length of a batch after this field
 _LENGTH_AT: Final = 8
-_LAST_DELTA: Final = struct.Struct(">i")  # of the offsets in a batch
+_LAST_DELTA: Final = struct.Struct(">i")  # last offset delta of a batch
 _LAST_DELTA_AT: Final = 23
 
 
 class RemotePartition:
-    """Implements `broker.cluster.PartitionLeader`. All calls come from the loop."""
+    """Implements `broker.cluster.PartitionLeader`. All calls come from the event loop."""
 
     def __init__(
         self,
@@ -58,10 +58,10 @@ class RemotePartition:
         topic: Callable[[], Topic | None],
         clock: Callable[[], float],
     ) -> None:
-        """`epoch`: the coordinator's. `wanted` is called at a fetch while there is no replica.
+        """`epoch`: the coordinator's. `wanted`: called at a fetch while there is no replica.
 
-        `down_since`: the loop's time from when on a host has not been connected. `topic`: as it is defined
-        now. `clock` gives wall-clock seconds.
+        `down_since` returns the loop's time since which a host has been disconnected. `topic` returns the
+        current definition. `clock` returns wall-clock seconds.
         """
         self.name = name
         self.leader = leader
@@ -78,7 +78,7 @@ class RemotePartition:
         self._gone: Fault | None = None
         self._watches = Watches(leader)
 
-    # --- what is known of it
+    # --- state
 
     @property
     def leader_epoch(self) -> int:
@@ -90,7 +90,7 @@ class RemotePartition:
 
     @property
     def heard(self) -> int:
-        """The leader's log was at least so long, as far as this host has heard."""
+        """The highest end of the leader's log that this host has learnt of."""
         replica, heard = self.replica, self.leader.heard
         if replica is None or replica.refused:
             return heard
@@ -100,12 +100,15 @@ class RemotePartition:
 
     @property
     def watched(self) -> bool:
-        """Whether anybody waits for records."""
+        """Whether a reader waits for records."""
         replica = self.replica
         return bool(self._watches) or (replica is not None and replica.partition.watched)
 
     def check_leader_epoch(self, current: int) -> None:
-        """What the leader has not said yet, it says itself."""
+        """Raises FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH if `current` is not the leader's epoch.
+
+        Does not check if the epoch is not known here yet; the leader then checks it itself.
+        """
         known = self.leader.epoch
         if current in (NO_LEADER_EPOCH, known) or known is None:
             return
@@ -114,7 +117,7 @@ class RemotePartition:
         raise TreecastError(Fault.UNKNOWN_LEADER_EPOCH, f"leader epoch {current} is unknown, it is {known}")
 
     def _reach(self) -> None:
-        """LEADER_UNAVAILABLE where the leader is known to be away."""
+        """Raises LEADER_UNAVAILABLE if the leader is known to be away, or the fault given to `leave`."""
         if self._gone is not None:
             raise TreecastError(self._gone, f"partition {self.name} is not here any more")
         if not self.leader.up and self._away():
@@ -143,8 +146,10 @@ class RemotePartition:
         return self.leader.produce(bytes(batches), acks, transactional_id, records)
 
     def _check_all(self, batches: memoryview) -> int:
-        """Several batches are refused here and now, as their sender then sends each by itself: the leader's
-        refusal would be that of all of them. Answers how many records they are."""
+        """Checks several batches before they are forwarded. Returns their number of records.
+
+        After a refusal here the sender sends each batch alone; a refusal by the leader would apply to all.
+        """
         topic = self._topic()
         if topic is None:
             return 0
@@ -189,11 +194,11 @@ class RemotePartition:
     def _from_replica(
         self, replica: Replica, offset: int, max_bytes: int, isolation: Isolation, at_least_one: bool
     ) -> PartitionRead | None:
-        """None where the leader is to be asked."""
+        """Returns records of the replica, or None if the leader has to be asked."""
         if not replica.checked and not (replica.begun and not self.leader.up):
             return None
         if replica.refused:
-            return None  # what it has is not what the leader answers
+            return None  # its records differ from the leader's
         log = replica.partition.log
         if log.start_offset <= offset < replica.partition.readable_end:
             found = replica.partition.read(offset, max_bytes, isolation, at_least_one=at_least_one)
@@ -206,7 +211,7 @@ class RemotePartition:
         return _nothing_yet(log) if known or not self.leader.up or replica.reaches(offset) else None
 
     def _note(self, isolation: Isolation, asked: Future[PartitionRead]) -> None:
-        """What the leader's answer to a fetch tells."""
+        """Notes the watermarks in the leader's answer to a fetch."""
         if asked.cancelled() or asked.exception() is not None:
             return
         found = asked.result()
@@ -227,7 +232,7 @@ class RemotePartition:
         log = replica.partition.log
         readable = log.stable_offset if isolation else log.end_offset
         if readable > self._watches.known(isolation) >= 0:
-            # it may have grown between the leader's answer and this
+            # the replica may have grown since the leader's answer
             self._watches.forget(isolation)
             self._loop.call_soon(self._look_again, waiter)
 
@@ -248,11 +253,11 @@ class RemotePartition:
             self.replica.partition.unwatch(waiter)
 
     def look_again(self) -> None:
-        """The leader is away: who waits for its word reads what is here, or is refused."""
+        """Wakes the readers that wait for an unavailable leader: they read the replica or are refused."""
         self._watches.wake()
 
     def changed(self) -> None:
-        """The replica has become current, or is not any more: who waits at the wrong place looks again."""
+        """Wakes the readers that wait at the wrong place after `Replica.current` has changed."""
         self._watches.wake()
         if self.replica is not None and not self.replica.current:
             self.replica.partition.look_again()
@@ -282,8 +287,11 @@ class RemotePartition:
         return self._or_here(self.leader.end_of_epoch(leader_epoch), here)
 
     def _here_end_of_epoch(self, leader_epoch: int) -> tuple[int, int]:
-        """Of an epoch that the replica has seen ended. Where its newest one ends, only the leader knows: a
-        reader whom the leader had answered would take the replica's end for a loss, and be sent back."""
+        """Returns the end of an epoch whose end is in the replica. Else raises LEADER_UNAVAILABLE.
+
+        Only the leader knows the end of the newest epoch: a reader that is ahead of the replica would take
+        the replica's end for a loss and go back.
+        """
         log = self._own().partition.log
         found = log.end_of_epoch(leader_epoch)
         if not log.epoch_entries or found[0] in (NO_LEADER_EPOCH, log.epoch_entries[-1][0]):
@@ -302,7 +310,7 @@ class RemotePartition:
         return self.replica
 
     def _or_here(self, asked: Future[T], here: Callable[[], T]) -> Future[T]:
-        """The leader's word; what the replica has where the leader does not answer."""
+        """Returns a future with the leader's answer, or with `here` if the leader does not answer."""
         answer: Future[T] = self._loop.create_future()
         asked.add_done_callback(partial(_settle, answer, here))
         return answer
@@ -310,7 +318,7 @@ class RemotePartition:
     # --- life
 
     def leave(self, fault: Fault) -> None:
-        """The topic is deleted, or the partition is led elsewhere now."""
+        """Ends the use of the partition: the topic is deleted or the partition has another leader."""
         self._gone = fault
         if self.replica is not None:
             self.replica.leave()
@@ -318,7 +326,7 @@ class RemotePartition:
 
 
 def _nothing_yet(log: PartitionLog) -> PartitionRead:
-    """The answer to a fetch between the replica's end and the leader's."""
+    """Returns the empty answer to a fetch between the replica's end and the leader's."""
     return PartitionRead([], 0, log.end_offset, log.stable_offset, log.start_offset)
 
 
@@ -340,4 +348,4 @@ def _settle(answer: Future[T], here: Callable[[], T], asked: Future[T]) -> None:
         except TreecastError as own:
             error = own
     answer.set_exception(error)
-    answer.exception()  # who has gone meanwhile is not told
+    answer.exception()  # retrieved, so that asyncio logs nothing if the caller has gone

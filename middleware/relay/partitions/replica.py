@@ -1,19 +1,20 @@
-"""The replica of one partition at a host with interest: how it is begun, brought on, and begun again.
+"""The replica of one partition at a host with interest: how it begins, catches up and begins anew.
 
     unfollowed --want--> asking --answered--> behind <--> current      all: --leave--> unfollowed
 
-*Asking*: the leader is told where the replica ends, and says where the two logs part; what the replica has
-beyond that goes, and the stream begins there. *Behind*: readers at its end are sent to the leader.
-*Current*: it has had all that the leader had when it was asked, and readers wait at it. A replica that makes
-no progress though there is more is behind again. When the connection comes back, the leader is asked again.
+*Asking*: the replica tells the leader its end, and the leader answers where the two logs diverge. The replica
+discards its records beyond that offset, and the stream begins there. *Behind*: readers at the replica's end
+are sent to the leader. *Current*: the replica has everything that the leader had when it was asked, and
+readers wait here. A replica that lacks records and makes no progress is behind again. After a reconnect, the
+leader is asked again.
 
-What the leader tells readers meanwhile does not move the goal: under load it would never be reached, and
-each record would come twice, by the stream and by readers' calls. For the same reason a replica that is
-behind, and is being brought on, is waited for by readers whom it reaches soon.
+The goal of catching up stays fixed, whatever ends the leader reports to readers meanwhile. Otherwise the
+replica would never be current under load, and each record would arrive twice, by the stream and by readers'
+calls. For the same reason readers wait for a replica that is catching up if it will soon reach their offset.
 
-A leader that would cut what is here is obeyed only where it leads from the disk with which this log agreed
-last, and the two logs have something in common (`lost_disk.refuses`). Else the replica is *refused*: it stays
-as it is and is not followed, until the leader is asked again or the operator has it begun anew.
+The replica obeys a leader that would truncate it only if the leader leads from the disk with which this log
+last agreed and the two logs have a common part (`lost_disk.refuses`). Otherwise the replica is *refused*: it
+stays unchanged and is not followed until the leader is asked again or the operator begins it anew.
 """
 
 from __future__ import annotations
@@ -45,31 +46,31 @@ from .stream_log import PartitionStreamLog, StreamMemory
 
 _log = logging.getLogger(__name__)
 
-_GROWING: Final = 0.5  # s: a replica that got something in them is being brought on
-_SOON: Final = 0.25  # s: what comes so soon, the leader is not asked for
-_TRIES: Final = 4  # to agree where the logs part; one, and another where a batch lies across that
+_GROWING: Final = 0.5  # s: a replica that received records in this time is catching up
+_SOON: Final = 0.25  # s: records expected in this time are not fetched from the leader
+_TRIES: Final = 4  # to agree where the logs diverge; a second is needed if a batch spans that offset
 _CRC_FROM: Final = 21
 
 
 class Growth:
-    """How fast a log grows: records per second, over a quarter of a second at least."""
+    """The growth rate of a log in records per second, over at least a quarter of a second."""
 
     def __init__(self) -> None:
-        self.at = -NEVER  # when it grew last
+        self.at = -NEVER  # time of the last growth
         self.speed = 0.0
         self._mark = (0, -NEVER)
 
     def reached(self, end: int, now: float) -> None:
         before, then = self._mark
         self.at = now
-        if now - then > 4 * _SOON:  # a new beginning
+        if now - then > 4 * _SOON:  # too long ago: start a new measurement
             self._mark, self.speed = (end, now), 0.0
         elif now - then >= _SOON:
             self._mark, self.speed = (end, now), (end - before) / (now - then)
 
 
 class Replica:
-    """Follows one partition. Implements `fabric.origin.Sink`. All calls come from the loop."""
+    """Follows one partition. Implements `fabric.origin.Sink`. All calls come from the event loop."""
 
     def __init__(
         self,
@@ -87,22 +88,22 @@ class Replica:
         agreed: str,
         on_agreed: Callable[[str], None],
     ) -> None:
-        """`clock` gives wall-clock seconds. `changed` is called when `current` changes.
+        """`clock` returns wall-clock seconds. `changed`: called when `current` changes.
 
-        `agreed`: the data directory of the leader with which this log agreed last; `on_agreed` is told of
-        another.
+        `agreed`: the data directory of the leader with which this log last agreed. `on_agreed`: called with a
+        new one.
         """
         self.partition = partition
-        self.refused = ""  # why it is not followed, though the leader is there
+        self.refused = ""  # why it is not followed although the leader is available
         self._agreed = agreed
         self._on_agreed = on_agreed
-        self.checked = False  # all it has is what the leader had, when it was last asked
+        self.checked = False  # whether its records agreed with the leader's when last asked
         self.current = False
         self.joined: JoinedStream | None = None
-        self.known_end = 0  # the leader's log was at least so long
-        self._goal = 0  # at which it is current
+        self.known_end = 0  # lower bound of the leader's log end
+        self._goal = 0  # the end at which it is current
         self._growth = Growth()
-        self._waited_for = False  # by readers, though it is not current
+        self._waited_for = False  # whether readers wait here although it is not current
         self._leader = leader
         self._fabric = fabric
         self._settings = settings
@@ -112,21 +113,21 @@ class Replica:
         self._changed = changed
         self._tail = tail
         self._memory = memory
-        self._start = 0  # where the leader's log begins
+        self._start = 0  # start of the leader's log
         self._wanted = False
         self._task: asyncio.Task[None] | None = None
-        self._failures = 0  # chunks in a row that could not be taken
-        self._progress = (-1, 0.0)  # an end, and when it was first seen
+        self._failures = 0  # consecutive chunks that could not be appended
+        self._progress = (-1, 0.0)  # (end, when it was first seen)
 
     @property
     def begun(self) -> bool:
-        """Whether it is what the leader once had: an empty one may be of a leader that has much."""
+        """Whether it holds records of the leader or was checked: an unchecked empty replica tells nothing."""
         return self.checked or self.partition.log.end_offset > 0
 
     # --- life
 
     def want(self) -> None:
-        """Begins to follow, or asks the leader again: the connection to it is there anew."""
+        """Begins to follow, or asks the leader again after a reconnect."""
         self._wanted = True
         if self._task is None and self._leader.up:
             self._task = asyncio.get_running_loop().create_task(
@@ -134,7 +135,7 @@ class Replica:
             )
 
     def leave(self) -> None:
-        """Follows no more; what is here stays."""
+        """Stops following; the records stay."""
         self._wanted = False
         self.checked = False
         if self._task is not None:
@@ -186,7 +187,10 @@ class Replica:
         raise TreecastError(Fault.INTERNAL, "the leader and this replica do not agree where their logs part")
 
     def _take(self, answer: calls.FollowResponse, end: int) -> bool:
-        """Whether the replica ends where the stream begins; else the leader is to be asked again."""
+        """Applies the leader's answer. Returns False if the leader has to be asked again.
+
+        This is so if the replica does not end where the stream begins.
+        """
         self.known_end = max(self.known_end, answer.end)
         self._start = answer.log_start
         if answer.kept and self.joined is not None:
@@ -194,7 +198,7 @@ class Replica:
             return True
         self._leave_stream()
         if self.partition.log.end_offset > max(end, 0):
-            return False  # others have brought it on meanwhile: the answer is about less than is here
+            return False  # the replica has grown meanwhile, so the answer is outdated
         if self._refuses(answer):
             return True
         self._cut(answer)
@@ -204,7 +208,7 @@ class Replica:
         return True
 
     def _refuses(self, answer: calls.FollowResponse) -> bool:
-        """Whether what is here is kept against the leader's word. It sends no stream to who refuses."""
+        """Whether the replica refuses the truncation in the answer. Unfollows the leader if so."""
         log = self.partition.log
         if not refuses(
             log.start_offset,
@@ -231,7 +235,7 @@ class Replica:
         return True
 
     def _cut(self, answer: calls.FollowResponse) -> None:
-        """Lets go of what is not the leader's."""
+        """Discards the records that are not the leader's."""
         log, begin = self.partition.log, answer.begin
         now_ms = int(self._clock() * 1000)
         if answer.restart:
@@ -253,7 +257,7 @@ class Replica:
         if answer.directory != self._agreed:
             self._agreed = answer.directory
             self._on_agreed(answer.directory)
-        self.known_end = max(answer.end, answer.begin)  # what it knew of another life of the leader is void
+        self.known_end = max(answer.end, answer.begin)  # replaces the value from an earlier leader life
         self._move_start()
         self.joined = self._fabric.join(
             self._leader.host,
@@ -261,14 +265,14 @@ class Replica:
             answer.epoch,
             self,
             progress=Progress(answer.begin, answer.begin),
-            # what its leader alone has is waited for, however long that takes
+            # only the leader has some records: wait for them without a limit
             settings=replace(self._fabric.stream_settings, give_up_after=NEVER),
             held=PartitionStreamLog(self.partition.log, self._memory, told=False),
         )
         self._goal = self.known_end
         self._set_current(self.partition.log.end_offset >= self._goal)
 
-    # --- the leader's log begins later
+    # --- advances of the leader's log start
 
     def leader_starts_at(self, offset: int) -> None:
         self._start = max(self._start, offset)
@@ -282,11 +286,13 @@ class Replica:
         if log.start_offset < self._start <= log.end_offset:
             self.partition.advance_start(self._start, int(self._clock() * 1000))
 
-    # --- what the stream brings
+    # --- deliveries of the stream
 
     def deliver(self, deliveries: list[Delivery]) -> None:
-        """A whole chunk with one append; waiting readers are told once, and answered before anything else:
-        those who wait at the end before the append, the others after it."""
+        """Appends a whole chunk at once. Waiting readers are notified once and answered before other work.
+
+        Readers that wait at the log's end are answered before the append, the others after it.
+        """
         data, headers = gathered(deliveries)
         partition = self.partition
         try:
@@ -314,7 +320,8 @@ class Replica:
                 self._set_current(True)
 
     def failed(self, error: Exception) -> None:
-        """A chunk could not be taken: the stream is begun again at the replica's end, after a while."""
+        """Handles a chunk that could not be appended: joins the stream again at the replica's end, after a
+        pause."""
         self.joined = None
         self._counters.failed_chunks += 1
         self._failures += 1
@@ -335,18 +342,18 @@ class Replica:
 
     @property
     def growing(self) -> bool:
-        """Whether it is behind, and being brought on."""
+        """Whether it is catching up: records have arrived within `_GROWING`."""
         return self.checked and self._now() - self._growth.at < _GROWING
 
     def reaches(self, offset: int) -> bool:
-        """Whether it is behind, and will have what is before `offset` soon. The reader waits here then."""
+        """Whether it is catching up and will soon reach `offset`. If so, the reader must wait here."""
         if not self.growing or offset - self.partition.log.end_offset > self._growth.speed * _SOON:
             return False
         self._waited_for = True
         return True
 
     def check(self, now: float) -> None:
-        """Sees to a replica that gets nothing though there is more. `now`: the loop's time."""
+        """Handles a replica that lacks records but makes no progress. `now`: the loop's time."""
         if self._waited_for and not self.growing:
             self._waited_for = False
             self._changed()
@@ -372,7 +379,10 @@ class Replica:
 
 
 def gathered(deliveries: Sequence[Delivery]) -> tuple[bytes, list[BatchHeader]]:
-    """The batches of a chunk, in one piece. CORRUPT_BATCH where one is not what its sequence says."""
+    """Returns (the batches of a chunk in one piece, their headers).
+
+    Raises CORRUPT_BATCH if a batch does not match its sequence or fails its CRC-32C.
+    """
     headers: list[BatchHeader] = []
     for delivery in deliveries:
         _read_batches(delivery.message, headers)
@@ -382,7 +392,7 @@ def gathered(deliveries: Sequence[Delivery]) -> tuple[bytes, list[BatchHeader]]:
 
 
 def _read_batches(message: Message, headers: list[BatchHeader]) -> None:
-    """Adds the headers of a message's batches. CORRUPT_BATCH."""
+    """Adds the headers of a message's batches to `headers`. Raises CORRUPT_BATCH."""
     payload, offset, position = message.payload, message.sequence, 0
     view = memoryview(payload)
     while position < len(payload):

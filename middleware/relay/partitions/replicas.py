@@ -1,6 +1,6 @@
-"""`Replicas`: the partitions of the cluster as a host reaches them that leads none of them.
+"""`Replicas`: access to the partitions of the cluster from a host that leads none of them.
 
-They are read from replicas where somebody here has asked for them, and written by calls to their leaders.
+Partitions that are read here have local replicas. Writes are calls to the leaders.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .ports import PartitionSettings, Topics
 
 
 class OwnParts(Protocol):
-    """What a host has of its own: `broker.parts.LocalParts` is more than that."""
+    """The local parts of a host, a subset of `broker.parts.LocalParts`."""
 
     @property
     def host(self) -> Host: ...
@@ -50,8 +50,10 @@ class OwnParts(Protocol):
 
 
 class Replicas:
-    """Made before the channels start, as it registers its methods; `start` comes when the topics are known.
-    Whoever owns the channels calls `host_up` and `host_down`.
+    """Replicas of, and calls to, partitions that other hosts lead.
+
+    Create it before the channels start, because it registers methods; call `start` once topics are known. The
+    owner of the channels calls `host_up` and `host_down`.
     """
 
     leading: Leading | None = None
@@ -113,7 +115,7 @@ class Replicas:
     async def close(self) -> None:
         await self.following.close()
 
-    # --- what is told
+    # --- notifications
 
     def host_up(self, host: int, incarnation: int) -> None:
         self.following.host_up(host)
@@ -136,4 +138,4 @@ class Replicas:
             self.following.leader_changed(defined, name, entry)
 
     def _host_changed(self, before: HostEntry | None, after: HostEntry | None) -> None:
-        """One that left receives nothing any more."""
+        """Handles a change of a host; nothing to do here. Leaders remove hosts that have left."""

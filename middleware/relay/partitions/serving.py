@@ -1,4 +1,4 @@
-"""At a partition's leader: what other hosts ask for is done as for clients of its own."""
+"""At a partition's leader: serves the calls of other hosts like those of its own clients."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from . import calls
 from .leading import Led
 
-MOST_FETCHED: Final = 8 << 20  # bytes of one answer, unless one batch has more
+MOST_FETCHED: Final = 8 << 20  # bytes of one answer, unless a single batch is larger
 WATCH_SECONDS: Final = 20.0
 _NOTHING: Final = b""
 
 
 class Serving:
-    """Answers the calls about partitions, from 42 on."""
+    """Serves the calls about led partitions, methods 42-48."""
 
     def __init__(self, led: Led, methods: Methods) -> None:
         self._led = led
@@ -128,7 +128,7 @@ def _joined(found: PartitionRead) -> Buffer:
 
 
 class _Growth:
-    """A `ReadWaiter` that waits for anything to happen."""
+    """A `ReadWaiter` that completes a future at the first growth, or when the partition is gone."""
 
     def __init__(self, happened: Future[None]) -> None:
         self._happened = happened
@@ -138,14 +138,14 @@ class _Growth:
             self._happened.set_result(None)
 
     def foreseen(self, size: int) -> None:
-        """Another host is told of what is in the log only."""
+        """Ignored: other hosts are notified only of records in the log."""
 
     def gone(self) -> None:
         self.grown(0)
 
 
 async def _growth(partition: LocalPartition, isolation: Isolation) -> None:
-    """Until more can be read, or `WATCH_SECONDS` are over, or the partition is gone."""
+    """Waits until more can be read or the partition is gone, at most `WATCH_SECONDS`."""
     waiter = _Growth(asyncio.get_running_loop().create_future())
     partition.watch(waiter, isolation)
     try:

@@ -1,14 +1,14 @@
-"""A partition's log as the log of its stream: a message is one record batch or a few, and its sequence is its
-first offset.
+"""A partition's log as the log of its stream.
 
-Nothing is kept twice: what was just appended is here for a while, as it is sent at once and asked for again
-soon, and all else is read from the log, a piece at a time that the loop does not wait for long. What
-retention took away is skipped as SIZE, what compaction took away as COMPACTED. Batches are never cut: a log
-that begins inside a batch is served from where that batch begins.
+A message is one record batch or a few; its sequence is its first offset. Nothing is stored twice: recent
+appends stay in memory for a while, because they are sent at once and repairs are requested soon after. All
+else is read from the log, in pieces small enough not to block the event loop for long. Records deleted by
+retention are skipped as SIZE, those removed by compaction as COMPACTED. Batches are never cut: a log that
+begins inside a batch is served from the start of that batch.
 
-Batches that were appended since a message was last asked for are joined to one, as far as they fit into one
-segment: a message costs both ends as much as some KiB of it. Such a message arrives whole or not at all. Who
-has a part of it, or asks for a part, is given its batches one by one.
+Batches appended since a message was last asked for are joined into one message, as far as they fit into one
+segment: the overhead of a message, at both ends, equals that of some KiB of payload. A joined message arrives
+whole or not at all. A receiver that has, or asks for, a part of it gets its batches one by one.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from treecast.middleware.wire.segment_bodies import Expiry, Skipped
 _log = logging.getLogger(__name__)
 
 TAIL_BYTES: Final = 4 << 20
-BLOCK_BYTES: Final = 32 << 10  # of small batches, 150: 0.1 ms
+BLOCK_BYTES: Final = 32 << 10  # about 150 small batches: 0.1 ms
 _NEVER: Final = float("inf")
-_BEYOND: Final = 1 << 62  # any offset
+_BEYOND: Final = 1 << 62  # above any offset
 _BASE_AND_LENGTH: Final = struct.Struct(">qi")
 _LAST_DELTA: Final = struct.Struct(">i")
 _LAST_DELTA_AT: Final = 23
-_SPARE: Final = 512  # entries before the head that are kept until they are worth a deletion
+_SPARE: Final = 512  # dropped entries before the head from which on they are deleted
 
 
 class _Run:
-    """Messages that follow each other, by sequence. Each lies in [first, end)."""
+    """Messages in the order of their sequences, all within [first, end)."""
 
     def __init__(self, first: int, end: int, messages: list[Message]) -> None:
         self.first = first
         self.end = end
         self.messages = messages
         self.sequences = [message.sequence for message in messages]
-        self.size = sum([len(message.payload) for message in messages])  # bytes, of what it was made of
+        self.size = sum([len(message.payload) for message in messages])  # bytes, at its creation
 
     def at(self, offset: int, head: int = 0) -> int:
-        """The number of the message that holds `offset`, or of the first after it."""
+        """Returns the index of the message that holds `offset`, or of the first after it."""
         number = max(bisect_right(self.sequences, offset, lo=head) - 1, head)
         if number < len(self.messages) and self.messages[number].end <= offset:
             number += 1
@@ -57,17 +57,17 @@ class _Run:
 
 
 class StreamMemory:
-    """What the streams of a host may hold of their logs together: tails, and pieces read for replays.
+    """The memory shared by the streams of a host: tails, and blocks read from logs for replays.
 
-    Few pieces, so that their memory is used again soon: a batch of 1 MB is read in 0.08 to 0.15 ms mostly,
-    but a tenth of such reads took 0.1 to 1.2 ms, and fresh memory is the likely reason (docs/fabric.md).
+    Blocks are few, so that their memory is reused soon. Reading a batch of 1 MB mostly takes 0.08 to 0.15 ms,
+    but a tenth of such reads took 0.1 to 1.2 ms, probably because of fresh memory (docs/fabric.md).
     """
 
     def __init__(self, tail_bytes: int = 64 << 20, block_bytes: int = 8 << 20) -> None:
         self._tail_bytes = tail_bytes
         self._most_in_blocks = block_bytes
         self._in_blocks = 0  # bytes
-        self._blocks: dict[_Run, PartitionStreamLog] = {}  # the one used last is the last
+        self._blocks: dict[_Run, PartitionStreamLog] = {}  # least recently used first
         self._streams: dict[PartitionStreamLog, None] = {}
 
     def add(self, stream: PartitionStreamLog) -> None:
@@ -81,13 +81,13 @@ class StreamMemory:
         self._share()
 
     def _share(self) -> None:
-        """All have the same, and a batch or two in any case."""
+        """Divides the memory for tails equally. Each stream keeps at least one message."""
         each = min(TAIL_BYTES, self._tail_bytes // max(len(self._streams), 1))
         for stream in self._streams:
             stream.keep(each)
 
     def used(self, block: _Run, stream: PartitionStreamLog) -> None:
-        """`block` was read or used: those used longest ago give way."""
+        """Notes the use of `block` and evicts the least recently used blocks."""
         if self._blocks.pop(block, None) is None:
             self._in_blocks += block.size
         self._blocks[block] = stream
@@ -101,7 +101,7 @@ class StreamMemory:
 
 
 class PartitionStreamLog:
-    """Implements `fabric.core.log.StreamLog`. The log it reads may grow and lose its beginning meanwhile."""
+    """Implements `fabric.core.log.StreamLog`. The log may grow, and its start may advance, meanwhile."""
 
     def __init__(
         self,
@@ -113,21 +113,21 @@ class PartitionStreamLog:
         join_bytes: int = 0,
         told: bool = True,
     ) -> None:
-        """`join_bytes`: what one segment holds; batches are joined to messages of so many bytes at most.
+        """`join_bytes`: the capacity of one segment, the limit for joining batches into a message.
 
-        `told`: of each growth, by `appended`; else all is read from the log.
+        `told`: whether each growth is reported by `appended`; if not, all is read from the log.
         """
         self.blocks_read = 0
-        self.failed_reads = 0  # what the disk refuses is not skipped: receivers ask for it again
+        self.failed_reads = 0  # unreadable records are not skipped: receivers ask for them again
         self._log = log
         self._tail_bytes = tail_bytes
         self._block_bytes = block_bytes
         self._join_bytes = join_bytes
         end = log.end_offset if told else _BEYOND
         self._tail = _Run(end, end, [])
-        self._head = 0  # of the tail: messages before it are gone
-        self._kept = 0  # bytes in the tail, and in `_open`
-        self._open: list[bytes] = []  # the batches of the next message, which was not asked for yet
+        self._head = 0  # index in the tail; messages before it are dropped
+        self._kept = 0  # bytes in the tail and in `_open`
+        self._open: list[bytes] = []  # the batches of the next message, not asked for yet
         self._open_first = self._open_end = end
         self._open_size = 0
         self._blocks: list[_Run] = []
@@ -143,20 +143,20 @@ class PartitionStreamLog:
 
     @property
     def most_bytes(self) -> float:
-        """The topic's retention bounds it, whoever lacks what."""
+        """Unlimited: only the topic's retention bounds the log, whatever receivers lack."""
         return _NEVER
 
     def first_at(self, offset: int) -> int:
-        """Where a receiver begins that wants all from `offset` on: at the batch that holds it."""
+        """Returns the start for a receiver that wants all from `offset` on: that of the batch holding it."""
         if offset >= self.end:
             return self.end
         found = next(self._from(offset), None)
         return offset if found is None else min(offset, found.sequence)
 
-    # --- growing
+    # --- appends
 
     def appended(self, batches: memoryview, headers: Sequence[BatchHeader]) -> None:
-        """The log has these now."""
+        """Adds batches that have been appended to the log."""
         position = 0
         for header in headers:
             size = header.size
@@ -172,7 +172,7 @@ class PartitionStreamLog:
         self._trim_tail()
 
     def _close(self) -> None:
-        """What is open is a message from now on."""
+        """Closes the open message: later batches begin a new one."""
         if not self._open:
             return
         payload = self._open[0] if len(self._open) == 1 else b"".join(self._open)
@@ -182,7 +182,7 @@ class PartitionStreamLog:
         self._open_first, self._open_size = self._open_end, 0
 
     def keep(self, tail_bytes: int) -> None:
-        """The tail may hold so much from now on."""
+        """Sets the limit of the tail."""
         self._tail_bytes = tail_bytes
         self._trim_tail()
 
@@ -232,11 +232,11 @@ class PartitionStreamLog:
         return last if first >= self._log.start_offset else None
 
     def _missing(self, before: int) -> Expiry:
-        """Why there is nothing before `before`: retention may have been quicker than a slow receiver."""
+        """Returns why records before `before` are missing; retention may have overtaken a slow receiver."""
         return Expiry.SIZE if before <= self._log.start_offset else Expiry.COMPACTED
 
     def _from(self, offset: int) -> Iterator[Message]:
-        """All messages from `offset` on; of one that begins before it, the batches from there on."""
+        """Yields all messages from `offset` on; of a message that begins earlier, its batches from there."""
         self._close()
         while offset < self._log.end_offset:
             if offset >= self._tail.first:
@@ -246,7 +246,7 @@ class PartitionStreamLog:
                     run = self._block(offset)
                 except TreecastError as error:
                     self.failed_reads += 1
-                    if self.failed_reads & (self.failed_reads - 1) == 0:  # the 1st, 2nd, 4th, 8th
+                    if self.failed_reads & (self.failed_reads - 1) == 0:  # the 1st, 2nd, 4th, 8th, ...
                         _log.error("a stream cannot be read from its partition: %s", error)
                     return
                 number = run.at(offset)
@@ -269,11 +269,11 @@ class PartitionStreamLog:
         return block
 
     def forget(self, block: _Run) -> None:
-        """The memory is needed for others."""
+        """Drops a block that the shared memory has evicted."""
         self._blocks = [other for other in self._blocks if other is not block]
 
     def _read(self, offset: int) -> _Run:
-        """The next piece of the log from `offset` on; of what is gone by now, nothing."""
+        """Reads the next block of the log from `offset` on, without records deleted meanwhile."""
         self.blocks_read += 1
         log = self._log
         begin = max(offset, log.start_offset)
@@ -284,10 +284,10 @@ class PartitionStreamLog:
         end = messages[-1].end if messages else log.end_offset
         return _Run(min(offset, messages[0].sequence) if messages else offset, end, messages)
 
-    # --- what a partition's log sees to by itself
+    # --- the partition's log does these itself
 
     def trim(self, sequence: int, keep_bytes: int = 0) -> None:
-        """Retention decides what goes, and what all have may still be asked for by others."""
+        """Does nothing: retention deletes records, and other hosts may ask for records that all have."""
 
     def trimmed(self, first: int) -> dict[Expiry, int]:
         lost = self._log.start_offset - first
@@ -301,7 +301,7 @@ class PartitionStreamLog:
 
 
 def _messages(data: bytes) -> list[Message]:
-    """The batches of a piece of a log, each a message."""
+    """Returns the batches of a piece of a log, each as a message."""
     found: list[Message] = []
     position = 0
     end = len(data)
@@ -309,7 +309,7 @@ def _messages(data: bytes) -> list[Message]:
         base, length = _BASE_AND_LENGTH.unpack_from(data, position)
         delta: int = _LAST_DELTA.unpack_from(data, position + _LAST_DELTA_AT)[0]
         following = position + LOG_OVERHEAD + length
-        # a piece that is one batch may be a large one: it is not copied
+        # a piece that is a single batch may be large: avoid the copy
         payload = data[position:following] if following - position < end else data
         found.append(Message(base, delta + 1, payload))
         position = following

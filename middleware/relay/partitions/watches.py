@@ -1,4 +1,4 @@
-"""Readers that wait for records which only the leader has: one call is parked there for all of them."""
+"""Readers that wait for records at the leader: one pending call to the leader serves all of them."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from . import calls
 from .proxy import LeaderProxy
 
 _UNKNOWN: Final = -1
-_PAUSE: Final = 0.2  # seconds after a call that failed, so that readers do not ask again at once
+_PAUSE: Final = 0.2  # s after a failed call, so that readers do not retry at once
 
 
 class Watches:
-    """The waiters of one partition, by isolation."""
+    """The waiters of one partition, by isolation level."""
 
     def __init__(self, leader: LeaderProxy) -> None:
         self._leader = leader
         self._waiters: dict[ReadWaiter, Isolation] = {}
-        self._known: dict[Isolation, int] = {}  # up to where the leader's answers have told
+        self._known: dict[Isolation, int] = {}  # the readable end in the leader's last answer
         self._parked: dict[Isolation, Future[Answer]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._waiters)
 
     def told(self, found: PartitionRead) -> None:
-        """A fetch was answered by the leader."""
+        """Notes the leader's answer to a fetch."""
         self._known[Isolation.READ_UNCOMMITTED] = found.high_watermark
         self._known[Isolation.READ_COMMITTED] = found.last_stable_offset
 
     def known(self, isolation: Isolation) -> int:
-        """Up to where the leader told what can be read; -1: nothing."""
+        """Returns the readable end that the leader last told; -1 if unknown."""
         return self._known.get(isolation, _UNKNOWN)
 
     def forget(self, isolation: Isolation) -> None:
@@ -56,7 +56,7 @@ class Watches:
                 parked.cancel()
 
     def wake(self) -> None:
-        """All look again."""
+        """Makes all waiters read again."""
         for waiter in list(self._waiters):
             waiter.grown(0)
 
@@ -90,7 +90,7 @@ class Watches:
         elif readable > self.known(isolation):
             self._wake(isolation)
         elif isolation in self._waiters.values():
-            self._park(isolation)  # nothing came for a while
+            self._park(isolation)  # time-out without growth
 
     def _wake(self, isolation: Isolation) -> None:
         for waiter, wanted in list(self._waiters.items()):
