@@ -1,1 +1,1 @@
-"""The faces: client protocols as applications see them."""
+"""The faces: the client protocols that applications speak."""

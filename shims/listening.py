@@ -1,5 +1,4 @@
-"""What faces' listeners have in common: how asyncio reaches a connection, TCP, TLS and sockets in the file
-system."""
+"""The listeners of faces: TCP, TLS and Unix sockets, and the link from asyncio to a connection."""
 
 from __future__ import annotations
 
@@ -18,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class TlsSettings(Struct, frozen=True):
-    """`authority`: certificates that clients have to be signed by; None asks clients for none."""
+    """The files of a TLS listener, in PEM.
+
+    `authority`: the CA certificates that verify client certificates. None requests no client certificates.
+    """
 
     certificate: Path
     key: Path | None = None
@@ -26,7 +28,7 @@ class TlsSettings(Struct, frozen=True):
 
 
 class FaceConnection(Protocol):
-    """What asyncio tells a connection of a face, beside what it has received."""
+    """The callbacks of asyncio to a connection of a face, except those for received data."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
 
@@ -40,12 +42,12 @@ class FaceConnection(Protocol):
 
 
 def always() -> bool:
-    """Of a face that nobody has told when to turn clients away."""
+    """Returns True: the default of `admits`, which turns no client away."""
     return True
 
 
 class TurnedAway(asyncio.Protocol):
-    """A connection for which there is no room. It is closed at once, so that its client need not wait."""
+    """A connection for which there is no room. It is closed at once, so its client does not wait."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.WriteTransport)
@@ -53,7 +55,7 @@ class TurnedAway(asyncio.Protocol):
 
 
 class Forwarding(asyncio.BaseProtocol):
-    """Hands on to a connection what asyncio calls. A compiled class cannot be an asyncio protocol itself."""
+    """Forwards asyncio's callbacks to a connection. A compiled class cannot be an asyncio protocol itself."""
 
     __slots__ = ("_connection",)
 
@@ -77,7 +79,7 @@ class Forwarding(asyncio.BaseProtocol):
 
 
 def remove_socket(path: Path) -> None:
-    """What a listener of an earlier run has left. Anything but a socket stays."""
+    """Removes a socket that an earlier run left at `path`. Any other file is kept."""
     try:
         if stat.S_ISSOCK(path.stat().st_mode):
             path.unlink()
@@ -86,7 +88,7 @@ def remove_socket(path: Path) -> None:
 
 
 class ListenSettings(Protocol):
-    """Where a face listens."""
+    """The listen addresses of a face, with the limits of its listeners."""
 
     @property
     def plain(self) -> bool: ...
@@ -109,10 +111,11 @@ class ListenSettings(Protocol):
 
 
 class Listeners:
-    """What one face listens on, from `open` to `close`, and the TLS handshakes that are under way.
+    """The listeners of one face, from `open` to `close`, and the TLS handshakes in progress.
 
-    `admits`: whether there is room for one more connection. `address`: (host, port) without TLS, what was
-    asked for where that is off; `tls_address`: with it, None where that is off.
+    `admits`: returns whether there is room for one more connection. `address`: the (host, port) without TLS,
+    or the configured one if that listener is off. `tls_address`: the (host, port) with TLS, None if it is
+    off.
     """
 
     def __init__(
@@ -122,7 +125,7 @@ class Listeners:
         connect: Callable[[], asyncio.Protocol],
         refused: Callable[[str, str], None],
     ) -> None:
-        """`connect` makes a connection. `refused` is told of a handshake that failed: (peer, reason)."""
+        """`connect` creates a connection. `refused` gets the (peer, reason) of a failed handshake."""
         self.admits: Callable[[], bool] = always
         self.address = (settings.host, settings.port)
         self.tls_address: tuple[str, int] | None = None
@@ -136,7 +139,7 @@ class Listeners:
         self._on_unix = False
 
     async def open(self) -> None:
-        """Listens. OSError where an address cannot be had, or a certificate cannot be read."""
+        """Starts listening. Raises OSError if an address cannot be bound or a certificate cannot be read."""
         self.loop = asyncio.get_running_loop()
         try:
             await self._open()
@@ -160,7 +163,7 @@ class Listeners:
             self._on_unix = True
 
     async def _open_tls(self, tls: TlsSettings) -> tuple[str, int]:
-        from .tls import TlsLayer, tls_context  # here, since few listeners need it
+        from .tls import TlsLayer, tls_context  # imported here because few listeners need it
 
         settings, context = self._settings, tls_context(tls)
 
@@ -183,14 +186,14 @@ class Listeners:
         return self._connect() if self._has_room() else TurnedAway()
 
     def _has_room(self) -> bool:
-        """Whether one more client can be served; counts those that cannot."""
+        """Whether one more client can be served. If not, counts it as refused."""
         if self.admits():
             return True
         self._counters.connections_refused += 1
         return False
 
     def close(self) -> None:
-        """Stops accepting, and ends handshakes. Safe to call twice."""
+        """Stops accepting and aborts the handshakes in progress. Safe to call twice."""
         for server in self._servers:
             server.close()
         self._servers.clear()
@@ -200,7 +203,7 @@ class Listeners:
         for layer in list(self._handshakes):
             layer.raw.abort()
 
-    # --- what the TLS layer calls
+    # --- called by the TLS layer
 
     def shaking(self, one: TlsLayer) -> None:
         self._handshakes.add(one)

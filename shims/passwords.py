@@ -1,11 +1,11 @@
-"""Password files as `mosquitto_passwd` writes them: one user on each line.
+"""Password files in the format of `mosquitto_passwd`, with one user per line.
 
     name ":" "$7$" iterations "$" salt "$" hash     PBKDF2, HMAC-SHA-512, 64 bytes (the default before 2.1)
     name ":" "$6$" salt "$" hash                    SHA-512 over password and salt
     name ":" "$argon2id$v=19$m=" KiB ",t=" passes ",p=" lanes "$" salt "$" hash    RFC 9106 (2.1's default)
 
-Salt and hash are in base64, those of argon2id without its padding. Empty lines, and those that begin with
-`#`, are left out. Each log-in costs what its user's line asks for, so that has bounds.
+Salt and hash are in base64, for argon2id without padding. Empty lines and lines that begin with `#` are
+skipped. The parameters in a user's line set the cost of each log-in, so they are bounded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 
 _MOST_ITERATIONS: Final = 100_000
 _MOST_KIB: Final = 262_144
-_MOST_KIB_PASSES: Final = 4 * 262_144  # memory times passes: what the time goes with
+_MOST_KIB_PASSES: Final = 4 * 262_144  # memory times passes, to which the time is proportional
 _MOST_LANES: Final = 16
 _LONGEST_PASSWORD: Final = 65_535
 
@@ -28,10 +28,10 @@ Fits = Callable[[bytes], bool]
 
 
 class PasswordError(ValueError):
-    """A line that cannot be understood; its text says which, and never what is in it."""
+    """Raised for an invalid line. The text gives its number, never its name, salt or hash."""
 
 
-# --- the ways to keep a password, each from the fields between the `$`; ValueError where these are wrong
+# --- the methods to store a password: each parses the fields between the `$`; ValueError if invalid
 
 
 def _pbkdf2(fields: list[str]) -> Fits:
@@ -63,7 +63,7 @@ def _argon2id(fields: list[str]) -> Fits:
             f" {_MOST_KIB} KiB, m times t {_MOST_KIB_PASSES}, and p {_MOST_LANES} at most"
         )
     try:
-        from argon2.exceptions import HashingError  # here, as few files have such lines
+        from argon2.exceptions import HashingError  # imported here because few files have such lines
         from argon2.low_level import Type, hash_secret_raw
     except ImportError:
         raise PasswordError(
@@ -76,13 +76,13 @@ def _argon2id(fields: list[str]) -> Fits:
         return hmac.compare_digest(made, digest)
 
     try:
-        fits(b"")  # numbers that the algorithm does not take are found at the start and not by a client
+        fits(b"")  # finds parameters that the algorithm rejects now, not at a client's log-in
     except HashingError:
         raise ValueError from None
     return fits
 
 
-# By the first field, with how many follow.
+# First field -> (number of fields after it, parser)
 _METHODS: Final[dict[str, tuple[int, Callable[[list[str]], Fits]]]] = {
     "7": (3, _pbkdf2),
     "6": (2, _sha512),
@@ -94,7 +94,7 @@ class Passwords:
     """The users of a password file."""
 
     def __init__(self, text: str) -> None:
-        """`text`: a file's. PasswordError."""
+        """Parses `text`, the content of a password file. Raises PasswordError."""
         self._secrets: dict[str, Fits] = {}
         for number, line in enumerate(text.splitlines(), 1):
             if line.strip() and not line.startswith("#"):
@@ -109,7 +109,7 @@ class Passwords:
         return name in self._secrets
 
     def fits(self, name: str | None, password: bytes | None) -> bool:
-        """Whether the user is known by that password."""
+        """Whether `password` is the password of the user `name`."""
         secret = self._secrets.get(name) if name is not None else None
         if secret is None or password is None or len(password) > _LONGEST_PASSWORD:
             return False

@@ -1,16 +1,16 @@
-"""Clients that break a face's protocol: counted by kind, logged without flooding."""
+"""Protocol errors of a face's clients: counted by kind, logged at a limited rate."""
 
 from __future__ import annotations
 
 import logging
 from typing import Final
 
-REPORT_SECONDS: Final = 10.0  # each kind is logged once in this time, with how often it came
-_MAX_KINDS: Final = 100  # counted by name; later ones are counted together
+REPORT_SECONDS: Final = 10.0  # each kind is logged once per interval, with the number not logged before
+_MAX_KINDS: Final = 100  # kinds counted by name; any further ones are counted together
 
 
 class ProtocolErrors:
-    """Adds to a face's counters, and logs the first of each kind in a while."""
+    """Counts a face's protocol errors, and logs at most one of each kind per `REPORT_SECONDS`."""
 
     def __init__(self, counted: dict[str, int], log: logging.Logger) -> None:
         self._counted = counted
@@ -19,14 +19,14 @@ class ProtocolErrors:
         self._held: dict[str, int] = {}
 
     def count(self, kind: str) -> str:
-        """Counts one that is not to be logged; answers the kind that it was counted as."""
+        """Counts an error without logging it. Returns the kind as which it was counted."""
         if kind not in self._counted and len(self._counted) >= _MAX_KINDS:
             kind = "other"
         self._counted[kind] = self._counted.get(kind, 0) + 1
         return kind
 
     def add(self, now: float, kind: str, peer: str, reason: str) -> None:
-        """`peer` was closed for `reason`, which is of `kind`. `now` in seconds."""
+        """Counts an error of `kind` and logs that `peer` was closed for `reason`. `now` is in seconds."""
         kind = self.count(kind)
         if now - self._last.get(kind, -REPORT_SECONDS) < REPORT_SECONDS:
             self._held[kind] = self._held.get(kind, 0) + 1

@@ -1,11 +1,11 @@
-"""TLS of faces: between a transport of asyncio's and a connection.
+"""TLS for faces: a layer between an asyncio transport and a connection.
 
-asyncio's own drops a handshake that fails: the client gets no alert, and nobody a reason. This one sends the
-alert, and says who was refused and why. OpenSSL works on two buffers in memory; bytes come and go by the raw
-transport.
+asyncio's own TLS drops a failed handshake: the client gets no alert, and no reason is reported. This layer
+sends the alert, and reports the peer and the reason. OpenSSL works on two memory buffers; the raw transport
+carries their bytes.
 
-    state      raw bytes came      handshake failed     connection closes    raw transport lost
-    SHAKING    on with it          alert, then ENDED    -                    ENDED
+    state      raw bytes arrive    handshake fails      connection closes    raw transport lost
+    SHAKING    next step           alert, then ENDED    -                    ENDED
     OPEN       to the connection   -                    notify, then ENDED   ENDED, connection is told
     ENDED      dropped             -                    -                    connection is told
 """
@@ -28,7 +28,7 @@ _LINGER: Final = 2.0  # seconds that a client may take to read the alert
 
 
 class TlsLayer(asyncio.Protocol):
-    """One TLS connection. `connect`: makes the connection above, once the handshake is done."""
+    """One TLS connection. `connect` creates the connection above it when the handshake is done."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class TlsLayer(asyncio.Protocol):
         seconds: float,
         connect: Callable[[], asyncio.Protocol],
     ) -> None:
-        """`face`: is told of handshakes. `seconds`: how long one may take."""
+        """`face` is told of the handshake's start, end and failure. `seconds` is its time limit."""
         self._face = face
         self._seconds = seconds
         self._connect = connect
@@ -48,7 +48,7 @@ class TlsLayer(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self.raw: asyncio.Transport
 
-    # --- what asyncio calls
+    # --- called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.raw = cast(asyncio.Transport, transport)
@@ -110,8 +110,10 @@ class TlsLayer(asyncio.Protocol):
             self._face.shaken(self)
 
     def _refuse(self, reason: str) -> None:
-        """Lets the client read the alert before the end: closed at once, what it still sends would make it
-        lose that."""
+        """Reports `reason`, sends the alert if there is one, and closes after `_LINGER` seconds.
+
+        If it closed at once, data that the client still sends would make the client lose the alert.
+        """
         self._end_handshake()
         self._state = ENDED
         self._face.refused(_peer(self.raw), reason)
@@ -132,7 +134,7 @@ class TlsLayer(asyncio.Protocol):
             over = True
         except ssl.SSLWantReadError:
             pass
-        except ssl.SSLError:  # a close without notice, or bytes that are no TLS
+        except ssl.SSLError:  # a close without notice, or bytes that are not TLS
             over = True
         self._flush()
         if chunks:
@@ -150,13 +152,13 @@ class TlsLayer(asyncio.Protocol):
             self.raw.write(self._outgoing.read())
 
     def close(self) -> None:
-        """Says so to the client, and closes when all is written."""
+        """Sends the close notice, and closes when everything is written."""
         if self._state == OPEN:
             self._state = ENDED
             try:
                 self._tls.unwrap()
             except ssl.SSLError:
-                pass  # it would wait for the client's own notice
+                pass  # it asks to wait for the client's own notice
             self._flush()
         self.raw.close()
 
@@ -170,7 +172,7 @@ class TlsLayer(asyncio.Protocol):
 
 
 class TlsTransport(asyncio.Transport):
-    """The transport of the connection above."""
+    """The transport of the connection above the layer."""
 
     def __init__(self, layer: TlsLayer) -> None:
         super().__init__()
@@ -204,7 +206,7 @@ class TlsTransport(asyncio.Transport):
         self._layer.raw.abort()
 
 
-# The most common failures by OpenSSL's name, and their meaning here.
+# The most common failures, by OpenSSL's name, and their meaning here.
 _PLAIN: Final = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client gave no certificate, and this listener asks for one",
     "WRONG_VERSION_NUMBER": "the client does not speak TLS",
@@ -214,7 +216,7 @@ _PLAIN: Final = {
 
 
 def why_refused(error: ssl.SSLError) -> str:
-    """A failed handshake in words."""
+    """Returns a description of a failed handshake."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the client's certificate was refused: {error.verify_message}"
     reason = error.reason or str(error)

@@ -1,4 +1,4 @@
-"""The AMQP face of a daemon, as its settings want it, with the queues of the host. Loaded where it is on."""
+"""The AMQP face of a daemon, built from its settings, and the host's queues. Loaded only if it is on."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from .view import view_process
 
 _log = logging.getLogger(__name__)
 
-LEAST_FREE = 50_000_000  # bytes of disk below which publishers wait: RabbitMQ's disk_free_limit
-LOW_DISK = "low on disk"  # RabbitMQ's words, which clients show
+LEAST_FREE = 50_000_000  # free bytes on disk below which publishers wait: RabbitMQ's disk_free_limit
+LOW_DISK = "low on disk"  # RabbitMQ's wording, which clients show
 LOW_MEMORY = "low on memory"
-_SEGMENT_BYTES = 16 << 20  # of the log of queues: what one message that stays may keep from going
-_MEMORY_SHARE = 0.6  # of the machine's, as RabbitMQ has it
+_SEGMENT_BYTES = 16 << 20  # of the queue log: one remaining message keeps a whole segment on disk
+_MEMORY_SHARE = 0.6  # of the machine's memory, as in RabbitMQ
 
 
 class AmqpPart:
-    """The AMQP face of the host and its queues, from its making, which restores them, to `close`."""
+    """The AMQP face of the host and its queues, from construction, which restores the queues, to `close`."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class AmqpPart:
         pubsub: HostPubSub,
         troubles: Troubles,
     ) -> None:
-        """`address`: None where it serves over TLS only. StartError; STORAGE where the disk refuses."""
+        """`address`: None to serve over TLS only. Raises StartError, or STORAGE if the disk refuses."""
         self.unix_path = unix_path
         self._wanted = address
         self._settings = settings
@@ -69,7 +69,8 @@ class AmqpPart:
         self.face = AmqpFace(host, self._turn, self.store, counters.face("amqp"), counters.queue_levels)
         self.face.pressure = _pressure(settings, troubles)
         self._restore(storage, host)
-        self._turn.add_store(self.store, first=True)  # the journal says what other hosts have sent
+        # Written before the publish/subscribe journal, which records what other hosts have sent.
+        self._turn.add_store(self.store, first=True)
         self._bridge = TopicBridge(pubsub.hub, host.vhosts["/"], asyncio.get_running_loop().time)
         limits = (int(_most_memory(settings)), LEAST_FREE)
         self.management = AmqpManagement(
@@ -100,7 +101,7 @@ class AmqpPart:
         return tuple((name, one.host, one.port) for name, one in found if one is not None)
 
     async def start(self) -> None:
-        """Listens. Raises StartError."""
+        """Starts listening. Raises StartError."""
         try:
             await self.face.start()
         except OSError as error:
@@ -108,7 +109,7 @@ class AmqpPart:
             raise cannot_listen("amqp" if self._wanted else "amqp-tls", wanted, error) from error
 
     async def close(self, grace: float) -> None:
-        """Safe to call twice. What is written is forced to the disk, by the policy."""
+        """Closes the face, writes its queues, and syncs them unless `fsync` is NEVER. Safe to call twice."""
         await self.face.close(grace)
         if self._closed:
             return
@@ -142,7 +143,7 @@ def _open_storage(settings: Settings) -> QueueStorage:
 
 
 def _pressure(settings: Settings, troubles: Troubles) -> Callable[[], str]:
-    """Why publishers have to wait."""
+    """Returns a function that returns the reason for which publishers have to wait, "" if there is none."""
     most = _most_memory(settings)
 
     def pressure() -> str:
@@ -155,13 +156,13 @@ def _pressure(settings: Settings, troubles: Troubles) -> Callable[[], str]:
 
 
 def _most_memory(settings: Settings) -> float:
-    """Bytes."""
+    """Returns the resident memory in bytes above which publishers wait."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return settings.amqp_max_memory_bytes or _MEMORY_SHARE * machine
 
 
 def amqp_settings(settings: Settings, address: Address | None, unix_path: Path | None) -> AmqpSettings:
-    """The face's part of the settings; `address` None: without TLS it listens nowhere. Raises StartError."""
+    """Returns the face's part of the settings. `address` None: no listener without TLS. Raises StartError."""
     tls, tls_address = None, Address("127.0.0.1", 0)
     if settings.amqp_tls != OFF:
         tls_address = Address.parse(settings.amqp_tls)

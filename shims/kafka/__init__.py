@@ -1,8 +1,9 @@
-"""The Kafka face: Kafka's protocol as applications see it, and drop-in clients.
+"""The Kafka face: Kafka's protocol for applications, and drop-in clients.
 
 A daemon uses `KafkaFace` (or `serve`) with `KafkaSettings`. An application uses `KafkaProducer`,
-`KafkaConsumer` and `KafkaAdminClient`: kafka-python's own, which find the host's daemon by themselves.
-Everything is loaded on first use: a daemon never loads the clients, an application never the server.
+`KafkaConsumer` and `KafkaAdminClient`, subclasses of kafka-python's clients that find the host's daemon by
+themselves. Modules are loaded on first use: a daemon never loads the clients, an application never loads
+the server.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """kafka-python's clients, which find the daemon of their host by themselves.
 
-They take whatever kafka-python's take. Without `bootstrap_servers` they connect to the address in
-`TREECAST_KAFKA`, else to the daemon whose socket is in the runtime directory, else to localhost:9092.
+They take the same arguments as kafka-python's clients. Without `bootstrap_servers` they connect to the
+address in `TREECAST_KAFKA`, else to the daemon whose socket is in the runtime directory, else to
+localhost:9092.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from treecast.middleware.api.discovery import find_face
 
 
 def _found(configs: dict[str, Any]) -> dict[str, Any]:
-    """`configs` with the host's daemon as `bootstrap_servers` unless others are given."""
+    """Returns `configs`, with the host's daemon as `bootstrap_servers` unless others are given."""
     if "bootstrap_servers" in configs:
         return configs
     return configs | {"bootstrap_servers": str(find_face("kafka").address)}

@@ -1,7 +1,7 @@
-"""The hot codec: request headers, Produce and Fetch. All else goes through `schema`.
+"""The codec of the hot path: request headers, Produce and Fetch. All other messages go through `schema`.
 
-Request header version 1 is `api_key int16, api_version int16, correlation_id int32, client_id`; version 2,
-of flexible requests, adds tagged fields (KIP-482). The client id keeps its int16 length in both.
+Request header version 1 is `api_key int16, api_version int16, correlation_id int32, client_id`. Version 2,
+used by flexible requests, adds tagged fields (KIP-482). The client id has an int16 length in both.
 Source: RequestHeader.json of Apache Kafka's message schemas.
 
 `codec_produce` and `codec_fetch` hold the two messages.
@@ -33,7 +33,7 @@ _FLEXIBLE: Final[dict[int, int]] = {key: api.flexible for key, api in APIS.items
 
 
 class RequestHeader:
-    """A request's header; its body begins at `body` of the frame, and `reader` stands there."""
+    """A request's header. `body` is the offset of the body in the frame; `reader`, if given, is at it."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class RequestHeader:
 
 
 def decode_request_header(frame: memoryview) -> RequestHeader:
-    """The header of the request that fills `frame` (size excluded). Raises RemoteCodecError.
+    """Returns the header of the request that fills `frame` (size prefix excluded). Raises RemoteCodecError.
 
     The header of an API that is not served is read as version 1.
     """

@@ -1,4 +1,4 @@
-"""Fetch 4-12: the request into values, the response from values and the log's own bytes.
+"""Fetch 4-12: decodes requests, encodes responses around the log's own bytes.
 
 Source: FetchRequest.json and FetchResponse.json of Apache Kafka's message schemas; KIP-227 (sessions),
 KIP-320 (leader epochs), KIP-392 (racks).
@@ -13,8 +13,8 @@ KIP-320 (leader epochs), KIP-392 (racks).
                  5+: log_start_offset int64, [producer_id int64, first_offset int64],
                  11+: preferred_read_replica int32, records]]
 
-Version 12 is flexible; its tagged fields (cluster id, diverging epoch, current leader, snapshot) are
-skipped when read and left out when written. One of the request is ours: tag 29795 ("tc"), the text of a
+Version 12 is flexible. Its tagged fields (cluster id, diverging epoch, current leader, snapshot) are skipped
+in requests and omitted from responses. The request has one Treecast field: tag 29795 ("tc"), the text of a
 filter (docs/filters.md), which other brokers skip.
 """
 
@@ -36,7 +36,7 @@ from treecast.middleware.wire.kafka_primitives import (
 
 FLEXIBLE: Final = 12
 FILTER_TAG: Final = 0x7463
-JOIN_BELOW: Final = 2048  # smaller records are copied beside the fields around them
+JOIN_BELOW: Final = 2048  # records below this size are copied into one buffer with the fields around them
 _MAX_FRAME: Final = 0x7FFF_FFFF
 _SMALLEST_TOPIC: Final = 2
 _SMALLEST_PARTITION: Final = 16  # of version 4
@@ -49,7 +49,7 @@ _PARTITION_5: Final = struct.Struct(">ihqqq")
 _ABORTED: Final = struct.Struct(">qq")
 _INT32: Final = struct.Struct(">i")
 
-# A flexible answer for one partition: what stands before the topic's name, and after it up to the records.
+# A flexible answer for one partition: the fields before the topic's name, and from there to the records.
 _ONE_HEAD: Final = struct.Struct(">iiBihiB")
 _ONE_RESULT: Final = struct.Struct(">BihqqqBi")
 _ONE_TAIL: Final = b"\0\0\0"
@@ -57,7 +57,7 @@ _ONE_SIZE: Final = _ONE_HEAD.size + _ONE_RESULT.size + len(_ONE_TAIL) - 4
 
 
 class FetchPartition:
-    """A partition to read. Epochs and the follower's log start are -1 where they were not sent."""
+    """A partition to read. Epochs and the follower's log start are -1 if the request lacks them."""
 
     def __init__(
         self,
@@ -79,10 +79,10 @@ class FetchPartition:
 
 
 class FetchRequest:
-    """A Fetch request. Without a session (before version 7): session id 0, epoch -1.
+    """A Fetch request. Before version 7 there is no session: session id 0, epoch -1.
 
-    `forgotten` are the (topic, partition) that an incremental fetch drops from its session. `filter` is the
-    text of a filter that only a client of ours sends.
+    `forgotten` lists the (topic, partition) that an incremental fetch drops from its session. `filter` is the
+    text of a filter, which only Treecast's own clients send.
     """
 
     def __init__(
@@ -113,9 +113,9 @@ class FetchRequest:
 
 
 class FetchResult:
-    """The answer for one partition: `chunks` are whole record batches, sent as they are.
+    """The answer for one partition. `chunks` are whole record batches, sent unchanged.
 
-    `aborted` are (producer id, first offset), None (null) where read_committed was not asked for.
+    `aborted` lists (producer id, first offset); it is None (null) unless read_committed was requested.
     """
 
     def __init__(
@@ -144,9 +144,9 @@ class FetchResult:
 def decode_fetch_request(
     frame: memoryview, body: int, version: int, reader: Reader | None = None
 ) -> FetchRequest:
-    """The request whose body begins at `body` of `frame`, where `reader` stands, if there is one already.
+    """Decodes the request whose body begins at offset `body` of `frame`. Raises RemoteCodecError.
 
-    Raises RemoteCodecError.
+    `reader`, if given, must be positioned at the body.
     """
     if reader is None:
         reader = Reader(frame, body)
@@ -210,13 +210,13 @@ def _forgotten(reader: Reader, compact: bool) -> list[tuple[str, int]]:
 
 
 class _Pieces:
-    """A frame on its way: fields are joined, large records stay buffers of their own."""
+    """A frame under construction: fields are joined, large records stay separate buffers."""
 
     def __init__(self, start: bytes) -> None:
         self.first = bytearray(start)
-        self.out = self.first  # where fields go now; not yet among the buffers
+        self.out = self.first  # the buffer that takes fields; not yet in `buffers`
         self.buffers: list[Chunk] = []
-        self.size = 0  # of the buffers
+        self.size = 0  # total of `buffers`, in bytes
 
     def add_records(self, chunk: Chunk) -> None:
         size = len(chunk)
@@ -249,9 +249,9 @@ def encode_fetch_response(
     session_id: int = 0,
     throttle_ms: int = 0,
 ) -> list[Chunk]:
-    """The whole frame, size included, in as few buffers as leave large records uncopied.
+    """Returns the whole frame, size prefix included, in the fewest buffers that leave large records uncopied.
 
-    Results of one topic that follow each other are put together.
+    Consecutive results of one topic are grouped.
     """
     if version >= FLEXIBLE and len(results) == 1 and results[0].aborted is None:
         return _encode_one(correlation_id, results[0], error_code, session_id, throttle_ms)
@@ -294,7 +294,7 @@ def encode_fetch_results(
     session_id: int = 0,
     throttle_ms: int = 0,
 ) -> list[Chunk]:
-    """As `encode_fetch_response`, field by field: the reference for the common case."""
+    """As `encode_fetch_response`, encoded field by field: the reference for the fast path."""
     compact = version >= FLEXIBLE
     if compact:
         pieces = _Pieces(_FRAME_FLEXIBLE.pack(0, correlation_id, 0, throttle_ms))
@@ -319,7 +319,7 @@ def encode_fetch_results(
 
 
 def _topics(results: list[FetchResult]) -> int:
-    """How many runs of one topic there are."""
+    """Returns the number of runs of consecutive results with the same topic."""
     runs = 0
     last = ""
     for index, result in enumerate(results):

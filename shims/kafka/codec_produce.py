@@ -1,4 +1,4 @@
-"""Produce 3-12: the request into values that point into its frame, the response from values.
+"""Produce 3-12: decodes requests into values that point into the frame, encodes responses.
 
 Source: ProduceRequest.json and ProduceResponse.json of Apache Kafka's message schemas.
 
@@ -7,7 +7,7 @@ Source: ProduceRequest.json and ProduceResponse.json of Apache Kafka's message s
                  5+: log_start_offset int64, 8+: [batch_index int32, message], error_message]],
                  throttle_time_ms int32
 
-Version 9 and later are flexible; the tagged fields of version 10 (KIP-951) are left out.
+Versions 9 and later are flexible. The tagged fields of version 10 (KIP-951) are omitted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from treecast.middleware.wire.kafka_primitives import (
 )
 
 FLEXIBLE: Final = 9
-_SMALLEST_PARTITION: Final = 5  # index and the compact length of null
+_SMALLEST_PARTITION: Final = 5  # the index and the compact length of null records
 _SMALLEST_TOPIC: Final = 2
 
 _PARTITION_3: Final = struct.Struct(">ihqq")
@@ -33,14 +33,14 @@ _PARTITION_5: Final = struct.Struct(">ihqqq")
 _INT32: Final = struct.Struct(">i")
 _FRAME: Final = struct.Struct(">ii")
 
-# A flexible answer for one partition without errors: what stands before the topic's name, and after it.
+# A flexible answer for one partition without errors: the fields before and after the topic's name.
 _ONE_HEAD: Final = struct.Struct(">iiBB")
 _ONE_TAIL: Final = struct.Struct(">BihqqqBBBBiB")
 _ONE_SIZE: Final = _ONE_HEAD.size + _ONE_TAIL.size - 4
 
 
 class ProducedPartition:
-    """What is to be appended to one partition: `records` lies in the frame, None where null was sent."""
+    """The records for one partition. `records` points into the frame; None if the client sent null."""
 
     def __init__(self, topic: str, partition: int, records: memoryview | None) -> None:
         self.topic = topic
@@ -49,7 +49,7 @@ class ProducedPartition:
 
 
 class ProduceRequest:
-    """A Produce request; its partitions in the order in which they were sent."""
+    """A Produce request, with its partitions in the order in which they were sent."""
 
     def __init__(
         self,
@@ -65,9 +65,9 @@ class ProduceRequest:
 
 
 class ProduceResult:
-    """The answer for one partition. Offsets and times are -1 where there is none.
+    """The answer for one partition. Absent offsets and times are -1.
 
-    `record_errors` are (index in the batch, message), sent from version 8 on with `error_message`.
+    `record_errors` lists (index in the batch, message). It and `error_message` are sent from version 8 on.
     """
 
     def __init__(
@@ -94,9 +94,9 @@ class ProduceResult:
 def decode_produce_request(
     frame: memoryview, body: int, version: int, reader: Reader | None = None
 ) -> ProduceRequest:
-    """The request whose body begins at `body` of `frame`, where `reader` stands, if there is one already.
+    """Decodes the request whose body begins at offset `body` of `frame`. Raises RemoteCodecError.
 
-    Raises RemoteCodecError.
+    `reader`, if given, must be positioned at the body.
     """
     if reader is None:
         reader = Reader(frame, body)
@@ -123,7 +123,7 @@ def decode_produce_request(
 def encode_produce_response(
     correlation_id: int, version: int, results: list[ProduceResult], throttle_ms: int = 0
 ) -> bytes:
-    """The whole frame, size included. Results of one topic that follow each other are put together."""
+    """Returns the whole frame, size prefix included. Consecutive results of one topic are grouped."""
     if version >= FLEXIBLE and len(results) == 1:
         result = results[0]
         if result.error_message is None and not result.record_errors:
@@ -155,7 +155,7 @@ def _encode_one(correlation_id: int, result: ProduceResult, throttle_ms: int) ->
 def encode_produce_results(
     correlation_id: int, version: int, results: list[ProduceResult], throttle_ms: int = 0
 ) -> bytes:
-    """As `encode_produce_response`, field by field: the reference for the common case."""
+    """As `encode_produce_response`, encoded field by field: the reference for the fast path."""
     compact = version >= FLEXIBLE
     out = bytearray(_FRAME.pack(0, correlation_id))
     if compact:
@@ -179,7 +179,7 @@ def encode_produce_results(
 
 
 def _topics(results: list[ProduceResult]) -> int:
-    """How many runs of one topic there are."""
+    """Returns the number of runs of consecutive results with the same topic."""
     runs = 0
     last = ""
     for index, result in enumerate(results):

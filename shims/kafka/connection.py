@@ -1,4 +1,4 @@
-"""One client's connection: moves bytes between a socket and a session, and keeps both bounded."""
+"""One client's connection: moves bytes between a socket and a session, and bounds the buffers of both."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from .settings import KafkaSettings
 
 _log = logging.getLogger("treecast.kafka")
 
-_REQUEST_BYTES: Final = 8 * 1024  # a request takes the time in which so many bytes are read and written
-_FLUSH_BYTES = 256 * 1024  # answers of one chunk beyond this are handed to the socket in between
+_REQUEST_BYTES: Final = 8 * 1024  # serving one request takes as long as reading and writing this many bytes
+_FLUSH_BYTES = 256 * 1024  # answers are flushed before the end of their chunk once they exceed this
 
 
 class FaceTurn:
-    """One turn of the loop, over all connections of the face: from the first chunk that is read until nothing
-    more is ready.
+    """One turn of the loop, over all connections of the face: from the first chunk read until nothing more
+    is ready.
 
-    Each chunk is answered with one write. Fetches that wait for what the turn brings are told at its end,
-    each once, however many connections have brought something.
+    Each chunk is answered with one write. Waiting fetches are woken at the end of the turn, each once,
+    however many connections brought data.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, polls: LongPolls) -> None:
@@ -39,7 +39,7 @@ class FaceTurn:
         self._began = False
 
     def begin(self) -> None:
-        """A chunk is about to be served."""
+        """Called before a chunk is served. Holds back wake-ups of fetches until the end of the turn."""
         if not self._began:
             self._began = True
             self._polls.hold()
@@ -63,7 +63,7 @@ class Owner(Protocol):
     def local_address(self, transport: asyncio.BaseTransport) -> tuple[str, int]: ...
 
     def hold(self, size: int) -> None:
-        """`size` more bytes (or fewer) wait for clients that do not read."""
+        """Adds `size` (possibly negative) to the bytes that wait for clients that do not read."""
 
     def opened(self, connection: Connection) -> None: ...
 
@@ -73,10 +73,10 @@ class Owner(Protocol):
 
 
 class Connection:
-    """Serves requests in order; Produce may be pipelined, anything else that waits holds up what follows.
+    """Serves requests in order. Produce may be pipelined; any other request that waits blocks the next ones.
 
-    It has what asyncio calls of a `BufferedProtocol` without being one: a subclass of an interpreted class
-    would find its attributes as slowly as that. `server` joins the two.
+    The class has the methods of a `BufferedProtocol` without deriving from it, because attribute access in a
+    subclass of an interpreted class is as slow as in that class. `server` joins the two.
     """
 
     def __init__(self, face: Owner) -> None:
@@ -93,20 +93,20 @@ class Connection:
         self._sender: Sender | None = None
         self._waiting: deque[Request] = deque()  # received, not yet served
         self._pending: dict[Pending, Request] = {}
-        self._muted = False  # something that is not pipelined is pending
-        self._congested = False  # the client does not read
+        self._muted = False  # a request that is not pipelined is pending
+        self._congested = False  # the client does not read its answers
         self._reading = True
         self._ration = Ration()
-        self._waits = False  # for its next turn to read
-        self._receiving = False  # a chunk is being served: what is answered is sent at its end
+        self._waits = False  # the ration is used up: read on in the next turn of the loop
+        self._receiving = False  # a chunk is being served: its answers are sent at its end
         self._closing = False
         self._unsent = 0
-        self._held = 0  # what the transport held when the client was found not to read
+        self._held = 0  # bytes in the transport's write buffer when it paused writing
         self.client_host = ""
         self.peer = ""
         self.address = ("", 0)
 
-    # --- what asyncio calls
+    # --- called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -164,7 +164,7 @@ class Connection:
         self._sent()
 
     def _sent(self) -> None:
-        """The client has read what it had to read."""
+        """Resumes serving after the client has read the unsent answers."""
         self._congested = False
         self._serve_waiting()
         self._settle()
@@ -188,7 +188,7 @@ class Connection:
         return self._muted or self._congested or self._closing or bool(self._waiting)
 
     def _serve(self, request: Request, more: bool = False) -> None:
-        """`more`: other requests of the same chunk follow."""
+        """Serves one request. `more`: other requests of the same chunk follow."""
         try:
             answer = self._dispatcher.answer(self, request.frame, more)
         except Refused as refused:
@@ -209,7 +209,7 @@ class Connection:
 
     def _reply(self, request: Request, buffers: list[Chunk]) -> None:
         self._session.reply(request, buffers, self._time())
-        if self._receiving or self._waiting:  # else what is ready is sent at once anyway
+        if self._receiving or self._waiting:  # otherwise the caller sends the answer at once
             for buffer in buffers:
                 self._unsent += len(buffer)
             if self._unsent > _FLUSH_BYTES:
@@ -241,7 +241,7 @@ class Connection:
         transport, sender = self._transport, self._sender
         if not data or transport is None or sender is None:
             return
-        if transport.is_closing():  # the client has gone: what it still asked for would be read for nobody
+        if transport.is_closing():  # the client has gone: do no more reads for its remaining requests
             self._closing = True
             self._abandon()
             return
@@ -253,7 +253,7 @@ class Connection:
         self._congested = self._congested or sender.waiting
 
     def _settle(self) -> None:
-        """After anything has happened: sends what is ready, and reads on only where there is room."""
+        """Called after every event. Sends the ready answers, and reads on only if there is room."""
         self._flush()
         session = self._session
         if session.failure and not self._closing:
@@ -270,7 +270,7 @@ class Connection:
                 self._transport.pause_reading()
 
     def _fail(self, reason: str) -> None:
-        """Closes because of what the client sent, after the answers that are ready."""
+        """Reports `reason`, drops the open requests, and closes after the ready answers."""
         self._face.report(self, reason)
         self._closing = True
         self._abandon()
@@ -288,17 +288,19 @@ class Connection:
         if self._sender is None or not self._sender.waiting:
             self._transport.close()
 
-    # --- what the face calls
+    # --- called by the face
 
     def is_idle(self, now: float, max_idle: float) -> bool:
-        """Whether nothing has moved for so long; a client that does not read is no excuse."""
+        """Whether nothing has moved for `max_idle` seconds. A client that does not read counts as idle, even
+        with requests open.
+        """
         if self._congested:
             return now >= self._session.last_activity + max_idle
         deadline = self._session.next_deadline(max_idle)
         return deadline is not None and now >= deadline
 
     def finish(self) -> None:
-        """Takes no more requests, answers what it has, closes."""
+        """Takes no more requests, answers the pending ones, then closes."""
         self._closing = True
         self._waiting.clear()
         if self._reading and self._transport is not None and not self._transport.is_closing():

@@ -1,6 +1,6 @@
-"""Message descriptors that kafka-python's copy of Kafka's lacks: those of the new group protocol (KIP-848).
+"""Message descriptors that kafka-python lacks: those of the new group protocol (KIP-848).
 
-The form is that of Kafka's own descriptors, as `messages` compiles it.
+They have the form of Kafka's own descriptors, which `messages` compiles.
 """
 
 from __future__ import annotations

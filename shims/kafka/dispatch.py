@@ -1,4 +1,4 @@
-"""From a frame to its answer: which handler, what when it refuses, what when it fails."""
+"""Dispatches request frames to handlers, and answers for handlers that refuse or fail."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from .settings import KafkaSettings
 
 _log = logging.getLogger("treecast.kafka")
 
-# A decoded request is at most some tens of times as large as its bytes; Produce alone is decoded in place.
+# A decoded request can be tens of times larger than its bytes. Only Produce is decoded in place.
 _MAX_FETCH_BYTES = 4 * 1024 * 1024
 _MAX_OTHER_BYTES = 16 * 1024 * 1024
 
 
 class _Api:
-    """What of `versions.Api` every request is compared with; a native object, whose fields are found fast."""
+    """The fields of `versions.Api` that every request is checked against, in a class with fast attributes."""
 
     def __init__(self, name: str, first: int, last: int) -> None:
         self.name = name
@@ -45,18 +45,18 @@ _APIS: Final[dict[int, _Api]] = {key: _Api(api.name, api.first, api.last) for ke
 
 
 class Peer(Protocol):
-    """A connection as its requests see it."""
+    """A connection, as request handlers see it."""
 
     @property
     def client_host(self) -> str: ...
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where this client reaches the daemon."""
+        """The (host, port) at which this client reaches the daemon."""
 
 
 class BrokerView(Protocol):
-    """What the face needs of a `Broker`."""
+    """The part of `Broker` that the face uses."""
 
     @property
     def settings(self) -> BrokerSettings: ...
@@ -69,7 +69,7 @@ class BrokerView(Protocol):
 
 
 class Dispatcher:
-    """Answers requests of all connections of a face."""
+    """Answers the requests of all connections of a face."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Dispatcher:
         self.fetch_max_bytes = settings.fetch_max_bytes
         self.polls = broker.polls
         self._broker = broker
-        self._cluster: Cluster = broker.cluster  # looked up once: a broker that is started keeps its own
+        self._cluster: Cluster = broker.cluster  # looked up once: a started broker keeps its cluster
         self._settings = settings
         self._requests = counters.requests
         self._counters = counters
@@ -90,11 +90,11 @@ class Dispatcher:
         self._run = ProduceRun(loop)
 
     def answer(self, peer: Peer, frame: memoryview, more: bool = False) -> list[Chunk] | Pending:
-        """The answer to the request in `frame`, at once or later; no buffers where there is none.
+        """Returns the answer to the request in `frame`, or a `Pending`; no buffers if there is no answer.
 
-        `frame` is not referred to after the return, but with `more`, which says that other requests of the
-        same chunk follow: then `end_of_chunk` has to be called before the memory is used again.
-        Raises Refused where the connection must be closed.
+        `more`: other requests of the same chunk follow. In that case `frame` may be referenced until
+        `end_of_chunk` is called; otherwise it is not referenced after the return.
+        Raises Refused if the connection must be closed.
         """
         try:
             header = decode_request_header(frame)
@@ -105,7 +105,7 @@ class Dispatcher:
             raise Refused(f"malformed request: {error}") from error
 
     def end_of_chunk(self) -> None:
-        """Serves what waited for the rest of its chunk."""
+        """Serves the Produce requests that waited for the rest of their chunk."""
         if not self._run.empty:
             self._run.finish(self._cluster)
 
@@ -123,7 +123,7 @@ class Dispatcher:
             if more or not self._run.empty:
                 return self._run.add(self._cluster, header, frame)
             return produce(self._cluster, self._loop, header, frame)
-        self.end_of_chunk()  # who asks now finds what was produced before
+        self.end_of_chunk()  # a later request must see what the earlier ones produced
         if key == v.FETCH:
             if len(frame) > _MAX_FETCH_BYTES:
                 raise Refused(f"a fetch of {len(frame)} bytes")
@@ -175,7 +175,7 @@ class Dispatcher:
     def _refuse(
         self, handler: Handler, header: RequestHeader, request: Message, error: BaseException
     ) -> list[Chunk]:
-        """The API's own answer to an error that concerns the request as a whole."""
+        """Returns the API's own answer to an error of the request as a whole."""
         if isinstance(error, TreecastError):
             code = errors.code_for(error, header.api_key, header.api_version)
             return self._encode(header, handler.refuse(request, code, error.detail))
@@ -199,7 +199,7 @@ class Dispatcher:
     def finished(
         self, handler: Handler, header: RequestHeader, request: Message, task: asyncio.Task[Fields]
     ) -> list[Chunk]:
-        """The answer of a handler that had to wait."""
+        """Returns the answer of a handler that had to wait."""
         if task.cancelled():
             return self._refuse(handler, header, request, TreecastError(Fault.NOT_COORDINATOR))
         error = task.exception()
@@ -211,7 +211,10 @@ class Dispatcher:
             return self._refuse(handler, header, request, wrong)
 
     def refuse_closing(self, handler: Handler, header: RequestHeader, request: Message) -> list[Chunk]:
-        """The answer to a group member who waits while the face closes: look for the group again."""
+        """Returns NOT_COORDINATOR for a group member that waits while the face closes.
+
+        The member then looks for its group again.
+        """
         return self._refuse(handler, header, request, TreecastError(Fault.NOT_COORDINATOR))
 
 

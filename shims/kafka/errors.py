@@ -1,7 +1,7 @@
-"""Kafka's error codes, and the total mapping from `Fault` into them.
+"""Kafka's error codes, and the total mapping from `Fault` to them.
 
-Some requests know an error by another name, or older versions of them do: `code_for` is where all of
-those exceptions are (source: Kafka's KafkaApis, and the KIPs named).
+Some APIs, or older versions of them, use another code for an error. `code_for` handles all of these
+exceptions (source: Kafka's KafkaApis, and the KIPs named).
 """
 
 from __future__ import annotations
@@ -141,29 +141,29 @@ CODES: Mapping[Fault, int] = MappingProxyType(
     }
 )
 
-# (code, API) -> (first version that knows the code, what versions before it are told)
+# (code, API) -> (first version that knows the code, the code for earlier versions)
 _SPELLINGS: Mapping[tuple[int, int], tuple[int, int]] = MappingProxyType(
     {
-        # KIP-588: a fenced producer is told so by these versions on
+        # KIP-588: PRODUCER_FENCED exists from these versions on
         (PRODUCER_FENCED, v.INIT_PRODUCER_ID): (4, INVALID_PRODUCER_EPOCH),
         (PRODUCER_FENCED, v.ADD_PARTITIONS_TO_TXN): (2, INVALID_PRODUCER_EPOCH),
         (PRODUCER_FENCED, v.ADD_OFFSETS_TO_TXN): (2, INVALID_PRODUCER_EPOCH),
         (PRODUCER_FENCED, v.END_TXN): (2, INVALID_PRODUCER_EPOCH),
         (PRODUCER_FENCED, v.TXN_OFFSET_COMMIT): (v.NEVER, INVALID_PRODUCER_EPOCH),
         (PRODUCER_FENCED, v.PRODUCE): (v.NEVER, INVALID_PRODUCER_EPOCH),
-        # KIP-112: clients of these versions do not retry on a storage error
+        # KIP-112: clients of earlier versions do not retry on a storage error
         (KAFKA_STORAGE_ERROR, v.PRODUCE): (4, NOT_LEADER_OR_FOLLOWER),
         (KAFKA_STORAGE_ERROR, v.FETCH): (6, NOT_LEADER_OR_FOLLOWER),
-        # producers before version 2 do not retry while the home loads
+        # producers before version 2 do not retry COORDINATOR_LOAD_IN_PROGRESS
         (COORDINATOR_LOAD_IN_PROGRESS, v.TXN_OFFSET_COMMIT): (2, COORDINATOR_NOT_AVAILABLE),
-        # members of the new group protocol commit by these versions; transactions know no member epochs
+        # members of the new group protocol use these versions; TxnOffsetCommit has no member epochs
         (STALE_MEMBER_EPOCH, v.OFFSET_COMMIT): (9, UNSUPPORTED_VERSION),
         (STALE_MEMBER_EPOCH, v.OFFSET_FETCH): (9, UNSUPPORTED_VERSION),
         (STALE_MEMBER_EPOCH, v.TXN_OFFSET_COMMIT): (v.NEVER, ILLEGAL_GENERATION),
-        # a client that leads nobody looks for the leader again
+        # NOT_LEADER_OR_FOLLOWER makes these clients look up the leader again
         (LEADER_NOT_AVAILABLE, v.PRODUCE): (v.NEVER, NOT_LEADER_OR_FOLLOWER),
         (LEADER_NOT_AVAILABLE, v.FETCH): (v.NEVER, NOT_LEADER_OR_FOLLOWER),
-        # the group's answer where a commit meets a broken disk is one that its client retries
+        # the clients of these APIs retry COORDINATOR_NOT_AVAILABLE, but not a storage error
         (KAFKA_STORAGE_ERROR, v.OFFSET_COMMIT): (v.NEVER, COORDINATOR_NOT_AVAILABLE),
         (KAFKA_STORAGE_ERROR, v.TXN_OFFSET_COMMIT): (v.NEVER, COORDINATOR_NOT_AVAILABLE),
         (KAFKA_STORAGE_ERROR, v.JOIN_GROUP): (v.NEVER, COORDINATOR_NOT_AVAILABLE),
@@ -178,7 +178,7 @@ _SPELLINGS: Mapping[tuple[int, int], tuple[int, int]] = MappingProxyType(
 
 
 def code_for(error: TreecastError, key: int, version: int) -> int:
-    """The code of `error` as API `key` of `version` spells it."""
+    """Returns the code that API `key` of `version` uses for `error`."""
     return spell(CODES[error.fault], key, version)
 
 

@@ -1,10 +1,9 @@
-"""Kafka's internal topics, as far as clients look for them: listed, empty, and not to be written to.
+"""Kafka's internal topics, which clients expect: listed, empty and read-only.
 
-Offsets and transactions of this cluster are kept in tables, not in topics. Clients all the same expect these
-names in Metadata, marked as internal, and expect that ordinary use of them is refused: a consumer that
-subscribes by a pattern leaves internal topics out by that mark. So the face answers for them by itself.
-Nobody can create a topic of such a name; one that an earlier version has created is served as the ordinary
-topic that it is.
+This cluster keeps offsets and transactions in tables, not in topics. Clients still expect these names in
+Metadata, marked as internal, and expect that ordinary use of them is refused. A consumer that subscribes by
+a pattern excludes internal topics by that mark. The face therefore answers for them itself. No client can
+create a topic with such a name; a topic that an earlier version created is served as an ordinary topic.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _EPOCH: Final = 0
 
 
 def visible_topics(cluster: Cluster) -> Mapping[str, Topic]:
-    """The cluster's topics, and the internal ones."""
+    """Returns the cluster's topics and the internal ones."""
     known = cluster.definitions.topics()
     return {**known, **{name: topic for name, topic in INTERNAL.items() if name not in known}}
 
@@ -43,13 +42,13 @@ def visible_topic(cluster: Cluster, name: str) -> Topic | None:
 
 
 def check_own(cluster: Cluster, name: str) -> None:
-    """INVALID_TOPIC for what is asked of an internal topic that only its cluster may do."""
+    """Raises INVALID_TOPIC if `name` is an internal topic, which only the cluster may change."""
     if name in INTERNAL and name not in cluster.definitions.topics():
         raise TreecastError(Fault.INVALID_TOPIC, f"{name} is internal: the cluster alone changes it")
 
 
 def visible_partition(cluster: Cluster, topic: str, index: int) -> PartitionLeader:
-    """As `cluster.partition`, internal topics among them. UNKNOWN_TOPIC where there is none."""
+    """As `cluster.partition`, with internal topics. Raises UNKNOWN_TOPIC if there is no such partition."""
     try:
         return cluster.partition(topic, index)
     except TreecastError:
@@ -60,7 +59,7 @@ def visible_partition(cluster: Cluster, topic: str, index: int) -> PartitionLead
 
 
 def internal_partition(topic: str, index: int) -> PartitionLeader | None:
-    """The partition of an internal topic, None where there is none."""
+    """Returns the partition of an internal topic, or None if there is none."""
     known = INTERNAL.get(topic)
     return EmptyPartition(topic) if known is not None and 0 <= index < known.partitions else None
 
@@ -70,7 +69,7 @@ def not_writable(topic: str) -> TreecastError:
 
 
 class EmptyPartition:
-    """Implements `PartitionLeader` for a partition in which nothing ever is."""
+    """Implements `PartitionLeader` for a partition that is always empty."""
 
     leader_epoch = _EPOCH
     size = 0
@@ -97,10 +96,10 @@ class EmptyPartition:
         return PartitionRead([], 0, 0, 0, 0)
 
     def watch(self, waiter: ReadWaiter, isolation: Isolation) -> None:
-        """Nothing ever comes."""
+        """Does nothing: no records ever arrive."""
 
     def unwatch(self, waiter: ReadWaiter) -> None:
-        """Nobody is kept."""
+        """Does nothing: `watch` keeps no waiters."""
 
     def check_leader_epoch(self, current: int) -> None:
         if current > _EPOCH:

@@ -1,7 +1,7 @@
-"""Kafka's messages, compiled from their descriptors: bytes <-> values, with every length checked.
+"""Kafka's messages, compiled from their descriptors: converts bytes to values and back, checks every length.
 
-A descriptor is Kafka's own JSON (KIP-482 tells how its fields become bytes). For one message and one
-version it becomes a reading plan and a writing plan: rows of (field name, function). Encodings, all
+A descriptor is Kafka's own JSON; KIP-482 specifies how its fields are encoded. For one message and one
+version it is compiled to a read plan and a write plan, lists of (field name, function). Encodings, all
 big-endian:
 
 | type          | plain versions                        | flexible versions                          |
@@ -12,8 +12,8 @@ big-endian:
 | array         | int32 count, elements; -1: null       | varint count + 1, elements; 0: null        |
 | struct end    | nothing                               | varint count of (tag, size, bytes)         |
 
-A count is held against the bytes that are left before a list is made, and all counts of one message
-against `MAX_ELEMENTS`: no message costs more than a bounded multiple of its own size.
+A count is checked against the remaining bytes before a list is allocated, and the sum of the counts of one
+message against `MAX_ELEMENTS`. The memory of a message is therefore a bounded multiple of its size.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-MAX_ELEMENTS = 100_000  # of all arrays of one request together
+MAX_ELEMENTS = 100_000  # in all arrays of one request together
 
 NO_UUID = uuid.UUID(int=0)
 
@@ -34,11 +34,11 @@ Values = Mapping[str, Any]
 
 
 class MalformedMessage(Exception):
-    """The bytes are no message of this type and version."""
+    """Raised if the bytes are not a message of this type and version."""
 
 
 class Reader:
-    """Reads primitives; MalformedMessage where the bytes end early or break a rule."""
+    """Reads primitives. Raises MalformedMessage if the bytes end early or break a rule."""
 
     __slots__ = ("_data", "_elements", "position")
 
@@ -60,7 +60,7 @@ class Reader:
         return value
 
     def varint(self) -> int:
-        """An unsigned varint of at most 5 bytes."""
+        """Reads an unsigned varint of at most 5 bytes."""
         value = 0
         for shift in range(0, 35, 7):
             if self.position >= len(self._data):
@@ -80,7 +80,7 @@ class Reader:
         return self._data[start : start + size]
 
     def count(self, count: int, smallest: int) -> int:
-        """Checks an array's count against what is left, `smallest` bytes being its smallest element."""
+        """Checks an array's count against the remaining bytes; an element takes at least `smallest` bytes."""
         if count < 0 or count * smallest > self.left:
             raise MalformedMessage(f"an array of {count} elements where {self.left} bytes are left")
         self._elements -= count
@@ -106,12 +106,12 @@ _INT32 = _FIXED["int32"]
 
 
 def snake(name: str) -> str:
-    """`ErrorCode` -> `error_code`."""
+    """Converts `ErrorCode` to `error_code`."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 def in_versions(versions: str | None, version: int) -> bool:
-    """Whether Kafka's spelling `3`, `1-4`, `2+` or `none` holds `version`."""
+    """Whether a version range in Kafka's notation (`3`, `1-4`, `2+` or `none`) contains `version`."""
     if not versions or versions == "none":
         return False
     first, _, last = versions.replace("+", f"-{2**15}").partition("-")
@@ -151,7 +151,7 @@ def _uuid() -> tuple[Read, Write, int]:
 
 
 def _length(packer: struct.Struct, flexible: bool) -> tuple[Read, Write]:
-    """How a length is read (-1: null) and written."""
+    """Returns the functions that read and write a length (-1: null)."""
 
     def read_compact(reader: Reader) -> Any:
         return reader.varint() - 1
@@ -225,7 +225,7 @@ def _array(
 
 
 class Message:
-    """One struct of one version: `read` gives a namespace with every field that any version knows."""
+    """One struct of one version. `read` returns a namespace with every field of every version."""
 
     def __init__(self, fields: Sequence[Json], version: int, flexible: bool) -> None:
         self._flexible = flexible
@@ -295,7 +295,7 @@ class Message:
 
 
 def _compile(field: Json, version: int, flexible: bool) -> tuple[Read, Write, int]:
-    """(reader, writer, smallest size) of one field."""
+    """Returns (reader, writer, smallest size in bytes) of one field."""
     kind: str = field["type"]
     nullable = in_versions(field.get("nullableVersions"), version)
     element = kind.removeprefix("[]")
@@ -317,7 +317,7 @@ def _compile(field: Json, version: int, flexible: bool) -> tuple[Read, Write, in
 
 
 def _nullable_struct(inner: Message) -> tuple[Read, Write, int]:
-    """int8: -1 for null, 1 before a struct (KIP-893)."""
+    """As `_compile`, for a nullable struct: an int8 precedes it, -1 for null, 1 otherwise (KIP-893)."""
     mark = _FIXED["int8"]
 
     def read(reader: Reader) -> Any:
@@ -341,7 +341,7 @@ def _is_default(value: Any, default: Any) -> bool:
 
 
 def _default(field: Json) -> Any:
-    """A field's value where a message does not carry it."""
+    """Returns the value of a field that a message does not carry."""
     kind: str = field["type"]
     default = field.get("default", "")
     if default == "null":

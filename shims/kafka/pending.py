@@ -1,4 +1,4 @@
-"""Answers that have to wait, and coroutines that are run at once as far as they go."""
+"""Deferred answers, and coroutines that run without a task until they first wait."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Deliver = Callable[["Pending", "list[Chunk] | None"], None]
 
 
 class Refused(Exception):
-    """The connection cannot go on: it gets no answer and is closed. The text says why."""
+    """Raised if the connection must be closed without an answer. The text gives the reason."""
 
 
 class Pending:
-    """An answer on its way. Whoever waits sets `deliver`, which is called once, from the loop.
+    """A deferred answer. The waiter sets `deliver`, which is called once, from the loop.
 
-    None in place of the answer says that there will be none: an error of our own, logged already.
-    `pipelined`: the connection's later requests need not wait for it.
+    `deliver` gets None instead of buffers after an internal error, which is already logged: there is no
+    answer. `pipelined`: whether later requests of the connection are served without waiting for this one.
     """
 
     pipelined = False
@@ -35,17 +35,17 @@ class Pending:
             deliver(self, buffers)
 
     def hurry(self) -> None:
-        """The face is closing: answer with what there is."""
+        """Answers with what is available now, because the face is closing. Does nothing by default."""
 
     def abandon(self) -> None:
-        """Nobody waits any more."""
+        """Discards the answer: nobody waits for it."""
         self.deliver = None
 
 
 def start(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T | asyncio.Task[T]:
-    """Runs `coroutine` until it ends, and gives its result, or until it waits: then a task goes on.
+    """Runs `coroutine` and returns its result; if it waits, returns a task that continues it.
 
-    Until it first waits there is no current task: `asyncio.timeout` cannot be entered before that.
+    There is no current task until the first wait, so the coroutine cannot enter `asyncio.timeout` before it.
     """
     try:
         waited = coroutine.send(None)
@@ -60,7 +60,7 @@ async def _go_on(coroutine: Coroutine[Any, Any, T], waited: Any) -> T:
 
 
 class _Resumed(Generic[T]):
-    """`coroutine`, which waits for `waited`, as something that can be awaited."""
+    """An awaitable that continues `coroutine`, which currently waits for `waited`."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], waited: Any) -> None:
         self._coroutine = coroutine

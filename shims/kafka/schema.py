@@ -1,10 +1,10 @@
-"""Requests and responses of every API off the hot path, by kafka-python's copy of Kafka's descriptors.
+"""Requests and responses of all APIs off the hot path, from kafka-python's copy of Kafka's descriptors.
 
-kafka-python's own encoder and decoder are made for its client: a short message decodes to short fields,
-a varint may be as long as the message, a null stands where none may. So the face takes from the package
-the descriptors alone, as files, without importing it (150 ms and 20 MB), and compiles them with
-`messages`; tests hold the result against kafka-python's own codec. A message is compiled when it is
-first needed.
+kafka-python's own codec is made for a client and is too lenient for a server: it decodes a truncated message
+to short fields, accepts a varint as long as the message, and accepts null in fields that are not nullable.
+The face therefore uses only the package's descriptor files, without importing the package (which takes
+150 ms and 20 MB), and compiles them with `messages`. Tests compare the result with kafka-python's codec. A
+message is compiled on first use.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INT32_SIZE = 4
 
 @cache
 def _directory() -> Path:
-    """Where the descriptors are. Finding a top-level package does not import it."""
+    """Returns the directory of the descriptors. Finding a top-level package does not import it."""
     spec = find_spec("kafka")
     if spec is None or not spec.submodule_search_locations:
         raise RuntimeError("kafka-python is not installed: its message descriptors are missing")
@@ -37,7 +37,7 @@ def _directory() -> Path:
 
 @cache
 def descriptor(name: str) -> Json:
-    """The descriptor of, say, `HeartbeatRequest`, its common structs resolved."""
+    """Returns the descriptor of a message, such as `HeartbeatRequest`, with its common structs resolved."""
     if name in DESCRIPTORS:
         return DESCRIPTORS[name]
     text = (_directory() / f"{name}.json").read_text(encoding="utf-8")
@@ -66,8 +66,9 @@ def _own_text(name: str, tag: int) -> Json:
     }
 
 
-# Ours, in tagged fields that other brokers skip. EndTxn: a batch that was staged in parts
-# (broker/transactions/parts.py), the parts of it that count, and what it holds; and why that is refused.
+# Treecast's own tagged fields, which other brokers skip. An EndTxn request names a batch that was staged in
+# parts (broker/transactions/parts.py): its id, the parts that count, and its content. The response gives the
+# reason for a refusal.
 _OWN: Mapping[str, list[Json]] = {
     "EndTxnRequest": [
         {
@@ -112,16 +113,16 @@ def response_message(key: int, version: int) -> Message:
 
 
 def decode_request(key: int, version: int, body: memoryview) -> SimpleNamespace:
-    """A request's fields; those that this version lacks have their defaults. Raises MalformedMessage.
+    """Returns a request's fields, with defaults for those that this version lacks. Raises MalformedMessage.
 
-    Bytes behind the message are ignored, as Kafka does: librdkafka, asking for the metadata of all topics,
-    leaves three behind, where it shrinks a fixed-width count to a compact one.
+    Trailing bytes are ignored, as in Kafka. librdkafka leaves three of them in a request for the metadata of
+    all topics, where it shrinks a fixed-width count to a compact one.
     """
     return request_message(key, version).read(Reader(body))
 
 
 def encode_response(key: int, version: int, correlation_id: int, values: Mapping[str, Any]) -> bytearray:
-    """A framed response. Fields left out take their defaults, those that this version lacks are dropped.
+    """Returns a framed response. Omitted fields get their defaults; fields not in this version are dropped.
 
     int32 size | int32 correlation id | header version 1: empty tagged fields | body
 

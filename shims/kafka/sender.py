@@ -1,7 +1,7 @@
-"""Sends answers: what is in memory through the transport, what lies in files with sendfile.
+"""Sends answers: data in memory through the transport, data in files with sendfile.
 
-The transport keeps its own order, so one rule holds: bytes go straight to the socket only while the
-transport has nothing unsent, and nothing goes through the transport while this queue has something.
+The transport has a queue of its own. To keep the order, bytes go directly to the socket only while the
+transport has nothing unsent, and nothing goes through the transport while this module's queue is not empty.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Final
 from treecast.middleware.model.buffers import Buffer, Chunk, FileRange, in_memory
 from treecast.middleware.model.errors import TreecastError
 
-JOIN_BYTES = 64 * 1024  # answers up to this size together are sent as one buffer
+JOIN_BYTES = 64 * 1024  # answers up to this total size are sent as one buffer
 _NO_SOCKET: Final = -1
 _UNKNOWN: Final = -2
 _MORE: Final = int(socket.MSG_MORE)
 
 
 class Sender:
-    """The writing side of one connection. `resumed` is called when a queue has been sent."""
+    """The writing side of one connection. `resumed` is called when the queue has been sent."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, resumed: Callable[[], None]
@@ -31,20 +31,20 @@ class Sender:
         self._loop = loop
         self._transport = transport
         self._resumed = resumed
-        self._socket: socket.socket | None = None  # a duplicate: the transport's own is not to be touched
-        self._number = _NO_SOCKET  # its descriptor
-        self._put: Callable[[Buffer, int], int] = _no_socket  # its `send`, looked up once
-        self._own = _UNKNOWN  # the transport's own descriptor: written to, and nothing else
+        self._socket: socket.socket | None = None  # a duplicate: the transport owns the original
+        self._number = _NO_SOCKET  # descriptor of `_socket`
+        self._put: Callable[[Buffer, int], int] = _no_socket  # `send` of `_socket`, looked up once
+        self._own = _UNKNOWN  # the transport's descriptor, used for writing only
         self._queue: deque[Chunk] = deque()
-        self._skip = 0  # bytes of the first chunk that are sent
+        self._skip = 0  # bytes of the first chunk that are already sent
 
     @property
     def waiting(self) -> bool:
-        """Whether the client has to read before more can be sent; further answers had better wait."""
+        """Whether answers are queued until the client reads. Further answers should wait."""
         return bool(self._queue)
 
     def send(self, chunks: list[Chunk], size: int) -> None:
-        """Takes over `chunks`, `size` bytes together, and sends what can be sent now."""
+        """Takes over `chunks`, of `size` bytes in total, and sends what can be sent now."""
         if self._queue:
             self._queue.extend(chunks)
         elif size <= JOIN_BYTES:
@@ -56,12 +56,14 @@ class Sender:
         elif self._may_bypass(chunks):
             self._send_now(chunks)
         else:
-            for chunk in chunks:  # cheaper than `writelines`, and copied by neither under uvloop
+            for chunk in chunks:  # cheaper than `writelines`; under uvloop neither copies
                 self._transport.write(in_memory(chunk))
 
     def _write(self, data: bytes) -> None:
-        """At once where the transport has nothing unsent: by itself it would wait for the end of this turn
-        of the loop. What the socket does not take, and its errors, are the transport's.
+        """Writes directly to the socket if the transport has nothing unsent, else through the transport.
+
+        The transport by itself would write at the end of this turn of the loop. It also gets what the socket
+        does not take, and handles the socket's errors.
         """
         if not self._transport.get_write_buffer_size():
             if self._own == _UNKNOWN:
@@ -77,7 +79,7 @@ class Sender:
         self._transport.write(data)
 
     def close(self) -> None:
-        """Drops what is unsent. Safe to call twice."""
+        """Drops unsent data. Safe to call twice."""
         self._queue.clear()
         if self._socket is not None:
             self._loop.remove_writer(self._socket)
@@ -109,7 +111,7 @@ class Sender:
     # --- the queue
 
     def _send_now(self, chunks: list[Chunk]) -> None:
-        """Sends without a queue, which gets what the socket does not take."""
+        """Sends directly; queues what the socket does not take."""
         index, last = 0, len(chunks) - 1
         try:
             while index <= last:
@@ -123,7 +125,7 @@ class Sender:
             self._give_up()
 
     def _send_queue(self) -> None:
-        """Sends until the socket takes no more: a writer of the loop."""
+        """Sends from the queue until the socket takes no more. The loop calls it for a writable socket."""
         queue = self._queue
         try:
             while queue:
@@ -139,14 +141,14 @@ class Sender:
         self._resumed()
 
     def _give_up(self) -> None:
-        """The client has gone, or the disk refuses amid an answer."""
+        """Aborts the connection: the client has gone, or the disk failed in the middle of an answer."""
         self._transport.abort()
         self.close()
 
     def _send_some(self, chunk: Chunk, more: bool) -> bool:
-        """Sends what the socket takes of `chunk`, of which `skip` bytes are sent; True when all are.
+        """Sends what the socket takes of the rest of `chunk`. Returns whether all of it is sent.
 
-        `more` says that something follows at once, for which the kernel may wait.
+        `more`: another chunk follows at once, so the kernel may wait for it.
         """
         skip = self._skip
         if isinstance(chunk, FileRange):
@@ -169,7 +171,7 @@ def _no_socket(data: Buffer, flags: int) -> int:
 
 
 def _plain_socket(transport: asyncio.Transport) -> int:
-    """The descriptor of the transport's socket, where what is written there is what goes out."""
+    """Returns the transport's descriptor if its bytes go out unchanged (no TLS), else _NO_SOCKET."""
     own = transport.get_extra_info("socket")
     if own is None or transport.get_extra_info("sslcontext") is not None:
         return _NO_SOCKET

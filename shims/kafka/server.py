@@ -1,4 +1,4 @@
-"""The asyncio edge of the Kafka face: listeners, the connections that are open, idle ones, the end."""
+"""The asyncio edge of the Kafka face: listeners, open connections, idle timeouts, shutdown."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ class KafkaFace:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_closed: asyncio.Event | None = None
         self._held = 0
-        self.admits: Callable[[], bool] = always  # whether there is room for one more connection
+        self.admits: Callable[[], bool] = always  # returns whether there is room for one more connection
 
     @property
     def address(self) -> tuple[str, int]:
-        """The (host, port) that it listens on."""
+        """The (host, port) of the TCP listener."""
         return self._address
 
     async def start(self) -> None:
-        """Listens. OSError where an address cannot be had."""
+        """Starts listening. Raises OSError if an address cannot be bound."""
         self.loop = asyncio.get_running_loop()
         self.dispatcher = Dispatcher(self._broker, self.settings, self.counters, self.loop)
         self.turn = FaceTurn(self.loop, self._broker.polls)
@@ -88,7 +88,7 @@ class KafkaFace:
         self._servers.clear()
 
     async def close(self, grace: float = 5.0) -> None:
-        """Stops accepting, answers what is in flight within `grace` seconds, closes. Safe to call twice."""
+        """Stops accepting, answers open requests within `grace` seconds, then closes. Safe to call twice."""
         self._stop_listening()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
@@ -103,10 +103,10 @@ class KafkaFace:
             for connection in list(self._connections):
                 connection.abort()
 
-    # --- what connections call
+    # --- called by connections
 
     def local_address(self, transport: asyncio.BaseTransport) -> tuple[str, int]:
-        """Where the client at the other end of `transport` reaches this daemon."""
+        """Returns the (host, port) at which the client of `transport` reaches this daemon."""
         if self.settings.advertised is not None:
             return self.settings.advertised
         own = transport.get_extra_info("sockname")
@@ -115,7 +115,10 @@ class KafkaFace:
         return own[0].removeprefix("::ffff:"), own[1]
 
     def hold(self, size: int) -> None:
-        """`size` more bytes (or fewer) wait for clients that do not read; past a bound fetches are short."""
+        """Adds `size` (possibly negative) to the bytes that wait for clients that do not read.
+
+        Above `unread_bytes`, all fetches are cut short.
+        """
         self._held += size
         full = self._held > self.settings.unread_bytes
         self.dispatcher.fetch_max_bytes = _SHORT_FETCH_BYTES if full else self.settings.fetch_max_bytes
@@ -131,7 +134,7 @@ class KafkaFace:
             self._all_closed.set()
 
     def report(self, connection: Connection, reason: str) -> None:
-        """A client broke the protocol."""
+        """Counts and logs a client's protocol error."""
         kind = reason.partition(":")[0]
         self._errors.add(self.loop.time(), kind, connection.peer, reason)
 
@@ -147,13 +150,13 @@ class KafkaFace:
 class _Protocol(Forwarding, asyncio.BufferedProtocol):
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
-        # Found on the object, these two are called without a frame of the interpreter between.
+        # As instance attributes these two are called directly, without a Python frame in between.
         self.get_buffer = connection.get_buffer  # type: ignore[method-assign]
         self.buffer_updated = connection.buffer_updated  # type: ignore[method-assign]
 
 
 def serve(broker: BrokerView, settings: KafkaSettings, counters: FaceCounters) -> KafkaFace:
-    """A face that serves `broker`; `await face.start()` opens it."""
+    """Returns a face that serves `broker`; `await face.start()` opens it."""
     return KafkaFace(broker, settings, counters)
 
 

@@ -1,14 +1,13 @@
 """One connection of the Kafka face, without I/O: cuts frames out of chunks, keeps replies in order.
 
-A frame is `int32 size | size bytes`, big-endian. The server lets the kernel write where
-`receive_buffer()` says and then calls `received(n, now)`; both happen in one callback of the loop, so all
-connections share one scratch buffer. A frame that has arrived only in part gets a buffer of its own,
-which the kernel then fills directly. That buffer grows with what arrives: a frame's announced size
-costs nothing. A client of small requests gets no more of the scratch buffer than `SHARE` of them take, so
-that one chunk is not much work.
+A frame is `int32 size | size bytes`, big-endian. The server receives into `receive_buffer()` and then calls
+`received(n, now)`. Both happen in one callback of the loop, so all connections share one scratch buffer. A
+frame that has arrived only in part gets its own buffer, which the kernel then fills directly. That buffer
+grows with the bytes that arrive, so a frame's announced size allocates nothing. A client of small requests
+gets only as much of the scratch buffer as `SHARE` of them take, which bounds the work of one chunk.
 
-A request's frame is a writable memoryview that is valid until `recycle()`; who has to wait calls
-`Request.keep()` first.
+A request's frame is a writable memoryview that is valid until `recycle()`. A request that is answered later
+needs `Request.keep()` first.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from treecast.middleware.model.buffers import Buffer, Chunk
 
 SCRATCH_BYTES = 1024 * 1024
 LEAST_SCRATCH = 64 * 1024
-SHARE = 128  # requests of a connection that one chunk may bring, if they are as those before
+SHARE = 128  # requests of one connection per chunk, estimated from the size of its last ones
 SMALLEST_BUFFER = 2048
-GROWTH = 4  # a frame that is on its way gets this many times what has arrived of it
-POOLED_FROM = 64 * 1024  # smaller frame buffers are not kept for the next frame,
-POOLED_BYTES = 4 * 1024 * 1024  # nor are larger ones than this
+GROWTH = 4  # the buffer of a partial frame is this many times what has arrived of it
+POOLED_FROM = 64 * 1024  # frame buffers up to this size are not pooled,
+POOLED_BYTES = 4 * 1024 * 1024  # nor are those above this size
 POOLED_BUFFERS = 8
 
-_PREFIX: Final = 4  # the size before a frame
+_PREFIX: Final = 4  # bytes of the size before a frame
 _SIZE: Final = struct.Struct(">i")
 _SMALLEST: Final = 8  # API key, version, correlation id
 
@@ -44,14 +43,17 @@ _OTHER_PROTOCOLS = {
 
 
 class FramePool:
-    """The receive memory that all connections of a face share: the scratch buffer, a few frame buffers."""
+    """The receive memory shared by all connections of a face: the scratch buffer and a few frame buffers."""
 
     def __init__(self, scratch_bytes: int = SCRATCH_BYTES) -> None:
         self.scratch = memoryview(bytearray(scratch_bytes))
         self._free: list[bytearray] = []
 
     def take(self, size: int, have: int) -> bytearray:
-        """A buffer for a frame of `size` bytes of which `have` are here: maybe shorter, maybe longer."""
+        """Returns a buffer for a frame of `size` bytes, of which `have` have arrived.
+
+        It may be shorter or longer than the frame.
+        """
         if size > POOLED_FROM and self._free and len(self._free[-1]) > have:
             return self._free.pop()
         return bytearray(min(size, max(GROWTH * have, SMALLEST_BUFFER)))
@@ -62,11 +64,11 @@ class FramePool:
 
 
 class Request:
-    """One request, and its place in the order of replies."""
+    """One request and its place in the order of replies."""
 
     def __init__(self, frame: memoryview, buffer: bytearray | None) -> None:
         self.frame = frame
-        self._buffer = buffer  # what `frame` lies in, where the request has that for itself
+        self._buffer = buffer  # the memory of `frame`, if the request has a buffer of its own
         self.buffers: list[Chunk] = []
         self.done = False
 
@@ -77,7 +79,7 @@ class Request:
         self._buffer = None
 
     def release(self, pool: FramePool) -> None:
-        """Gives back the frame's memory unless it was kept."""
+        """Returns the frame's memory to the pool unless it was kept."""
         if self._buffer is not None:
             self.frame = memoryview(b"")
             pool.give(self._buffer)
@@ -85,7 +87,7 @@ class Request:
 
 
 class Session:
-    """The state of one connection. `failure` is the reason to close it, "" while there is none."""
+    """The state of one connection. `failure` is the reason to close it, or "" if there is none."""
 
     def __init__(self, pool: FramePool, max_request_bytes: int, max_in_flight: int, now: float) -> None:
         self.failure = ""
@@ -95,10 +97,10 @@ class Session:
         self._max_in_flight = max_in_flight
         self._first = True  # no frame has been seen yet
         self._head = bytearray()  # up to three bytes of a frame's size
-        self._frame: bytearray | None = None  # the frame that is on its way
+        self._frame: bytearray | None = None  # the frame that has arrived in part
         self._have = 0
         self._size = 0
-        self._room = len(pool.scratch)  # of it, this connection's: so much is read at once
+        self._room = len(pool.scratch)  # bytes of the scratch buffer that this connection may fill at once
         self._order: deque[Request] = deque()
         self._given: list[Request] = []  # requests whose frames lie in buffers of their own
 
@@ -106,11 +108,11 @@ class Session:
 
     @property
     def wants_data(self) -> bool:
-        """Whether the connection should be read: no failure, and room for another request."""
+        """Whether to read from the connection: no failure, and room for another request."""
         return not self.failure and len(self._order) < self._max_in_flight
 
     def receive_buffer(self) -> memoryview:
-        """Where the next bytes go."""
+        """Returns the memory that takes the next bytes."""
         frame = self._frame
         if frame is None:
             scratch = self._pool.scratch
@@ -130,7 +132,7 @@ class Session:
         return larger
 
     def received(self, size: int, now: float) -> list[Request]:
-        """`size` bytes came into `receive_buffer()`; answers the requests that are complete."""
+        """Takes `size` bytes that arrived in `receive_buffer()`. Returns the requests that are complete."""
         self.last_activity = now
         if self.failure:
             return []
@@ -147,7 +149,7 @@ class Session:
         return [self._request(memoryview(buffer)[: self._size], buffer)]
 
     def receive(self, data: Buffer, now: float) -> list[Request]:
-        """The same for bytes that lie elsewhere; the requests are kept."""
+        """As `received`, for bytes in other memory. The returned requests are kept."""
         requests: list[Request] = []
         rest = memoryview(data)
         while len(rest):
@@ -161,7 +163,7 @@ class Session:
         return requests
 
     def recycle(self) -> None:
-        """Ends the life of all frames that were not kept."""
+        """Invalidates all frames that were not kept."""
         if self._given:
             for request in self._given:
                 request.release(self._pool)
@@ -207,7 +209,7 @@ class Session:
         return not self.failure
 
     def _begin(self, part: memoryview, size: int) -> None:
-        """A frame of which `part` has arrived."""
+        """Starts a frame of which `part` has arrived."""
         have = len(part)
         frame = self._pool.take(size, have)
         frame[:have] = part
@@ -229,13 +231,13 @@ class Session:
         return len(self._order)
 
     def reply(self, request: Request, buffers: list[Chunk], now: float) -> None:
-        """The answer to `request`; no buffers where it gets none (Produce with acks=0)."""
+        """Records the answer to `request`; no buffers if it gets none (Produce with acks=0)."""
         self.last_activity = now
         request.buffers = buffers
         request.done = True
 
     def data_to_send(self) -> list[Chunk]:
-        """What may be sent: answers up to the first request that has none yet."""
+        """Removes and returns what may be sent: the answers up to the first request that has none yet."""
         out: list[Chunk] = []
         order = self._order
         while order and order[0].done:
@@ -243,5 +245,5 @@ class Session:
         return out
 
     def next_deadline(self, max_idle: float) -> float | None:
-        """When the connection will have been idle for `max_idle` seconds; None while a request is open."""
+        """Returns when `max_idle` seconds without activity will have passed, or None if a request is open."""
         return None if self._order else self.last_activity + max_idle

@@ -1,8 +1,9 @@
 """The APIs that the Kafka face serves: one table of keys, names and versions.
 
-`first` to `last` are answered. ApiVersions advertises from `advertised` on: it differs for Produce alone,
-where librdkafka takes a first version above 2 as a sign that the broker knows no compression.
-`flexible` is the first version with compact lengths and tagged fields (KIP-482); `NEVER` where none has.
+Versions `first` to `last` are served. ApiVersions advertises the versions from `advertised` on. The two
+differ only for Produce, because librdkafka takes a first version above 2 as a sign that the broker knows no
+compression. `flexible` is the first version with compact lengths and tagged fields (KIP-482), or `NEVER` if
+no version has them.
 """
 
 from __future__ import annotations

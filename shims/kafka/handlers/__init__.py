@@ -1,4 +1,4 @@
-"""One handler per API off the hot path; `produce` and `fetch` are called directly."""
+"""One handler per API off the hot path. `produce` and `fetch` are called directly."""
 
 from __future__ import annotations
 

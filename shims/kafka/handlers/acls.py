@@ -1,6 +1,6 @@
-"""DescribeAcls, CreateAcls, DeleteAcls: there is no authorizer, and SECURITY_DISABLED says so, as in Kafka.
+"""DescribeAcls, CreateAcls, DeleteAcls: SECURITY_DISABLED, as Kafka answers without an authorizer.
 
-MirrorMaker 2 and admin tools take that for an answer and go on; a closed connection they do not.
+MirrorMaker 2 and admin tools accept this answer and continue. They would not accept a closed connection.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ApiVersions: what this face serves (KIP-35, KIP-511)."""
+"""ApiVersions: the APIs and versions that this face serves (KIP-35, KIP-511)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .base import Context, Fields, Handler, Message, refuse_at_top
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 
-# What clients ask the features for: whether the new group protocol is served (KIP-848)
+# Clients look here for whether the new group protocol is served (KIP-848)
 _FEATURES: Mapping[str, int] = MappingProxyType({"group.version": 1})
 
 
@@ -41,12 +41,12 @@ def api_versions(ctx: Context, request: Message) -> Fields:
 
 
 def _feature(version: int, name: str, level: int) -> Fields:
-    """Clients of version 3 may not be told of a least level of 0 (KAFKA-17011)."""
+    """Returns one feature's row. Version 3 must not carry a minimum level of 0 (KAFKA-17011)."""
     return {"name": name, "min_version": 0 if version >= 4 else 1, "max_version": level}
 
 
 def refuse_unknown_version(correlation_id: int) -> list[Chunk]:
-    """Version 0's body, which every client can read, with the range to choose from (KIP-511)."""
+    """Returns a response of version 0, which every client can read, with the versions served (KIP-511)."""
     fields = {"error_code": errors.UNSUPPORTED_VERSION, "api_keys": [_row(v.APIS[v.API_VERSIONS])]}
     return [encode_response(v.API_VERSIONS, 0, correlation_id, fields)]
 

@@ -1,8 +1,8 @@
-"""What all handlers share: their context, their shape, and a few rows that many answers contain.
+"""What all handlers share: their context, their signature, and helpers for common parts of answers.
 
-A handler answers one request with the fields of its response, or raises: a `TreecastError` refuses the
-request as a whole, and `refuse` says that in the API's own shape. Errors of single topics, partitions or
-groups are the handler's own to report. A handler that never waits is a plain function.
+A handler returns the fields of its response, or raises. A `TreecastError` refuses the request as a whole, and
+`refuse` builds the answer in the API's own shape. The handler itself reports errors of single topics,
+partitions or groups. A handler that never waits is a plain function.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 Fields = Mapping[str, Any]
 Message = SimpleNamespace  # a decoded request, or a struct in it
 
-# The operations that a client may do; without an authorizer, all that the resource knows (KIP-430).
+# The operations that a client may perform (KIP-430): without an authorizer, all that the resource has.
 # Bits: READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8, CLUSTER_ACTION 9,
 # DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11, IDEMPOTENT_WRITE 12.
 TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -35,12 +35,12 @@ GROUP_OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 OPERATIONS_NOT_ASKED = -(2**31)
 
-_FEW_PLACES = 6  # so many look-ups are faster than a look at all topics
+_FEW_PLACES = 6  # up to 2**6 look-ups are faster than a scan of all topics
 
 
 @dataclass(slots=True)
 class Context:
-    """Who asks, and what. `address` is where this client finds the daemon again."""
+    """The context of one request. `address` is the (host, port) at which this client reaches the daemon."""
 
     cluster: Cluster
     broker: BrokerSettings
@@ -61,14 +61,14 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """`refuse(request, code, detail)` gives the fields of an answer that refuses all of `request`."""
+    """One API's handler. `refuse(request, code, detail)` returns the fields that refuse all of `request`."""
 
     run: Callable[[Context, Message], Fields | Awaitable[Fields]]
     refuse: Callable[[Message, int, str], Fields]
 
 
 def refuse_at_top(request: Message, code: int, detail: str) -> Fields:
-    """For responses whose one error code is at the top."""
+    """As `Handler.refuse`, for responses whose only error code is at the top."""
     return {"error_code": code}
 
 
@@ -77,7 +77,7 @@ def refuse_with_message(request: Message, code: int, detail: str) -> Fields:
 
 
 def settled(value: T | Future[T]) -> Awaitable[T]:
-    """Awaits what may be there already; no trip through the loop where it is."""
+    """Returns an awaitable for `value`. Awaiting a plain value does not go through the loop."""
     return value if isinstance(value, Future) else _Ready(value)
 
 
@@ -98,14 +98,14 @@ def known_partition(cluster: Cluster, partition: TopicPartition) -> bool:
 
 
 def check_collision(cluster: Cluster, name: str) -> None:
-    """INVALID_TOPIC where a topic has the same name but for `.` and `_`, as Kafka has it.
+    """Raises INVALID_TOPIC if another topic's name differs from `name` only in `.` and `_`, as in Kafka.
 
-    Kafka's metrics write both as `_`. Ours do not, and to other faces `.` parts levels: an operator can make
-    such a topic by `treecast topics create`.
+    Kafka's metrics write both as `_`. Treecast's metrics do not, and other faces use `.` to separate levels,
+    so an operator can create such a topic with `treecast topics create`.
     """
     known = cluster.definitions.topics()
     if name in known:
-        return  # which is another refusal
+        return  # an existing topic is refused elsewhere
     places = [place for place, letter in enumerate(name) if letter in "._"]
     if len(places) <= _FEW_PLACES:
         spellings: Iterable[str] = _spellings(name, places)
@@ -118,7 +118,7 @@ def check_collision(cluster: Cluster, name: str) -> None:
 
 
 def flattened(name: str) -> str:
-    """As Kafka's metrics write it: the same for names that differ by `.` and `_` alone."""
+    """Returns `name` as Kafka's metrics write it, the same for names that differ only in `.` and `_`."""
     return name.replace(".", "_")
 
 
@@ -131,7 +131,7 @@ def colliding(name: str, other: str) -> TreecastError:
 
 
 def _spellings(name: str, places: Sequence[int]) -> Iterator[str]:
-    """All names that differ from `name` by `.` and `_` alone, and itself."""
+    """Yields `name` and all names that differ from it only in `.` and `_`."""
     for letters in product("._", repeat=len(places)):
         spelt = list(name)
         for place, letter in zip(places, letters, strict=True):
@@ -144,7 +144,7 @@ def unknown_partition(partition: TopicPartition) -> TreecastError:
 
 
 def by_topic(partitions: Iterable[tuple[TopicPartition, Fields]]) -> list[tuple[str, list[Fields]]]:
-    """Rows of partitions, put together per topic in the order of their first appearance."""
+    """Groups rows of partitions by topic, in the order of the topics' first appearance."""
     topics: dict[str, list[Fields]] = {}
     for partition, row in partitions:
         topics.setdefault(partition.topic, []).append(row)

@@ -1,4 +1,4 @@
-"""Configuration as DescribeConfigs shows it: values, where each comes from, and its synonyms (KIP-226)."""
+"""Configuration rows for DescribeConfigs: values, their sources and their synonyms (KIP-226)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DYNAMIC_GROUP = 8
 
 Row = dict[str, Any]
 
-# Topic keys whose broker-wide synonym is not `log.` and the same name (Kafka's TopicConfigSynonyms)
+# Topic keys whose broker-wide synonym is not `log.` plus the same name (Kafka's TopicConfigSynonyms)
 _SYNONYMS = {
     "compression.gzip.level": "compression.gzip.level",
     "compression.lz4.level": "compression.lz4.level",
@@ -41,7 +41,7 @@ _SYNONYMS = {
 
 
 def broker_key(topic_key: str) -> str | None:
-    """The broker-wide synonym of a topic's key; our own keys have none, nor have throttled replicas."""
+    """Returns the broker-wide synonym of a topic's key; None for Treecast's keys and throttled replicas."""
     if topic_key.startswith("treecast.") or topic_key.endswith(".throttled.replicas"):
         return None
     return _SYNONYMS.get(topic_key, f"log.{topic_key}")
@@ -61,7 +61,7 @@ def _row(name: str, value: str, source: int, kind: ConfigType, doc: str, *, read
 
 
 def topic_config_rows(config: TopicConfig, defaults: Mapping[str, str]) -> list[Row]:
-    """Every key of a topic: its own override, else the daemon's default, else Kafka's."""
+    """Returns every key of a topic, with its override, else the daemon's default, else Kafka's."""
     rows: list[Row] = []
     for name, key in TOPIC_CONFIG_KEYS.items():
         synonyms: list[Row] = []
@@ -77,7 +77,7 @@ def topic_config_rows(config: TopicConfig, defaults: Mapping[str, str]) -> list[
 
 
 def group_config_rows(overrides: Mapping[str, str], broker: BrokerSettings) -> list[Row]:
-    """The settings of a group: its own, else the daemon's."""
+    """Returns the settings of a group: its own values, else the daemon's."""
     defaults = {
         "consumer.heartbeat.interval.ms": (
             broker.group_consumer_heartbeat_interval_ms,
@@ -102,7 +102,7 @@ def group_config_rows(overrides: Mapping[str, str], broker: BrokerSettings) -> l
 def broker_config_rows(
     node_id: int, address: tuple[str, int], broker: BrokerSettings, face: KafkaSettings
 ) -> list[Row]:
-    """The daemon's settings under the names that Kafka's tools look for. All are read-only here."""
+    """Returns the daemon's settings under the names that Kafka's tools look for. All are read-only."""
     rows = _topic_default_rows(broker.topic_defaults)
     rows += [
         _row(name, value, STATIC_BROKER, kind, doc, read_only=True) | _own_synonym(name, value)

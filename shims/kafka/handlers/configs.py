@@ -1,4 +1,4 @@
-"""DescribeConfigs, IncrementalAlterConfigs (KIP-339), AlterConfigs."""
+"""DescribeConfigs, IncrementalAlterConfigs (KIP-339), AlterConfigs, ListConfigResources."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _topic(ctx: Context, name: str) -> Topic:
 
 
 def _check_broker(ctx: Context, name: str) -> None:
-    """ "" names the cluster-wide default, a number one broker."""
+    """Raises INVALID_REQUEST unless `name` is this broker's id or "", the cluster-wide default."""
     if name not in ("", str(ctx.node_id)):
         raise TreecastError(Fault.INVALID_REQUEST, f"this is broker {ctx.node_id}, not {name}")
 
@@ -89,12 +89,12 @@ def _refuse_describe(request: Message, code: int, detail: str) -> Fields:
 
 
 async def incremental_alter_configs(ctx: Context, request: Message) -> Fields:
-    """Sets, resets, appends to and subtracts from single keys of topics and groups."""
+    """Sets, resets, appends to or subtracts from single keys of topics and groups."""
     return {"responses": [await _alter(ctx, request, resource, _changes) for resource in request.resources]}
 
 
 async def alter_configs(ctx: Context, request: Message) -> Fields:
-    """Replaces all overrides of topics and groups: a key that is not named goes back to its default."""
+    """Replaces all overrides of topics and groups. A key that is not named returns to its default."""
     return {
         "responses": [await _alter(ctx, request, resource, _replacement) for resource in request.resources]
     }
@@ -175,7 +175,7 @@ def _refuse_alter(request: Message, code: int, detail: str) -> Fields:
 
 
 def list_config_resources(ctx: Context, request: Message) -> Fields:
-    """What DescribeConfigs knows. Version 0 lists client metrics alone (KIP-714), of which there are none."""
+    """Lists topics and this broker. Version 0 lists client metrics only (KIP-714); there are none."""
     wanted = {_CLIENT_METRICS} if ctx.version == 0 else set(request.resource_types or _RESOURCES)
     if not wanted <= _RESOURCES:
         raise TreecastError(

@@ -21,7 +21,7 @@ from .. import errors
 from .. import versions as v
 from .base import GROUP_OPERATIONS, OPERATIONS_NOT_ASKED, Context, Fields, Handler, Message
 
-_MEMBER_IDS_OF_CLIENTS = 1  # from this version on who joins brings a member id (KIP-1082)
+_MEMBER_IDS_OF_CLIENTS = 1  # from this version on a joining member chooses its own id (KIP-1082)
 _CLASSIC, _CONSUMER = 0, 1  # member types
 
 
@@ -76,7 +76,7 @@ def _refuse_heartbeat(request: Message, code: int, detail: str) -> Fields:
 
 
 async def consumer_group_describe(ctx: Context, request: Message) -> Fields:
-    """GROUP_ID_NOT_FOUND for classic groups, which admin clients ask for by DescribeGroups then."""
+    """Describes groups. Classic groups get GROUP_ID_NOT_FOUND; admin clients then use DescribeGroups."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED
     return {"groups": [await _described(ctx, group_id, operations) for group_id in request.group_ids]}
 
@@ -125,7 +125,7 @@ def _member(cluster: Cluster, member: GroupMember, state: ConsumerMemberState) -
 
 
 def _named(cluster: Cluster, places: Places) -> list[Fields]:
-    """Without the partitions of topics that are no more."""
+    """Returns the rows of `places` with topic names, without deleted topics."""
     rows: list[Fields] = []
     for topic_id, numbers in _by_topic(places).items():
         try:

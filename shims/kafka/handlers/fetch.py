@@ -1,7 +1,7 @@
-"""Fetch: answered at once where enough can be read, else when enough has come or the wait is over.
+"""Fetch: answers at once if enough can be read, else when enough has arrived or the wait is over.
 
-Fetch sessions (KIP-227) are not kept: every fetch is a full one and is answered with session id 0, which
-the KIP allows; a client that names a session is told that there is none.
+Fetch sessions (KIP-227) are not kept. Every fetch is a full fetch and is answered with session id 0, which
+the KIP allows. An incremental fetch gets FETCH_SESSION_ID_NOT_FOUND.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def fetch(
     max_bytes: int,
 ) -> list[Chunk] | Pending:
     request = decode_fetch_request(frame, header.body, header.api_version, header.reader)
-    if request.session_epoch > 0:  # a full fetch has epoch 0 (a session is wished for) or -1 (none is)
+    if request.session_epoch > 0:  # incremental; a full fetch has epoch 0 (wants a session) or -1
         return encode_fetch_response(
             header.correlation_id, header.api_version, [], errors.FETCH_SESSION_ID_NOT_FOUND
         )
@@ -68,7 +68,7 @@ def fetch(
 
 
 class Attempt:
-    """One fetch request, read as often as its wait makes it necessary. INVALID_REQUEST if it is wrong."""
+    """One fetch request, read again after each wait. Raises INVALID_REQUEST if the request is invalid."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Attempt:
         self._filtered = None if request.filter is None else FilteredReads(request.filter, counters)
         self.results: list[FetchResult] = []
         self.leaders: list[PartitionLeader] = []
-        self._leader: PartitionLeader | None = None  # the one that was asked last
+        self._leader: PartitionLeader | None = None  # the one that was read last
         self.size = 0
         self.refused = False
 
@@ -102,17 +102,17 @@ class Attempt:
         return self._min_bytes - self.size
 
     def satisfied(self, time_left: float) -> bool:
-        """Whether to answer now: enough bytes, something to refuse, or nothing to wait for."""
+        """Whether to answer now: enough bytes, an error, no time left, or nothing to wait for."""
         return self.missing <= 0 or self.refused or time_left <= 0 or not self.leaders
 
     def answer(self) -> list[Chunk]:
         return encode_fetch_response(self._header.correlation_id, self._header.api_version, self.results)
 
     def read(self, loop: AbstractEventLoop) -> Task[None] | None:
-        """Reads every partition, in the request's order; a task goes on where one has to be waited for.
+        """Reads every partition, in the request's order. If one has to wait, returns a task that continues.
 
-        The first that has anything gives at least one batch, whatever its size; the others keep to what
-        is left of the bounds (KIP-74).
+        The first partition with data gives at least one batch, whatever its size. The others keep to what is
+        left of the limits (KIP-74).
         """
         self.results = []
         self.leaders = []
@@ -125,7 +125,10 @@ class Attempt:
         return waiting if isinstance(waiting, Task) else None
 
     def _read_on(self) -> Future[PartitionRead] | None:
-        """Up to the first partition that has to be waited for, the one after the last result: its answer."""
+        """Reads up to the first partition that has to wait, and returns the future of its read.
+
+        That partition is the one after the last result.
+        """
         partitions = self._request.partitions
         while len(self.results) < len(partitions):
             asked = partitions[len(self.results)]
@@ -201,7 +204,7 @@ def _failed(asked: FetchPartition, error: Exception, version: int) -> FetchResul
 
 
 class PendingFetch(Pending):
-    """A fetch that waits for bytes, and reads again when they have come or its time is over."""
+    """A fetch that waits for bytes, and reads again when they have arrived or its time is over."""
 
     def __init__(self, polls: LongPolls, attempt: Attempt, reading: Task[None] | None) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The consumer group APIs: membership, and groups as admin tools see them."""
+"""The consumer group APIs: classic membership, and the admin view of groups."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _member(request: Message) -> MemberIdentity:
 
 
 async def join_group(ctx: Context, request: Message) -> Fields:
-    """Answers when the next generation is complete. From version 4 on a first join gets an id (KIP-394)."""
+    """Answers when the next generation is complete. From version 4 on, a first join gets an id (KIP-394)."""
     timeout = request.session_timeout_ms
     join = JoinGroup(
         group_id=request.group_id,
@@ -121,7 +121,7 @@ async def heartbeat(ctx: Context, request: Message) -> Fields:
 
 
 async def leave_group(ctx: Context, request: Message) -> Fields:
-    """One member up to version 2, many from version 3 on (KIP-345)."""
+    """Removes one member up to version 2, many from version 3 on (KIP-345)."""
     home = ctx.cluster.home(GROUPS, request.group_id)
     if ctx.version < 3:
         (answer,) = await home.leave(request.group_id, [MemberIdentity(request.member_id)])
@@ -146,7 +146,7 @@ async def leave_group(ctx: Context, request: Message) -> Fields:
     }
 
 
-# --- what admin tools ask
+# --- admin requests
 
 
 async def describe_groups(ctx: Context, request: Message) -> Fields:
@@ -164,13 +164,13 @@ async def describe_groups(ctx: Context, request: Message) -> Fields:
 
 
 def _check_classic(ctx: Context, group: GroupDescription) -> None:
-    """From version 6 on GROUP_NOT_FOUND for what is no classic group (KIP-1043)."""
+    """Raises GROUP_NOT_FOUND, from version 6 on, if `group` is not a live classic group (KIP-1043)."""
     if ctx.version >= 6 and (group.state == _DEAD or group.group_type is not GroupType.CLASSIC):
         raise TreecastError(Fault.GROUP_NOT_FOUND, f"there is no classic group {group.group_id!r}")
 
 
 def _described(group: GroupDescription, operations: int) -> Fields:
-    if group.group_type is not GroupType.CLASSIC:  # to these versions there is no such group
+    if group.group_type is not GroupType.CLASSIC:  # before version 6 such a group is reported as dead
         group = GroupDescription(group.group_id, _DEAD, "", "", ())
     return {
         "error_code": errors.NONE,
@@ -211,7 +211,7 @@ def _refuse_describe(request: Message, code: int, detail: str) -> Fields:
 
 
 async def list_groups(ctx: Context, request: Message) -> Fields:
-    """All groups, or those in one of the states (KIP-518) and of one of the types (KIP-848) asked for."""
+    """Lists all groups, or those in the requested states (KIP-518) and of the requested types (KIP-848)."""
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     listings = await ctx.cluster.list_groups()

@@ -1,4 +1,4 @@
-"""ListTransactions, DescribeTransactions, DescribeProducers: what finds hung transactions (KIP-664)."""
+"""ListTransactions, DescribeTransactions, DescribeProducers: the APIs to find hung transactions (KIP-664)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _STATES = frozenset(
         "PrepareEpochFence",
     }
 )
-_UNKNOWN = "Unknown"  # of an id whose home cannot be asked
+_UNKNOWN = "Unknown"  # the state of an id whose home cannot be reached
 
 
 # --- ListTransactions
 
 
 async def list_transactions(ctx: Context, request: Message) -> Fields:
-    """All transactional ids, or those in a state, of a producer or open for longer than asked."""
+    """Lists the transactional ids that match the filters: states, producer ids, and how long one is open."""
     states = {state for state in request.state_filters if state in _STATES}
     listings = await ctx.cluster.list_transactions()
     now_ms = int(time.time() * 1000)
@@ -115,7 +115,7 @@ def _refuse_describe(request: Message, code: int, detail: str) -> Fields:
 
 
 def describe_producers(ctx: Context, request: Message) -> Fields:
-    """The producers of each partition that this host leads."""
+    """Returns the producers of each partition, or NOT_LEADER for one that another host leads."""
     rows = [
         (partition, _producers(ctx, partition))
         for topic in request.topics

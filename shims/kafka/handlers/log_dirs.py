@@ -1,4 +1,4 @@
-"""DescribeLogDirs: how many bytes each partition keeps (KIP-113)."""
+"""DescribeLogDirs: the size of each partition's log in bytes (KIP-113)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .offsets import PartitionRow, topic_rows
 
 
 def describe_log_dirs(ctx: Context, request: Message) -> Fields:
-    """One directory, with the partitions asked for, or all of them where null is asked."""
+    """Returns one directory, with the requested partitions, or with all if the request has null."""
     directory = {
         "error_code": errors.NONE,
         "log_dir": str(ctx.broker.data),
@@ -29,7 +29,7 @@ def _rows(ctx: Context, request: Message) -> Iterator[PartitionRow]:
         try:
             size = visible_partition(ctx.cluster, partition.topic, partition.partition).size
         except TreecastError:
-            continue  # deleted just now, or no log of it is kept here
+            continue  # just deleted, or this host keeps no log of it
         yield partition, {"partition_index": partition.partition, "partition_size": size, "offset_lag": 0}
 
 
@@ -46,7 +46,7 @@ def _wanted(ctx: Context, request: Message) -> Iterator[TopicPartition]:
 
 
 def _refuse(request: Message, code: int, detail: str) -> Fields:
-    """At the top from version 3 on; before, for the one directory."""
+    """Puts the error at the top, which exists from version 3 on, and in the row of the one directory."""
     return {"error_code": code, "results": [{"error_code": code, "log_dir": "", "topics": []}]}
 
 

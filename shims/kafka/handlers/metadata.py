@@ -1,4 +1,4 @@
-"""Metadata, DescribeCluster, FindCoordinator: the cluster as one broker, the daemon that answers."""
+"""Metadata, DescribeCluster, FindCoordinator: show the cluster as one broker, the daemon that answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .base import (
     refuse_with_message,
 )
 
-_AT_ONCE = 256  # topics that are listed before the loop gets its turn
+_AT_ONCE = 256  # topics listed before other tasks of the loop may run
 _ENDPOINT_BROKERS = 1
 _KEY_TYPES = (0, 1)  # group, transactional id: every home is reached through the answering daemon
 
@@ -38,7 +38,7 @@ def broker_row(ctx: Context) -> Fields:
 
 
 async def metadata(ctx: Context, request: Message) -> Fields:
-    """Topics asked for by name or id, or all; missing ones are created where both sides allow it."""
+    """Returns the topics requested by name or id, or all. Creates missing ones if both sides allow it."""
     return {
         "brokers": [broker_row(ctx)],
         "cluster_id": ctx.cluster.cluster_id,
@@ -76,7 +76,7 @@ async def _topics(ctx: Context, request: Message) -> list[Fields]:
 
 
 def _by_id(asked: Message) -> bool:
-    """Who asks by an id may leave the name null, or, as the Java client does, empty."""
+    """Whether a topic is requested by its id. The name is then null or, from the Java client, empty."""
     return asked.name is None or (not asked.name and asked.topic_id != NO_UUID)
 
 
@@ -95,7 +95,7 @@ async def _find(ctx: Context, asked: Message, create: bool) -> Topic:
     try:
         return await definitions.create_topic(NewTopic(asked.name))
     except TreecastError as error:
-        known = definitions.topics().get(asked.name)  # somebody else may have been quicker
+        known = definitions.topics().get(asked.name)  # another client may have created it meanwhile
         if error.fault is Fault.TOPIC_EXISTS and known is not None:
             return known
         raise
@@ -157,7 +157,7 @@ def describe_cluster(ctx: Context, request: Message) -> Fields:
 
 
 def find_coordinator(ctx: Context, request: Message) -> Fields:
-    """One key up to version 3, many from version 4 on."""
+    """Answers for one key up to version 3, for many from version 4 on."""
     if ctx.version >= 4:
         rows = [{"key": key} | _coordinator(ctx, request) for key in request.coordinator_keys]
         return {"coordinators": rows}

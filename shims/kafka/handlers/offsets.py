@@ -1,4 +1,4 @@
-"""Offsets: those of logs (by time, by leader epoch) and those that groups have committed."""
+"""Offsets of logs (by time, by leader epoch) and the offsets that groups have committed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from .base import (
     unknown_partition,
 )
 
-_OLDEST_TIMESTAMP = -2  # ListOffsets 1-6: earliest, latest
-_OLDEST_TIMESTAMP_7 = -3  # and the largest timestamp (KIP-734)
+_OLDEST_TIMESTAMP = -2  # the smallest of ListOffsets 1-6: -2 earliest, -1 latest
+_OLDEST_TIMESTAMP_7 = -3  # from version 7 on, also -3: the largest timestamp (KIP-734)
 
 PartitionRow = tuple[TopicPartition, Fields]
 
@@ -34,7 +34,7 @@ def topic_rows(rows: Iterable[PartitionRow]) -> list[Fields]:
 
 
 def refuse_partitions(request: Message, code: int, detail: str) -> Fields:
-    """For requests and responses of topics `name` with partitions `partition_index`."""
+    """As `Handler.refuse`, for messages with topics `name` and partitions `partition_index`."""
     return {
         "topics": [
             {
@@ -53,7 +53,7 @@ def refuse_partitions(request: Message, code: int, detail: str) -> Fields:
 
 
 async def list_offsets(ctx: Context, request: Message) -> Fields:
-    """The offset for a time, or of the log's ends, under the isolation that was asked for."""
+    """Returns the offset for a time or of an end of the log, under the requested isolation level."""
     if request.isolation_level not in (0, 1):
         raise TreecastError(Fault.INVALID_REQUEST, f"isolation level {request.isolation_level}")
     isolation = Isolation(request.isolation_level)
@@ -126,7 +126,7 @@ def _refuse_epochs(request: Message, code: int, detail: str) -> Fields:
 def split_commits(
     ctx: Context, request: Message
 ) -> tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, TreecastError]]:
-    """The commits of a request for partitions that exist, and the refusal of the others."""
+    """Returns the commits of a request for partitions that exist, and the errors of the others."""
     commits: dict[TopicPartition, CommittedOffset] = {}
     refused: dict[TopicPartition, TreecastError] = {}
     for topic in request.topics:
@@ -142,7 +142,7 @@ def split_commits(
 
 
 def commit_answer(ctx: Context, request: Message, refused: Mapping[TopicPartition, TreecastError]) -> Fields:
-    """Each partition of the request with its error or none."""
+    """Returns each partition of the request with its error code."""
     rows: list[PartitionRow] = []
     for topic in request.topics:
         for asked in topic.partitions:
@@ -168,7 +168,7 @@ async def offset_commit(ctx: Context, request: Message) -> Fields:
 
 
 async def offset_fetch(ctx: Context, request: Message) -> Fields:
-    """One group up to version 7, many from version 8 on (KIP-709)."""
+    """Answers for one group up to version 7, for many from version 8 on (KIP-709)."""
     if ctx.version >= 8:
         rows = [await _group_row(ctx, group, request.require_stable) for group in request.groups]
         return {"groups": rows}
@@ -192,7 +192,7 @@ async def _committed(
     require_stable: bool,
     member: MemberIdentity,
 ) -> list[Fields]:
-    """What the group has committed for `topics`, or all of it."""
+    """Returns what the group has committed for `topics`, or for all topics if None."""
     asked = None
     if topics is not None:
         asked = [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
@@ -225,7 +225,7 @@ def _committed_row(
 
 
 def _refuse_fetch(request: Message, code: int, detail: str) -> Fields:
-    """At the top from version 2 on, per group from version 8 on; in version 1 per partition."""
+    """Puts the error at the top (version 2 on), per group (8 on) and per partition (for version 1)."""
     groups = [{"group_id": group.group_id, "error_code": code, "topics": []} for group in request.groups]
     topics = [
         {

@@ -1,4 +1,4 @@
-"""ElectLeaders and ListPartitionReassignments: to clients each partition has one replica, which leads it."""
+"""ElectLeaders and ListPartitionReassignments: clients see one replica per partition, which is its leader."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _PREFERRED, _UNCLEAN = 0, 1
 
 
 def elect_leaders(ctx: Context, request: Message) -> Fields:
-    """Nothing is to be done anywhere: ELECTION_NOT_NEEDED for each partition that is asked for.
+    """Answers ELECTION_NOT_NEEDED for each requested partition.
 
-    Where all are meant, Kafka's answer names those alone whose leader has changed: none.
+    A request for all partitions gets an empty list: Kafka's answer then names only those whose leader has
+    changed.
     """
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         raise TreecastError(Fault.INVALID_REQUEST, f"there is no election of type {request.election_type}")
@@ -45,7 +46,7 @@ def _elected(ctx: Context, partition: TopicPartition) -> Fields:
 
 
 def _refuse_elections(request: Message, code: int, detail: str) -> Fields:
-    """At the top from version 1 on; before, for each partition."""
+    """Puts the error at the top, which exists from version 1 on, and in the row of each partition."""
     results = [
         {
             "topic": topic.topic,
@@ -60,7 +61,7 @@ def _refuse_elections(request: Message, code: int, detail: str) -> Fields:
 
 
 def list_partition_reassignments(ctx: Context, request: Message) -> Fields:
-    """None is ever under way."""
+    """Returns an empty list: no reassignment is ever in progress."""
     return {"error_code": errors.NONE, "error_message": None, "topics": []}
 
 

@@ -1,4 +1,4 @@
-"""Produce: appended at once, in the order of the request; answered at once where nothing has to wait."""
+"""Produce: appends at once, in the order of the request; answers at once unless an append has to wait."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ from ..versions import PRODUCE
 _log = logging.getLogger("treecast.kafka")
 
 _ACKS = (-1, 0, 1)
-_ATTRIBUTES_LOW_BYTE: Final = 22  # of a batch: the attributes are its bytes 21 and 22
-_LENGTH_AT: Final = 8  # of a batch: its size after this field
+_ATTRIBUTES_LOW_BYTE: Final = 22  # in a batch: the attributes are bytes 21 and 22
+_LENGTH_AT: Final = 8  # in a batch: the number of bytes after this field
 _LENGTH: Final = struct.Struct(">i")
-_LAST_DELTA_AT: Final = 23  # of a batch: the offset of its last record, after its first
+_LAST_DELTA_AT: Final = 23  # in a batch: the offset of its last record, relative to its first
 _LAST_DELTA: Final = struct.Struct(">i")
-_PRODUCER_AT: Final = 43  # of a batch: who sent it, and as which of its records
+_PRODUCER_AT: Final = 43  # in a batch: the producer and the sequence number of the first record
 _PRODUCER: Final = struct.Struct(">qhi")  # id (-1: not idempotent), epoch, first sequence
-_SEQUENCES: Final = 0x7FFF_FFFF  # after the last one comes 0
+_SEQUENCES: Final = 0x7FFF_FFFF  # the largest sequence number, after which they wrap to 0
 _FIRST_WITH_ZSTD: Final = 7  # KIP-110
 
-RUN_BYTES: Final = 256 * 1024  # appended with one write, at most
-JOIN_BELOW: Final = 64 * 1024  # what is larger gains less by it than the copy costs
+RUN_BYTES: Final = 256 * 1024  # the most that is appended with one write
+JOIN_BELOW: Final = 64 * 1024  # larger batches gain less from joining than the copy costs
 
 
 def produce(
     cluster: Cluster, loop: AbstractEventLoop, header: RequestHeader, frame: memoryview
 ) -> list[Chunk] | Pending:
-    """Appends every partition's batches. With acks=0 there is no answer, and an error closes."""
+    """Appends every partition's batches. With acks=0 there is no answer; an error closes the connection."""
     return serve(
         cluster, loop, header, decode_produce_request(frame, header.body, header.api_version, header.reader)
     )
@@ -64,7 +64,7 @@ def produce(
 def serve(
     cluster: Cluster, loop: AbstractEventLoop, header: RequestHeader, request: ProduceRequest
 ) -> list[Chunk] | Pending:
-    """As `produce`, for a request that has been read."""
+    """As `produce`, for a decoded request."""
     version = header.api_version
     if request.acks not in _ACKS:
         return _answer(header, [_refused_acks(asked, request.acks) for asked in request.partitions])
@@ -108,7 +108,8 @@ def _append(
         leader = cluster.partition(asked.topic, asked.partition)
         appended = leader.append(records, request.acks, request.transactional_id)
     except Exception as error:
-        # no second name for `error`: it would hold itself, and what was unpacked, until a collection
+        # Do not bind `error` to a second name: the reference cycle through its traceback would keep it, and
+        # the unpacked data, alive until a garbage collection.
         if internal_partition(asked.topic, asked.partition) is not None:
             return _failed(asked.topic, asked.partition, not_writable(asked.topic), version)
         return _failed(asked.topic, asked.partition, error, version)
@@ -116,9 +117,12 @@ def _append(
 
 
 def _check_form(records: memoryview, version: int) -> None:
-    """What Produce 3 and later allow of a partition's records: one batch, of magic 2 (`ProduceRequest`)."""
+    """Raises TreecastError unless `records` are one batch of magic 2, as Produce 3 and later require.
+
+    Source: Kafka's `ProduceRequest`.
+    """
     if len(records) < HEADER_SIZE:
-        return  # cut off, as the broker will say
+        return  # truncated: the broker refuses it
     if records[MAGIC_AT] != MAGIC:
         raise TreecastError(
             Fault.INVALID_RECORD, f"a batch has magic {records[MAGIC_AT]}, only magic {MAGIC} is allowed"
@@ -155,7 +159,10 @@ def _failed(topic: str, partition: int, error: BaseException, version: int) -> P
 
 
 def _unanswered(results: list[ProduceResult], waiting: list[tuple[int, Future[Appended]]]) -> list[Chunk]:
-    """acks=0: an error that is known already closes the connection, as that is all a client can be told."""
+    """Returns no answer, for acks=0.
+
+    Raises Refused for an error that is already known: a closed connection is the only sign a client can get.
+    """
     for _, future in waiting:
         future.add_done_callback(_forget)
     for result in results:
@@ -170,7 +177,7 @@ def _forget(future: Future[Appended]) -> None:
 
 
 class PendingProduce(Pending):
-    """A Produce of which some appends wait: for an fsync, or for another host."""
+    """A Produce request of which some appends wait for an fsync or for another host."""
 
     pipelined = True
 
@@ -213,7 +220,7 @@ class PendingProduce(Pending):
         self._timer.cancel()
 
     def _time_out(self) -> None:
-        """The appends go on; their producer asks again, and its sequence numbers tell the repeat."""
+        """Answers the unfinished appends with TIMED_OUT. They continue; sequence numbers expose a retry."""
         late = TreecastError(Fault.TIMED_OUT)
         for index, future in self._missing.items():
             future.add_done_callback(_forget)
@@ -224,20 +231,20 @@ class PendingProduce(Pending):
 
 
 class ProduceRun:
-    """Small batches that came in one chunk for one partition, in requests right after each other.
+    """Small batches for one partition that arrived in one chunk, in consecutive requests.
 
-    They are laid side by side and appended with one write. A file system that takes 256 KiB in one piece
-    spends about half of what it spends on sixteen pieces, and keeps them in larger pages, from which a
-    fetch is sent with less effort as well (docs/benchmarks.md). Where they are refused together, each is
-    appended alone, so that each has its own answer.
+    They are joined and appended with one write. One write of 256 KiB costs the file system about half as much
+    as sixteen smaller ones, and is kept in larger pages, from which a fetch is also sent at lower cost
+    (docs/benchmarks.md). If the joined append is refused, each batch is appended alone and gets its own
+    answer.
 
-    What is added must be finished before the chunk's memory is used again, and before any other request.
+    Call `finish` before the chunk's memory is reused, and before any other request is served.
     """
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
         self._joined: list[JoinedProduce] = []
-        self._room = memoryview(b"")  # made when it is first needed
+        self._room = memoryview(b"")  # allocated on first use
         self._size = 0
 
     @property
@@ -245,7 +252,7 @@ class ProduceRun:
         return not self._joined
 
     def add(self, cluster: Cluster, header: RequestHeader, frame: memoryview) -> list[Chunk] | Pending:
-        """The answer to a request that does not join, else what will be told it by `finish`."""
+        """Returns the answer to a request that cannot be joined, else a `Pending` that `finish` serves."""
         request = decode_produce_request(frame, header.body, header.api_version, header.reader)
         records = _joinable(request, header.api_version)
         if records is None:
@@ -264,7 +271,7 @@ class ProduceRun:
         return one
 
     def finish(self, cluster: Cluster) -> None:
-        """Appends what was added, and answers. Nothing is done where nothing was added."""
+        """Appends and answers the added requests. Does nothing if there are none."""
         joined, self._joined = self._joined, []
         size, self._size = self._size, 0
         if len(joined) > 1:
@@ -279,7 +286,7 @@ class ProduceRun:
             if first.producer_id >= 0 and not takes_runs(leader):
                 raise TreecastError(Fault.INVALID_RECORD)
             appended = leader.append(self._room[:size], first.request.acks, None)
-        except Exception:  # refused, or failed: of which one, each alone will tell
+        except Exception:  # refused or failed: appending each alone shows which one is at fault
             for one in joined:
                 one.append_alone(cluster, self._loop)
             return
@@ -310,7 +317,7 @@ class JoinedProduce(Pending):
         self._waiting: Pending | None = None
 
     def follows(self, before: JoinedProduce) -> bool:
-        """Whether it may be appended right after `before`."""
+        """Whether this batch may be appended directly after `before`."""
         return (
             self.asked.topic == before.asked.topic
             and self.asked.partition == before.asked.partition
@@ -320,7 +327,7 @@ class JoinedProduce(Pending):
         )
 
     def _continues(self, before: JoinedProduce) -> bool:
-        """Whether the idempotent producer of both sent nothing between them."""
+        """Whether the idempotent producer of both batches sent nothing in between."""
         return self.epoch == before.epoch and self.sequence == (before.sequence + before.count) & _SEQUENCES
 
     def appended(self, appended: Appended) -> None:
@@ -355,8 +362,10 @@ class JoinedProduce(Pending):
 
 
 def _joinable(request: ProduceRequest, version: int) -> memoryview | None:
-    """The records of a request that may be appended together with others: one small batch, acknowledged,
-    outside of transactions, and of the form that Produce asks for."""
+    """Returns the records of a request that may be joined with others, or None.
+
+    Such a request has one small batch of valid form, is acknowledged, and is outside of transactions.
+    """
     if len(request.partitions) != 1 or request.acks not in (-1, 1) or request.transactional_id is not None:
         return None
     records = request.partitions[0].records
@@ -370,7 +379,7 @@ def _joinable(request: ProduceRequest, version: int) -> memoryview | None:
 
 
 def _later(appended: Appended, records: int) -> Appended:
-    """Where a batch went that stands `records` after the first."""
+    """Returns the result for a batch that begins `records` records after the start of the append."""
     return Appended(appended.base_offset + records, appended.log_append_time, appended.log_start_offset)
 
 
@@ -394,7 +403,7 @@ def _pass_on(answer: Future[Appended], records: int, appended: Future[Appended])
 
 
 def refuse_old_produce(header: RequestHeader, frame: memoryview) -> list[Chunk]:
-    """Produce 0-2 carry formats before magic 2: each partition gets UNSUPPORTED_VERSION."""
+    """Answers Produce 0-2, which carry formats before magic 2, with UNSUPPORTED_VERSION per partition."""
     version = header.api_version
     request = decode_request(PRODUCE, version, frame[header.body :])
     if request.acks == 0:

@@ -26,7 +26,7 @@ from .base import (
 from .config_rows import topic_config_rows
 from .offsets import PartitionRow, refuse_partitions, topic_rows
 
-_UNSET = -1  # a count that the broker chooses
+_UNSET = -1  # the broker chooses the count
 _UNANSWERED = TreecastError(Fault.INTERNAL)
 
 
@@ -34,7 +34,7 @@ _UNANSWERED = TreecastError(Fault.INTERNAL)
 
 
 async def create_topics(ctx: Context, request: Message) -> Fields:
-    """Each topic by itself; a name that stands twice in the request is refused."""
+    """Creates each topic independently. Refuses a name that occurs twice in the request."""
     answers: dict[str, Topic | TreecastError] = {}
     allowed: list[NewTopic] = []
     flat: dict[str, str] = {}
@@ -85,7 +85,10 @@ def _new_topic(ctx: Context, asked: Message) -> NewTopic:
 
 
 def _wished_copies(ctx: Context, factor: int) -> int:
-    """Connect, Streams and others ask for 3 unless told otherwise. INVALID_REPLICATION."""
+    """Returns `factor` if it is accepted; Connect, Streams and others ask for 3 by default.
+
+    Raises INVALID_REPLICATION.
+    """
     if factor < 1:
         raise TreecastError(Fault.INVALID_REPLICATION, "a replication factor is larger than 0, or -1")
     if not ctx.broker.accept_replication_factor:
@@ -98,7 +101,7 @@ def _wished_copies(ctx: Context, factor: int) -> int:
 
 
 def _check_assignment(ctx: Context, assignment: Sequence[Sequence[int]]) -> None:
-    """One replica per partition, on the only broker that a client sees."""
+    """Raises INVALID_ASSIGNMENT unless each partition has one replica, on the only broker clients see."""
     if any(list(broker_ids) != [ctx.node_id] for broker_ids in assignment):
         raise TreecastError(
             Fault.INVALID_ASSIGNMENT, f"every partition has one replica, on broker {ctx.node_id}"
@@ -134,7 +137,7 @@ def _refuse_create(request: Message, code: int, detail: str) -> Fields:
 
 
 async def delete_topics(ctx: Context, request: Message) -> Fields:
-    """By name; from version 6 on by name or id."""
+    """Deletes topics by name, from version 6 on by name or id."""
     rows: list[Fields] = []
     if ctx.version < 6:
         for name in dict.fromkeys(request.topic_names):
@@ -201,7 +204,7 @@ async def create_partitions(ctx: Context, request: Message) -> Fields:
 def _check_growth(ctx: Context, asked: Message) -> None:
     topic = ctx.cluster.definitions.topics().get(asked.name)
     if topic is None or asked.assignments is None:
-        return  # a missing topic is the definitions' to refuse
+        return  # `create_partitions` of the definitions refuses a missing topic
     if len(asked.assignments) != asked.count - topic.partitions:
         raise TreecastError(Fault.INVALID_ASSIGNMENT, "one assignment per new partition is needed")
     _check_assignment(ctx, [row.broker_ids for row in asked.assignments])

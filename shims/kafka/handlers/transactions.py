@@ -26,7 +26,7 @@ def _producer(request: Message) -> ProducerIdentity:
 
 
 async def init_producer_id(ctx: Context, request: Message) -> Fields:
-    """A new identity, or the next epoch of a transactional id, which fences the one before."""
+    """Returns a new identity, or the next epoch of a transactional id, which fences the previous one."""
     transactional_id = request.transactional_id
     if transactional_id == "":
         raise TreecastError(Fault.INVALID_REQUEST, "an empty transactional id")
@@ -75,7 +75,7 @@ def _partitions_answer(codes: dict[TopicPartition, int]) -> Fields:
 
 
 async def add_partitions_to_txn(ctx: Context, request: Message) -> Fields:
-    """All partitions or none: one that is missing leaves the others unattempted."""
+    """Adds all partitions or none. If one does not exist, the others get OPERATION_NOT_ATTEMPTED."""
     asked = _asked_partitions(request)
     missing = [partition for partition in asked if not known_partition(ctx.cluster, partition)]
     if missing:
@@ -104,7 +104,7 @@ async def add_offsets_to_txn(ctx: Context, request: Message) -> Fields:
 
 
 async def end_txn(ctx: Context, request: Message) -> Fields:
-    """Of one transaction; with fields of ours (docs/faces/kafka.md) of a batch that was staged in parts."""
+    """Ends a transaction or, with Treecast's own fields (docs/faces/kafka.md), a batch staged in parts."""
     home = ctx.cluster.home(TRANSACTIONS, request.transactional_id)
     if request.treecast_batch >= 0:
         parts = {part.transactional_id: _producer(part) for part in request.treecast_parts}
@@ -121,13 +121,13 @@ async def end_txn(ctx: Context, request: Message) -> Fields:
 
 
 def _refuse_end(request: Message, code: int, detail: str) -> Fields:
-    """Why, to whoever has asked with fields of ours."""
+    """Adds the reason if the request has Treecast's own fields."""
     why = detail if request.treecast_batch >= 0 else ""
     return {"error_code": code, "treecast_why": why}
 
 
 async def txn_offset_commit(ctx: Context, request: Message) -> Fields:
-    """Offsets that take effect if the transaction commits."""
+    """Stores offsets that take effect if the transaction commits."""
     commits, refused = split_commits(ctx, request)
     member = MemberIdentity(request.member_id, request.group_instance_id, request.generation_id)
     home = ctx.cluster.home(GROUPS, request.group_id)
