@@ -124,7 +124,7 @@ class TopicBridge(Subscriber):
             found = self._topics[key] = topic_of(key)
         return found
 
-    # --- from others
+    # --- from other faces
 
     def take(self, message: Message, target: Target) -> None:
         """Implements `Subscriber`: delivers the message to the queues bound to its key."""

@@ -157,7 +157,7 @@ class Connection(Session):
         if self._transport is not None:
             self._transport.abort()
 
-    # --- time
+    # --- time limits
 
     def look(self, now: float) -> float:
         """Checks heartbeats and the time limit for opening. Returns when to check again, 0.0 for never."""

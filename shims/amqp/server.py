@@ -65,7 +65,7 @@ class AmqpFace:
         counters: FaceCounters,
         levels: QueueLevels | None = None,
     ) -> None:
-        """`levels` is updated periodically with the current sizes of the queues."""
+        """`levels` is updated periodically with the current totals of the queues."""
         self.host = host
         self.counters = counters
         self.levels = levels if levels is not None else QueueLevels()

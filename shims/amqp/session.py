@@ -297,7 +297,7 @@ class Session(OpeningConnection):
             return error
         return AmqpError(codec.INTERNAL_ERROR, str(error), method)
 
-    # --- the end
+    # --- closing
 
     def lost(self, now: float) -> None:
         if self.phase != session_table.CLOSED:

@@ -287,7 +287,7 @@ class ConsumingChannel(DefiningChannel):
         for given in self.unsettled.clear():
             self._settle(given, _REQUEUE, now)
 
-    # --- the end
+    # --- closing
 
     def release(self, now: float) -> None:
         """Ends the channel: cancels its consumers and requeues unsettled messages as failed deliveries."""

@@ -213,7 +213,7 @@ class OpeningConnection(Connection):
             self._blocked = False
             self.send(0, _Method.Unblocked())
 
-    # --- time
+    # --- heartbeats
 
     def tick(self, now: float) -> float:
         """Sends a heartbeat after half an interval without output. Ends the connection after two intervals
@@ -236,7 +236,7 @@ class OpeningConnection(Connection):
         """Notes the time at which gathered output was written."""
         self._last_out = now
 
-    # --- the end
+    # --- closing
 
     def fail(self, error: AmqpError, now: float) -> None:
         """Closes the connection with the reason."""

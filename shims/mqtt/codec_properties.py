@@ -195,7 +195,7 @@ def _spoken(name: str) -> str:
 
 
 def write_properties(properties: Properties) -> bytes:
-    """The properties with their length."""
+    """Encodes properties, preceded by their length."""
     if properties is NONE:
         return NO_PROPERTIES
     out = bytearray()

@@ -144,7 +144,7 @@ class Connection(Session):
         self.lost(self._loop.time())
         self._face.closed(self)
 
-    # --- the turn's end
+    # --- output at the end of a turn
 
     def write(self, chunks: list[bytes]) -> None:
         """Writes the output of a turn, then closes the transport if the session is closing."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("treecast.mqtt")
 
-_TICK = 0.5  # seconds between looks at deadlines
+_TICK = 0.5  # seconds between checks of deadlines
 
 
 class MqttFace:

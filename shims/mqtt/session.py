@@ -297,7 +297,7 @@ class Session(SessionInput):
         assert state is not None
         self.send(removed(self._sessions, state, packet))
 
-    # --- the end
+    # --- closing
 
     def _leave(self, packet: Disconnect, now: float) -> None:
         """Handles a DISCONNECT. Publishes the will only if the client requests it [MQTT-3.14.4-3]."""

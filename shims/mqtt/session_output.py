@@ -238,7 +238,7 @@ class SessionOutput:
         self.writable = False
         self.mark()
 
-    # --- the turn's end
+    # --- output at the end of a turn
 
     def take_output(self) -> list[bytes]:
         """Removes and returns the gathered output, in order."""

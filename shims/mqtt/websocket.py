@@ -56,7 +56,7 @@ class WebSocket:
         if frame.opcode in _DATA:
             if frame.data:
                 found.append(bytes(frame.data))
-        elif frame.opcode is Opcode.TEXT:  # [MQTT-6.0.0-1]
+        elif frame.opcode is Opcode.TEXT:  # not allowed [MQTT-6.0.0-1]
             self._protocol.fail(_ABNORMAL, "MQTT comes in binary frames")
             self.closed = True
 
