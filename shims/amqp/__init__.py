@@ -1,8 +1,8 @@
-"""The AMQP face: 0-9-1 as RabbitMQ's clients expect it, and drop-in clients.
+"""The AMQP face: AMQP 0-9-1 compatible with RabbitMQ's clients, and drop-in clients.
 
-A daemon uses `server.AmqpFace`. `session` is without I/O: it turns chunks of one connection into calls of
-`broker.queues`, and says what goes back. An application uses `BlockingConnection` or `connect_robust`: pika's
-and aio-pika's own, which find the host's daemon by themselves. Everything is loaded on first use.
+A daemon uses `server.AmqpFace`. `session` is free of I/O: it translates the input of one connection into
+calls of `broker.queues` and produces the output. An application uses `BlockingConnection` (pika) or
+`connect_robust` (aio-pika), which find the host's daemon automatically. All names are imported on first use.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Who may log in: whoever a password file names, or the users of `users`, as they are kept by the recorder.
+"""Access control: the users of a password file, or users persisted by the recorder.
 
-All users are one definition: there are few, and they change rarely.
+All users are stored as one definition, since they are few and change rarely.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from treecast.shims.passwords import Passwords
 
 from .users import ADMINISTRATOR, Permission, TopicPermission, User, Users, guest
 
-KIND: Final = "users"  # of the definition
+KIND: Final = "users"  # kind of the stored definition
 
 
 class PasswordAccess(Users):
-    """Users of a password file, who may do everything. Users that management calls add are not kept."""
+    """Users of a password file, with all permissions. Users added by management calls are not persisted."""
 
     def __init__(self, passwords: Passwords) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class PasswordAccess(Users):
 
 
 class _Kept(Struct, frozen=True):
-    """What is kept of users."""
+    """The stored definition of all users and permissions."""
 
     users: list[User] = []
     permissions: list[tuple[str, str, Permission]] = []
@@ -53,10 +53,10 @@ class _Kept(Struct, frozen=True):
 
 
 class KeptUsers(Users):
-    """Users that outlive the process. RabbitMQ's `guest` is there where nobody ever was."""
+    """Persistent users. If none were ever stored, RabbitMQ's `guest` is created."""
 
     def __init__(self, recorder: Recorder, kept: Mapping[str, object] | None, salt: bytes) -> None:
-        """`kept`: what was declared of `KIND` before."""
+        """`kept` is the stored definition of `KIND`, or None if there is none."""
         super().__init__()
         self._recorder = recorder
         if kept is None:

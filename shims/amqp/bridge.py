@@ -1,12 +1,12 @@
-"""`amq.topic` of the virtual host `/`, the exchange whose keys are the topics of all faces.
+"""The bridge between `amq.topic` of the virtual host `/` and the topics of the other faces.
 
-What is published there is published to their subscribers, and what others publish goes to the queues that
-are bound to it. A routing key `a.b.c` is MQTT's topic `a/b/c` and Kafka's `a.b.c` (`model.topics`). Bindings
-are interest: each key becomes the narrowest filter of MQTT's that takes in all that it matches, and the
-binding decides. While Kafka has the topic, its partitions are the only path: queues get such messages when
-they are recorded.
+Messages published to that exchange reach the subscribers of the other faces, and messages published there
+reach the queues bound to the exchange. The routing key `a.b.c` is the MQTT topic `a/b/c` and the Kafka topic
+`a.b.c` (`model.topics`). Bindings express interest: each binding key becomes the narrowest MQTT filter that
+covers all its matches, and the binding makes the final decision. While Kafka has the topic, its partitions
+are the only path: queues receive such messages when they are recorded.
 
-Keys that no MQTT topic can be called by stay within AMQP.
+Routing keys without an equivalent MQTT topic stay within AMQP.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ EXCHANGE: Final = b"amq.topic"
 _CONTENT_TYPE: Final = "mqtt.content-type"
 _CORRELATION: Final = "mqtt.correlation-data"
 _LONGEST: Final = 255  # bytes of a short string
-_REMEMBERED: Final = 10_000  # names
+_REMEMBERED: Final = 10_000  # cached topic names
 _PERSISTENT: Final = b"\x02"
 
 
 class TopicBridge(Subscriber):
-    """Implements `queues.Outlet`, and subscribes for what queues want."""
+    """Implements `queues.Outlet` and subscribes on behalf of the bound queues."""
 
     def __init__(self, hub: PubSub, vhost: VirtualHost, clock: Callable[[], float]) -> None:
-        """`clock`: the `now` of the queues."""
+        """`clock` returns the `now` of the queues."""
         super().__init__(hub.next_serial())
         self.name = "amq.topic"
         self._hub = hub
         self._vhost = vhost
         self._clock = clock
         self._publishing = False
-        self._filters: dict[bytes, int] = {}  # with how many keys lead to each
-        self._topics: dict[bytes, bytes] = {}  # MQTT's name of a key, b"": none
+        self._filters: dict[bytes, int] = {}  # number of binding keys by filter
+        self._topics: dict[bytes, bytes] = {}  # MQTT topic by routing key, b"" for none
         exchange = vhost.exchanges[EXCHANGE]
         for binding in exchange.bindings:
             self.wanted(binding.key, True)
@@ -70,7 +70,7 @@ class TopicBridge(Subscriber):
     # --- interest
 
     def wanted(self, key: bytes, wanted: bool) -> None:
-        """A binding with that key is there, or is no more."""
+        """Updates the subscriptions after a binding with that key was added or removed."""
         filter = filter_of(key)
         if not filter:
             return
@@ -86,13 +86,13 @@ class TopicBridge(Subscriber):
     # --- from AMQP
 
     def records(self, run: Run) -> bool:
-        """Whether Kafka has the topic, so that queues get the messages when it has recorded them."""
+        """Whether Kafka has the topic, so queues get the messages only when these are recorded."""
         recorder = self._hub.recorder
         topic = self._topic_of(run.key)
         return bool(topic) and recorder is not None and not run.copies and recorder.records(topic)
 
     def publish(self, run: Run) -> bool:
-        """To all who want it elsewhere; whether there is anybody."""
+        """Publishes to the subscribers of the other faces. Returns whether there is any."""
         found = False
         for key in run.keys:
             topic = self._topic_of(key)
@@ -124,16 +124,16 @@ class TopicBridge(Subscriber):
             found = self._topics[key] = topic_of(key)
         return found
 
-    # --- from others
+    # --- from other faces
 
     def take(self, message: Message, target: Target) -> None:
-        """Implements `Subscriber`: into the queues that are bound to its key."""
+        """Implements `Subscriber`: delivers the message to the queues bound to its key."""
         if self._publishing:
-            return  # its own, and where it is to be already
+            return  # published by this bridge: its queues already have it
         try:
             key = TopicName.from_mqtt(message.topic.decode()).to_amqp().encode()
         except (TreecastError, UnicodeDecodeError):
-            return  # no routing key is that long
+            return  # no valid routing key, for example too long
         run = run_of(key, message)
         if message.expires_at != NEVER:
             run.expiration = max(int((message.expires_at - self._hub.wall) * 1000), 0)
@@ -141,7 +141,7 @@ class TopicBridge(Subscriber):
 
 
 def topic_of(key: bytes) -> bytes:
-    """MQTT's name of a routing key, b"" where there is none."""
+    """Returns the MQTT topic of a routing key, or b"" if there is none."""
     try:
         topic = TopicName.from_amqp(key.decode()).to_mqtt().encode()
     except (TreecastError, UnicodeDecodeError):
@@ -150,7 +150,7 @@ def topic_of(key: bytes) -> bytes:
 
 
 def filter_of(key: bytes) -> bytes:
-    """The MQTT filter that takes in all that a binding's key matches, b"" where nothing can be."""
+    """Returns the MQTT filter that covers all matches of a binding key, or b"" if nothing can match."""
     found: list[bytes] = []
     for level in key.split(b"."):
         if level == b"#":
@@ -164,7 +164,7 @@ def filter_of(key: bytes) -> bytes:
 
 
 def run_of(key: bytes, published: Message) -> Run:
-    """A message of another face, as a run of one: persistent where it was promised to its publisher."""
+    """Converts a message of another face to a run of one, persistent if its QoS is not 0."""
     properties: dict[int, bytes] = {}
     headers: list[tuple[bytes, bytes]] = []
     for name, value in headers_of(published.properties) if published.properties else ():
@@ -186,7 +186,7 @@ def run_of(key: bytes, published: Message) -> Run:
 
 
 def _headers_of(properties: bytes) -> list[tuple[str, bytes | None]]:
-    """What other faces show of an AMQP message's properties: headers, content type, correlation id."""
+    """Returns the properties that other faces show: headers, content type and correlation id."""
     if properties == b"\0\0":
         return []
     found = values(properties)

@@ -1,8 +1,8 @@
-"""pika's blocking connection and aio-pika's robust one, which find the daemon of their host by themselves.
+"""pika's blocking and aio-pika's robust connection with automatic discovery of the host's daemon.
 
-They take whatever those take. Without an address they connect to the one in `TREECAST_AMQP`, else to the
-daemon whose socket is in the runtime directory, else to localhost:5672. Each library is loaded where it is
-used.
+They accept the arguments of the originals. Without an address they connect to the one in `TREECAST_AMQP`,
+else to the daemon whose socket is in the runtime directory, else to localhost:5672. aio-pika is imported on
+first use.
 """
 
 from __future__ import annotations

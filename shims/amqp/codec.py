@@ -1,16 +1,16 @@
-"""What AMQP 0-9-1 looks like on the wire: frames, methods, reply codes, and what breaks a rule.
+"""Wire-level definitions of AMQP 0-9-1: frames, methods, reply codes and errors.
 
 A connection begins with the eight bytes `AMQP 0 0 9 1`. Then frames go both ways:
 
     type (1) | channel (2) | size (4) | payload of that size | 0xCE
 
-of type 1, a method: class (2), method (2), fields; 2, a content header: class (2), weight 0 (2), size of
+Frame types: 1, a method: class (2), method (2), fields; 2, a content header: class (2), weight 0 (2), size of
 the body (8), flags of properties (2), properties; 3, a piece of a body; 8, a heartbeat, without a payload,
 on channel 0. Sources: the specification of AMQP 0-9-1 (2008) and its XML, RabbitMQ's extensions of it, and
-RabbitMQ 4.3 for codes and words.
+RabbitMQ 4.3 for reply codes and texts.
 
-`codec_methods` reads and writes methods, `codec_properties` looks into properties, `codec_publish` and
-`codec_deliver` are the hot paths in and out.
+`codec_methods` reads and writes methods, `codec_properties` parses properties, and `codec_publish` and
+`codec_deliver` are the hot paths for input and output.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ BODY: Final = 3
 HEARTBEAT: Final = 8
 END: Final = 0xCE
 FRAME_HEAD: Final = 7  # bytes before a payload
-FRAME_OVERHEAD: Final = 8  # bytes of a frame that are none of its payload
-FRAME_MIN: Final = 8192  # what a frame may have before anything is negotiated, and the least that may be
+FRAME_OVERHEAD: Final = 8  # bytes of a frame besides its payload
+FRAME_MIN: Final = 8192  # frame size limit before negotiation, and the lowest limit that can be negotiated
 HEARTBEAT_FRAME: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
 BASIC: Final = 60
-PUBLISH: Final = BASIC << 16 | 40  # class and method as one number
+PUBLISH: Final = BASIC << 16 | 40  # class << 16 | method, like those below
 RETURN: Final = BASIC << 16 | 50
 DELIVER: Final = BASIC << 16 | 60
 GET_OK: Final = BASIC << 16 | 71
 ACK: Final = BASIC << 16 | 80
 NACK: Final = BASIC << 16 | 120
 QUEUE_DECLARE_OK: Final = 50 << 16 | 11
-ACCESS_REQUEST: Final = 30 << 16 | 10  # of an older version; some clients still send it
+ACCESS_REQUEST: Final = 30 << 16 | 10  # from an older protocol version; some clients still send it
 ACCESS_REQUEST_OK: Final = 30 << 16 | 11
 
-# Reply codes. Those in `ENDS_CHANNEL` end the channel only, all others the connection.
+# Reply codes. Those in `ENDS_CHANNEL` close only the channel, all others the connection.
 NO_ROUTE: Final = 312
 CONNECTION_FORCED: Final = 320
 INVALID_PATH: Final = 402
@@ -86,9 +86,9 @@ _LONGEST: Final = 255  # bytes of a short string
 
 
 class AmqpError(Exception):
-    """A client breaks a rule, or is refused. `method` is what it asked, class and method as one number.
+    """A protocol violation or a refusal.
 
-    0: none.
+    `method` is the client's method as `class << 16 | method`, 0 for none.
     """
 
     def __init__(self, code: int, detail: str, method: int = 0) -> None:
@@ -98,17 +98,17 @@ class AmqpError(Exception):
 
     @property
     def text(self) -> str:
-        """The reply text: cut where a short string ends."""
+        """The reply text, truncated to the length of a short string."""
         return str(self).encode()[:_LONGEST].decode(errors="ignore")
 
     @property
     def ends_channel(self) -> bool:
-        """Whether it ends the channel only."""
+        """Whether it closes only the channel."""
         return self.code in ENDS_CHANNEL
 
 
 def short(text: bytes) -> bytes:
-    """A short string: its length in a byte, then itself."""
+    """Encodes a short string: its length in one byte, then its bytes."""
     return bytes((len(text),)) + text
 
 

@@ -1,4 +1,4 @@
-"""Messages on their way out: method, content header and body frames for each message of a part, and confirms.
+"""Output of messages: method, content header and body frames for each message of a part, and confirms.
 
 basic.deliver: consumer tag | delivery tag (8) | redelivered (1) | exchange | key
 """
@@ -14,15 +14,15 @@ from . import codec
 from .codec import END, FRAME_OVERHEAD, METHOD, frame, short
 
 _CONTENT_HEAD: Final = 12
-_LAYOUT_HEAD: Final = 8  # of a message in a run: sizes of properties and body
+_LAYOUT_HEAD: Final = 8  # bytes before a message in a run: sizes of properties and body
 
 
 class Destination:
-    """Where messages of one consumer go: its channel, its tag, and how large a frame its client takes."""
+    """The destination of one consumer's messages: channel, consumer tag and maximum frame size."""
 
     def __init__(self, channel: int, tag: bytes, frame_max: int) -> None:
         self.channel = channel
-        self.piece = frame_max - FRAME_OVERHEAD  # of a body, at most
+        self.piece = frame_max - FRAME_OVERHEAD  # maximum payload of a body frame
         self.head = codec.DELIVER.to_bytes(4, "big") + short(tag)
 
 
@@ -35,7 +35,7 @@ def write_deliveries(
     exchange: bytes,
     key: bytes,
 ) -> None:
-    """Writes each message of `data`, a run's layout, under delivery tags from `first` on."""
+    """Writes each message of `data`, in the layout of a run, with delivery tags from `first` on."""
     names = bytes((redelivered,)) + short(exchange) + short(key)
     size: i64 = len(to.head) + 8 + len(names)
     channel = i16(to.channel)
@@ -63,7 +63,7 @@ def write_deliveries(
 def _write_content(
     out: BytesWriter, channel: i16, piece: i64, data: bytes, at: i64, properties: i64, body: i64
 ) -> None:
-    """Content header and body frames of the message whose properties begin at `at`."""
+    """Writes content header and body frames of the message whose properties begin at `at`."""
     out.append(codec.HEADER)
     write_i16_be(out, channel)
     write_i32_be(out, i32(_CONTENT_HEAD + properties))
@@ -84,23 +84,23 @@ def _write_content(
 
 
 def got(channel: int, tag: int, redelivered: bool, exchange: bytes, key: bytes, left: int) -> bytes:
-    """The frame of a basic.get-ok: `left` messages are ready in the queue.
+    """Returns the frame of a basic.get-ok. `left` messages remain ready in the queue.
 
-    Names are any that clients chose.
+    Exchange and key may be any bytes that clients chose.
     """
     head = codec.GET_OK.to_bytes(4, "big") + tag.to_bytes(8, "big") + bytes((redelivered,))
     return frame(METHOD, channel, head + short(exchange) + short(key) + left.to_bytes(4, "big"))
 
 
 def returned(channel: int, exchange: bytes, key: bytes) -> bytes:
-    """The frame of a basic.return of a message that was routed nowhere."""
+    """Returns the frame of a basic.return for an unroutable message."""
     head = codec.RETURN.to_bytes(4, "big") + codec.NO_ROUTE.to_bytes(2, "big")
     names = short(codec.NAMES[codec.NO_ROUTE].encode()) + short(exchange) + short(key)
     return frame(METHOD, channel, head + names)
 
 
 def content(channel: int, frame_max: int, properties: bytes, body: bytes) -> bytes:
-    """Content header and body frames of one message."""
+    """Returns content header and body frames of one message."""
     out = BytesWriter()
     piece = frame_max - FRAME_OVERHEAD
     _write_content(out, i16(channel), piece, properties + body, 0, len(properties), len(body))
@@ -108,7 +108,7 @@ def content(channel: int, frame_max: int, properties: bytes, body: bytes) -> byt
 
 
 def write_confirm(out: BytesWriter, channel: int, tag: int, multiple: bool, taken: bool) -> None:
-    """basic.ack, or basic.nack where it was not taken, of a publish."""
+    """Writes the confirm of a publish: basic.ack, or basic.nack if it was not taken."""
     out.append(METHOD)
     write_i16_be(out, i16(channel))
     write_i32_be(out, 13)

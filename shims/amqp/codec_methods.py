@@ -1,6 +1,6 @@
-"""Methods off the hot path, and tables, by pamqp.
+"""Methods outside the hot path, and tables, with pamqp.
 
-What it cannot read is a syntax error, whatever it raises.
+Any exception of pamqp's parser becomes a SYNTAX_ERROR.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pamqp import base, commands, decode, encode, exceptions
 from .codec import COMMAND_INVALID, METHOD, QUEUE_DECLARE_OK, SYNTAX_ERROR, AmqpError, frame, short
 
 _INDEX: Final = struct.Struct(">I")
-_DEPTH: Final = 64  # of tables in tables
+_DEPTH: Final = 64  # maximum nesting of tables
 _WRONG: Final = (
     ValueError,
     TypeError,
@@ -29,7 +29,10 @@ Table = dict[str, object]
 
 
 def read_method(payload: bytes) -> base.Frame:
-    """The method in a frame's payload. COMMAND_INVALID: there is none such; SYNTAX_ERROR: its fields."""
+    """Reads the method in a frame's payload.
+
+    Raises COMMAND_INVALID for an unknown method and SYNTAX_ERROR for malformed fields.
+    """
     if len(payload) < _INDEX.size:
         raise AmqpError(SYNTAX_ERROR, "a method frame without a method")
     (index,) = _INDEX.unpack_from(payload)
@@ -47,18 +50,18 @@ def read_method(payload: bytes) -> base.Frame:
 
 
 def write_method(channel: int, method: base.Frame) -> bytes:
-    """The whole frame."""
+    """Returns the whole frame of a method."""
     return frame(METHOD, channel, _INDEX.pack(method.index) + method.marshal())
 
 
 def queue_declared(channel: int, name: bytes, messages: int, consumers: int) -> bytes:
-    """The frame of a queue.declare-ok, whose name may be any: pamqp knows fewer."""
+    """Returns the frame of a queue.declare-ok. Unlike pamqp, it accepts any queue name."""
     counts = messages.to_bytes(4, "big") + consumers.to_bytes(4, "big")
     return frame(METHOD, channel, _INDEX.pack(QUEUE_DECLARE_OK) + short(name) + counts)
 
 
 def read_table(data: bytes) -> Table:
-    """A table with its length before it. SYNTAX_ERROR."""
+    """Reads a table that is preceded by its length. Raises SYNTAX_ERROR if it is malformed."""
     try:
         used, found = decode.field_table(data)
     except _WRONG as error:
@@ -69,7 +72,7 @@ def read_table(data: bytes) -> Table:
 
 
 def write_value(value: object) -> bytes:
-    """A value of a table, its type before it."""
+    """Encodes a table value, preceded by its type."""
     return encode.encode_table_value(value)  # type: ignore[arg-type]
 
 

@@ -1,10 +1,10 @@
-"""The properties of a message, as the bytes that they are: looked at, and changed where the server has to.
+"""Message properties in encoded form: parses them, and rewrites them where the server must.
 
     flags (2) | content-type, content-encoding | headers | delivery-mode (1), priority (1) | correlation-id,
     reply-to, expiration, message-id | timestamp (8) | type, user-id, app-id, cluster-id
 
-each only where its flag says so, the first at bit 15; strings are short ones, headers a table with its
-length (4).
+Each is present only if its flag is set; the first flag is bit 15. Strings are short strings; headers are a
+table preceded by its length (4).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TIMESTAMP_BIT: Final = 6
 _LAST_BIT: Final = 2
 _PERSISTENT: Final = 2
 
-# How many bytes a value of a table has, by its type; -1: a length of four bytes goes before it.
+# Size in bytes of a table value by type; -1: the value is preceded by a length of four bytes.
 _SIZES: Final = {
     ord("t"): 1,
     ord("b"): 1,
@@ -52,11 +52,10 @@ _SIZES: Final = {
 
 
 class Seen:
-    """What a message's properties say that routing and queues want to know.
+    """The properties of a message that matter for routing and queueing.
 
-    `expiration` as it was written, in milliseconds, None where it was not given. `plain`: nothing in them
-    asks for more than handing them on: no copies to further keys, no user, no direct reply. `headers`:
-    where they are.
+    `expiration` is the original text, in milliseconds, or None if absent. `priority` is -1 if absent. The
+    encoded headers lie between `headers_begin` and `headers_end`, both 0 if absent.
     """
 
     def __init__(self) -> None:
@@ -69,7 +68,7 @@ class Seen:
         self.headers_end = 0
 
     def same(self, other: Seen) -> bool:
-        """Whether both are handled alike."""
+        """Whether messages with these properties are handled identically, apart from headers."""
         return (
             self.persistent == other.persistent
             and self.priority == other.priority
@@ -84,7 +83,7 @@ def bad_properties() -> AmqpError:
 
 
 def look(data: bytes, begin: i64, end: i64) -> Seen:
-    """Reads the properties between two places. SYNTAX_ERROR where they are none."""
+    """Reads the properties between `begin` and `end`. Raises SYNTAX_ERROR if they are malformed."""
     seen = Seen()
     at = begin + 2
     if at > end:
@@ -109,7 +108,7 @@ def look(data: bytes, begin: i64, end: i64) -> Seen:
 
 
 def _value_end(data: bytes, at: i64, end: i64, bit: i64) -> i64:
-    """Where the value of a property ends; beyond `end` where it does not."""
+    """Returns the end of a property's value, or an offset beyond `end` if the value is cut off."""
     if bit == HEADERS_BIT:
         if at + 4 > end:
             return end + 1
@@ -142,7 +141,7 @@ def _note(seen: Seen, data: bytes, at: i64, stop: i64, bit: i64) -> None:
 
 
 def values(properties: bytes) -> dict[int, bytes]:
-    """Each property's bytes, by its bit."""
+    """Returns the encoded value of each property by its bit. Raises SYNTAX_ERROR."""
     look(properties, 0, len(properties))
     flags = int.from_bytes(properties[:2], "big")
     found = {}
@@ -156,14 +155,17 @@ def values(properties: bytes) -> dict[int, bytes]:
 
 
 def joined(found: dict[int, bytes]) -> bytes:
-    """The reverse of `values`."""
+    """Encodes properties; the inverse of `values`."""
     flags = sum([1 << bit for bit in found])
     parts = [found[bit] for bit in sorted(found, reverse=True)]
     return flags.to_bytes(2, "big") + b"".join(parts)
 
 
 def fields(table: bytes) -> list[tuple[bytes, bytes]]:
-    """(name, value with its type) of each field of a table, whose length goes before it. SYNTAX_ERROR."""
+    """Returns (name, value with its type) of each field of a table, which is preceded by its length.
+
+    Raises SYNTAX_ERROR if the table is malformed.
+    """
     found = []
     at, end = 4, len(table)
     while at < end:
@@ -179,7 +181,7 @@ def fields(table: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def _size(table: bytes, at: int, end: int) -> int:
-    """Bytes of the value whose type is at `at`, without the type."""
+    """Returns the size in bytes of the value whose type is at `at`, excluding the type."""
     size = _SIZES.get(table[at])
     if size is None:
         raise AmqpError(SYNTAX_ERROR, f"a table with a value of type {table[at]}")
@@ -189,6 +191,6 @@ def _size(table: bytes, at: int, end: int) -> int:
 
 
 def table_of(found: list[tuple[bytes, bytes]]) -> bytes:
-    """The reverse of `fields`."""
+    """Encodes a table; the inverse of `fields`."""
     body = b"".join([bytes((len(name),)) + name + value for name, value in found])
     return len(body).to_bytes(4, "big") + body

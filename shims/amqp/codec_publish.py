@@ -1,10 +1,10 @@
-"""Publishes that follow each other in a chunk, as one run.
+"""Parses consecutive publishes of a chunk as one run.
 
 A publish is a method frame, a content header and, unless its body is empty, body frames, all on one
-channel. Those whose method frames are the same bytes, whole in the chunk, and handled alike, become one
-`Run`, in the layout of `broker.queues`: so the work of routing, queueing and confirming is done once for
-all of them. What is left, beginning with the first that differs, is looked at by itself, frame by frame;
-tests hold the two equal.
+channel. Publishes become one `Run`, in the layout of `broker.queues`, if their method frames are identical,
+they are complete in the chunk, and they are handled identically. Routing, queueing and confirming are then
+done once for all of them. From the first publish that differs, processing continues frame by frame; tests
+verify that both ways are equivalent.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .codec_properties import Seen, look
 
 _CONTENT_HEAD: Final = 12  # bytes of a content header before its properties
 _BASIC_NO_WEIGHT: Final = codec.BASIC << 16
-_MORE_KEYS: Final = (b"\x02CC", b"\x03BCC")  # headers that name further keys, as they are spelt in a table
+_MORE_KEYS: Final = (b"\x02CC", b"\x03BCC")  # encoded names of the headers with further routing keys
 
 
 class PublishScan:
-    """The publishes at some place of a chunk that are one run: `count`, up to `stop`; `data` is the run's.
+    """The publishes at an offset of a chunk that form one run.
 
-    `count` 0: the first is to be looked at by itself. `size`: bytes of their bodies. `alike_headers`: they
-    have to have the same headers, since these decide where they go.
+    There are `count` of them, up to the offset `stop`; if `count` is 0, the first must be processed by
+    itself. `data` is the content of the run, `size` the total size of the bodies.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,10 @@ class PublishScan:
         self._body = 0
 
     def look(self, data: bytes, position: i64, end: i64, method_end: i64, alike_headers: bool) -> None:
-        """Reads on from a publish whose method frame ends at `method_end`. Never raises."""
+        """Scans from the publish at `position`, whose method frame ends at `method_end`. Never raises.
+
+        `alike_headers` requires identical headers, for exchanges that route by them.
+        """
         self.count = 0
         size = method_end - position
         out = BytesWriter()
@@ -78,7 +81,7 @@ class PublishScan:
     def _content(self, data: bytes, at: i64, end: i64, out: BytesWriter, high: i64, low: i64) -> i64:
         """Writes one message's properties and body.
 
-        Where its frames end, -1: it is not whole, or not right.
+        Returns the end of its frames, or -1 if it is incomplete or malformed.
         """
         if at + FRAME_HEAD + _CONTENT_HEAD > end or data[at] != codec.HEADER:
             return -1
@@ -111,7 +114,7 @@ class PublishScan:
     def _bodies(
         self, data: bytes, at: i64, end: i64, left: i64, out: BytesWriter, high: i64, low: i64
     ) -> i64:
-        """Writes the body; where its last frame ends, or -1."""
+        """Writes the body. Returns the end of its last frame, or -1."""
         while left > 0:
             if at + FRAME_OVERHEAD > end or data[at] != codec.BODY:
                 return -1
@@ -130,7 +133,7 @@ class PublishScan:
 
 
 def _plain(seen: Seen, headers: bytes) -> bool:
-    """Whether nothing in the properties asks for more than handing them on."""
+    """Whether the properties can be forwarded without further processing."""
     if seen.user is not None or (seen.expiration is not None and not seen.expiration.isdigit()):
         return False
     if seen.reply_to is not None and seen.reply_to.startswith(b"amq.rabbitmq.reply-to"):
@@ -139,7 +142,10 @@ def _plain(seen: Seen, headers: bytes) -> bool:
 
 
 def publish_fields(payload: bytes) -> tuple[bytes, bytes, int]:
-    """(exchange, key, flags) of a basic.publish: ticket (2), two short strings, bits. SYNTAX_ERROR."""
+    """Returns (exchange, key, flags) of a basic.publish: ticket (2), two short strings, bits.
+
+    Raises SYNTAX_ERROR if it is malformed.
+    """
     at = 6
     exchange, at = _short(payload, at)
     key, at = _short(payload, at)

@@ -1,7 +1,7 @@
-"""One connection of the AMQP face: a session with a transport under it.
+"""One connection of the AMQP face: a session on top of a transport.
 
-It has what asyncio calls of a `Protocol` without being one, so that it can be compiled; `server` joins the
-two.
+The class has the methods of an asyncio `Protocol` but does not inherit from it, so it can be compiled;
+`server` connects the two.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .session_output import SessionOutput
 
 _log = logging.getLogger("treecast.amqp")
 
-_LINGER: Final = 2.0  # seconds that a client may take to read the last that it is sent, and to close
-_SOON: Final = 1.0  # seconds between looks at a connection that is not open yet
+_LINGER: Final = 2.0  # seconds that a client has to read the final output and to close
+_SOON: Final = 1.0  # seconds between checks of a connection that is not open yet
 
 
 class Owner(Protocol):
-    """What a connection needs of the face that it belongs to."""
+    """The part of the face that its connections use."""
 
     loop: asyncio.AbstractEventLoop
     host: AmqpHost
@@ -40,7 +40,7 @@ class Owner(Protocol):
 
 
 class Connection(Session):
-    """Serves one client. `waiting`: how many turns have to end before what they gathered of it is written."""
+    """Serves one client. `waiting` is the number of turns that hold output of it and have not ended."""
 
     def __init__(self, face: Owner) -> None:
         super().__init__(face.host, face.woken, face.loop.time())
@@ -53,9 +53,9 @@ class Connection(Session):
         self._transport: asyncio.Transport | None = None
         self._ended = False
         self._ration = Ration()
-        self._held = False  # it may not be read from before `resume_reading`
+        self._held = False  # reading stays paused until `resume_reading`
 
-    # --- what asyncio calls
+    # --- asyncio callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -93,7 +93,7 @@ class Connection(Session):
         return False
 
     def pause_reading(self) -> None:
-        """What the client sends waits in its socket. To be called again without harm."""
+        """Stops reading: further data stays in the socket buffer. Idempotent."""
         self._held = True
         self._pause()
 
@@ -121,10 +121,10 @@ class Connection(Session):
         self.lost(self._loop.time())
         self._face.closed(self)
 
-    # --- what is sent
+    # --- output
 
     def write(self, data: bytes) -> None:
-        """Writes what was gathered, and closes where that was the last."""
+        """Writes gathered output, then closes the transport if the session is closing."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -140,7 +140,10 @@ class Connection(Session):
             self.resume(now)
 
     def _close(self, transport: asyncio.Transport) -> None:
-        """Lets the client read why first: closed at once, what it still sends would make it lose that."""
+        """Sends EOF and lingers, so the client can read the reason.
+
+        An immediate close while the client still sends would reset the connection and lose that output.
+        """
         if self._ended:
             return
         self._ended = True
@@ -154,10 +157,10 @@ class Connection(Session):
         if self._transport is not None:
             self._transport.abort()
 
-    # --- time
+    # --- time limits
 
     def look(self, now: float) -> float:
-        """Heartbeats, and how long opening takes; when to look again, 0.0: never."""
+        """Checks heartbeats and the time limit for opening. Returns when to check again, 0.0 for never."""
         if self.phase < session_table.OPEN:
             seconds = self.host.settings.connect_seconds
             if now - self.since >= seconds:
@@ -167,7 +170,7 @@ class Connection(Session):
             return now + _SOON
         at = self.tick(now)
         if self.failure and self.phase == session_table.CLOSED:
-            self.abort()  # it has been silent for too long to read anything
+            self.abort()  # heartbeats were missed: the client will not read a reason
             return 0.0
         return at
 

@@ -1,4 +1,4 @@
-"""The face's counters in a form that sessions add to cheaply."""
+"""Counters of the face that are cheap for sessions to increment."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from treecast.middleware.model.counters import FaceCounters
 
 
 class AmqpCounting:
-    """Since the last `fold`: frames by method, but for those that come by the hundred thousand."""
+    """Counts since the last `fold`: frames by method, with plain attributes for the most frequent methods."""
 
     def __init__(self) -> None:
         self.publishes = 0  # messages
@@ -19,7 +19,7 @@ class AmqpCounting:
         self._others[method] = self._others.get(method, 0) + 1
 
     def fold(self, into: FaceCounters) -> None:
-        """Adds all to what metrics read."""
+        """Adds all counts to the counters that metrics read, and resets them."""
         into.bytes_in += self.bytes_in
         into.bytes_out += self.bytes_out
         requests = into.requests

@@ -1,4 +1,4 @@
-"""The management calls on an HTTP server of aiohttp: whoever has one mounts `ManagementPages.handle`."""
+"""The management calls on an aiohttp server. Its owner mounts `ManagementPages.handle` at `PATH`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ Stored = Callable[[], Awaitable[bool]]
 
 
 class ManagementPages:
-    """`clock` is that of sessions. `acted` is called after each call, and has written what consumers were
-    given; `stored` waits until all that was done so far is stored, and says whether it is.
+    """The aiohttp handler for the management calls.
+
+    `clock` is the clock of the sessions. `acted` is called after each call so that resulting deliveries are
+    written. `stored` waits until all changes so far are stored and returns whether they are.
     """
 
     def __init__(
@@ -47,7 +49,7 @@ class ManagementPages:
 
 
 async def _body(request: web.Request) -> bytes | None:
-    """None where it is too large."""
+    """Returns the body of a request, or None if it is too large."""
     found = bytearray()
     async for chunk in request.content.iter_any():
         found += chunk

@@ -1,8 +1,8 @@
-"""The management calls over HTTP, as far as tools of RabbitMQ use them: from a request to its response.
+"""The management HTTP API, as far as RabbitMQ's tools use it: from a request to its response.
 
-Nothing here does I/O. The owner of the socket makes a `Request`, calls `Management.answer`, and sends the
-response; if that depends on something that has to be stored, after it is stored. The table below has all
-calls. Paths are those of RabbitMQ 4.3 below `/api`, and so are the shapes (`management_views`).
+Nothing here does I/O. The owner of the socket creates a `Request`, calls `Management.answer` and sends the
+response; a response with `depends` is sent after the changes are stored. The table below lists all calls.
+Paths, below `/api`, and JSON shapes (`management_views`) are those of RabbitMQ 4.3.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _log = logging.getLogger("treecast.amqp")
 Rows = list[dict[str, object]]
 _JSON: Final = (("Content-Type", "application/json"),)
 
-# Method, path below /api (a word that begins with `:` stands for any), and what answers it.
+# HTTP method, path below /api (a segment with `:` is a parameter), and the method that answers it.
 CALLS: Final = (
     ("GET", "overview", "overview"),
     ("GET", "whoami", "whoami"),
@@ -154,10 +154,10 @@ _ROUTES: Final = tuple((method, tuple(path.split("/")), name) for method, path, 
 
 
 class Management(Messages):
-    """All calls over one host. The methods here only look."""
+    """All management calls for one host. The methods defined here are read-only."""
 
     def answer(self, request: Request, now: float) -> Response:
-        """Whatever was asked. Never raises for what a client does."""
+        """Answers a request. Errors caused by the client become responses and are not raised."""
         try:
             return self._answer(request, now)
         except Problem as problem:
@@ -183,7 +183,10 @@ class Management(Messages):
         return Response(200, json.dumps(found).encode(), _JSON)
 
     def _find(self, call: Call, request: Request) -> str:
-        """The method of the path, whose arguments are in the call then."""
+        """Returns the name of the method for the path and sets the arguments of the call.
+
+        Raises Problem if there is none.
+        """
         path = [unquote(one) for one in request.path.strip("/").split("/")[1:]]
         known = False
         asked = "GET" if request.method == "HEAD" else request.method
@@ -197,7 +200,7 @@ class Management(Messages):
                 return name
         raise Problem(405, "method_not_allowed", "Method Not Allowed") if known else not_found()
 
-    # --- the whole
+    # --- overview, nodes and definitions
 
     def overview(self, call: Call) -> Document:
         return self.views.overview(call.now)
@@ -212,7 +215,7 @@ class Management(Messages):
         return {"name": self.host.cluster_name}
 
     def nothing(self, call: Call) -> Rows:
-        """Of what this broker does not have."""
+        """Returns the empty list of a feature that this broker does not have."""
         return []
 
     def nodes(self, call: Call) -> Rows:
@@ -329,7 +332,7 @@ class Management(Messages):
         return self.views.exchange(vhost, found) if found else self.views.default_exchange(vhost)
 
     def _exchange(self, call: Call, vhost: VirtualHost) -> Exchange | None:
-        """None: the default one."""
+        """Returns the exchange of the path, None for the default exchange. Raises Problem."""
         name = call.exchange_name()
         if name and name not in vhost.exchanges:
             raise not_found()
@@ -389,7 +392,7 @@ class Management(Messages):
         return [self.views.connection(one, call.now) for one in self._sessions(call)]
 
     def _sessions(self, call: Call) -> list[Session]:
-        """Who may not see all sees its own."""
+        """Returns the visible connections: a user who may not see all sees only its own."""
         vhosts = [call.vhost().name] if "vhost" in call.arguments else call.visible()
         found = self.views.connections(vhosts)
         return [one for one in found if call.sees_all or one.user == call.user]
@@ -466,7 +469,7 @@ def _with_json(response: Response) -> Response:
 
 
 def _refused(refusal: Refusal) -> Problem:
-    """What queues and exchanges refuse: RabbitMQ answers its words with 400, but for rights."""
+    """Converts a refusal: as in RabbitMQ, 401 for missing permissions, else 400 with the detail."""
     if refusal.reason is Reason.ACCESS_REFUSED:
         return not_authorised(f"{refusal.reason.value} - {refusal.detail}")
     return bad_request(refusal.detail)

@@ -1,7 +1,7 @@
-"""One management call: what is asked and answered, who asks, and what the caller may do.
+"""One management call: request, response, authentication and authorisation.
 
-Errors are RabbitMQ's, with its words: `{"error": ..., "reason": ...}`. Who may do what is a matter of the
-user's tags (administrator, monitoring, policymaker, management) and of its permissions in a virtual host.
+Errors have RabbitMQ's form and texts: `{"error": ..., "reason": ...}`. Rights depend on the user's tags
+(administrator, monitoring, policymaker, management) and on its permissions in a virtual host.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ _PAGE: Final = 100  # items
 
 
 class Request(Struct, frozen=True):
-    """`path` as it was sent, with what is escaped in it. `reason`: the header X-Reason. `local`: from this
-    host.
+    """A management request.
+
+    `path` is as sent, still percent-encoded. `reason` is the header X-Reason. `local` is whether the request
+    comes from this host.
     """
 
     method: str
@@ -44,7 +46,7 @@ class Request(Struct, frozen=True):
 
 
 class Response(Struct, frozen=True):
-    """`depends`: it promises something that has to be stored before it is sent."""
+    """A management response. `depends` is whether it must not be sent before all changes are stored."""
 
     status: int
     body: bytes = b""
@@ -53,7 +55,7 @@ class Response(Struct, frozen=True):
 
 
 class Problem(Exception):
-    """Why a call fails."""
+    """The failure of a call: HTTP status, error and reason."""
 
     def __init__(self, status: int, error: str, reason: str) -> None:
         super().__init__(reason)
@@ -80,7 +82,7 @@ def not_authorised(reason: str) -> Problem:
 
 
 def authenticate(request: Request, users: Users) -> str:
-    """The user who calls. Raises Problem."""
+    """Returns the authenticated user. Raises Problem."""
     scheme, _, given = request.authorization.partition(" ")
     try:
         decoded = base64.b64decode(given.strip(), validate=True).decode()
@@ -97,7 +99,7 @@ def authenticate(request: Request, users: Users) -> str:
 
 
 class Call:
-    """A request of a user who is known. `arguments`: what stands in the path for what its route names."""
+    """A request of an authenticated user. `arguments` holds the path parameters by name."""
 
     def __init__(self, host: AmqpHost, users: Users, user: str, request: Request, now: float) -> None:
         self.user = user
@@ -108,10 +110,10 @@ class Call:
         self._users = users
         self._tags = users.tags(user)
 
-    # --- who may
+    # --- authorisation
 
     def need(self, tag: str) -> None:
-        """Raises Problem where the user has neither the tag nor a higher one."""
+        """Raises Problem if the user has neither the tag nor the administrator tag."""
         higher = {ADMINISTRATOR, tag}
         if not self._tags & higher:
             words = {ADMINISTRATOR: "administrator", MONITORING: "monitor"}.get(tag, tag)
@@ -122,18 +124,21 @@ class Call:
         return bool(self._tags & _SEES_ALL)
 
     def visible(self) -> list[str]:
-        """The virtual hosts that the user may see."""
+        """Returns the names of the virtual hosts that the user may see."""
         may_open = self._users.may_open
         return [name for name in self._host.vhosts if self.sees_all or may_open(self.user, name)]
 
     def vhosts(self) -> list[VirtualHost]:
-        """That of the path, or else all that the user may see."""
+        """Returns the virtual host of the path, or all that the user may see if the path has none."""
         if "vhost" in self.arguments:
             return [self.vhost()]
         return [self._host.vhosts[name] for name in self.visible()]
 
     def vhost(self, *, used: bool = False) -> VirtualHost:
-        """That of the path. `used`: it is not only looked at."""
+        """Returns the virtual host of the path. Raises Problem if there is none or the user may not see it.
+
+        With `used`, the user needs permissions in it; otherwise a tag that sees all is enough.
+        """
         name = self.arguments["vhost"]
         found = self._host.vhosts.get(name)
         if found is None:
@@ -144,7 +149,7 @@ class Call:
         return found
 
     def permit(self, vhost: VirtualHost, permission: str, kind: str, name: bytes) -> None:
-        """Raises Problem where the user may not do it to an exchange or a queue."""
+        """Raises Problem if the user lacks the permission on an exchange or a queue."""
         if not self._users.may(self.user, vhost.name, permission, name):
             shown = name.decode(errors="replace") or "amq.default"
             raise not_authorised(
@@ -152,11 +157,11 @@ class Call:
                 f"for user '{self.user}'"
             )
 
-    # --- what it names
+    # --- path parameters
 
     @property
     def properties_keys(self) -> tuple[str, str]:
-        """What a binding may be called by: clients escape it once, or once more."""
+        """The possible keys of the binding in the path, since some clients percent-encode it twice."""
         found = self.arguments["properties"]
         return found, quote(found, safe=".~")
 
@@ -164,7 +169,7 @@ class Call:
         return self.arguments[argument].encode()
 
     def exchange_name(self, argument: str = "exchange") -> bytes:
-        """`amq.default` is the exchange without a name."""
+        """Returns the exchange name of the path. `amq.default` stands for the exchange without a name."""
         found = self.arguments[argument]
         return b"" if found == "amq.default" else found.encode()
 
@@ -174,10 +179,10 @@ class Call:
             raise not_found()
         return found
 
-    # --- what it brings
+    # --- body and query
 
     def body(self, *required: str) -> dict[str, object]:
-        """The JSON object that was sent, {} for none. Raises Problem where something is missing."""
+        """Returns the JSON object in the body, {} for none. Raises Problem if a required key is missing."""
         raw = self.request.body.strip()
         try:
             found = json.loads(raw) if raw else {}
@@ -191,12 +196,12 @@ class Call:
         return found
 
     def flag(self, name: str) -> bool:
-        """Of the query."""
+        """Returns whether a query parameter is "true"."""
         return self.request.query.get(name) == "true"
 
 
 def text_of(body: Mapping[str, object], name: str, otherwise: str | None = None) -> str:
-    """A string of the body. Raises Problem for something else."""
+    """Returns a string of the body. Raises Problem for another type."""
     value = body.get(name, otherwise)
     if not isinstance(value, str):
         raise bad_request(f"{name} should be a string")
@@ -204,7 +209,7 @@ def text_of(body: Mapping[str, object], name: str, otherwise: str | None = None)
 
 
 def truth_of(body: Mapping[str, object], name: str, otherwise: bool) -> bool:
-    """A boolean of the body, which some tools send as a string."""
+    """Returns a boolean of the body, which some tools send as a string. Raises Problem for another type."""
     value = body.get(name, otherwise)
     if value in ("true", "false"):
         return value == "true"
@@ -232,7 +237,7 @@ def table_of(body: Mapping[str, object], name: str = "arguments") -> dict[str, o
 
 
 def listed(items: list[dict[str, object]], query: Mapping[str, str]) -> object:
-    """A list as it was asked for: sorted, of some columns, of some names, or a page of it."""
+    """Applies the query to a list: filter by name, sort order, columns and page."""
     found, total = items, len(items)
     if "name" in query and "page" in query:
         found = _named(found, query["name"], query.get("use_regex") == "true")
@@ -290,7 +295,7 @@ def _sortable(value: object) -> tuple[int, float, str]:
 
 
 def columns_of(item: dict[str, object], columns: Iterable[str]) -> dict[str, object]:
-    """Only some columns; `a.b` is `b` of `a`."""
+    """Returns only the given columns; `a.b` is `b` of `a`."""
     found: dict[str, object] = {}
     for column in columns:
         first, _, rest = column.partition(".")

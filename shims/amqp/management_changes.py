@@ -1,4 +1,4 @@
-"""The management calls that change something: users, rights, virtual hosts, policies, exchanges, queues."""
+"""The management calls that modify: users, permissions, virtual hosts, policies, exchanges, queues."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _put(new: bool) -> Response:
 
 
 class Changes:
-    """Each method is one call; `management` has the table of them."""
+    """The modifying calls. Each public method is one call in the table of `management`."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Changes:
     # --- virtual hosts
 
     def put_vhost(self, call: Call) -> Response:
-        """Who makes one may do everything in it."""
+        """Creates or updates a virtual host. Its creator gets all permissions in it."""
         call.need(ADMINISTRATOR)
         body, name = call.body(), call.arguments["vhost"]
         new = name not in self.host.vhosts
@@ -276,7 +276,7 @@ class Changes:
         return vhost, call.exchange_name("source"), destination(call)
 
     def named_binding(self, call: Call, vhost: VirtualHost, source: bytes, target: Destination) -> Binding:
-        """That which the path names by its key and a hash of its arguments."""
+        """Returns the binding that the path identifies by key and argument hash. Raises Problem."""
         exchange = vhost.exchanges.get(source)
         for binding, arguments in exchange.bindings.items() if exchange is not None else ():
             if binding.destination == target:
@@ -288,7 +288,7 @@ class Changes:
     # --- definitions
 
     def post_definitions(self, call: Call) -> Response:
-        """The answer names what was left out, where RabbitMQ answers nothing."""
+        """Imports definitions. Unlike RabbitMQ's empty answer, this one lists the skipped items."""
         only = None
         if "vhost" in call.arguments:
             only = call.vhost(used=True).name

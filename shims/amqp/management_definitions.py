@@ -1,10 +1,10 @@
-"""Definitions as RabbitMQ exports and imports them: one JSON document of all that is not messages.
+"""Export and import of definitions in RabbitMQ's format: one JSON document of everything but messages.
 
-`rabbitmqctl export_definitions` of 3.x and 4.x, and the management calls, speak of users, vhosts,
+`rabbitmqctl export_definitions` of 3.x and 4.x and the management calls use the parts users, vhosts,
 permissions, topic_permissions, parameters, global_parameters, policies, queues, exchanges and bindings. A
-document of one virtual host has no users and no permissions, and its parts do not name the host. What is
-imported is made where it is not there yet; users, permissions and policies replace what there is. What is
-not known here is left out and named in the report.
+document of a single virtual host has no users and no permissions, and its parts do not name the virtual
+host. An import creates missing objects; users, permissions and policies replace existing ones. Unknown items
+are skipped and listed in the report.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PARTS: Final = (
     ("parameters", "_parameter"),
     ("queues", "_queue"),
     ("bindings", "_binding"),
-)  # in RabbitMQ's order: each needs those before it
+)  # in RabbitMQ's order: each part depends on those before it
 _FACTS: Final = frozenset(
     {
         "rabbit_version",
@@ -59,18 +59,18 @@ _OPERATOR_POLICY: Final = "operator_policy"
 
 
 class BadDefinitions(Exception):
-    """The document is not one of definitions. Nothing was imported."""
+    """The document does not contain definitions. Nothing was imported."""
 
 
 class Report(Struct):
-    """How many of each part were imported, and what was not, and why."""
+    """The result of an import: the number of imported items by part, and the skipped items with reasons."""
 
     imported: dict[str, int] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
 
 
 class Import:
-    """One import into a host. `vhost`: of a document of one virtual host, which that is."""
+    """One import into a host. `vhost` is the target of a document of a single virtual host, else None."""
 
     def __init__(self, host: AmqpHost, users: Users, now: float, vhost: str | None = None) -> None:
         self.report = Report()
@@ -80,7 +80,7 @@ class Import:
         self._only = vhost
 
     def load(self, document: object) -> Report:
-        """Raises BadDefinitions; one bad item of a part is skipped, and the rest goes on."""
+        """Imports a document. Skips invalid items. Raises BadDefinitions if the document is unusable."""
         parts = _checked(document, self._only)
         for name in parts:
             if name not in _FACTS and name not in dict(_PARTS):
@@ -107,7 +107,7 @@ class Import:
     def _note(self, text: str) -> None:
         self.report.skipped.append(text)
 
-    # --- who
+    # --- users and permissions
 
     def _user(self, item: Item) -> None:
         name = _text(item, "name")
@@ -129,7 +129,7 @@ class Import:
         permission = TopicPermission(_text(item, "write"), _text(item, "read"))
         self._users.permit_topics(user, vhost.name, _text(item, "exchange"), permission)
 
-    # --- hosts and what is said of them
+    # --- virtual hosts, parameters and policies
 
     def _vhost(self, item: Item) -> None:
         name = _text(item, "name")
@@ -188,7 +188,7 @@ class Import:
         )
         self._named_vhost(item).set_policy(policy, self._now, operator=operator)
 
-    # --- what messages go through
+    # --- exchanges, queues and bindings
 
     def _exchange(self, item: Item) -> None:
         vhost, name = self._named_vhost(item), _text(item, "name").encode()
@@ -227,7 +227,7 @@ class Import:
 
 
 class _Skip(Exception):
-    """An item is left out. Its text says why."""
+    """An item is skipped for the reason in the text."""
 
 
 def _checked(document: object, vhost: str | None) -> dict[str, list[Item]]:
@@ -266,11 +266,11 @@ def _table(item: Item) -> dict[str, object]:
     return dict(value)
 
 
-# --- out
+# --- export
 
 
 def export(host: AmqpHost, users: Users) -> Document:
-    """All definitions of a host, in the shape that RabbitMQ 4.3 has."""
+    """Exports all definitions of a host in the format of RabbitMQ 4.3."""
     version = host.settings.version
     vhosts = list(host.vhosts.values())
     return {
@@ -294,7 +294,7 @@ def export(host: AmqpHost, users: Users) -> Document:
 
 
 def export_vhost(host: AmqpHost, name: str) -> Document:
-    """The definitions of one virtual host, whose parts do not name it."""
+    """Exports the definitions of one virtual host. The parts do not name it."""
     vhost = host.vhosts[name]
     parts: Mapping[str, list[Document]] = {
         "parameters": _parameters(vhost),
@@ -368,7 +368,7 @@ def _queues(vhost: VirtualHost) -> list[Document]:
 
 
 def is_exported(queue: MessageQueue) -> bool:
-    """Exclusive queues are not, nor those of direct replies."""
+    """Whether a queue is exported: it is neither exclusive nor for direct replies."""
     return queue.owner is None and not queue.name.startswith(REPLY_TO)
 
 
@@ -409,7 +409,7 @@ def _bindings(vhost: VirtualHost) -> list[Document]:
 
 
 def shown_table(table: Mapping[str, object]) -> Document:
-    """A table of the protocol as JSON has it."""
+    """Converts a table of the protocol to JSON."""
     return {key: shown_value(value) for key, value in table.items()}
 
 

@@ -1,4 +1,4 @@
-"""The management calls that move messages: to publish one, and to get some of a queue."""
+"""The management calls for messages: publishing one, and getting some from a queue."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from .session_consuming import shown_data
 from .session_host import READ, WRITE
 from .session_messages import FORMAT, single
 
-_MOST: Final = 100_000  # messages of one call
-_HEADER: Final = bytes((0, BASIC)) + bytes(10)  # class, weight and size before properties
+_MOST: Final = 100_000  # messages per call
+_HEADER: Final = bytes((0, BASIC)) + bytes(10)  # class, weight and size, which precede the properties
 _PROPERTIES: Final = frozenset(commands.Basic.Properties.attributes())
 _NUMBERS: Final = ("delivery_mode", "priority")
 _REQUEUES: Final = {
@@ -36,7 +36,7 @@ _REQUEUES: Final = {
 
 
 class Messages(Changes):
-    """Each method is one call; `management` has the table of them."""
+    """The message calls. Each public method is one call in the table of `management`."""
 
     # --- publish
 
@@ -73,7 +73,7 @@ class Messages(Changes):
     # --- get
 
     def get(self, call: Call) -> object:
-        """Messages of a queue; what is put back goes where it was, when all have been read."""
+        """Returns messages of a queue. Requeued ones return to their positions after all are read."""
         vhost = call.vhost(used=True)
         queue = call.queue(vhost)
         body = call.body("ackmode", "count", "encoding")
@@ -123,7 +123,7 @@ def _payload(payload: str, encoding: str) -> bytes:
 
 
 def _properties(given: Mapping[str, object]) -> bytes:
-    """Flags and values as the protocol has them."""
+    """Encodes properties as in a content header: flags and values. Raises Problem."""
     unknown = [name for name in given if name not in _PROPERTIES]
     if unknown:
         raise bad_request(f"unknown properties: {', '.join(unknown)}")

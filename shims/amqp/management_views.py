@@ -1,7 +1,7 @@
-"""What the management calls show, in the JSON shapes of RabbitMQ 4.3, as far as its tools read them.
+"""The results of the management calls, in the JSON shapes of RabbitMQ 4.3, as far as its tools read them.
 
-Of numbers that this broker does not have (Erlang's processes, reductions, garbage collections) nothing is
-shown. A rate is the change since the view before, taken at least `_INTERVAL` seconds ago.
+Numbers that this broker does not have (Erlang's processes, reductions, garbage collections) are omitted. A
+rate is the change between two samples taken at least `_INTERVAL` seconds apart.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from .session_consuming import ChannelConsumer
 from .session_host import AmqpHost
 from .session_publishing import Channel
 
-_INTERVAL: Final = 5.0  # seconds between samples, as RabbitMQ has it by default
-_SAMPLES: Final = 100_000  # numbers whose samples are kept
-_FULL: Final = "~"  # the key of a binding without key and arguments
+_INTERVAL: Final = 5.0  # seconds between samples, RabbitMQ's default
+_SAMPLES: Final = 100_000  # limit of stored samples
+_FULL: Final = "~"  # the properties key of a binding with neither routing key nor arguments
 
 
 class NodeFacts(Struct, frozen=True):
-    """What the daemon knows of the process and the machine. Sizes in bytes, `uptime` in seconds."""
+    """Facts about the process and the machine. Sizes are in bytes, `uptime` is in seconds."""
 
     name: str = "treecast@localhost"
     uptime: float = 0.0
@@ -52,7 +52,7 @@ class NodeFacts(Struct, frozen=True):
 
 
 class Rates:
-    """How fast numbers change."""
+    """The rates of change of numbers, per second."""
 
     def __init__(self) -> None:
         self._samples: dict[tuple[object, str], tuple[float, int, float]] = {}  # when, number, rate
@@ -69,7 +69,7 @@ class Rates:
         return rate
 
     def numbers(self, of: object, found: Mapping[str, int], now: float) -> Document:
-        """The numbers, each with its rate beside it."""
+        """Returns the numbers, each followed by its rate."""
         shown: Document = {}
         for name, number in found.items():
             shown[name] = number
@@ -78,7 +78,7 @@ class Rates:
 
 
 class Views:
-    """Over one host. `sessions` are its connections; `facts` what its daemon knows."""
+    """The views of one host. `sessions` returns its connections, `facts` those of its process."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Views:
         self._facts = facts
         self._rates = Rates()
 
-    # --- the whole
+    # --- overview and node
 
     def overview(self, now: float) -> Document:
         facts, host = self._facts(), self._host
@@ -141,7 +141,7 @@ class Views:
         }
 
     def listeners(self) -> tuple[tuple[str, str, int], ...]:
-        """(protocol, address, port) of each."""
+        """Returns (protocol, address, port) of each listener."""
         return self._facts().listeners
 
     def _listeners(self, facts: NodeFacts) -> list[Document]:
@@ -260,7 +260,7 @@ class Views:
         return found
 
     def queue_detail(self, vhost: VirtualHost, queue: MessageQueue, now: float) -> Document:
-        """One queue by itself is shown with who consumes from it."""
+        """Returns the view of a single queue, which includes its consumers."""
         consumers = [
             self.consumer(session, channel, one)
             for session, channel, one in self._consumers()
@@ -276,7 +276,7 @@ class Views:
     # --- bindings
 
     def bindings(self, vhost: VirtualHost) -> list[Document]:
-        """All, with those of the default exchange before."""
+        """Returns all bindings, those of the default exchange first."""
         found = [self.default_binding(vhost, queue) for queue in vhost.queues.values()]
         for source, exchange in vhost.exchanges.items():
             found += [self.binding(vhost, source, one) for one in exchange.bindings]
@@ -292,11 +292,11 @@ class Views:
     # --- connections
 
     def _open(self) -> Iterable[Session]:
-        """Those that have logged in."""
+        """Returns the connections that have logged in."""
         return [session for session in self._sessions() if session.user]
 
     def connections(self, vhosts: Iterable[str] | None = None) -> list[Session]:
-        """Those of some virtual hosts; None: of all."""
+        """Returns the connections of the given virtual hosts, None for all."""
         known = None if vhosts is None else set(vhosts)
         return [session for session in self._open() if known is None or session.vhost.name in known]
 
@@ -395,7 +395,7 @@ def _text(name: bytes) -> str:
 
 
 def connection_name(session: Session) -> str:
-    """`host:port -> host:port`, or a number where a connection has no addresses."""
+    """Returns `host:port -> host:port`, or `connection NUMBER` if the connection has no addresses."""
     peer, server = session.ends
     return f"{peer[0]}:{peer[1]} -> {server[0]}:{server[1]}" if peer[0] else f"connection {session.number}"
 
@@ -441,7 +441,7 @@ def _stats(counts: Counts) -> dict[str, int]:
 
 
 def _used(queue: MessageQueue) -> float:
-    """Whether consumers could be given more at once: 1.0, or 0.0."""
+    """Returns the consumer utilisation: 1.0 if more messages could be delivered at once, else 0.0."""
     return 1.0 if len(queue.consumers) and not queue.ready else 0.0
 
 
@@ -466,7 +466,7 @@ def _binding(
 
 
 def properties_key(key: str, arguments: Mapping[str, object]) -> str:
-    """What a binding is called by in paths: its key, and a hash of its arguments where it has some."""
+    """Returns the name of a binding in paths: its key and, if it has arguments, their hash."""
     if not key and not arguments:
         return _FULL
     shown = quote(key, safe=".")

@@ -1,9 +1,9 @@
-"""The asyncio edge of the AMQP face: listeners, open connections, what is written when, the end.
+"""The asyncio side of the AMQP face: listeners, open connections, the order of writes, and shutdown.
 
-What connections have to send is written once in a pass of the event loop. Before it, what the pass has
-brought to queues is written to their store, so that a message is not delivered before the store knows that
-it was handed out. What promises something (a confirm of persistent messages, the answer to a declaration)
-waits for the host's turn, and with it for the disk where the policy says so; nothing else does.
+The output of connections is written once per pass of the event loop. The queue changes of the pass are
+written to the store first, so a message is never delivered before the store knows that it was handed out.
+Output that promises something (a confirm of persistent messages, the answer to a declaration) waits for the
+host's turn, and thereby for the disk if the policy requires it; other output does not wait.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from .session_output import SessionOutput
 
 _log = logging.getLogger("treecast.amqp")
 
-DISK_REFUSES = "the disk refuses"  # how the failure begins of a session that is ended for that
-_TICK = 0.5  # seconds between looks at deadlines
+DISK_REFUSES = "the disk refuses"  # `failure` of sessions ended by a storage failure
+_TICK = 0.5  # seconds between checks of deadlines
 
 
 class Storage(Protocol):
-    """Where queues are stored."""
+    """The store of the queues."""
 
     @property
     def size(self) -> int:
-        """Bytes on the disk."""
+        """The size on disk in bytes."""
 
     def flush(self) -> bool:
-        """Writes what has come since the last call; whether all is written."""
+        """Writes the changes since the last call. Returns whether all are written."""
 
 
 class Gathered:
-    """What one connection sends with a turn. `depends`: it promises something."""
+    """The output of one connection in a turn. `depends` is whether it promises something."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -54,7 +54,7 @@ class Gathered:
 class AmqpFace:
     """The AMQP face of one daemon, from `start` to `close`.
 
-    `pressure`: why publishers have to wait, "" where they have not; asked every now and then.
+    `pressure` is called periodically and returns why publishers must wait, or "".
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class AmqpFace:
         counters: FaceCounters,
         levels: QueueLevels | None = None,
     ) -> None:
-        """`levels`: told every now and then how much there is of what."""
+        """`levels` is updated periodically with the current totals of the queues."""
         self.host = host
         self.counters = counters
         self.levels = levels if levels is not None else QueueLevels()
@@ -77,7 +77,7 @@ class AmqpFace:
         self._turn = turn
         self._storage = storage
         self._woken: list[Connection] = []
-        self._bound: list[Connection] = []  # what they send waits for the turn's end
+        self._bound: list[Connection] = []  # their output waits for the end of the turn
         self._gathered: list[Gathered] = []
         self._scheduled = False
         self._errors = ProtocolErrors(counters.protocol_errors, _log)
@@ -89,7 +89,7 @@ class AmqpFace:
         self._all_closed: asyncio.Event | None = None
 
     async def start(self) -> None:
-        """Listens. OSError where an address cannot be had, or a certificate cannot be read."""
+        """Starts listening. Raises OSError if an address cannot be bound or a certificate cannot be read."""
         self.loop = asyncio.get_running_loop()
         self._turn.add_speaker(self)
         await self.listeners.open()
@@ -99,7 +99,7 @@ class AmqpFace:
         return _Protocol(Connection(self))
 
     async def close(self, grace: float = 5.0) -> None:
-        """Stops accepting, tells the clients, closes within `grace` seconds. Safe to call twice."""
+        """Stops accepting, disconnects the clients, and closes within `grace` seconds. Idempotent."""
         self.listeners.close()
         for timer in (self._timer, self._queue_timer):
             if timer is not None:
@@ -121,22 +121,22 @@ class AmqpFace:
         self._turn.end()
         self._turn.remove_speaker(self)
 
-    # --- what connections have to send
+    # --- output of connections
 
     def woken(self, session: SessionOutput) -> None:
-        """A connection has something to send."""
+        """Schedules the output of a connection."""
         assert isinstance(session, Connection)
         self._woken.append(session)
         self.act()
 
     def act(self) -> None:
-        """Something was done to queues: it is written in the loop's next pass."""
+        """Schedules a flush in the next pass of the event loop, after queues have changed."""
         if not self._scheduled:
             self._scheduled = True
             self.loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Writes what is stored, then what is said; what promises something waits for the turn."""
+        """Writes to the store, then to the connections. Output with promises waits for the turn."""
         self._scheduled = False
         woken, self._woken = self._woken, []
         self._storage.flush()
@@ -150,23 +150,26 @@ class AmqpFace:
             self._turn.ask()
         self._time_queues(self.loop.time())
 
-    # --- of the turn
+    # --- called by the turn
 
     def gather(self) -> None:
-        """Implements `broker.Speaker`: what connections promise by now."""
+        """Implements `broker.Speaker`: collects the output that waits for this turn."""
         bound, self._bound = self._bound, []
         self._gathered = [Gathered(connection) for connection in bound]
         self.host.counting.fold(self.counters)
 
     def say(self) -> None:
-        """It is stored."""
+        """Writes the gathered output after the turn was stored."""
         gathered, self._gathered = self._gathered, []
         for one in gathered:
             one.connection.waiting -= 1
             one.connection.write(one.data)
 
     def refuse(self) -> None:
-        """The disk refuses: who waits for a promise is sent away, and does again what was not answered."""
+        """Aborts the connections that wait for a promise after storing failed, and writes the others.
+
+        Clients repeat after reconnecting what was not answered.
+        """
         gathered, self._gathered = self._gathered, []
         for one in gathered:
             one.connection.waiting -= 1
@@ -176,7 +179,7 @@ class AmqpFace:
             else:
                 one.connection.write(one.data)
 
-    # --- from time to time
+    # --- periodic work
 
     def _tick(self) -> None:
         now = self.loop.time()
@@ -198,7 +201,7 @@ class AmqpFace:
             heappush(self._due, (at, self._serial, connection))
 
     def _time_queues(self, now: float) -> None:
-        """Sees to it that what expires before the next tick does so in time."""
+        """Sets a timer for queue deadlines that fall before the next tick."""
         at = min((vhost.deadline for vhost in self.host.vhosts.values()), default=NEVER)
         if at < now + _TICK and at < self._queues_at:
             if self._queue_timer is not None:
@@ -224,7 +227,7 @@ class AmqpFace:
         levels.stored_bytes = self._storage.size
 
     def set_alarm(self, reason: str) -> None:
-        """Publishers have to wait for `reason`, or not any more: ""."""
+        """Makes publishers wait for `reason`, or lets them continue if it is ""."""
         if reason == self.host.alarm:
             return
         self.host.alarm = reason
@@ -238,7 +241,7 @@ class AmqpFace:
                 connection.unblock()
                 connection.resume_reading()
 
-    # --- what connections call
+    # --- called by connections
 
     def opened(self, connection: Connection) -> None:
         self.counters.connections_opened += 1
@@ -258,9 +261,9 @@ class AmqpFace:
         self._errors.add(self.loop.time(), reason, peer, reason)
 
     def _report(self, connection: Connection) -> None:
-        """A client broke the protocol, or was sent away."""
+        """Counts and logs a protocol violation or a disconnection by the server."""
         reason = connection.failure
-        if reason == DISK_REFUSES:  # no fault of the client's, and said by the turn
+        if reason == DISK_REFUSES:  # not the client's fault, and logged by the turn
             self._errors.count(DISK_REFUSES)
         else:
             self._errors.add(self.loop.time(), reason.partition(" - ")[0][:60], connection.peer, reason)
@@ -275,7 +278,7 @@ class _Protocol(Forwarding, asyncio.Protocol):
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
-        # Found on the object, this is called without a frame of the interpreter between.
+        # As an instance attribute, it is called without an interpreter frame in between.
         self.data_received = connection.data_received  # type: ignore[method-assign]
 
 

@@ -1,9 +1,9 @@
-"""One connection of the AMQP face, without I/O: whole frames out of chunks, and what each of them does.
+"""One connection of the AMQP face, without I/O: splits chunks into frames and handles each frame.
 
-`receive(data, now)` works a whole chunk off in one call: publishes alike that follow each other as one run
-(`codec_publish`), acknowledgements in a row as one step, everything else frame by frame. What is sent
-gathers in `SessionOutput` until the turn ends. `now` is in seconds on the loop's clock; `vhost.wall`, the
-time of day, is kept by the edge.
+`receive(data, now)` processes a whole chunk per call: consecutive similar publishes as one run
+(`codec_publish`), consecutive acknowledgements in one step, and everything else frame by frame. Output is
+gathered in `SessionOutput` until the turn ends. `now` is in seconds on the loop's clock; `vhost.wall` is the
+time of day, which the asyncio side updates.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ACK_FRAME: Final = 21  # bytes of a basic.ack
 class Session(OpeningConnection):
     """The state of one connection.
 
-    `publishes`: it has published something, so that it is one that an alarm makes wait.
+    `publishes` is whether it has published anything: an alarm pauses reading from such connections only.
     """
 
     def __init__(self, host: AmqpHost, wake: Callable[[SessionOutput], None], now: float) -> None:
@@ -54,9 +54,9 @@ class Session(OpeningConnection):
     # --- receiving
 
     def receive(self, data: bytes, now: float) -> None:
-        """Takes a chunk.
+        """Processes a chunk.
 
-        What breaks a rule ends its channel or the connection, after the answer that it asks for.
+        A violation closes its channel or the connection after the prescribed answer.
         """
         self._last_in = now
         partial = self._partial
@@ -77,7 +77,7 @@ class Session(OpeningConnection):
             self._partial = bytearray(data[used:] if used else data)
 
     def _settle_up(self, now: float) -> None:
-        """Does once for a chunk what need not be done for each of its frames."""
+        """Does the work that is needed only once per chunk: pumps queues and writes confirms."""
         while self.unpumped:
             _, queue = self.unpumped.popitem()
             queue.pump(now)
@@ -87,7 +87,7 @@ class Session(OpeningConnection):
         self.unconfirmed = []
 
     def _frames(self, data: bytes, now: float) -> int:
-        """Works off the whole frames at the beginning of `data`; how many bytes they are."""
+        """Processes the complete frames at the start of `data` and returns their size in bytes."""
         position = 0
         end = len(data)
         if self.phase == session_table.HEADER:
@@ -115,7 +115,7 @@ class Session(OpeningConnection):
         return position
 
     def _one(self, data: bytes, position: int, stop: int, end: int, now: float) -> int:
-        """One frame, or several that are one step; where the next begins."""
+        """Processes one frame, or several in one step. Returns the offset of the next."""
         number = data[position + 1] << 8 | data[position + 2]
         channel = self.channels.get(number)
         if channel is not None and channel.state == session_table.RUNNING:
@@ -132,10 +132,10 @@ class Session(OpeningConnection):
         self._frame(data[position], number, data[position + FRAME_HEAD : stop - 1], now)
         return stop
 
-    # --- what there is much of
+    # --- the hot path
 
     def _publish(self, channel: Channel, data: bytes, position: int, stop: int, end: int, now: float) -> int:
-        """Publishes that are alike, as one run; or the method frame of one by itself."""
+        """Processes similar publishes as one run, or the method frame of a single publish."""
         self.publishes = True
         counting = self.host.counting
         payload = data[position + FRAME_HEAD : stop - 1]
@@ -166,7 +166,7 @@ class Session(OpeningConnection):
             self._refused(channel, self._as_error(error, codec.PUBLISH), now)
 
     def _acks(self, channel: Channel, data: bytes, position: int, end: int, now: float) -> int:
-        """Acknowledgements of one message each with rising tags, as one step; or one of another kind."""
+        """Processes single acknowledgements with consecutive tags in one step, or one with `multiple`."""
         tag = read_i64_be(data, position + 11)
         multiple = data[position + 19] & 1
         stop = position + _ACK_FRAME
@@ -270,7 +270,7 @@ class Session(OpeningConnection):
         self.send(number, commands.Channel.OpenOk())
 
     def _release_channel(self, channel: Channel, now: float) -> None:
-        """Its confirms are written before anything else is said of it."""
+        """Releases a channel, after writing its pending confirms."""
         if channel in self.unconfirmed:
             self.unconfirmed.remove(channel)
             channel.write_confirms()
@@ -278,7 +278,7 @@ class Session(OpeningConnection):
         channel.release(now)
 
     def _refused(self, channel: Channel, error: AmqpError, now: float) -> None:
-        """Ends the channel where that is enough, else raises."""
+        """Closes the channel if the error affects only it, else raises the error."""
         if not error.ends_channel:
             raise error
         self._release_channel(channel, now)
@@ -289,7 +289,7 @@ class Session(OpeningConnection):
         _log.info("channel %d of %s was closed: %s", channel.number, self.name or self.user, error.text)
 
     def _as_error(self, error: Exception, method: int) -> AmqpError:
-        """What is refused inside, in this protocol's codes."""
+        """Converts an internal error to an AMQP error."""
         if isinstance(error, Refusal):
             return AmqpError(CODES[error.reason], error.detail, method)
         if isinstance(error, AmqpError):
@@ -297,7 +297,7 @@ class Session(OpeningConnection):
             return error
         return AmqpError(codec.INTERNAL_ERROR, str(error), method)
 
-    # --- the end
+    # --- closing
 
     def lost(self, now: float) -> None:
         if self.phase != session_table.CLOSED:
@@ -317,7 +317,7 @@ class Session(OpeningConnection):
         return list(self.channels.values())
 
     def resume(self, now: float) -> None:
-        """There is room to send again: what waits in queues is sent on."""
+        """Delivers from the queues again after the output has room."""
         if self.writable:
             for channel in list(self.channels.values()):
                 channel.pump(now)

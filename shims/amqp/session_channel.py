@@ -1,6 +1,6 @@
-"""What every part of a channel has to do with: its connection, its state, and who may do what.
+"""The common base of all parts of a channel: its connection, its state and its permissions.
 
-A channel is put together of three parts, each a class on top of the other: `session_definitions`,
+A channel consists of three parts, each a class derived from the one before: `session_definitions`,
 `session_consuming` and `session_publishing`.
 """
 
@@ -27,11 +27,11 @@ CODES: Final = {
     Reason.INTERNAL_ERROR: codec.INTERNAL_ERROR,
     Reason.NOT_IMPLEMENTED: codec.NOT_IMPLEMENTED,
 }
-_PERMITTED: Final = 64  # permissions that a channel remembers
+_PERMITTED: Final = 64  # permissions cached per channel
 
 
 class Connection(SessionOutput):
-    """What channels need of their connection. `session` has the rest of it."""
+    """The part of a connection that its channels use. `session` has the rest."""
 
     def __init__(self, host: AmqpHost, wake: Callable[[SessionOutput], None]) -> None:
         super().__init__(wake)
@@ -41,16 +41,16 @@ class Connection(SessionOutput):
         self.local = False  # the client is on this host
         self.frame_max = codec.FRAME_MIN
         self.capabilities: Mapping[str, object] = {}
-        self.unpumped: dict[int, MessageQueue] = {}  # queues of which something was settled
-        self.unconfirmed: list[ChannelBase] = []  # channels that have confirms to write
+        self.unpumped: dict[int, MessageQueue] = {}  # queues with newly settled messages
+        self.unconfirmed: list[ChannelBase] = []  # channels with confirms to write
 
     def changed(self, queue: MessageQueue) -> None:
-        """Something was settled: the queue is pumped when the chunk is done with."""
+        """Schedules a queue with newly settled messages to be pumped at the end of the chunk."""
         self.unpumped[id(queue)] = queue
 
 
 class ChannelBase:
-    """`number` is what frames call it by. `state` is one of `session_table`'s."""
+    """A channel. `number` is its number in frames, `state` one of the channel states of `session_table`."""
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.number = number
@@ -59,13 +59,13 @@ class ChannelBase:
         self._host = connection.host
         self._vhost = connection.vhost
         self._permitted: set[tuple[str, bytes]] = set()
-        self._last_queue = b""  # what a queue without a name stands for
+        self._last_queue = b""  # the queue that an empty name refers to
 
     def send(self, method: base.Frame) -> None:
         self._connection.send(self.number, method)
 
     def permit(self, permission: str, kind: str, name: bytes) -> None:
-        """ACCESS_REFUSED where the user may not."""
+        """Raises ACCESS_REFUSED if the user lacks the permission."""
         if (permission, name) in self._permitted:
             return
         user, vhost = self._connection.user, self._vhost.name
@@ -78,7 +78,7 @@ class ChannelBase:
         self._permitted.add((permission, name))
 
     def permit_topic(self, permission: str, exchange: bytes, keys: tuple[bytes, ...]) -> None:
-        """ACCESS_REFUSED where the user may not use one of the keys of a topic exchange."""
+        """Raises ACCESS_REFUSED if the user may not use one of the keys of a topic exchange."""
         found = self._vhost.exchanges.get(exchange)
         if found is None or found.type is not ExchangeType.TOPIC:
             return
@@ -90,14 +90,14 @@ class ChannelBase:
                 raise AmqpError(codec.ACCESS_REFUSED, f"{detail}'{vhost}' refused for user '{user}'")
 
     def write_confirms(self) -> None:
-        """Writes the confirms of what was published since the last time."""
+        """Writes the confirms of the publishes since the last call."""
 
     def forget_permissions(self) -> None:
-        """The user is another, or may do other things."""
+        """Clears the permission cache after the user's permissions may have changed."""
         self._permitted.clear()
 
     def queue_name(self, given: str) -> bytes:
-        """The name, or that of the queue that was declared last."""
+        """Returns the name, or that of the last declared queue if it is empty. Raises NOT_FOUND."""
         if given:
             return given.encode()
         if not self._last_queue:
@@ -105,5 +105,5 @@ class ChannelBase:
         return self._last_queue
 
     def owned(self, name: bytes) -> MessageQueue:
-        """The queue, if this connection may use it."""
+        """Returns the queue if this connection may use it."""
         return self._vhost.owned(name, self._connection)

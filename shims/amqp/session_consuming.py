@@ -1,7 +1,4 @@
-"""The part of a channel that gets messages.
-
-Consumers, basic.get, and whatever settles what they were given.
-"""
+"""The consuming part of a channel: consumers, basic.get, and the settling of deliveries."""
 
 from __future__ import annotations
 
@@ -24,12 +21,12 @@ _Basic = commands.Basic
 _ANY: Final = 1 << 30
 _SETTLE: Final = 0
 _REJECT: Final = 1
-_REQUEUE: Final = 2  # given back by its consumer
-_FAIL: Final = 3  # given back since delivering it has failed
+_REQUEUE: Final = 2  # returned by its consumer
+_FAIL: Final = 3  # returned because the delivery failed
 
 
 class ChannelConsumer(Consumer):
-    """One consumer of a channel. `prefetch` 0: as much as there is."""
+    """One consumer of a channel. `prefetch` is 0 for no limit."""
 
     def __init__(
         self,
@@ -76,7 +73,7 @@ class ChannelConsumer(Consumer):
 
 
 def shown_data(part: Part, run: Run) -> bytes:
-    """The part's messages, with what the server adds to their properties."""
+    """Returns the messages of a part with the properties that the server adds."""
     data = part.data()
     if not run.deaths and not part.deliveries:
         return data
@@ -86,7 +83,7 @@ def shown_data(part: Part, run: Run) -> bytes:
 
 
 class ConsumingChannel(DefiningChannel):
-    """Consumes. `reply`: the queue of its direct replies, b"" where it has none."""
+    """The consuming part of a channel. `reply` is the queue for its direct replies, or b""."""
 
     def __init__(self, connection: Connection, number: int) -> None:
         super().__init__(connection, number)
@@ -94,14 +91,14 @@ class ConsumingChannel(DefiningChannel):
         self.unsettled = Unsettled()
         self.reply = b""
         self.transactional = False
-        self.prefetch = 0  # of consumers to come
-        self._settling: list[tuple[int, Given]] = []  # in a transaction: what becomes of what
+        self.prefetch = 0  # for new consumers
+        self._settling: list[tuple[int, Given]] = []  # in a transaction: (how it is settled, deliveries)
         self._next_tag = 1
 
     # --- consumers
 
     def set_prefetch(self, method: commands.Basic.Qos, now: float) -> None:
-        """Of consumers to come. `global` counts as if it was not said, as in RabbitMQ 4.3."""
+        """Sets the prefetch of new consumers. `global` is ignored, as in RabbitMQ 4.3."""
         if method.prefetch_size:
             raise AmqpError(codec.NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
         self.prefetch = method.prefetch_count
@@ -137,7 +134,7 @@ class ConsumingChannel(DefiningChannel):
         self._begin(consumer, tag, method.nowait, now)
 
     def _begin(self, consumer: ChannelConsumer, tag: bytes, nowait: bool, now: float) -> None:
-        """Says consume-ok before the first message, and nothing where the queue refuses."""
+        """Sends consume-ok before the first message. Sends nothing if the queue refuses."""
         self.consumers[tag] = consumer
         out = self._connection.writer()
         before = len(out)
@@ -151,7 +148,7 @@ class ConsumingChannel(DefiningChannel):
             raise
 
     def _reply_queue(self, no_ack: bool, now: float) -> MessageQueue:
-        """Direct replies are a queue of this connection that nobody but its channel knows by name."""
+        """Creates the queue for this channel's direct replies, with a generated name."""
         if not no_ack:
             raise AmqpError(codec.PRECONDITION_FAILED, "reply consumer cannot acknowledge")
         if self.reply:
@@ -165,7 +162,7 @@ class ConsumingChannel(DefiningChannel):
             self.send(_Basic.CancelOk(method.consumer_tag))
 
     def cancelled_by_us(self, method: commands.Basic.CancelOk, now: float) -> None:
-        """The client has heard that a queue is gone."""
+        """Ignores the client's confirmation that a queue is gone."""
 
     def _cancel(self, tag: bytes, now: float) -> None:
         consumer = self.consumers.pop(tag, None)
@@ -177,7 +174,7 @@ class ConsumingChannel(DefiningChannel):
             self._vhost.drop_reply_queue(consumer.queue)
 
     def queue_gone(self, consumer: ChannelConsumer) -> None:
-        """Its queue was deleted, which clients that know of such are told."""
+        """Drops a consumer whose queue was deleted. Notifies clients with `consumer_cancel_notify`."""
         if self.consumers.pop(consumer.tag, None) is None:
             return
         capabilities = self._connection.capabilities
@@ -185,15 +182,15 @@ class ConsumingChannel(DefiningChannel):
             self.send(_Basic.Cancel(consumer.tag.decode(), True))
 
     def pump(self, now: float) -> None:
-        """The client reads again."""
+        """Resumes deliveries after the client reads again."""
         for consumer in list(self.consumers.values()):
             consumer.queue.pump(now)
             self._vhost.touched(consumer.queue, now)
 
-    # --- giving
+    # --- delivering
 
     def given(self, part: Part, queue: MessageQueue, consumer: Consumer | None) -> int:
-        """The first delivery tag of a part that is delivered now."""
+        """Assigns delivery tags to a part and returns the first. Tracks the part unless it is no-ack."""
         first = self._next_tag
         self._next_tag += part.count
         if consumer is None or not consumer.no_ack:
@@ -229,7 +226,7 @@ class ConsumingChannel(DefiningChannel):
         self._end(method.delivery_tag, method.multiple, _SETTLE, now)
 
     def ack_row(self, first: int, count: int, now: float) -> None:
-        """Single acknowledgements of the tags from `first` on."""
+        """Handles `count` single acknowledgements of the tags from `first` on."""
         taken = self.unsettled.take(first, count)
         if taken or count == 1:
             self._ended(taken, first, _SETTLE, now)
@@ -241,7 +238,7 @@ class ConsumingChannel(DefiningChannel):
         self._end(method.delivery_tag, method.multiple, _REQUEUE if method.requeue else _REJECT, now)
 
     def reject(self, method: commands.Basic.Reject, now: float) -> None:
-        """To requeue by it counts as a failed delivery, in quorum queues (RabbitMQ 4.3)."""
+        """Handles a reject. With requeue it counts as a failed delivery in quorum queues (RabbitMQ 4.3)."""
         self._end(method.delivery_tag or 0, False, _FAIL if method.requeue else _REJECT, now)
 
     def _end(self, tag: int, multiple: bool, how: int, now: float) -> None:
@@ -290,10 +287,10 @@ class ConsumingChannel(DefiningChannel):
         for given in self.unsettled.clear():
             self._settle(given, _REQUEUE, now)
 
-    # --- the end
+    # --- closing
 
     def release(self, now: float) -> None:
-        """The channel is no more: its consumers go, and what it had unsettled goes back."""
+        """Ends the channel: cancels its consumers and requeues unsettled messages as failed deliveries."""
         for tag in list(self.consumers):
             self._cancel(tag, now)
         unsettled = [given for _, given in self._settling] + self.unsettled.clear()

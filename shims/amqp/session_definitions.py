@@ -1,4 +1,4 @@
-"""The part of a channel that declares, binds and deletes exchanges and queues."""
+"""The defining part of a channel: declares, binds and deletes exchanges and queues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .session_messages import REPLY_TO
 
 _Exchange = commands.Exchange
 _Queue = commands.Queue
-_BREAKS: Final = str.maketrans("", "", "\r\n")  # RabbitMQ leaves them out of names
+_BREAKS: Final = str.maketrans("", "", "\r\n")  # RabbitMQ removes them from names
 
 
 def _name(given: str) -> bytes:
@@ -26,7 +26,7 @@ def _name(given: str) -> bytes:
 
 
 class DefiningChannel(ChannelBase):
-    """Declares, binds and deletes."""
+    """The defining part of a channel."""
 
     # --- exchanges
 
@@ -143,7 +143,7 @@ class DefiningChannel(ChannelBase):
         self.send(_Queue.UnbindOk())
 
     def _key(self, queue: str, key: str) -> bytes:
-        """Without a queue and a key, the name of the queue that was declared last."""
+        """Returns the key, or the name of the last declared queue if queue and key are both empty."""
         return self._last_queue if not queue and not key else key.encode()
 
     def purge_queue(self, method: commands.Queue.Purge, now: float) -> None:

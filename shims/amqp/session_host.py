@@ -1,7 +1,4 @@
-"""What the connections of one host share.
-
-Virtual hosts, who may do what, names that are made up, and headers.
-"""
+"""The state shared by all connections of a host: virtual hosts, access control and generated names."""
 
 from __future__ import annotations
 
@@ -22,15 +19,15 @@ READ: Final = "read"
 
 
 class Access(Protocol):
-    """Who may log in, and do what. A name is of an exchange or a queue."""
+    """Authentication and authorisation. A `name` is that of an exchange or a queue."""
 
     mechanisms: tuple[str, ...]
 
     def log_in(self, mechanism: str, response: bytes) -> str | None:
-        """The user that a SASL response proves to be, None: nobody."""
+        """Returns the user authenticated by a SASL response, or None if it is refused."""
 
     def may_come(self, user: str, local: bool) -> bool:
-        """Whether the user may connect from where it is; `local`: from this host."""
+        """Whether the user may connect from its address. `local` is whether that is this host."""
 
     def may_open(self, user: str, vhost: str) -> bool: ...
 
@@ -40,11 +37,11 @@ class Access(Protocol):
         """Whether the user may write or read a routing key of a topic exchange."""
 
     def renewed(self, user: str, secret: bytes) -> bool:
-        """Whether a user may go on with another secret."""
+        """Whether a user may continue with a new secret."""
 
 
 class OpenAccess:
-    """Whoever reaches the port may do everything, under any name."""
+    """No access control: any client may do everything under any user name."""
 
     mechanisms: tuple[str, ...] = ("PLAIN",)
 
@@ -69,7 +66,7 @@ class OpenAccess:
 
 
 def plain(response: bytes) -> tuple[str, bytes] | None:
-    """(user, password) of a response of SASL's PLAIN (RFC 4616), None where it is none."""
+    """Returns (user, password) of a SASL PLAIN response (RFC 4616), or None if it is malformed."""
     parts = response.split(b"\x00")
     if len(parts) != 3:
         return None
@@ -80,13 +77,13 @@ def plain(response: bytes) -> tuple[str, bytes] | None:
 
 
 class RandomBytes(Protocol):
-    """A generator, seeded or not: `random.Random` is one."""
+    """A source of random bytes such as `random.Random`, seeded or not."""
 
     def randbytes(self, n: int, /) -> bytes: ...
 
 
 class AmqpHeaders:
-    """Reads the headers of runs that came by AMQP."""
+    """Reads the headers of runs published over AMQP."""
 
     def headers(self, run: Run) -> Mapping[str, object]:
         (properties, _), *_ = messages(run.data)
@@ -95,10 +92,10 @@ class AmqpHeaders:
 
 
 class AmqpHost:
-    """One host's AMQP, without its connections.
+    """The AMQP state of one host, without its connections.
 
-    `alarm`: why publishers have to wait, "" where they have not. `vhost_metadata`: what is said of each, for
-    people.
+    `alarm` is the reason why publishers must wait, or "". `vhost_metadata` holds descriptive data of each
+    virtual host.
     """
 
     def __init__(
@@ -118,12 +115,12 @@ class AmqpHost:
         self.add_vhost("/")
 
     def number_connection(self) -> int:
-        """A number that no other connection has had."""
+        """Returns a new unique connection number."""
         self.connections_opened += 1
         return self.connections_opened
 
     def remove_vhost(self, name: str) -> None:
-        """Forgets it, with all that it holds. Its connections have been closed."""
+        """Removes a virtual host and its contents. Its connections must be closed already."""
         vhost = self.vhosts.pop(name)
         self.vhost_metadata.pop(name, None)
         vhost.clear()
@@ -136,7 +133,7 @@ class AmqpHost:
         return vhost
 
     def made_up(self, prefix: bytes) -> bytes:
-        """A name that nobody has."""
+        """Generates a unique name."""
         return prefix + b"-" + base64.urlsafe_b64encode(self.random_bytes(16)).rstrip(b"=")
 
     def random_bytes(self, count: int) -> bytes:

@@ -1,7 +1,4 @@
-"""Messages as this protocol has them.
-
-Runs out of properties, and properties as they are shown to consumers.
-"""
+"""Conversion of AMQP messages: from properties to runs, and to the properties shown to consumers."""
 
 from __future__ import annotations
 
@@ -25,14 +22,14 @@ from .codec_properties import (
     values,
 )
 
-FORMAT: Final = 1  # AMQP 0-9-1's spelling of properties
+FORMAT: Final = 1  # `Run.format` for properties in AMQP 0-9-1 encoding
 REPLY_TO: Final = b"amq.rabbitmq.reply-to"
 _LONGEST_MS: Final = 315_360_000_000
 _OURS: Final = (b"x-death", b"x-first-death-", b"x-last-death-", b"x-delivery-count")
 
 
 def run_of(exchange: bytes, key: bytes, data: bytes, count: int, size: int, seen: Seen) -> Run:
-    """Messages that are alike."""
+    """Creates a run of similar messages. Raises PRECONDITION_FAILED for an invalid expiration."""
     run = Run(
         exchange, key, data, count, size, seen.persistent, seen.priority, _milliseconds(seen.expiration)
     )
@@ -41,9 +38,9 @@ def run_of(exchange: bytes, key: bytes, data: bytes, count: int, size: int, seen
 
 
 def single(exchange: bytes, key: bytes, properties: bytes, body: bytes, user: str, reply: bytes) -> Run:
-    """One message, whatever its properties ask for.
+    """Creates a run of one message with any properties. Raises AmqpError if they are not acceptable.
 
-    `reply`: the queue of the channel's direct reply, b"": none.
+    `reply` is the queue for the channel's direct replies, or b"".
     """
     seen = look(properties, 0, len(properties))
     if seen.user is not None and seen.user != user.encode():
@@ -79,7 +76,7 @@ def _with_reply(properties: bytes, reply: bytes) -> bytes:
 
 
 def _further_keys(properties: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ...], bytes]:
-    """(what CC says, what BCC says, the properties without BCC)."""
+    """Returns (the keys in CC, the keys in BCC, the properties without BCC)."""
     found = values(properties)
     headers = fields(found[HEADERS_BIT])
     of = dict(headers)
@@ -91,7 +88,7 @@ def _further_keys(properties: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ..
 
 
 def _keys(name: str, value: bytes | None) -> tuple[bytes, ...]:
-    """An array of long strings."""
+    """Reads an array of long strings. Raises PRECONDITION_FAILED for another type."""
     if value is None:
         return ()
     at, found = 5, []
@@ -105,11 +102,14 @@ def _keys(name: str, value: bytes | None) -> tuple[bytes, ...]:
     return tuple(found)
 
 
-# --- what consumers are shown
+# --- properties shown to consumers
 
 
 def shown(properties: bytes, deaths: Sequence[Death], deliveries: int) -> bytes:
-    """The properties with what the server knows: deaths, latest first; failed deliveries, unless none."""
+    """Returns the properties with the server's headers.
+
+    These are the deaths, latest first, and the number of failed deliveries if it is not 0.
+    """
     found = values(properties)
     known = fields(found[HEADERS_BIT]) if HEADERS_BIT in found else []
     headers = [field for field in known if not field[0].startswith(_OURS)]

@@ -1,6 +1,6 @@
-"""The part of a connection that opens, keeps alive, makes wait and closes: what goes over channel 0.
+"""The methods of channel 0: opening, authentication, heartbeats, blocking and closing of a connection.
 
-Its states and what is done in each are in `session_table`.
+States and actions are defined in `session_table`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _CAPABILITIES: Final[FieldTable] = {
 
 
 class OpeningConnection(Connection):
-    """A connection's own methods.
+    """The channel 0 part of a connection.
 
-    `failure`: why it was ended, "" while it was not. `name`: what the client says. `properties`: all that it
-    says. `ends`: the addresses of client and server, where there are such, and `opened_at` the time of day;
-    whoever has the socket sets them.
+    `failure` is the reason why it was ended, or "". `name` is the connection name given by the client,
+    `properties` all client properties. `ends` are the addresses of client and server, if any, and
+    `opened_at` is the time of day; the owner of the socket sets both.
     """
 
     def __init__(self, host: AmqpHost, wake: Callable[[SessionOutput], None], now: float) -> None:
@@ -54,24 +54,27 @@ class OpeningConnection(Connection):
         self.heartbeat = 0
         self.phase = session_table.HEADER
         self.failure = ""
-        self._wanted = 0  # bytes that make whole what is awaited, as far as that is known
+        self._wanted = 0  # size at which the partial input is complete, as far as known
         self._blocked = False
         self._last_in = now
         self._last_out = now
 
     def release(self, now: float) -> None:
-        """Channels, and queues that were its own, go."""
+        """Releases its channels and exclusive queues."""
         raise NotImplementedError
 
     def all_channels(self) -> list[ChannelBase]:
         raise NotImplementedError
 
     def lost(self, now: float) -> None:
-        """The connection is gone."""
+        """Handles the loss of the connection."""
         raise NotImplementedError
 
     def _header(self, data: bytes) -> int:
-        """The protocol's eight bytes. Whoever sends others is told them, and the connection is closed."""
+        """Handles the protocol header. Answers any other header with the supported one and closes.
+
+        Returns the number of bytes used.
+        """
         begin = data[: len(codec.PROTOCOL_HEADER)]
         if codec.PROTOCOL_HEADER.startswith(begin):
             if len(begin) < len(codec.PROTOCOL_HEADER):
@@ -148,7 +151,7 @@ class OpeningConnection(Connection):
         self.send(0, _Method.Tune(asked.channel_max, asked.frame_max, asked.heartbeat))
 
     def _refuse_login(self, mechanism: str, method: int) -> None:
-        """Clients that know of it are told, all others find the connection closed."""
+        """Refuses a login: with connection.close if the client supports it, else by closing the socket."""
         detail = (
             f"Login was refused using authentication mechanism {mechanism}. "
             "For details see the broker logfile."
@@ -194,13 +197,13 @@ class OpeningConnection(Connection):
 
     @property
     def blocked(self) -> bool:
-        """Whether the client was told that what it publishes will not be read."""
+        """Whether the client was notified that its publishes are not read."""
         return self._blocked
 
-    # --- publishers that have to wait
+    # --- blocked publishers
 
     def block(self, reason: str) -> None:
-        """Tells a client that what it publishes will not be read, if it knows of such."""
+        """Sends connection.blocked if the client supports it: its publishes will not be read."""
         if not self._blocked and self.capabilities.get("connection.blocked") is True:
             self._blocked = True
             self.send(0, _Method.Blocked(reason))
@@ -210,11 +213,13 @@ class OpeningConnection(Connection):
             self._blocked = False
             self.send(0, _Method.Unblocked())
 
-    # --- time
+    # --- heartbeats
 
     def tick(self, now: float) -> float:
-        """Sends a heartbeat where nothing else was for half an interval, ends a connection from which
-        nothing came for two; when to look again, 0.0: never.
+        """Sends a heartbeat after half an interval without output. Ends the connection after two intervals
+        without input.
+
+        Returns when to check again, 0.0 for never.
         """
         if not self.heartbeat or self.phase == session_table.CLOSED:
             return 0.0
@@ -228,13 +233,13 @@ class OpeningConnection(Connection):
         return min(self._last_in + 2 * self.heartbeat, self._last_out + self.heartbeat / 2)
 
     def sent(self, now: float) -> None:
-        """What was gathered has been written."""
+        """Notes the time at which gathered output was written."""
         self._last_out = now
 
-    # --- the end
+    # --- closing
 
     def fail(self, error: AmqpError, now: float) -> None:
-        """Ends the connection, and says why."""
+        """Closes the connection with the reason."""
         if self.phase in (session_table.CLOSING, session_table.CLOSED):
             return
         self.failure = error.text
@@ -246,7 +251,7 @@ class OpeningConnection(Connection):
     def close(
         self, now: float, detail: str = "broker forced connection closure with reason 'shutdown'"
     ) -> None:
-        """The server ends the connection."""
+        """Closes the connection on behalf of the server."""
         self.fail(AmqpError(codec.CONNECTION_FORCED, detail), now)
 
     def _send_close(self, error: AmqpError) -> None:
@@ -261,9 +266,9 @@ class OpeningConnection(Connection):
 
 
 def _negotiated(what: str, given: int, asked: int, least: int) -> int:
-    """What a client has said of a limit.
+    """Returns the client's value for a limit.
 
-    NOT_ALLOWED where it is lower than may be, or higher than was asked.
+    Raises NOT_ALLOWED if it is lower than `least` or higher than `asked`; 0, unlimited, counts as higher.
     """
     if 0 < given < least:
         relation, bound = "lower than the minimum", least

@@ -1,4 +1,4 @@
-"""What a connection has to send: gathered over one turn of the event loop, written once at its end."""
+"""The output of a connection: gathered over one turn of the event loop and written once at its end."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pamqp import base
 
 from .codec_methods import write_method
 
-FULL: Final = 1024 * 1024  # unsent bytes of one turn; more waits in the queues
+FULL: Final = 1024 * 1024  # limit of unsent bytes per turn; further messages wait in the queues
 
 
 class SessionOutput:
-    """The sending half. `wake` is told once that something was gathered since `take_output`.
+    """The sending half of a connection. `wake` is called for the first output after `take_output`.
 
-    `writable`: the client reads, and not too much waits for this turn's end. `full`: so much did; who has
-    written it calls `Session.resume`. `depends`: what is gathered promises something that has to be stored
-    before. `closing`: what is gathered is the last that is sent.
+    `writable` is whether the client reads and the output of this turn is below its limit. `full` is whether
+    that limit was reached; after writing the output, the caller then calls `Session.resume`. `depends` is
+    whether the output promises something that must be stored first. `closing` is whether it is the last.
     """
 
     def __init__(self, wake: Callable[[SessionOutput], None]) -> None:
@@ -32,7 +32,7 @@ class SessionOutput:
         self._congested = False
 
     def writer(self) -> BytesWriter:
-        """Where to write to. `written` is to be called after much was."""
+        """Returns the output buffer. Call `written` after adding messages to it."""
         if not self._dirty:
             self._dirty = True
             self._wake(self)
@@ -47,7 +47,7 @@ class SessionOutput:
         self.writer().write(write_method(channel, method))
 
     def take_output(self) -> bytes:
-        """All that is gathered."""
+        """Removes and returns the gathered output."""
         data = self.out.getvalue()
         self.out.truncate(0)
         self._dirty = False
@@ -56,6 +56,6 @@ class SessionOutput:
         return data
 
     def congest(self, congested: bool) -> None:
-        """The client reads no more, or again."""
+        """Records whether the client has stopped reading."""
         self._congested = congested
         self.writable = not congested and not self.closing

@@ -1,4 +1,4 @@
-"""The part of a channel that publishes: contents frame by frame, runs, confirms, returns and transactions."""
+"""The publishing part of a channel: single messages, runs, confirms, returns and transactions."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _NO_BODY: Final = 2
 
 
 class Channel(ConsumingChannel):
-    """A whole channel. `confirming`: publishes are confirmed."""
+    """A complete channel. `confirming` is whether it is in confirm mode."""
 
     def __init__(self, connection: Connection, number: int) -> None:
         super().__init__(connection, number)
         self.confirming = False
-        self._publish_tag = 0  # of the last publish
+        self._publish_tag = 0  # confirm tag of the last publish
         self._confirmed_up_to = 0
-        self._confirms: list[tuple[int, bool]] = []  # (up to which publish, whether all were taken)
+        self._confirms: list[tuple[int, bool]] = []  # (tag of the last publish, whether all were taken)
         self._publishes: list[tuple[Run, bool]] = []  # in a transaction: (run, mandatory)
         self._awaits = _NO_METHOD
         self._to = b""
@@ -44,15 +44,15 @@ class Channel(ConsumingChannel):
 
     @property
     def uncommitted(self) -> tuple[int, int]:
-        """(messages that were published, messages that were settled) in the transaction."""
+        """The numbers of (published, settled) messages in the transaction."""
         published = sum(run.count for run, _ in self._publishes)
         return published, sum(given.count for _, given in self._settling)
 
-    # --- a content, frame by frame
+    # --- content frame by frame
 
     @property
     def amid_content(self) -> bool:
-        """Whether a content header or a body is awaited."""
+        """Whether the channel awaits a content header or a body frame."""
         return self._awaits != _NO_METHOD
 
     def begin_publish(self, payload: bytes) -> None:
@@ -94,7 +94,7 @@ class Channel(ConsumingChannel):
             self._whole(now)
 
     def unexpected(self) -> AmqpError:
-        """A frame that may not come now."""
+        """Returns the error for a frame that is not allowed now."""
         detail = {
             _NO_METHOD: "expected method frame, got non method frame instead",
             _NO_HEADER: "expected content header for class 60, got non content header frame instead",
@@ -114,18 +114,18 @@ class Channel(ConsumingChannel):
     # --- publishing
 
     def looks_at_headers(self, exchange: bytes) -> bool:
-        """Whether the messages of a run have to have the same headers."""
+        """Whether the messages of a run must have the same headers."""
         return self._vhost.looks_at_headers(exchange)
 
     def may_publish(self, exchange: bytes, flags: int) -> None:
-        """Refused where the user may not, or the exchange is not there, or none for clients."""
+        """Raises an error if the user lacks the permission or clients cannot publish to the exchange."""
         if flags & _IMMEDIATE:
             raise AmqpError(codec.NOT_IMPLEMENTED, "immediate=true", codec.PUBLISH)
         self.permit(WRITE, "exchange", exchange)
         self._vhost.may_publish(exchange)
 
     def publish(self, run: Run, flags: int, now: float) -> None:
-        """What `may_publish` has let through. ACCESS_REFUSED where a key of it may not be used."""
+        """Publishes a run after `may_publish`. Raises ACCESS_REFUSED if a routing key is not permitted."""
         self.permit_topic(WRITE, run.exchange, run.keys)
         mandatory = flags & _MANDATORY != 0
         if self.transactional:
@@ -136,7 +136,10 @@ class Channel(ConsumingChannel):
             self._confirm(refused, run.count)
 
     def _publish(self, run: Run, mandatory: bool, now: float) -> list[int]:
-        """Numbers of the messages that were refused; what is mandatory and routed nowhere is returned."""
+        """Publishes a run and returns unroutable mandatory messages to the client.
+
+        The result is the indexes of the refused messages.
+        """
         try:
             routed, refused = self._vhost.publish(run, now)
         except TreecastError as error:
@@ -185,7 +188,7 @@ class Channel(ConsumingChannel):
             self._confirms.append((self._publish_tag, taken))
 
     def write_confirms(self) -> None:
-        """All that were published are settled in order, so each confirm may speak for those before it."""
+        """Writes the pending confirms. They are in order, so one can cover all publishes before it."""
         out = self._connection.writer()
         before = self._confirmed_up_to
         for tag, taken in self._confirms:
@@ -203,7 +206,7 @@ class Channel(ConsumingChannel):
         self.send(commands.Tx.SelectOk())
 
     def commit(self, method: commands.Tx.Commit, now: float) -> None:
-        """What was published goes first, then what was settled. PRECONDITION_FAILED where a queue is full."""
+        """Commits the publishes, then the settlements. Raises PRECONDITION_FAILED if a queue refused any."""
         self._need_tx()
         publishes, self._publishes = self._publishes, []
         settling, self._settling = self._settling, []
@@ -215,7 +218,7 @@ class Channel(ConsumingChannel):
         self.send(commands.Tx.CommitOk())
 
     def roll_back(self, method: commands.Tx.Rollback, now: float) -> None:
-        """What was published is forgotten; what was settled is unsettled again, and not delivered anew."""
+        """Drops the publishes and marks the settlements as unsettled again, without redelivery."""
         self._need_tx()
         self._publishes = []
         self.unsettled.put_back([given for _, given in self._settling])

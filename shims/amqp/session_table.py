@@ -1,7 +1,7 @@
-"""Which method may come when: the state machines of connections and channels as tables.
+"""The state machines of connections and channels as tables: which method is allowed in which state.
 
-Every (state, method) pair is either listed with what is done, or refused with its code. What a method of
-channel 0 and one of another channel may be is told apart by `ON_CONNECTION`.
+Every (state, method) pair is either listed with its action or refused with a code. `ON_CONNECTION` separates
+the methods of channel 0 from those of other channels.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pamqp import commands
 from . import codec
 
 # States of a connection.
-HEADER: Final = 0  # the protocol's eight bytes are awaited
-STARTING: Final = 1  # connection.start-ok
-TUNING: Final = 2  # connection.tune-ok
-OPENING: Final = 3  # connection.open
+HEADER: Final = 0  # awaits the protocol header
+STARTING: Final = 1  # awaits connection.start-ok
+TUNING: Final = 2  # awaits connection.tune-ok
+OPENING: Final = 3  # awaits connection.open
 OPEN: Final = 4
-CLOSING: Final = 5  # connection.close-ok: nothing else is looked at
+CLOSING: Final = 5  # awaits connection.close-ok and ignores all else
 CLOSED: Final = 6
 CONNECTION_STATES: Final = (HEADER, STARTING, TUNING, OPENING, OPEN, CLOSING, CLOSED)
 
@@ -41,7 +41,7 @@ ON_CONNECTION: Final = frozenset(
     }
 )
 
-# What a connection does, by state and method.
+# Actions of a connection by state and method.
 CONNECTION: Final[dict[int, dict[int, str]]] = {
     HEADER: {},
     STARTING: {_Connection.StartOk.index: "log_in", _Connection.Close.index: "leave"},
@@ -57,13 +57,13 @@ CONNECTION_REFUSED: Final = {
     TUNING: codec.CHANNEL_ERROR,
     OPENING: codec.CHANNEL_ERROR,
     OPEN: codec.CHANNEL_ERROR,
-    CLOSING: 0,  # not looked at
+    CLOSING: 0,  # ignored
     CLOSED: 0,
 }
 
-# States of a channel. One that is not there is opened by channel.open only.
+# States of a channel. A channel that does not exist accepts only channel.open.
 RUNNING: Final = 0
-ENDING: Final = 1  # channel.close-ok is awaited: nothing else is looked at
+ENDING: Final = 1  # awaits channel.close-ok and ignores all else
 CHANNEL_STATES: Final = (RUNNING, ENDING)
 
 CHANNEL: Final[dict[int, dict[int, str]]] = {

@@ -1,8 +1,8 @@
-"""What a channel was given and has not settled: by delivery tag, in ranges of parts.
+"""The unsettled deliveries of a channel, by delivery tag, as ranges of parts.
 
-Delivery tags rise by one. Messages of a part that were delivered together are one range; settled from the
-front it grows shorter, settled amid it becomes two. So a consumer that settles in order costs one range for
-each part.
+Delivery tags are consecutive. Messages of a part that were delivered together form one range. Settling at
+the front shortens the range; settling in the middle splits it. A consumer that settles in order therefore
+needs one range per part.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from treecast.middleware.broker.queues import Consumer, MessageQueue, Part
 
 
 class Given:
-    """`count` messages of a part, from number `offset` of it on, under the delivery tags from `first` on.
+    """A range: `count` messages of a part from index `offset` on, with delivery tags from `first` on.
 
-    `consumer` None: it was asked for by basic.get.
+    `consumer` is None for a message fetched by basic.get.
     """
 
     def __init__(
@@ -27,17 +27,17 @@ class Given:
         self.consumer = consumer
 
     def section(self, first: int, count: int) -> Given:
-        """Those of it under the tags from `first` on."""
+        """Returns the subrange of `count` messages with tags from `first` on."""
         offset = self.offset + first - self.first
         return Given(first, count, offset, self.part, self.queue, self.consumer)
 
 
 class Unsettled:
-    """Of one channel. `count` messages."""
+    """The unsettled deliveries of one channel, `count` messages in total."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._ranges: list[Given] = []  # by rising tags, from `_begin` on
+        self._ranges: list[Given] = []  # in tag order; entries before `_begin` are settled
         self._begin = 0
 
     def add(self, given: Given) -> None:
@@ -45,7 +45,7 @@ class Unsettled:
         self.count += given.count
 
     def take(self, tag: int, count: int = 1) -> list[Given]:
-        """Takes out `count` messages with tags from `tag` on; empty where any of them is not there."""
+        """Removes and returns `count` messages with tags from `tag` on, or [] if any is missing."""
         at = self._find(tag)
         if at < 0:
             return []
@@ -57,7 +57,7 @@ class Unsettled:
         return [given.section(tag, count)]
 
     def _take_over(self, tag: int, count: int, available: int) -> list[Given]:
-        """The same over several ranges."""
+        """Does the same across several ranges; the first holds `available` of the messages."""
         taken = self.take(tag, available)
         more = self.take(tag + available, count - available)
         if not more:
@@ -66,7 +66,7 @@ class Unsettled:
         return taken + more
 
     def take_up_to(self, tag: int) -> list[Given]:
-        """Takes out all up to `tag`, 0: all; empty where `tag` is not there."""
+        """Removes and returns all messages up to `tag` (0 for all), or [] if `tag` is missing."""
         if tag == 0:
             return self.clear()
         at = self._find(tag)
@@ -84,14 +84,14 @@ class Unsettled:
         return taken
 
     def clear(self) -> list[Given]:
-        """Takes out all."""
+        """Removes and returns all messages."""
         taken = self._ranges[self._begin :]
         self._ranges = []
         self._begin = self.count = 0
         return taken
 
     def put_back(self, taken: list[Given]) -> None:
-        """What was taken out is unsettled all the same."""
+        """Adds removed ranges again, in tag order."""
         ranges = [*self._ranges[self._begin :], *taken]
         ranges.sort(key=_first)
         self._ranges = ranges
@@ -99,7 +99,7 @@ class Unsettled:
         self.count += sum([given.count for given in taken])
 
     def _cut(self, at: int, tag: int, count: int) -> None:
-        """Takes `count` messages from `tag` on out of the range at `at`."""
+        """Removes `count` messages with tags from `tag` on from the range at index `at`."""
         given = self._ranges[at]
         self.count -= count
         after = given.first + given.count - tag - count
@@ -121,13 +121,13 @@ class Unsettled:
             del self._ranges[at]
 
     def _tidy(self) -> None:
-        """Lets go of what was settled at the front, now and then."""
+        """Frees the settled entries at the front once they are many and the majority."""
         if self._begin > 1024 and self._begin * 2 > len(self._ranges):
             del self._ranges[: self._begin]
             self._begin = 0
 
     def _find(self, tag: int) -> int:
-        """Where the range with `tag` is, or -1."""
+        """Returns the index of the range with `tag`, or -1."""
         low, high = self._begin, len(self._ranges)
         if low < high and tag < self._ranges[low].first + self._ranges[low].count:
             return low if tag >= self._ranges[low].first else -1

@@ -1,4 +1,4 @@
-"""What a daemon may choose about its AMQP face."""
+"""Settings of the AMQP face."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from treecast.shims.listening import TlsSettings
 
 
 class AmqpSettings(Struct, frozen=True):
-    """Sizes in bytes, times in seconds. The defaults are RabbitMQ's where it has one."""
+    """Settings of the AMQP face. Sizes are in bytes, times in seconds.
 
-    plain: bool = True  # whether it listens without TLS
+    Defaults are those of RabbitMQ, if it has one.
+    """
+
+    plain: bool = True  # whether to listen without TLS
     host: str = "127.0.0.1"
     port: int = 5672  # 0 picks a free one
     unix_path: Path | None = None
@@ -24,10 +27,10 @@ class AmqpSettings(Struct, frozen=True):
     max_message_bytes: int = 16 * 1024 * 1024
     frame_max: int = 131_072
     channel_max: int = 2047  # at most 32,767
-    heartbeat: int = 60  # 0: none is asked for
-    max_consumers: int = 1 << 30  # of one channel
-    connect_seconds: float = 10.0  # until the connection has to be open
-    send_buffer_bytes: int = 256 * 1024  # unsent bytes of one connection; then its queues keep the rest
+    heartbeat: int = 60  # interval proposed to clients, 0 for none
+    max_consumers: int = 1 << 30  # per channel
+    connect_seconds: float = 10.0  # time limit for opening a connection
+    send_buffer_bytes: int = 256 * 1024  # unsent bytes per connection before messages wait in queues
     backlog: int = 1024
     queues: QueueSettings = QueueSettings()
-    version: str = "4.3.0"  # of RabbitMQ, whose behaviour clients may ask for by it
+    version: str = "4.3.0"  # RabbitMQ version reported to clients, which may adapt to it

@@ -1,8 +1,9 @@
-"""Users, what they may do, and how their passwords are kept, as RabbitMQ's internal database has them.
+"""Users, permissions and password hashes, in the format of RabbitMQ's internal database.
 
-A password's hash is base64 of a salt of 4 bytes and a digest of salt and password, so that users of an
-exported broker log in here as they did there. Permissions are regular expressions on names; an empty one
-stands for `^$`. Tags are those of the management calls: administrator, monitoring, policymaker, management.
+A password hash is the base64 encoding of a 4-byte salt and a digest of salt and password. Users exported
+from a RabbitMQ broker can therefore log in with their passwords. Permissions are regular expressions on
+names; an empty one stands for `^$`. Tags are those of the management calls: administrator, monitoring,
+policymaker, management.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ _DIGESTS: Final[dict[str, Callable[[bytes], bytes]]] = {
     SHA512: lambda data: hashlib.sha512(data).digest(),
 }
 _SALT: Final = 4  # bytes
-_DEFAULT_EXCHANGE: Final = b"amq.default"  # what permissions call it
-_REMEMBERED: Final = 1024  # patterns
+_DEFAULT_EXCHANGE: Final = b"amq.default"  # its name in permissions
+_REMEMBERED: Final = 1024  # cached compiled patterns
 ADMINISTRATOR: Final = "administrator"
 
 
 def fits(password: bytes, password_hash: str, hashing: str) -> bool:
-    """Whether a password is the one of a hash. Nobody has the password of an empty or unreadable hash."""
+    """Whether a password matches a hash. Nothing matches an empty or malformed hash."""
     digest = _DIGESTS.get(hashing)
     try:
         raw = base64.b64decode(password_hash, validate=True)
@@ -45,7 +46,7 @@ def fits(password: bytes, password_hash: str, hashing: str) -> bool:
 
 
 def hashed(password: bytes, salt: bytes) -> str:
-    """The hash of a new password. `salt`: 4 random bytes."""
+    """Returns the hash of a new password. `salt` is 4 random bytes."""
     return base64.b64encode(salt + hashlib.sha256(salt + password).digest()).decode()
 
 
@@ -54,7 +55,7 @@ def knows_hashing(name: str) -> bool:
 
 
 class User(Struct, frozen=True):
-    """`password_hash` "": the user cannot log in with a password."""
+    """A user. With an empty `password_hash` it cannot log in with a password."""
 
     name: str
     password_hash: str = ""
@@ -63,7 +64,7 @@ class User(Struct, frozen=True):
 
 
 class Permission(Struct, frozen=True):
-    """Of one user in one virtual host."""
+    """The permissions of one user in one virtual host."""
 
     configure: str
     write: str
@@ -74,7 +75,7 @@ class Permission(Struct, frozen=True):
 
 
 class TopicPermission(Struct, frozen=True):
-    """Of one user in one virtual host on the routing keys of one topic exchange."""
+    """The permissions of one user in one virtual host on the routing keys of one topic exchange."""
 
     write: str
     read: str
@@ -84,10 +85,10 @@ class TopicPermission(Struct, frozen=True):
 
 
 class Users:
-    """Implements `session_host.Access`. `permissions` are by user and virtual host, `topics` by exchange too.
+    """All users. Implements `session_host.Access`.
 
-    `changed` is called after each change, for whoever stores them. `local_only`: users that log in from this
-    host only.
+    `permissions` are keyed by user and virtual host, `topics` by exchange as well. `changed` is called after
+    each change, for persistence. `local_only` are the users that may log in from this host only.
     """
 
     mechanisms: tuple[str, ...] = ("PLAIN",)
@@ -102,14 +103,14 @@ class Users:
     # --- changes
 
     def put(self, user: User) -> bool:
-        """Whether it is new."""
+        """Adds or replaces a user. Returns whether it is new."""
         new = user.name not in self.users
         self.users[user.name] = user
         self.changed()
         return new
 
     def delete(self, name: str) -> bool:
-        """Whether there was one; its permissions go with it."""
+        """Deletes a user and its permissions. Returns whether it existed."""
         if self.users.pop(name, None) is None:
             return False
         for key in [key for key in self.permissions if key[0] == name]:
@@ -120,7 +121,7 @@ class Users:
         return True
 
     def permit(self, user: str, vhost: str, permission: Permission) -> bool:
-        """Whether it is new. Raises re.error for a pattern that is none."""
+        """Sets permissions. Returns whether they are new. Raises re.error for an invalid pattern."""
         _check(permission.configure, permission.write, permission.read)
         new = (user, vhost) not in self.permissions
         self.permissions[user, vhost] = permission
@@ -133,7 +134,7 @@ class Users:
         return found
 
     def permit_topics(self, user: str, vhost: str, exchange: str, permission: TopicPermission) -> bool:
-        """Whether it is new. Raises re.error for a pattern that is none."""
+        """Sets topic permissions. Returns whether they are new. Raises re.error for an invalid pattern."""
         _check(permission.write, permission.read)
         new = (user, vhost, exchange) not in self.topics
         self.topics[user, vhost, exchange] = permission
@@ -141,7 +142,7 @@ class Users:
         return new
 
     def forbid_topics(self, user: str, vhost: str, exchange: str | None = None) -> bool:
-        """On one exchange, or on all."""
+        """Removes the topic permissions on one exchange or all. Returns whether there were any."""
         gone = [key for key in self.topics if key[:2] == (user, vhost) and exchange in (None, key[2])]
         for key in gone:
             del self.topics[key]
@@ -149,7 +150,7 @@ class Users:
         return bool(gone)
 
     def forget_vhost(self, vhost: str) -> None:
-        """What was permitted in a virtual host goes with it."""
+        """Removes all permissions in a virtual host that was deleted."""
         self.permissions = {key: value for key, value in self.permissions.items() if key[1] != vhost}
         self.topics = {key: value for key, value in self.topics.items() if key[1] != vhost}
         self.changed()
@@ -175,7 +176,7 @@ class Users:
         return found is not None and _matches(found.of(permission), name or _DEFAULT_EXCHANGE)
 
     def may_use_topic(self, user: str, vhost: str, permission: str, exchange: bytes, key: bytes) -> bool:
-        """Where nothing is said of an exchange, every key is permitted."""
+        """Whether the user may use a routing key. All keys are permitted without a topic permission."""
         if not self.topics:
             return True
         found = self.topics.get((user, vhost, exchange.decode(errors="replace")))
@@ -185,13 +186,13 @@ class Users:
         return _matches(pattern.replace("{vhost}", re.escape(vhost)), key)
 
     def renewed(self, user: str, secret: bytes) -> bool:
-        """What is known of users does not expire: any secret will do, as with RabbitMQ's own database."""
+        """Accepts any secret, since users do not expire, as with RabbitMQ's internal database."""
         return True
 
     # --- the management calls
 
     def tags(self, name: str) -> frozenset[str]:
-        """What a user may do in the management calls: an administrator, and a policymaker, may do more."""
+        """Returns the tags of a user, which grant rights in the management calls."""
         user = self.users.get(name)
         return frozenset(user.tags) if user is not None else frozenset()
 
@@ -215,13 +216,13 @@ def _matches(pattern: str, name: bytes) -> bool:
 
 
 def tags_of(value: object) -> tuple[str, ...]:
-    """Tags as a list, or parted by commas as older brokers have them."""
+    """Reads tags from a list, or from a comma-separated string as exported by older brokers."""
     if isinstance(value, str):
         return tuple(tag.strip() for tag in value.split(",") if tag.strip())
     return tuple(str(tag) for tag in value) if isinstance(value, list) else ()
 
 
 def guest(permitted_in: str, salt: bytes) -> tuple[User, dict[tuple[str, str], Permission]]:
-    """The user that a new broker has, and what it may do."""
+    """Returns the initial user of a new broker and its permissions."""
     user = User("guest", hashed(b"guest", salt), tags=(ADMINISTRATOR,))
     return user, {("guest", permitted_in): Permission(".*", ".*", ".*")}

@@ -1,8 +1,8 @@
-"""The MQTT face: MQTT 3.1.1 and 5.0 as applications see them, and a drop-in client.
+"""The MQTT face: a server for MQTT 3.1.1 and 5.0, and a drop-in client.
 
-A daemon uses `MqttFace` with `MqttSettings`. An application uses `Client`: aiomqtt's own, which finds the
-host's daemon by itself. Everything is loaded on first use: a daemon never loads the client, an application
-never the server.
+A daemon uses `MqttFace` with `MqttSettings`. An application uses `Client`, a subclass of aiomqtt's client
+that finds the host's daemon automatically. All names are imported on first use: a daemon never loads the
+client, and an application never loads the server.
 """
 
 from __future__ import annotations

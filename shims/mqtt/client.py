@@ -1,8 +1,8 @@
-"""aiomqtt's client, which finds the daemon of its host by itself.
+"""The aiomqtt client with automatic discovery of the host's daemon.
 
-It takes whatever `aiomqtt.Client` takes. Without a host it connects to the address in `TREECAST_MQTT`, else
-to the daemon whose socket is in the runtime directory, else to localhost:1883. (aiomqtt was called
-asyncio-mqtt before.)
+It accepts the arguments of `aiomqtt.Client`. Without a host name it connects to the address in
+`TREECAST_MQTT`, else to the daemon whose socket is in the runtime directory, else to localhost:1883.
+(aiomqtt was formerly called asyncio-mqtt.)
 """
 
 from __future__ import annotations

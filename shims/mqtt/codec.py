@@ -1,12 +1,12 @@
-"""What MQTT 3.1.1 and 5.0 have in common on the wire: packet types, reason codes, and what breaks a rule.
+"""Wire-level definitions shared by MQTT 3.1.1 and 5.0: packet types, reason codes and protocol errors.
 
 Every packet is `type and flags (1 byte) | remaining length (1 to 4 bytes) | that many bytes`. Sources: OASIS
-MQTT Version 3.1.1 (2014) and MQTT Version 5.0 (2019). Clauses are named as version 5.0 numbers them; where
-version 3.1.1 has another number for the same rule, `clause` gives it. A rule without a number of its own is
-named by its section, as 2.1.4.
+MQTT Version 3.1.1 (2014) and MQTT Version 5.0 (2019). Clauses carry the numbers of version 5.0; `clause`
+returns the version 3.1.1 number of a rule if it differs. A rule without a number is identified by its
+section, such as 2.1.4.
 
-`codec_read` and `codec_properties` read the parts, `codec_packets` whole packets, `codec_publish` the hot
-one.
+`codec_read` and `codec_properties` handle fields, `codec_packets` whole packets, and `codec_publish` the
+PUBLISH packets of the hot path.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ NAMES: Final = (
     "AUTH",
 )
 
-# Reason codes of version 5.0, section 2.4. SUBACK's granted QoS 0 to 2 are its first three.
+# Reason codes of version 5.0, section 2.4. The granted QoS values of SUBACK are 0 to 2.
 SUCCESS: Final = 0x00
 DISCONNECT_WITH_WILL: Final = 0x04
 NO_MATCHING_SUBSCRIBERS: Final = 0x10
@@ -83,7 +83,7 @@ ADMINISTRATIVE: Final = 0x98
 BAD_PAYLOAD_FORMAT: Final = 0x99
 SHARED_NOT_SUPPORTED: Final = 0x9E
 
-# CONNACK's return codes of version 3.1.1, section 3.2.2.3, for the reasons that have one.
+# CONNACK return codes of version 3.1.1, section 3.2.2.3, for the reasons that have one.
 RETURN_CODES: Final = {
     SUCCESS: 0,
     UNSUPPORTED_VERSION: 1,
@@ -117,7 +117,7 @@ _OF_311: Final = {
 
 
 class MqttError(Exception):
-    """A client breaks a rule. `reason` is version 5.0's code, `rule` the clause, `detail` what was wrong."""
+    """A protocol violation or a refusal: `reason` is the version 5.0 code, `rule` the clause."""
 
     def __init__(self, reason: int, rule: str, detail: str) -> None:
         super().__init__(f"{detail} [{rule}]")
@@ -127,15 +127,15 @@ class MqttError(Exception):
 
 
 def malformed(rule: str, detail: str) -> MqttError:
-    """Bytes that cannot be read as the specification says (section 1.2)."""
+    """Returns the error for a Malformed Packet, which cannot be parsed (section 1.2)."""
     return MqttError(MALFORMED, rule, detail)
 
 
 def protocol_error(rule: str, detail: str) -> MqttError:
-    """Bytes that can be read, and say what may not be said (section 1.2)."""
+    """Returns the error for a Protocol Error: a parsable packet that is not allowed (section 1.2)."""
     return MqttError(PROTOCOL_ERROR, rule, detail)
 
 
 def clause(rule: str, version: int) -> str:
-    """The number that `rule` has in the given version."""
+    """Returns the number of `rule` in the given version."""
     return _OF_311.get(rule, rule) if version == V311 else rule

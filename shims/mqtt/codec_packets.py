@@ -1,7 +1,7 @@
-"""Whole control packets, from bytes to values and back, for both versions and both directions.
+"""Encoding and decoding of whole control packets, for both versions and both directions.
 
-`decode` takes the body, without fixed header; `encode` gives the whole packet. PUBLISH is here in full, for
-clients, tests and wills; the server's own way of it is in `codec_publish`.
+`decode` takes the body without the fixed header; `encode` returns the whole packet. The generic PUBLISH
+codec here serves clients, tests and wills; the server uses `codec_publish` instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ANNOUNCES_5: Final = sized(_PROTOCOL) + bytes([V5])
 
 
 class Will(Struct, frozen=True):
-    """What is published for a client that goes without saying so."""
+    """The message published for a client whose connection ends without a normal DISCONNECT."""
 
     topic: bytes
     payload: bytes
@@ -32,7 +32,7 @@ class Will(Struct, frozen=True):
 
 
 class Connect(Struct, frozen=True):
-    """`keep_alive` in seconds, 0: none."""
+    """CONNECT. `keep_alive` is in seconds, 0 for none."""
 
     version: int
     client_id: str
@@ -45,7 +45,7 @@ class Connect(Struct, frozen=True):
 
 
 class Connack(Struct, frozen=True):
-    """`reason` is version 5.0's code, or version 3.1.1's return code."""
+    """CONNACK. `reason` is the version 5.0 reason code or the version 3.1.1 return code."""
 
     session_present: bool
     reason: int
@@ -63,7 +63,7 @@ class Publish(Struct, frozen=True):
 
 
 class Ack(Struct, frozen=True):
-    """PUBACK, PUBREC, PUBREL or PUBCOMP, as `kind` says."""
+    """PUBACK, PUBREC, PUBREL or PUBCOMP, depending on `kind`."""
 
     kind: int
     packet_id: int
@@ -94,7 +94,7 @@ class Unsubscribe(Struct, frozen=True):
 
 
 class Suback(Struct, frozen=True):
-    """SUBACK or UNSUBACK, as `kind` says. Version 3.1.1's UNSUBACK has no reasons."""
+    """SUBACK or UNSUBACK, depending on `kind`. The UNSUBACK of version 3.1.1 has no reasons."""
 
     kind: int
     packet_id: int
@@ -120,7 +120,7 @@ class Auth(Struct, frozen=True):
 
 Packet = Connect | Connack | Publish | Ack | Subscribe | Unsubscribe | Suback | Ping | Disconnect | Auth
 
-# The lower four bits of the first byte, where they are fixed (section 2.1.3).
+# The lower four bits of the first byte for packet types where they are fixed and not 0 (section 2.1.3).
 _FLAGS: Final = {codec.PUBREL: 2, codec.SUBSCRIBE: 2, codec.UNSUBSCRIBE: 2}
 _FLAG_RULES: Final = {
     codec.PUBREL: "MQTT-3.6.1-1",
@@ -133,7 +133,7 @@ _ACK_KINDS: Final = frozenset({codec.PUBACK, codec.PUBREC, codec.PUBREL, codec.P
 
 
 def check_flags(first: int) -> None:
-    """The first byte of any packet but PUBLISH."""
+    """Checks the first byte of any packet other than PUBLISH. Raises MqttError."""
     kind = first >> 4
     if kind == 0 or first & 0x0F != _FLAGS.get(kind, 0):
         rule = _FLAG_RULES.get(kind, "MQTT-2.1.3-1")
@@ -141,7 +141,7 @@ def check_flags(first: int) -> None:
 
 
 def decode(first: int, body: bytes, version: int) -> Packet:
-    """One packet; `first` is its first byte, `version` what CONNECT said (of CONNECT itself, any)."""
+    """Decodes one packet. `first` is its first byte, `version` that of CONNECT (any for CONNECT itself)."""
     kind = first >> 4
     reader = Reader(body, 0, len(body))
     if kind == codec.PUBLISH:
@@ -163,9 +163,9 @@ def decode(first: int, body: bytes, version: int) -> Packet:
 
 
 def announced_version(data: bytes) -> int:
-    """The version that a CONNECT at the beginning of `data` announces, whatever is broken behind that.
+    """Returns the version announced by a CONNECT at the start of `data`, even if the rest is malformed.
 
-    Version 3.1.1 where that cannot be told: its clients take a closed connection for the answer.
+    Returns version 3.1.1 if it cannot be determined: those clients accept a closed connection as the answer.
     """
     if not data or data[0] >> 4 != codec.CONNECT:
         return V311
@@ -234,7 +234,7 @@ def _connack(reader: Reader, version: int) -> Packet:
     return Connack(bool(flags), reason, properties)
 
 
-# --- PUBLISH and what answers it
+# --- PUBLISH and its acknowledgements
 
 
 def _publish(first: int, reader: Reader, version: int) -> Packet:
@@ -365,7 +365,7 @@ _DECODERS: Final[dict[int, Callable[[Reader, int], Packet]]] = {
 
 
 def encode(packet: Packet, version: int) -> bytes:
-    """The whole packet as `version` has it. Version 3.1.1 leaves out what it has no place for."""
+    """Encodes the whole packet for `version`. Fields that version 3.1.1 does not have are omitted."""
     if isinstance(packet, Publish):
         return _publish_bytes(packet, version)
     if isinstance(packet, Ack):

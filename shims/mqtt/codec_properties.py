@@ -1,6 +1,6 @@
 """Properties of version 5.0, section 2.2.2: `length (varint) | identifier (varint) | value | ...`.
 
-Each may stand once, but for user properties and, in PUBLISH, subscription identifiers.
+Each property may occur once, except user properties and, in PUBLISH, subscription identifiers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from . import codec
 from .codec import malformed, protocol_error
 from .codec_read import Reader, sized, varint_bytes
 
-# How a value is written, and what it may be.
+# Value types.
 BYTE: Final = 0
 FLAG: Final = 1  # a byte, 0 or 1
 UINT16: Final = 2
@@ -33,11 +33,11 @@ SUBSCRIPTION_ID: Final = 0x0B
 TOPIC_ALIAS: Final = 0x23
 USER_PROPERTY: Final = 0x26
 
-WILL: Final = 0  # as a packet type: the properties of a will, inside CONNECT
+WILL: Final = 0  # pseudo packet type of will properties, which are part of CONNECT
 
 
 class Properties(Struct, frozen=True, omit_defaults=True):
-    """What a packet's properties say; None or empty where a property is absent. Times in seconds."""
+    """The properties of one packet. An absent property is None or empty. Times are in seconds."""
 
     payload_format: int | None = None
     message_expiry: int | None = None
@@ -73,8 +73,7 @@ NO_PROPERTIES: Final = b"\0"
 
 
 class Property(Struct, frozen=True):
-    """One row of the table in section 2.2.2.2. `least` is the smallest value, with the clause that says
-    so."""
+    """One row of the table in section 2.2.2.2. `least` is the smallest allowed value, `rule` its clause."""
 
     name: str
     kind: int
@@ -129,7 +128,7 @@ PROPERTIES: Final = {
 
 
 def read_properties(reader: Reader, packet: int) -> Properties:
-    """The properties of a packet of type `packet`, length and all."""
+    """Reads the properties of a packet of type `packet`, including their length."""
     size = reader.varint()
     if size == 0:
         return NONE
@@ -196,7 +195,7 @@ def _spoken(name: str) -> str:
 
 
 def write_properties(properties: Properties) -> bytes:
-    """The properties with their length."""
+    """Encodes properties, preceded by their length."""
     if properties is NONE:
         return NO_PROPERTIES
     out = bytearray()

@@ -1,12 +1,12 @@
-"""PUBLISH as the server reads and writes it: bytes in, bytes out, nothing in between that can be left away.
+"""PUBLISH as the server reads and writes it, with as little work between input and output as possible.
 
-    type 3, DUP, QoS (2), RETAIN | remaining length | topic | packet id where QoS > 0
+    type 3, DUP, QoS (2), RETAIN | remaining length | topic | packet id if QoS > 0
         | version 5: property length, properties | payload
 
-Of the properties the server looks at three: the topic alias ends here, the expiry counts down, the
-subscription identifiers are its own. All others are passed on as they came, in the order in which they came.
+The server interprets three properties: it resolves the topic alias, counts down the message expiry, and
+generates the subscription identifiers. All others are forwarded unchanged and in their original order.
 
-Of runs (`wire.publish_runs`) the face writes and reads here what is its own: packet ids, and PUBACK.
+For runs (`wire.publish_runs`), this module handles what is specific to MQTT sessions: packet ids and PUBACK.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ DUPLICATE: Final = 0x08
 RETAIN: Final = 0x01
 _FIRST: Final = codec.PUBLISH << 4
 _EMPTY: Final = b""
-_PUBACK: Final = 0x40020000  # a PUBACK without a reason, as a number, less its packet id
+_PUBACK: Final = 0x40020000  # a PUBACK without a reason as a 32-bit number; the packet id is added
 
 
 class PublishProperties:
-    """`passed_on`: the bytes of all properties but alias and expiry. `expiry` in seconds, -1: none.
+    """The properties of a PUBLISH from a client.
 
-    `alias` 0: none. `text`: the payload is said to be UTF-8.
+    `passed_on` holds the bytes of all properties except alias and expiry. `expiry` is in seconds, -1 for
+    none; `alias` is 0 for none. `text` is whether the payload is declared to be UTF-8.
     """
 
     def __init__(self) -> None:
@@ -53,12 +54,12 @@ class PublishProperties:
 
     @property
     def plain(self) -> bool:
-        """Whether all is passed on as it came."""
+        """Whether all properties are forwarded unchanged."""
         return self.expiry < 0 and not self.alias and not self.text
 
 
 def read_publish_properties(data: bytes, position: int, end: int) -> PublishProperties:
-    """What lies between `position` and `end`: the properties without their length."""
+    """Reads the properties between `position` and `end`, which exclude their length. Raises MqttError."""
     found = PublishProperties()
     reader = Reader(data, position, end)
     parts: list[bytes] = []
@@ -79,7 +80,7 @@ def read_publish_properties(data: bytes, position: int, end: int) -> PublishProp
 
 
 def _read_one(reader: Reader, identifier: int, found: PublishProperties) -> bool:
-    """Reads and checks one value; whether it is passed on."""
+    """Reads and checks one value. Returns whether the property is forwarded."""
     if identifier == USER_PROPERTY:
         check_text(reader.binary())
         check_text(reader.binary())
@@ -116,12 +117,12 @@ def _check_response_topic(topic: bytes) -> None:
 
 
 def expiry_bytes(seconds: int) -> bytes:
-    """The property for what is left of a message's life."""
+    """Encodes the Message Expiry Interval with the remaining lifetime."""
     return bytes([MESSAGE_EXPIRY]) + seconds.to_bytes(4, "big")
 
 
 def identifier_bytes(identifiers: tuple[int, ...]) -> bytes:
-    """The properties for the subscriptions that matched."""
+    """Encodes the subscription identifiers of the matching subscriptions."""
     out = bytearray()
     for value in identifiers:
         out.append(SUBSCRIPTION_ID)
@@ -153,9 +154,9 @@ def write_publish(
     payload: bytes,
     version: int,
 ) -> int:
-    """Writes one PUBLISH, and answers its size. `packet_id` 0: QoS 0. `flags` has DUP, QoS and RETAIN.
+    """Writes one PUBLISH and returns its size in bytes. `packet_id` is 0 for QoS 0.
 
-    `properties` are those of version 5 without their length.
+    `flags` holds DUP, QoS and RETAIN. `properties` are those of version 5 without their length.
     """
     length = len(topic)
     size = 2 + length + len(payload)
@@ -180,7 +181,7 @@ def write_publish(
 
 
 def publish_size(topic: bytes, qos: int, properties: bytes, payload: bytes, version: int) -> int:
-    """The size of the whole packet that `write_publish` would write."""
+    """Returns the size in bytes of the packet that `write_publish` would write."""
     size = 2 + len(topic) + len(payload)
     if qos:
         size += 2
@@ -190,12 +191,15 @@ def publish_size(topic: bytes, qos: int, properties: bytes, payload: bytes, vers
 
 
 def write_ack(out: BytesWriter, first: int, packet_id: int) -> None:
-    """PUBACK, PUBREC, PUBREL or PUBCOMP without a reason: `first` is the whole first byte."""
+    """Writes a PUBACK, PUBREC, PUBREL or PUBCOMP without a reason.
+
+    The upper four bits of `first` are the packet type; the flags are added here.
+    """
     write_i32_be(out, _ACK_HEADS[first >> 4] | packet_id)
 
 
 def _ack_head(kind: int) -> int:
-    """Type, flags and remaining length 2, as the upper half of a signed 32-bit number."""
+    """Returns type, flags and remaining length 2 as the upper half of a signed 32-bit number."""
     head = (kind << 4 | (2 if kind == codec.PUBREL else 0)) << 24 | 2 << 16
     return head if head < 1 << 31 else head - (1 << 32)
 
@@ -204,7 +208,7 @@ _ACK_HEADS: Final = tuple([_ack_head(kind) for kind in range(8)])
 
 
 def write_numbered(out: BytesWriter, data: bytes, first: i64) -> None:
-    """Writes a run of QoS 1 with `first` and the packet ids after it in place of its own."""
+    """Writes a QoS 1 run with its packet ids replaced by consecutive ids from `first` on."""
     begin: i64 = len(out)
     out.write(data)
     end: i64 = len(data)
@@ -220,7 +224,7 @@ def write_numbered(out: BytesWriter, data: bytes, first: i64) -> None:
 
 
 def write_acks(out: BytesWriter, data: bytes) -> None:
-    """Writes a PUBACK for each packet of a run of QoS 1."""
+    """Writes a PUBACK for each packet of a QoS 1 run."""
     end: i64 = len(data)
     at: i64 = 0
     while at < end:
@@ -231,7 +235,7 @@ def write_acks(out: BytesWriter, data: bytes) -> None:
 
 
 def rising_acks(data: bytes, at: i64, end: i64, packet_id: i64, most: i64) -> i64:
-    """How many PUBACKs without a reason, for `packet_id` and the ids after it, follow each other at `at`."""
+    """Counts consecutive PUBACKs without a reason at `at`, for `packet_id` and the ids after it."""
     wanted: i64 = _PUBACK | packet_id
     count: i64 = 0
     while count < most and at + 4 <= end and i64(read_i32_be(data, at)) == wanted:

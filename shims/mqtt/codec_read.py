@@ -1,4 +1,4 @@
-"""The parts of a packet: numbers, UTF-8 text, binary data, topic names and filters. Section 1.5 and 4.7."""
+"""Packet fields: numbers, UTF-8 text, binary data, topic names and filters (sections 1.5 and 4.7)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HASH: Final = 0x23
 
 
 class Reader:
-    """Reads what lies between `position` and `end` of `data`. Raises MqttError where it does not fit."""
+    """Reads fields between `position` and `end` of `data`. Raises MqttError if one is malformed."""
 
     def __init__(self, data: bytes, position: int, end: int) -> None:
         self.data = data
@@ -48,7 +48,7 @@ class Reader:
         return self.uint16() << 16 | self.uint16()
 
     def varint(self) -> int:
-        """A Variable Byte Integer (1.5.5), in its shortest form."""
+        """Reads a Variable Byte Integer (1.5.5), which must use the shortest encoding."""
         value = shift = 0
         while True:
             byte = self.byte()
@@ -70,11 +70,11 @@ class Reader:
         return self.data[position : position + size]
 
     def binary(self) -> bytes:
-        """Binary Data (1.5.6): uint16 size and that many bytes."""
+        """Reads Binary Data (1.5.6): a uint16 size and that many bytes."""
         return self.raw(self.uint16())
 
     def text_bytes(self) -> bytes:
-        """A UTF-8 Encoded String (1.5.4), checked, as its bytes."""
+        """Reads a UTF-8 Encoded String (1.5.4), checks it, and returns its bytes."""
         found = self.binary()
         check_text(found)
         return found
@@ -92,13 +92,13 @@ class Reader:
         return found
 
     def finish(self) -> None:
-        """All has to be read by now."""
+        """Raises MqttError if unread bytes remain."""
         if self.position != self.end:
             raise malformed("2.1.4", f"{self.left} bytes are left over at the end of the packet")
 
 
 def check_text(data: bytes) -> str:
-    """The text; MqttError where it is ill-formed or holds U+0000."""
+    """Decodes UTF-8 text. Raises MqttError if it is ill-formed or contains U+0000."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -109,7 +109,7 @@ def check_text(data: bytes) -> str:
 
 
 def check_topic(topic: bytes) -> None:
-    """A topic name, as in PUBLISH: not empty, without wildcards. Raises MqttError."""
+    """Checks a topic name as in PUBLISH. Raises MqttError if it is empty or contains wildcards."""
     if not topic:
         raise MqttError(BAD_TOPIC, "MQTT-4.7.3-1", "an empty topic name")
     check_text(topic)
@@ -118,7 +118,10 @@ def check_topic(topic: bytes) -> None:
 
 
 def check_filter(filter: bytes) -> None:
-    """A topic filter without a share name before it: wildcards take whole levels, `#` the last one."""
+    """Checks a topic filter without share name. Raises MqttError.
+
+    A wildcard must occupy a whole level, and `#` must be the last level.
+    """
     if not filter:
         raise malformed("MQTT-4.7.3-1", "an empty topic filter")
     levels = filter.split(b"/")
@@ -131,7 +134,10 @@ def check_filter(filter: bytes) -> None:
 
 
 def split_share(filter: bytes) -> tuple[bytes, bytes]:
-    """(share name, topic filter) of `$share/NAME/FILTER`; the name is empty for others. Raises MqttError."""
+    """Returns (share name, topic filter) of `$share/NAME/FILTER`; the name is empty for other filters.
+
+    Raises MqttError.
+    """
     if not filter.startswith(SHARE) and filter != SHARE[:-1]:
         return b"", filter
     name, slash, rest = filter[len(SHARE) :].partition(b"/")
@@ -145,8 +151,10 @@ def split_share(filter: bytes) -> tuple[bytes, bytes]:
 
 
 def read_length(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """(the varint one byte after `position`, where what follows begins); (-1, 0) where it is not all
-    there."""
+    """Returns (the varint one byte after `position`, the offset after it), or (-1, 0) if it is incomplete.
+
+    Raises MqttError if it is malformed.
+    """
     value = shift = 0
     at = position + 1
     while at < end:
@@ -164,7 +172,7 @@ def read_length(data: bytes, position: int, end: int) -> tuple[int, int]:
 
 
 def varint_bytes(value: int) -> bytes:
-    """`value` as a Variable Byte Integer, 0 to 268,435,455."""
+    """Encodes `value`, 0 to 268,435,455, as a Variable Byte Integer. Raises ValueError if it is larger."""
     if value < 0x80:
         return bytes([value])
     if value > MAX_REMAINING:
@@ -182,7 +190,7 @@ def uint16_bytes(value: int) -> bytes:
 
 
 def sized(data: bytes) -> bytes:
-    """`data` behind its length in two bytes."""
+    """Returns `data` prefixed with its length in two bytes."""
     return uint16_bytes(len(data)) + data
 
 

@@ -1,7 +1,7 @@
-"""One connection of the MQTT face: a session with a transport under it.
+"""One connection of the MQTT face: a session on top of a transport.
 
-It has what asyncio calls of a `Protocol` without being one, so that it can be compiled; `server` joins the
-two.
+The class has the methods of an asyncio `Protocol` but does not inherit from it, so it can be compiled;
+`server` connects the two.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("treecast.mqtt")
 
-DISK_REFUSES: Final = "the disk refuses"  # how the failure begins of a session that is ended for that
-_LINGER: Final = 2.0  # seconds that a client may take to read the last that it is sent, and to close
-_HTTP: Final = b"G"  # how the only other protocol begins that is served here
+DISK_REFUSES: Final = "the disk refuses"  # prefix of `failure` for sessions ended by a storage failure
+_LINGER: Final = 2.0  # seconds that a client has to read the final output and to close
+_HTTP: Final = b"G"  # first byte of a WebSocket handshake ("GET"); CONNECT starts with another
 
 Gathered = list[tuple[SessionOutput, list[bytes]]]
 
 
 class Owner(Protocol):
-    """What a connection needs of the face that it belongs to."""
+    """The part of the face that its connections use."""
 
     loop: asyncio.AbstractEventLoop
     settings: MqttSettings
@@ -64,9 +64,9 @@ class Connection(Session):
         self._fresh = True
         self._ended = False
         self._ration = Ration()
-        self._held = False  # it may not be read from before `resume_reading`
+        self._held = False  # reading stays paused until `resume_reading`
 
-    # --- what asyncio calls
+    # --- asyncio callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -105,7 +105,7 @@ class Connection(Session):
             self.disconnect_internal()
 
     def disconnect_internal(self) -> None:
-        """An error of our own ends this connection only."""
+        """Ends this connection after an internal error; other connections are unaffected."""
         self.failure = "internal error"
         self.lost(self._loop.time())
         self.mark()
@@ -114,7 +114,7 @@ class Connection(Session):
         return False
 
     def pause_reading(self) -> None:
-        """What the client sends waits in its socket. To be called again without harm."""
+        """Stops reading: further data stays in the socket buffer. Idempotent."""
         self._held = True
         self._pause()
 
@@ -144,10 +144,10 @@ class Connection(Session):
         self.lost(self._loop.time())
         self._face.closed(self)
 
-    # --- the turn's end
+    # --- output at the end of a turn
 
     def write(self, chunks: list[bytes]) -> None:
-        """Writes what a turn has gathered, and closes where that was the last."""
+        """Writes the output of a turn, then closes the transport if the session is closing."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -165,7 +165,10 @@ class Connection(Session):
             state.pump()
 
     def _close(self, transport: asyncio.Transport) -> None:
-        """Lets the client read why first: closed at once, what it still sends would make it lose that."""
+        """Sends EOF and lingers, so the client can read the reason.
+
+        An immediate close while the client still sends would reset the connection and lose that output.
+        """
         web = self._web
         if web is not None:
             for chunk in web.close():
@@ -181,7 +184,7 @@ class Connection(Session):
 
     @property
     def promises(self) -> bool:
-        """Whether what is gathered may not be said before it is stored."""
+        """Whether the gathered output must not be sent before the turn is stored."""
         state = self.state
         return self.depends or (state is not None and state.record is not None)
 
@@ -191,7 +194,7 @@ class Connection(Session):
 
 
 class Spoken:
-    """What connections have to say when a turn is stored. Implements `broker.Speaker`."""
+    """The output of connections, held until the turn is stored. Implements `broker.Speaker`."""
 
     def __init__(
         self, hub: PubSub, turn: Turn, outputs: Outputs, counting: MqttCounting, counters: FaceCounters
@@ -202,20 +205,20 @@ class Spoken:
         self._counting = counting
         self._counters = counters
         self._gathered: Gathered = []
-        self._held_back: dict[Connection, None] = {}  # not read from until other hosts have more room
+        self._held_back: dict[Connection, None] = {}  # reading paused until other hosts have more room
 
     def forget(self, connection: Connection) -> None:
-        """It is closed."""
+        """Removes a closed connection."""
         self._held_back.pop(connection, None)
 
     def gather(self) -> None:
-        """What connections have to send by now."""
+        """Collects the pending output of all connections."""
         self._gathered = [(session, session.take_output()) for session in self._outputs.take()]
         self._counting.fold(self._counters)
         self._hub.fold()
 
     def say(self) -> None:
-        """It is stored."""
+        """Writes the gathered output after the turn was stored."""
         gathered, self._gathered = self._gathered, []
         if self._turn.congested:
             self._hold_back(gathered)
@@ -226,7 +229,7 @@ class Spoken:
             session.write(chunks)
 
     def _hold_back(self, gathered: Gathered) -> None:
-        """Who publishes what is promised is not read from: it would wait here, in memory."""
+        """Pauses reading from connections whose publishes need storing, since these would queue in memory."""
         for session, _ in gathered:
             if isinstance(session, Connection) and session.promises:
                 session.pause_reading()
@@ -238,7 +241,7 @@ class Spoken:
             connection.resume_reading()
 
     def refuse(self) -> None:
-        """The disk refuses: nothing of what is promised may be said, and who waits for it is sent away."""
+        """Aborts the connections that wait for a promise after storing failed, and writes the others."""
         gathered, self._gathered = self._gathered, []
         for session, chunks in gathered:
             if isinstance(session, Connection) and session.promises:

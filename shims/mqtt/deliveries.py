@@ -1,10 +1,10 @@
-"""What a session has been handed and not settled: a message, or messages that follow each other in a run.
+"""The unsettled deliveries of a session: single messages, or consecutive messages of a run.
 
-What waits of it is in a queue, in order; what was sent is in flight, by packet id, in the order of sending.
+Waiting deliveries are in a queue, in order; sent ones are in flight, by packet id, in sending order.
 
-Messages of a run that were sent under packet ids in a row are one `Part`, for as long as their PUBACKs come
-in the order of sending, as version 5 asks of clients [MQTT-4.6.0-2]. The first that does not makes single
-deliveries of all parts: so a message becomes one at most once.
+Messages of a run sent under consecutive packet ids form one `Part` as long as their PUBACKs arrive in
+sending order, as version 5 requires of clients [MQTT-4.6.0-2]. The first PUBACK out of order splits all
+parts into single deliveries. A message is therefore split off at most once.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from treecast.middleware.wire.publish_runs import section, skip
 from .codec_publish import rising_acks
 
 QUEUED: Final = 0
-SENT: Final = 1  # PUBLISH is out; PUBACK or PUBREC is awaited
-RELEASED: Final = 2  # PUBREL is out; PUBCOMP is awaited
+SENT: Final = 1  # PUBLISH sent; awaits PUBACK or PUBREC
+RELEASED: Final = 2  # PUBREL sent; awaits PUBCOMP
 
 _ANY: Final = 1 << 40
 _IDS: Final = 65535
 
 
 class Delivery(Owed):
-    """One message on its way to one client. `packet_id` 0: none was given yet."""
+    """One message on its way to one client. `packet_id` is 0 until one is assigned."""
 
     def __init__(self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...]) -> None:
         super().__init__(message, qos, retain, identifiers)
@@ -35,12 +35,12 @@ class Delivery(Owed):
 
     @property
     def size(self) -> int:
-        """Bytes that it takes in a queue."""
+        """The bytes that it counts for in a queue."""
         return self.message.size
 
     @property
     def count(self) -> int:
-        """Messages that it is."""
+        """The number of messages that it stands for."""
         return 1
 
 
@@ -48,7 +48,7 @@ EMPTY: Final = Message(b"", b"")
 
 
 class RunDelivery(Delivery):
-    """A run of QoS 0 in a queue."""
+    """A QoS 0 run in a queue."""
 
     def __init__(self, run: Run) -> None:
         super().__init__(EMPTY, 0, False, ())
@@ -64,10 +64,11 @@ class RunDelivery(Delivery):
 
 
 class Part(Delivery):
-    """Messages of QoS 1 that follow each other in a run: the bytes from `begin` to `end`.
+    """Consecutive QoS 1 messages of a run: the bytes from `begin` to `end`.
 
-    `left` of them are not sent, or not settled; `bytes_left` is what those in a queue take there. In flight,
-    `packet_id` is the first one's that is left, the others have the ids after it, and `settled` came before.
+    `left` counts the messages that are still unsent (in a queue) or unsettled (in flight); `bytes_left` is
+    the size that they count for in a queue. In flight, `packet_id` belongs to the first unsettled message,
+    the others have the ids after it, and `settled` counts the messages before it.
     """
 
     def __init__(self, run: PromisedRun, begin: int, end: int, left: int, bytes_left: int) -> None:
@@ -78,7 +79,7 @@ class Part(Delivery):
         self.left = left
         self.bytes_left = bytes_left
         self.settled = 0
-        self.key = 0  # where `InFlight` has it
+        self.key = 0  # its key in `InFlight`
 
     @property
     def size(self) -> int:
@@ -93,7 +94,7 @@ class Part(Delivery):
         return section(self.run.data, self.begin, self.end)
 
     def cut(self, most: int, room: int) -> Part:
-        """Takes away its first messages: at most `most`, and none that begins beyond `room` bytes."""
+        """Splits off its first messages: at most `most`, and none that begins beyond `room` bytes."""
         run = self.run
         if most >= self.left and self.end - self.begin <= room:
             count, end, size = self.left, self.end, self.bytes_left
@@ -107,7 +108,7 @@ class Part(Delivery):
         return found
 
     def continues(self, before: Part) -> bool:
-        """Whether it comes right after `before`, in the run and in packet ids."""
+        """Whether it directly follows `before`, both in the run and in packet ids."""
         return (
             before.run is self.run
             and before.end == self.begin
@@ -115,7 +116,7 @@ class Part(Delivery):
         )
 
     def singles(self) -> list[Delivery]:
-        """Each message that is left."""
+        """Returns each unsettled message as a single delivery."""
         begin = skip(self.run.data, self.begin, self.settled, _ANY)[1]
         found: list[Delivery] = []
         packet_id = self.packet_id
@@ -130,12 +131,12 @@ class Part(Delivery):
 
 
 def whole(run: PromisedRun) -> Part:
-    """All of a run."""
+    """Returns a part that covers the whole run."""
     return Part(run, 0, len(run.data), run.count, run.size)
 
 
 class DeliveryQueue:
-    """Of one session. `messages` and `bytes` are what its bounds are about."""
+    """The delivery queue of one session. `messages` and `bytes` are the totals that its limits apply to."""
 
     def __init__(self) -> None:
         self.messages = 0
@@ -155,7 +156,7 @@ class DeliveryQueue:
         self.messages += delivery.count
 
     def pop(self) -> Delivery:
-        """The first of them; of a part, its first message."""
+        """Removes and returns the first delivery, or the first message if that is a part."""
         first = self._waiting[0]
         if isinstance(first, Part) and first.left > 1:
             taken: Delivery = first.cut(1, 0)
@@ -166,7 +167,7 @@ class DeliveryQueue:
         return taken
 
     def cut(self, part: Part, most: int, room: int) -> Part:
-        """As `Part.cut`, of the first of them, which is `part`."""
+        """Applies `Part.cut` to `part`, which is the first delivery."""
         taken = part.cut(most, room)
         self.bytes -= taken.size
         self.messages -= taken.count
@@ -175,12 +176,12 @@ class DeliveryQueue:
         return taken
 
     def keep_promised(self) -> None:
-        """What is of QoS 0 goes."""
+        """Drops all QoS 0 deliveries."""
         kept = [delivery for delivery in self._waiting if delivery.qos]
         self._fill(kept)
 
     def spread(self) -> None:
-        """Makes single deliveries of all parts."""
+        """Splits all parts into single deliveries."""
         single: list[Delivery] = []
         for delivery in self._waiting:
             if isinstance(delivery, Part):
@@ -190,7 +191,7 @@ class DeliveryQueue:
         self._waiting = deque(single)
 
     def all(self) -> list[Delivery]:
-        """Message by message, but for runs of QoS 0."""
+        """Returns all deliveries as single messages, except QoS 0 runs."""
         self.spread()
         return list(self._waiting)
 
@@ -202,18 +203,18 @@ class DeliveryQueue:
 
 
 class InFlight:
-    """Of one session.
+    """The deliveries in flight of one session.
 
-    Packet ids are given in rising order, after 65535 from 1 on; parts are settled oldest first. So no part
-    has what lies between the last id that was given and the first of the oldest part.
+    Packet ids are assigned in ascending order and wrap from 65535 to 1; parts are settled oldest first.
+    Hence no part holds an id between the last one assigned and the first of the oldest part.
     """
 
     def __init__(self) -> None:
         self.count = 0  # messages
         self._last_id = 0
-        self._sent: dict[int, Delivery] = {}  # by packet id; parts by keys of their own, which are negative
+        self._sent: dict[int, Delivery] = {}  # by packet id; parts have negative keys
         self._parts: deque[Part] = deque()
-        self._oldest: Part | None = None  # the first of them
+        self._oldest: Part | None = None  # the first of `_parts`
         self._key = 0
 
     def __len__(self) -> int:
@@ -222,7 +223,7 @@ class InFlight:
     # --- packet ids
 
     def next_id(self) -> int:
-        """The first free one after the last. There is one where the window is open."""
+        """Returns the first free id after the last one assigned. One exists while the window is open."""
         packet_id = self._last_id
         while True:
             packet_id = packet_id + 1 if packet_id < _IDS else 1
@@ -236,7 +237,7 @@ class InFlight:
         return part is not None and part.packet_id <= packet_id < part.packet_id + part.left
 
     def row(self, first: int, most: int) -> int:
-        """How many ids in a row are free from `first` on, which is: at most `most`."""
+        """Counts the consecutive free ids from `first` on, at most `most`. `first` itself must be free."""
         most = min(most, _IDS + 1 - first)
         oldest = self._oldest
         if oldest is not None and oldest.packet_id > first:
@@ -247,20 +248,20 @@ class InFlight:
                     return packet_id - first
         return most
 
-    # --- what is sent
+    # --- sending
 
     def give_id(self, delivery: Delivery) -> None:
-        """It is about to be sent for the first time."""
+        """Assigns a packet id to a delivery that is about to be sent for the first time."""
         self._last_id = delivery.packet_id = self.next_id()
         delivery.state = SENT
 
     def put(self, delivery: Delivery) -> None:
-        """A message that was sent under its packet id."""
+        """Adds a message that was sent under its packet id."""
         self._sent[delivery.packet_id] = delivery
         self.count += 1
 
     def put_part(self, part: Part, first: int) -> None:
-        """Messages that were sent under `first` and the ids after it, which are free."""
+        """Adds messages that were sent under `first` and the ids after it, which must be free."""
         part.packet_id = first
         part.state = SENT
         self._last_id = first + part.left - 1
@@ -278,14 +279,17 @@ class InFlight:
         self._parts.append(part)
 
     def restore(self, delivery: Delivery) -> None:
-        """The same of what the journal has kept."""
+        """Adds a delivery restored from the journal."""
         self.put(delivery)
         self._last_id = max(self._last_id, delivery.packet_id)
 
-    # --- what is settled
+    # --- settling
 
     def acknowledged(self, data: bytes, position: int, end: int) -> int:
-        """Settles by PUBACKs from `position` on, as long as each is for the oldest part's first; how many."""
+        """Settles messages while each PUBACK from `position` on is for the oldest part's first message.
+
+        Returns the number of PUBACKs used.
+        """
         count = 0
         while (part := self._oldest) is not None:
             found = rising_acks(data, position + 4 * count, end, part.packet_id, part.left)
@@ -306,18 +310,18 @@ class InFlight:
             del self._sent[part.key]
 
     def find(self, packet_id: int) -> Delivery | None:
-        """The message sent under `packet_id`, by itself from now on."""
+        """Returns the message sent under `packet_id`. If it may be in a part, splits all parts first."""
         if self._oldest is not None and packet_id not in self._sent:
             self.spread()
         return self._sent.get(packet_id)
 
     def remove(self, packet_id: int) -> None:
-        """It is settled."""
+        """Removes a settled message."""
         del self._sent[packet_id]
         self.count -= 1
 
     def spread(self) -> None:
-        """Makes single deliveries of all parts."""
+        """Splits all parts into single deliveries."""
         if self._oldest is None:
             return
         sent: dict[int, Delivery] = {}
@@ -332,6 +336,6 @@ class InFlight:
         self._oldest = None
 
     def all(self) -> list[Delivery]:
-        """Message by message, in the order of sending."""
+        """Returns all deliveries as single messages, in sending order."""
         self.spread()
         return list(self._sent.values())

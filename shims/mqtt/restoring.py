@@ -1,4 +1,4 @@
-"""Sessions as the journal has kept them, taken up again at the daemon's start."""
+"""Restores sessions from the journal when the daemon starts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from .sessions import Sessions
 
 
 def restore(sessions: Sessions, now: float) -> int:
-    """Takes up all durable sessions; how many. A client that was connected when the process ended counts as
-    gone since now.
+    """Restores all durable sessions and returns their number.
 
-    What is due, ends of sessions and wills, is left to the next `Sessions.tick`: whoever is to be told of it
-    may not be there yet.
+    A client that was connected when the process ended counts as disconnected now. Session ends and wills that
+    are due are left to the next `Sessions.tick`, since their recipients may not be ready yet.
     """
     journal = sessions.hub.journal
     if journal is None:
@@ -66,7 +65,7 @@ def _subscribe(sessions: Sessions, state: SessionState, filter: bytes, kept: Sub
 
 
 def _hand_back(state: SessionState, record: Creditor) -> None:
-    """What was in flight of QoS 2 under its packet ids, then all else in the order in which it came."""
+    """Restores released QoS 2 deliveries by packet id, then all others in their original order."""
     for packet_id in sorted(record.released):
         delivery = Delivery(EMPTY, 2, False, ())
         delivery.packet_id = packet_id

@@ -1,4 +1,4 @@
-"""The asyncio edge of the MQTT face: listeners, open connections, what a turn lets it say, the end."""
+"""The asyncio side of the MQTT face: listeners, open connections, output per turn, and shutdown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("treecast.mqtt")
 
-_TICK = 0.5  # seconds between looks at deadlines
+_TICK = 0.5  # seconds between checks of deadlines
 
 
 class MqttFace:
@@ -42,7 +42,7 @@ class MqttFace:
         rng: random.Random | None = None,
         levels: PubSubLevels | None = None,
     ) -> None:
-        """`levels`: told every now and then how much there is of what."""
+        """`levels` is updated periodically with the current numbers of sessions."""
         self.settings = settings
         self.counters = counters
         self.counting = MqttCounting()
@@ -64,12 +64,12 @@ class MqttFace:
 
     @property
     def address(self) -> tuple[str, int]:
-        """The (host, port) that it listens on without TLS; what was asked for where that is off."""
+        """The (host, port) of the listener without TLS, or the configured one if that is off."""
         return self.listeners.address
 
     @property
     def tls_address(self) -> tuple[str, int] | None:
-        """The same for TLS; None where that is off."""
+        """The (host, port) of the TLS listener, or None if TLS is off."""
         return self.listeners.tls_address
 
     @property
@@ -77,7 +77,7 @@ class MqttFace:
         return len(self._connections)
 
     def take_up(self) -> None:
-        """Takes up the sessions that the journal has kept; `start` does it where nobody has."""
+        """Restores the sessions from the journal. `start` calls it if nobody has before."""
         self._took_up = True
         self._turn.add_speaker(self._spoken)
         self.loop = asyncio.get_running_loop()
@@ -88,7 +88,7 @@ class MqttFace:
             _log.info("took up %d sessions", restored)
 
     async def start(self) -> None:
-        """Listens. OSError where an address cannot be had, or a certificate cannot be read."""
+        """Starts listening. Raises OSError if an address cannot be bound or a certificate cannot be read."""
         if not self._took_up:
             self.take_up()
         await self.listeners.open()
@@ -98,7 +98,7 @@ class MqttFace:
         return _Protocol(Connection(self))
 
     async def close(self, grace: float = 5.0) -> None:
-        """Stops accepting, tells the clients, closes within `grace` seconds. Safe to call twice."""
+        """Stops accepting, disconnects the clients, and closes within `grace` seconds. Idempotent."""
         self.listeners.close()
         if self._timer is not None:
             self._timer.cancel()
@@ -118,7 +118,7 @@ class MqttFace:
             self._turn.remove_speaker(self._spoken)
             self._took_up = False
 
-    # --- from time to time
+    # --- periodic work
 
     def _tick(self) -> None:
         self.hub.wall = time.time()
@@ -136,7 +136,7 @@ class MqttFace:
         levels.sessions = len(self.sessions)
         levels.connected = self.sessions.connected
 
-    # --- what connections call
+    # --- called by connections
 
     def opened(self, connection: Connection) -> None:
         self.counters.connections_opened += 1
@@ -156,15 +156,15 @@ class MqttFace:
         self._errors.add(self.loop.time(), reason, peer, reason)
 
     def web_socket(self, connection: Connection) -> WebSocket:
-        """Framing for a client that speaks WebSocket; its library is loaded with the first one."""
+        """Returns the framing for a WebSocket client. The library is loaded for the first one."""
         from .websocket import WebSocket
 
         return WebSocket(self.settings.max_packet_bytes)
 
     def _report(self, connection: Connection) -> None:
-        """A client broke the protocol, or was sent away."""
+        """Counts and logs a protocol violation or a disconnection by the server."""
         reason = connection.failure
-        if reason.startswith(DISK_REFUSES):  # no fault of the client's, and said by the turn
+        if reason.startswith(DISK_REFUSES):  # not the client's fault, and logged by the turn
             self._errors.count(DISK_REFUSES)
             return
         kind = reason.rpartition("[")[2].rstrip("]") if reason.endswith("]") else reason
@@ -176,7 +176,7 @@ class _Protocol(Forwarding, asyncio.Protocol):
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
-        # Found on the object, this is called without a frame of the interpreter between.
+        # As an instance attribute, it is called without an interpreter frame in between.
         self.data_received = connection.data_received  # type: ignore[method-assign]
 
 

@@ -1,8 +1,8 @@
-"""One connection of the MQTT face, without I/O: whole packets out of chunks, and what each of them does.
+"""One connection of the MQTT face, without I/O: splits chunks into packets and handles each packet.
 
-`receive(data, now)` works a whole chunk off in one call, publishes as `session_input` says; what is sent
-gathers in `SessionOutput` until the turn of the event loop ends. `now` is in seconds on the loop's clock;
-`hub.wall` is the time of day, which the edge keeps.
+`receive(data, now)` processes a whole chunk per call; `session_input` handles its publishes. Output is
+gathered in `SessionOutput` until the turn of the event loop ends. `now` is in seconds on the loop's clock;
+`hub.wall` is the time of day, which the asyncio side updates.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _OTHER_PROTOCOLS: Final = {b"GET ": "HTTP", b"POST": "HTTP", b"AMQP": "AMQP", b"
 
 
 def _lasts(connect: Connect) -> bool:
-    """Whether the session outlives its connection, and so has to be stored."""
+    """Whether the session outlives its connection and so must be stored."""
     if connect.version == V311:
         return not connect.clean_start
     return bool(connect.properties.session_expiry)
 
 
 class Session(SessionInput):
-    """The state of one connection. `failure`: why it was ended, "" while it was not."""
+    """The state of one connection. `failure` is the reason why it was ended, or ""."""
 
     def __init__(self, sessions: Sessions, outputs: Outputs, counters: MqttCounting, now: float) -> None:
         super().__init__(sessions, outputs, counters)
@@ -56,13 +56,13 @@ class Session(SessionInput):
         self.idle_seconds = 0.0
         self._sessions = sessions
         self._partial: bytearray | None = None
-        self._wanted = 0  # bytes that make the partial packet whole, as far as that is known
+        self._wanted = 0  # size at which the partial packet is complete, as far as known
         self._first = True
 
     # --- receiving
 
     def receive(self, data: bytes, now: float) -> None:
-        """Takes a chunk. What breaks a rule ends the connection, after the answer that the rule names."""
+        """Processes a chunk. A violation ends the connection after the answer that its rule prescribes."""
         self.last_activity = now
         partial = self._partial
         if partial is not None:
@@ -95,7 +95,7 @@ class Session(SessionInput):
             self.mark()
 
     def _packets(self, data: bytes, now: float) -> int:
-        """Works off the whole packets at the beginning of `data`; how many bytes they are."""
+        """Processes the complete packets at the start of `data` and returns their size in bytes."""
         position = 0
         end = len(data)
         while position < end:
@@ -104,7 +104,7 @@ class Session(SessionInput):
             first = data[position]
             size, body = head_at(data, position, end)
             if size < 0:
-                read_length(data, position, end)  # raises where the length is wrong, and not only cut off
+                read_length(data, position, end)  # raises if the length is malformed and not just cut off
                 self._wanted = end - position + 1
                 self._check_size(0, first)
                 return position
@@ -120,7 +120,7 @@ class Session(SessionInput):
             elif first in (PUBLISH_1, PUBLISH_0):
                 position = self._run(data, position, end)
                 continue
-            elif first >> 4 == codec.PUBLISH:  # this and PUBACK the table allows, and they are very many
+            elif first >> 4 == codec.PUBLISH:  # hot path: the table allows PUBLISH and PUBACK
                 self._publish(first, data, body, stop)
             elif first == _PUBACK and size == 2:
                 position = self._acknowledgements(data, position, end)
@@ -131,7 +131,7 @@ class Session(SessionInput):
         return position
 
     def _check_size(self, size: int, first: int) -> None:
-        """Before anybody is known, nothing but a CONNECT is waited for."""
+        """Before CONNECT, raises MqttError for any other packet without waiting for its end."""
         if self.phase == session_table.NEW and first != codec.CONNECT << 4:
             if first >> 4 == codec.CONNECT:
                 raise malformed("MQTT-2.1.3-1", f"CONNECT with flags {first & 0x0F:04b}")
@@ -189,7 +189,7 @@ class Session(SessionInput):
             opened.state.resume(self)
 
     def _keep_alive(self, connect: Connect) -> int:
-        """Seconds. Only version 5 can be told of another than it asked for."""
+        """Returns the keep-alive in seconds. Only version 5 can be told another value than it asked for."""
         most = self._settings.max_keep_alive
         asked = connect.keep_alive
         if connect.version != V5 or most >= 0xFFFF:
@@ -197,7 +197,7 @@ class Session(SessionInput):
         return min(asked, most) if asked else most
 
     def _refusal(self, connect: Connect) -> MqttError | None:
-        """Why the client is not taken, if it is not."""
+        """Returns the error that refuses the client, or None if it is accepted."""
         if not connect.client_id and connect.version == V311 and not connect.clean_start:
             return MqttError(codec.BAD_CLIENT_ID, "MQTT-3.1.3-8", "a durable session needs a client id")
         if connect.properties.auth_method is not None:
@@ -233,10 +233,10 @@ class Session(SessionInput):
             maximum_packet_size=self._largest,
         )
 
-    # --- answers of the client
+    # --- acknowledgements by the client
 
     def _acknowledgements(self, data: bytes, position: int, end: int) -> int:
-        """PUBACKs: all that come in the order of sending, or one; where the next packet begins."""
+        """Handles all PUBACKs that arrive in sending order, or else one. Returns the next packet's offset."""
         state = self.state
         assert state is not None
         count = state.acknowledged_row(data, position, end)
@@ -297,10 +297,10 @@ class Session(SessionInput):
         assert state is not None
         self.send(removed(self._sessions, state, packet))
 
-    # --- the end
+    # --- closing
 
     def _leave(self, packet: Disconnect, now: float) -> None:
-        """DISCONNECT of the client. Its will goes out only where it asks for that [MQTT-3.14.4-3]."""
+        """Handles a DISCONNECT. Publishes the will only if the client requests it [MQTT-3.14.4-3]."""
         state = self.state
         expiry = packet.properties.session_expiry
         if expiry is not None and state is not None:
@@ -314,7 +314,7 @@ class Session(SessionInput):
         self.mark()
 
     def fail(self, error: MqttError, now: float) -> None:
-        """The client broke a rule: says so as far as its version lets, and ends the connection."""
+        """Ends the connection after an error, with the reason as far as the version allows."""
         if self.phase == session_table.CLOSED:
             return
         self.failure = f"{error.detail} [{clause(error.rule, self.version)}]"
@@ -326,7 +326,7 @@ class Session(SessionInput):
         self._sessions.closed(self, now, with_will=True)
 
     def _refuse_connect(self, error: MqttError) -> None:
-        """CONNACK with the reason, where the client may understand it."""
+        """Sends a CONNACK with the reason if the client's version has a code for it."""
         if self.version == V5:
             packet = encode(Connack(False, error.reason, self._explained(self.failure)), V5)
             if len(packet) > self.max_packet:
@@ -339,7 +339,7 @@ class Session(SessionInput):
         self.mark()
 
     def disconnect(self, reason: int, detail: str) -> None:
-        """The server ends the connection."""
+        """Ends the connection on behalf of the server."""
         if self.phase == session_table.CLOSED:
             return
         self.failure = detail
@@ -347,14 +347,14 @@ class Session(SessionInput):
         self.send_disconnect(reason, detail if self._problems else "")
 
     def lost(self, now: float) -> None:
-        """The connection is gone."""
+        """Handles the loss of the connection."""
         self.phase = session_table.CLOSED
         self.closing = True
         self.writable = False
         self._sessions.closed(self, now, with_will=True)
 
     def check_idle(self, now: float) -> float:
-        """Ends the connection if nothing came for too long; else when to look again, 0.0: never."""
+        """Ends the connection if it was idle too long. Else returns when to check again, 0.0 for never."""
         if not self.idle_seconds:
             return 0.0
         at = self.last_activity + self.idle_seconds
@@ -365,5 +365,5 @@ class Session(SessionInput):
         return 0.0
 
     def end_unknown(self, now: float) -> None:
-        """Nobody has said who this is, in all the time for it: bytes of a CONNECT, one by one, are none."""
+        """Ends a connection without a complete CONNECT in time. Part of a CONNECT does not count."""
         self.fail(MqttError(codec.KEEP_ALIVE_TIMEOUT, "3.1.4", "no CONNECT received in time"), now)

@@ -1,7 +1,7 @@
-"""What a client publishes: read out of its chunks, handed to the hub, and answered.
+"""The publishes of a client: parses them, hands them to the hub and answers them.
 
-Publishes of QoS 0 or 1 that follow each other and go to the same targets stay one run of bytes (`Scan`); all
-others, and what has to be handed over one by one, are taken message by message.
+Consecutive QoS 0 or QoS 1 publishes with the same targets stay one run of bytes (`Scan`). All others, and
+those that have to be handed over individually, are processed message by message.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .session_output import Outputs, SessionOutput
 from .session_state import SessionState
 from .sessions import Sessions
 
-OWN: Final = b"$SYS/"  # topics below it are the server's
+OWN: Final = b"$SYS/"  # prefix of the topics reserved for the server
 
 
 class Scan(RunScan):
-    """Looks for runs among the publishes of a client that speaks `version`."""
+    """Finds runs among the publishes of a client that speaks `version`."""
 
     def __init__(self, hub: PubSub, version: int, largest: int) -> None:
         super().__init__(hub.routes, version, largest)
@@ -40,7 +40,7 @@ class Scan(RunScan):
 
 
 def check_name(topic: bytes, version: int) -> None:
-    """The topic of a client's publish, which has no alias. Raises MqttError."""
+    """Checks the topic of a client's publish, with any alias resolved. Raises MqttError."""
     if not topic and version == V5:
         raise protocol_error("3.3.2.3.4", "an empty topic name without an alias")
     check_topic(topic)
@@ -49,7 +49,7 @@ def check_name(topic: bytes, version: int) -> None:
 
 
 class MqttCounting:
-    """Since the last `fold`. Packets by type, but for those that come by the hundred thousand."""
+    """Counts since the last `fold`: packets by type, with plain attributes for the most frequent types."""
 
     def __init__(self) -> None:
         self.publishes_in = 0
@@ -62,7 +62,7 @@ class MqttCounting:
         self._others[packet] = self._others.get(packet, 0) + 1
 
     def fold(self, into: FaceCounters) -> None:
-        """Adds all to what metrics read."""
+        """Adds all counts to the counters that metrics read, and resets them."""
         into.bytes_in += self.bytes_in
         into.bytes_out += self.bytes_out
         requests = into.requests
@@ -78,7 +78,7 @@ class MqttCounting:
 
 
 class SessionInput(SessionOutput):
-    """The publishing half of a connection. `state`: None until CONNECT has come."""
+    """The receiving half of a connection. `state` is None until CONNECT."""
 
     def __init__(self, sessions: Sessions, outputs: Outputs, counters: MqttCounting) -> None:
         super().__init__(sessions.hub, outputs)
@@ -92,7 +92,7 @@ class SessionInput(SessionOutput):
     # --- runs
 
     def _run(self, data: bytes, position: int, end: int) -> int:
-        """The publishes from `position` on, of which the first is whole, that are one run; where it ends."""
+        """Publishes the run that starts at `position`, whose first packet is complete. Returns its end."""
         scan = Scan(self._hub, self.version, self._largest)
         scan.look(data, position, end)
         targets = scan.targets
@@ -118,16 +118,16 @@ class SessionInput(SessionOutput):
             self._hub.unmatched += run.count
 
     def _takes_promised(self, targets: Targets) -> bool:
-        """Whether all of a run of QoS 1 comes to the same as one message after the other."""
+        """Whether a QoS 1 run can be handled as a whole with the same result as message by message."""
         journal = self._hub.journal
         if journal is not None and journal.failing:
             return False
         if targets.count == 0:
-            return self.version != V5  # which tells of each that nobody wants it
+            return self.version != V5  # version 5 reports missing subscribers per message
         return self._hub.takes_promised(targets, self.state)
 
     def _each(self, data: bytes, position: int, stop: int) -> int:
-        """The publishes up to `stop` one by one, unless one ends the connection; where the next begins."""
+        """Handles the publishes up to `stop` one by one until one ends the connection. Returns the end."""
         while position < stop and self.phase == session_table.OPEN:
             position = self._single(data, position, stop)
         return position
@@ -175,8 +175,10 @@ class SessionInput(SessionOutput):
         self._hand_over(message, targets, packet_id)
 
     def _properties(self, message: Message, data: bytes, begin: int, stop: int) -> tuple[int, bool]:
-        """Reads version 5's properties into `message`; (where the payload begins, whether it is said to be
-        text)."""
+        """Reads version 5 properties into `message`.
+
+        Returns (the offset of the payload, whether it is declared to be UTF-8).
+        """
         if begin < stop and data[begin] == 0:
             return begin + 1, False
         size, at = read_length(data, begin - 1, stop)
@@ -191,7 +193,7 @@ class SessionInput(SessionOutput):
         return at + size, found.text
 
     def _aliased(self, topic: bytes, found: PublishProperties) -> bytes:
-        """The topic that an alias stands for, or `topic`, for which it stands from now on."""
+        """Returns the topic of an alias. If `topic` is not empty, assigns the alias to it first."""
         alias = found.alias
         if alias > self._settings.topic_alias_maximum:
             raise MqttError(codec.BAD_TOPIC_ALIAS, "MQTT-3.3.2-9", f"topic alias {alias}")
@@ -207,7 +209,7 @@ class SessionInput(SessionOutput):
         return topics[alias]
 
     def _is_text(self, message: Message, packet_id: int) -> bool:
-        """Whether the payload is the UTF-8 that it is said to be. If not the client is told."""
+        """Whether a payload declared to be UTF-8 is. If not, refuses the message or raises MqttError."""
         try:
             check_text(message.payload.replace(b"\0", b""))
         except MqttError:
@@ -221,7 +223,10 @@ class SessionInput(SessionOutput):
         return True
 
     def _hand_over(self, message: Message, targets: Targets, packet_id: int) -> None:
-        """To the hub, and the answer that QoS 1 and 2 ask for. A QoS 2 that is known is answered only."""
+        """Hands a message to the hub and sends the answer to QoS 1 and 2.
+
+        A QoS 2 duplicate is only answered.
+        """
         state = self.state
         assert state is not None
         journal = self._hub.journal
@@ -244,7 +249,7 @@ class SessionInput(SessionOutput):
             self.refuse(kind, packet_id, codec.NO_MATCHING_SUBSCRIBERS)
 
     def _take_id(self, state: SessionState, packet_id: int) -> bool:
-        """Whether a publish of QoS 2 is a new one."""
+        """Whether a QoS 2 publish is new. Records its packet id if it is."""
         incoming = state.incoming
         if incoming is None:
             incoming = state.incoming = set()

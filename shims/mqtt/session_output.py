@@ -1,4 +1,4 @@
-"""What a connection has to send: gathered over one turn of the event loop, written once at its end."""
+"""The output of a connection: gathered over one turn of the event loop and written once at its end."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from .codec_publish import (
     write_publish,
 )
 
-LARGE: Final = 4096  # a run from this size on is sent from where it lies
-FULL: Final = 1024 * 1024  # unsent bytes of one turn; more waits in the queue
+LARGE: Final = 4096  # bytes; runs of this size or more are not copied into the output buffer
+FULL: Final = 1024 * 1024  # limit of unsent bytes per turn; further messages wait in the queue
 _POOLED: Final = 64 * 1024
 _ANY: Final = 1 << 30
 _EMPTY: Final = b""
 
 
 class Outputs:
-    """The connections that have something to send by the end of this turn. `wake` asks for that end."""
+    """The connections with output for the end of this turn. `wake` requests that end."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
@@ -47,7 +47,7 @@ class Outputs:
         self._waiting.append(session)
 
     def take(self) -> list[SessionOutput]:
-        """Who has something to send."""
+        """Removes and returns the connections with output."""
         waiting = self._waiting
         self._waiting = []
         return waiting
@@ -62,10 +62,11 @@ class Outputs:
 
 
 class SessionOutput:
-    """The sending half of a connection. `max_packet` in bytes; `window`: unacknowledged publishes.
+    """The sending half of a connection.
 
-    `writable`: the client reads, and not too much waits for this turn's end. `closing`: what is gathered is
-    the last that is sent.
+    `max_packet` is in bytes; `window` limits the unacknowledged publishes. `writable` is whether the client
+    reads and the output of this turn is below its limit. `closing` is whether the gathered output is the
+    last.
     """
 
     def __init__(self, hub: PubSub, outputs: Outputs) -> None:
@@ -73,9 +74,9 @@ class SessionOutput:
         self.max_packet = _ANY
         self.window = 1
         self.writable = True
-        self.takes_runs = True  # it takes packets of any size, and wants no aliases
+        self.takes_runs = True  # the client has no packet size limit and uses no topic aliases
         self.closing = False
-        self.depends = False  # what is gathered promises something that has to be stored first
+        self.depends = False  # the gathered output promises something that must be stored first
         self.dirty = False
         self.sent_messages = 0
         self._hub = hub
@@ -84,8 +85,8 @@ class SessionOutput:
         self._out: BytesWriter | None = None
         self._chunks: list[bytes] | None = None
         self._chunked = 0
-        self._problems = True  # the client wants to be told of them
-        self._alias_maximum = 0  # of aliases that the client takes
+        self._problems = True  # Request Problem Information: the client wants reason strings
+        self._alias_maximum = 0  # how many topic aliases the client accepts
         self._aliases: dict[bytes, int] | None = None
 
     # --- writing
@@ -99,7 +100,7 @@ class SessionOutput:
         return out
 
     def mark(self) -> None:
-        """Makes the turn's end look at this connection."""
+        """Schedules this connection for the end of the turn."""
         if not self.dirty:
             self.dirty = True
             self._outputs.add(self)
@@ -112,17 +113,17 @@ class SessionOutput:
         self._writer().write(encode(packet, self.version))
 
     def takes_as_it_is(self, run: Run, target: Target) -> bool:
-        """Whether the client can be sent the bytes of a run that is for `target`."""
+        """Whether the bytes of a run for `target` can be sent to the client unchanged."""
         return target.plain and run.format == self.version and self.takes_runs
 
     @property
     def room(self) -> int:
-        """How far into what is written next a publish may begin in this turn: bytes."""
+        """The bytes left until `FULL` in this turn. A publish may begin within them."""
         used = self._chunked + (len(self._out) if self._out is not None else 0)
         return FULL - used if used < FULL else 0
 
     def send_run(self, run: Run) -> None:
-        """Messages of QoS 0 as they came."""
+        """Sends a QoS 0 run unchanged."""
         data = run.data
         out = self._writer()
         self.sent_messages += run.count
@@ -141,7 +142,7 @@ class SessionOutput:
         self._written(out)
 
     def send_numbered(self, data: bytes, first: int, count: int) -> None:
-        """`count` messages of QoS 1 as they came, under the packet ids from `first` on."""
+        """Sends `count` QoS 1 messages unchanged except for their packet ids, which start at `first`."""
         out = self._writer()
         write_numbered(out, data, first)
         self.sent_messages += count
@@ -150,7 +151,7 @@ class SessionOutput:
     def send_publish(
         self, message: Message, flags: int, packet_id: int, retain: bool, identifiers: tuple[int, ...]
     ) -> bool:
-        """One PUBLISH; `flags` has DUP and QoS. False where it is larger than the client takes."""
+        """Sends one PUBLISH; `flags` holds DUP and QoS. Returns False if it exceeds `max_packet`."""
         if retain:
             flags |= RETAIN
         topic = message.topic
@@ -180,11 +181,11 @@ class SessionOutput:
         return True
 
     def _alias(self, topic: bytes) -> int:
-        """The alias that the client knows for `topic`, or 0."""
+        """Returns the alias that the client knows for `topic`, or 0."""
         return self._aliases.get(topic, 0) if self._aliases is not None else 0
 
     def _new_alias(self, topic: bytes) -> bytes:
-        """The property that gives `topic` an alias, while there are any."""
+        """Assigns an alias to `topic` and returns the property, or b"" if none is available."""
         aliases = self._aliases
         if aliases is None:
             aliases = self._aliases = {}
@@ -195,12 +196,12 @@ class SessionOutput:
         return alias_bytes(alias)
 
     def send_ack(self, kind: int, packet_id: int) -> None:
-        """PUBACK, PUBREC, PUBREL or PUBCOMP that says success."""
+        """Sends a PUBACK, PUBREC, PUBREL or PUBCOMP with success."""
         self.depends = True
         write_ack(self._writer(), kind << 4, packet_id)
 
     def send_acks(self, data: bytes) -> None:
-        """PUBACKs for a run of QoS 1."""
+        """Sends the PUBACKs for a QoS 1 run."""
         self.depends = True
         write_acks(self._writer(), data)
 
@@ -208,7 +209,7 @@ class SessionOutput:
         write_ack(self._writer(), codec.PUBREL << 4, packet_id)
 
     def refuse(self, kind: int, packet_id: int, reason: int, detail: str = "") -> None:
-        """The same with a reason, which version 3.1.1 has no place for."""
+        """Sends an acknowledgement with a reason code. Version 3.1.1 has none and gets a plain one."""
         self.depends = True
         if self.version != V5:
             self.send_ack(kind, packet_id)
@@ -219,11 +220,14 @@ class SessionOutput:
         self._writer().write(packet)
 
     def _explained(self, detail: str) -> Properties:
-        """The reason string, where the client wants one [MQTT-3.1.2-29]."""
+        """Returns the reason string property if the client wants one [MQTT-3.1.2-29]."""
         return Properties(reason_string=detail) if detail and self._problems else NONE
 
     def send_disconnect(self, reason: int, detail: str) -> None:
-        """A last DISCONNECT, which version 3.1.1 has not from a server. A reason too large is left out."""
+        """Sends a final DISCONNECT, which only version 5 servers may send.
+
+        Omits the reason string if the packet would exceed `max_packet`.
+        """
         if self.version == V5:
             packet = encode(Disconnect(reason, Properties(reason_string=detail) if detail else NONE), V5)
             if len(packet) > self.max_packet:
@@ -234,10 +238,10 @@ class SessionOutput:
         self.writable = False
         self.mark()
 
-    # --- the turn's end
+    # --- output at the end of a turn
 
     def take_output(self) -> list[bytes]:
-        """All that is gathered, in order."""
+        """Removes and returns the gathered output, in order."""
         self.dirty = False
         chunks = self._chunks if self._chunks is not None else []
         self._chunks = None
@@ -252,10 +256,10 @@ class SessionOutput:
         return chunks
 
     def write(self, chunks: list[bytes]) -> None:
-        """Writes what `take_output` gave. The edge says how."""
+        """Writes the result of `take_output`. Implemented by the asyncio side."""
         raise NotImplementedError
 
     def congest(self, congested: bool) -> None:
-        """The client reads no more, or again."""
+        """Records whether the client has stopped reading."""
         self._congested = congested
         self.writable = not congested and not self.closing

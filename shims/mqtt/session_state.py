@@ -1,7 +1,7 @@
-"""What MQTT calls the session state: subscriptions, queue, packets in flight. It outlives connections.
+"""The MQTT session state: subscriptions, queue and packets in flight. It outlives connections.
 
-A `Session` is one connection of it. While there is none, or its client does not read, or has as much in
-flight as it wants, messages wait in a queue that is bounded in number and bytes.
+A `Session` is one connection of it. While there is no connection, the client does not read, or its window
+is full, messages wait in a queue that is bounded in messages and bytes.
 """
 
 from __future__ import annotations
@@ -43,23 +43,25 @@ FOREVER: Final = 0xFFFFFFFF
 
 
 class SessionState(Subscriber):
-    """The state of one client id. `expiry`: seconds that it outlives a connection by, FOREVER for good."""
+    """The session state of one client id. `expiry` is the Session Expiry Interval in seconds, or FOREVER."""
 
     def __init__(self, hub: PubSub, serial: int, client_id: str) -> None:
         super().__init__(serial)
         self.client_id = self.name = client_id
         self.expiry = 0
-        self.record: Creditor | None = None  # where the session is durable
+        self.record: Creditor | None = None  # set if the session is durable
         self.session: Session | None = None
         self.will: WillRecord | None = None
-        self.will_at = 0.0  # when it is published, while there is no connection
-        self.ends_at = 0.0  # when the session ends, while there is no connection
+        self.will_at = 0.0  # when the will is published; set while disconnected
+        self.ends_at = 0.0  # when the session ends; set while disconnected
         self.ended = False
         self.subscriptions: dict[bytes, Subscription] = {}
-        self.incoming: set[int] | None = None  # ids of QoS 2 that the client has not released
+        self.incoming: set[int] | None = (
+            None  # packet ids of QoS 2 publishes that the client has not released
+        )
         self.inflight: InFlight | None = None
         self._hub = hub
-        self._queue: DeliveryQueue | None = None  # None where nothing waits
+        self._queue: DeliveryQueue | None = None  # None if nothing waits
 
     @property
     def queued(self) -> int:
@@ -71,11 +73,11 @@ class SessionState(Subscriber):
         return session is not None and self._sends(session) and self._window(session) > 0
 
     def _sends(self, session: Session) -> bool:
-        """Whether what comes need not wait."""
+        """Whether a message can be sent without waiting."""
         return self._queue is None and session.writable
 
     def _window(self, session: Session) -> int:
-        """How many messages may still be sent that the client is to acknowledge."""
+        """Returns how many more messages may be sent before the client acknowledges some."""
         return session.window - (self.inflight.count if self.inflight is not None else 0)
 
     def _flight(self) -> InFlight:
@@ -83,7 +85,7 @@ class SessionState(Subscriber):
             self.inflight = InFlight()
         return self.inflight
 
-    # --- what comes from the hub
+    # --- called by the hub
 
     def take(self, message: Message, target: Target) -> None:
         retain = message.retain and target.retain_as_published
@@ -91,7 +93,7 @@ class SessionState(Subscriber):
         self.hand_over(message, qos, retain, target.identifiers)
 
     def hand_over(self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...]) -> None:
-        """Sends the message, or queues it."""
+        """Sends or queues a message."""
         session = self.session
         if qos == 0:
             if session is None:
@@ -103,7 +105,7 @@ class SessionState(Subscriber):
             return
         delivery = Delivery(message, qos, retain, identifiers)
         if session is not None and self._sends(session) and self._window(session) > 0:
-            delivery.sent = True  # with the turn that stores it
+            delivery.sent = True  # stored in the same turn, so it may be marked as sent now
             self._owe(delivery)
             self._send(session, delivery, 0)
         else:
@@ -124,7 +126,7 @@ class SessionState(Subscriber):
             self._enqueue(RunDelivery(run))
 
     def _take_promised(self, run: PromisedRun, target: Target) -> None:
-        """A run of QoS 1: as the bytes that it is where nothing is kept of it beyond this process."""
+        """Takes a QoS 1 run, as raw bytes if the session is not durable."""
         session = self.session
         if session is not None and self.record is None and session.takes_as_it_is(run, target):
             if target.qos:
@@ -138,7 +140,7 @@ class SessionState(Subscriber):
             for message in run.messages():
                 self.take(message, target)
             return
-        journal.hold_run(run)  # so that it is written as a run, which its messages refer to
+        journal.hold_run(run)  # the journal then writes it as one run, and messages refer to it
         for message in run.messages():
             self.take(message, target)
         journal.let_go_run(run)
@@ -156,7 +158,7 @@ class SessionState(Subscriber):
                 self._enqueue(one)
 
     def _owe(self, delivery: Delivery) -> None:
-        """Tells the journal, where the session is durable."""
+        """Records the delivery in the journal if the session is durable."""
         journal, record = self._hub.journal, self.record
         if journal is not None and record is not None:
             journal.owe(record, delivery)
@@ -164,7 +166,7 @@ class SessionState(Subscriber):
     # --- the queue
 
     def _fits(self, delivery: Delivery) -> bool:
-        """Whether it can wait with all that waits already."""
+        """Whether the queue has room for the delivery."""
         settings, queue = self._hub.settings, self._queue
         messages, size = delivery.count, delivery.size
         if queue is not None:
@@ -201,7 +203,7 @@ class SessionState(Subscriber):
         self._settle(oldest)
 
     def pump(self) -> None:
-        """Sends of the queue what can be sent now."""
+        """Sends queued messages as far as the window and the output allow."""
         session = self.session
         queue = self._queue
         if session is None or queue is None:
@@ -230,7 +232,7 @@ class SessionState(Subscriber):
             self._hub.counters.expired += 1
             self._settle(delivery)
         elif delivery.qos:
-            again = 0x08 if delivery.sent else 0  # by a process that is no more
+            again = 0x08 if delivery.sent else 0  # sent by an earlier process: DUP
             self._note_sent(delivery)
             self._send(session, delivery, again)
         else:
@@ -242,13 +244,13 @@ class SessionState(Subscriber):
     # --- in flight
 
     def _note_sent(self, delivery: Delivery) -> None:
-        """Of QoS 1; of QoS 2 the journal has the packet id."""
+        """Records in the journal that a QoS 1 message is sent. QoS 2 is recorded by packet id."""
         journal, record = self._hub.journal, self.record
         if delivery.qos == 1 and journal is not None and record is not None:
             journal.handed(record, delivery)
 
     def _send(self, session: Session, delivery: Delivery, again: int) -> None:
-        """Sends with a new packet id. `again`: DUP, where it may have been sent before [MQTT-3.3.1-3]."""
+        """Sends with a new packet id. `again` is DUP if it may have been sent before [MQTT-3.3.1-3]."""
         inflight = self._flight()
         inflight.give_id(delivery)
         packet_id = delivery.packet_id
@@ -256,7 +258,7 @@ class SessionState(Subscriber):
         if not session.send_publish(
             delivery.message, flags, packet_id, delivery.retain, delivery.identifiers
         ):
-            self._settle(delivery)  # too large for the client, which never hears of it [MQTT-3.1.2-25]
+            self._settle(delivery)  # too large for the client: dropped as if delivered [MQTT-3.1.2-25]
             return
         inflight.put(delivery)
         if delivery.qos == 2:
@@ -265,23 +267,23 @@ class SessionState(Subscriber):
                 journal.sent(record, delivery.message, packet_id)
 
     def _ids(self, session: Session, part: Part) -> tuple[int, int]:
-        """(the first packet id, how many in a row) for messages of `part` that may be sent now."""
+        """Returns (the first packet id, how many in a row) for the messages of `part` to send now."""
         inflight = self._flight()
         first = inflight.next_id()
         return first, inflight.row(first, min(part.left, self._window(session)))
 
     def _send_part(self, session: Session, part: Part, first: int) -> None:
-        """The same for messages of a run."""
+        """Sends messages of a run under packet ids from `first` on."""
         session.send_numbered(part.data, first, part.left)
         self._flight().put_part(part, first)
 
     def acknowledged_row(self, data: bytes, position: int, end: int) -> int:
-        """PUBACKs from `position` on, for as long as they come in the order of sending; how many did."""
+        """Handles the PUBACKs from `position` on that are in sending order. Returns their number."""
         inflight = self.inflight
         return inflight.acknowledged(data, position, end) if inflight is not None else 0
 
     def acknowledged(self, packet_id: int) -> bool:
-        """PUBACK; whether it was awaited."""
+        """Handles a PUBACK. Returns whether it was expected."""
         inflight = self.inflight
         delivery = inflight.find(packet_id) if inflight is not None else None
         if inflight is None or delivery is None or delivery.qos != 1:
@@ -291,7 +293,10 @@ class SessionState(Subscriber):
         return True
 
     def received(self, packet_id: int, refused: bool) -> bool:
-        """PUBREC; whether it was awaited. Then PUBREL is owed, unless the client refused the message."""
+        """Handles a PUBREC. Returns whether a PUBREL is due.
+
+        It is not if the PUBREC was unexpected or the client refused the message.
+        """
         inflight = self.inflight
         delivery = inflight.find(packet_id) if inflight is not None else None
         if inflight is None or delivery is None or delivery.qos != 2:
@@ -309,7 +314,7 @@ class SessionState(Subscriber):
         return True
 
     def completed(self, packet_id: int) -> bool:
-        """PUBCOMP; whether it was awaited."""
+        """Handles a PUBCOMP. Returns whether it was expected."""
         inflight = self.inflight
         delivery = inflight.find(packet_id) if inflight is not None else None
         if inflight is None or delivery is None or delivery.state != RELEASED:
@@ -326,7 +331,7 @@ class SessionState(Subscriber):
             journal.settled(record, delivery.message)
 
     def _unsend(self, delivery: Delivery) -> None:
-        """A message that was sent is settled though the client does not have it."""
+        """Settles a sent message that the client refused or cannot receive."""
         self._settle(delivery)
         journal, record = self._hub.journal, self.record
         if journal is not None and record is not None and delivery.qos == 2:
@@ -335,7 +340,7 @@ class SessionState(Subscriber):
     # --- connections
 
     def resume(self, session: Session) -> None:
-        """A connection takes the session up: sends again what is in flight [MQTT-4.4.0-1], then the queue."""
+        """Resends to a new connection what is in flight [MQTT-4.4.0-1], then sends the queue."""
         inflight = self.inflight
         if inflight is not None:
             for delivery in inflight.all():
@@ -352,11 +357,11 @@ class SessionState(Subscriber):
                     inflight.remove(packet_id)
                     self._unsend(delivery)
         if self._queue is not None:
-            self._queue.spread()  # the client may speak another version now, or have other bounds
+            self._queue.spread()  # the version or the limits of the client may have changed
         self.pump()
 
     def detach(self) -> None:
-        """The connection is gone: what was of QoS 0 goes with it."""
+        """Handles the loss of the connection: drops queued QoS 0 messages."""
         self.session = None
         queue = self._queue
         if queue is not None:
@@ -365,7 +370,7 @@ class SessionState(Subscriber):
                 self._queue = None
 
     def clear(self) -> None:
-        """The session ends: nothing is owed any more."""
+        """Ends the session and drops all deliveries."""
         self.ended = True
         self._queue = None
         self.inflight = None
@@ -374,14 +379,14 @@ class SessionState(Subscriber):
     # --- from the journal
 
     def restore(self, delivery: Delivery) -> None:
-        """Takes back what the journal has kept, in order."""
+        """Restores a delivery from the journal. Called in order."""
         if delivery.state == QUEUED:
             self._append(delivery)
         else:
             self._flight().restore(delivery)
 
     def unsettled(self) -> list[Delivery]:
-        """All that is in flight or queued, in order."""
+        """Returns all deliveries in flight or queued, in order."""
         found = self.inflight.all() if self.inflight is not None else []
         if self._queue is not None:
             found += self._queue.all()

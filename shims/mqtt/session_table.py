@@ -1,6 +1,6 @@
-"""Which packet may come when: the state machine of a connection as a table.
+"""The state machine of a connection as a table: which packet is allowed in which state.
 
-Every (state, packet) pair is either listed with what is done, or refused with its clause.
+Every (state, packet) pair is either listed with its action or refused with a clause.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Final
 from . import codec
 
 # States of a connection.
-NEW: Final = 0  # CONNECT is awaited
+NEW: Final = 0  # awaits CONNECT
 OPEN: Final = 1
-CLOSED: Final = 2  # nothing that still comes is looked at
+CLOSED: Final = 2  # further input is ignored
 
-# What is done.
+# Actions.
 OPENS: Final = 1
 PUBLISHES: Final = 2
 ACKNOWLEDGES: Final = 3

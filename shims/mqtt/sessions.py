@@ -1,6 +1,6 @@
-"""All sessions of a daemon by client id: who takes up which, when they end, and their wills.
+"""All sessions of a daemon by client id: resumption, takeover, expiry and wills.
 
-Client ids and sessions are the daemon's own: the same id on two hosts is two sessions.
+Client ids and sessions are local to the daemon: the same id on two hosts names two sessions.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 class Chooser(Protocol):
-    """A source of randomness, as `random.Random` is one."""
+    """A source of randomness such as `random.Random`."""
 
     def choice(self, seq: str) -> str: ...
 
 
 class Opened:
-    """What CONNECT led to. `assigned`: the id was chosen here."""
+    """The result of CONNECT. `assigned` is whether the server chose the client id."""
 
     def __init__(self, state: SessionState, present: bool, assigned: bool) -> None:
         self.state = state
@@ -57,7 +57,7 @@ class Sessions:
         self._states: dict[str, SessionState] = {}
         self._deadlines: list[tuple[float, int, SessionState]] = []
         self._idle: list[tuple[float, int, Session]] = []
-        self._new: dict[Session, float] = {}  # until when CONNECT has to be here; the first is the earliest
+        self._new: dict[Session, float] = {}  # deadline for CONNECT, earliest first
         self._count = 0
         self.connected = 0
         self.maximum = 0
@@ -67,7 +67,7 @@ class Sessions:
 
     @property
     def full(self) -> bool:
-        """Whether there may be no more."""
+        """Whether the session limit is reached."""
         return len(self._states) >= self.settings.max_sessions
 
     def knows(self, client_id: str) -> bool:
@@ -76,10 +76,10 @@ class Sessions:
     def states(self) -> list[SessionState]:
         return list(self._states.values())
 
-    # --- connections come and go
+    # --- connections
 
     def open(self, session: Session, connect: Connect, now: float) -> Opened:
-        """Takes up the client's session, or makes one; who was connected under its id is sent away."""
+        """Resumes the client's session or creates one. Disconnects any other client with the same id."""
         self._new.pop(session, None)
         client_id = connect.client_id
         assigned = not client_id
@@ -95,7 +95,7 @@ class Sessions:
             state = SessionState(self.hub, self.hub.next_serial(), client_id)
             self._states[client_id] = state
         elif state.will_at and state.will_at <= now:
-            self._publish_will(state)  # its delay had passed, though nobody has looked since
+            self._publish_will(state)  # the will delay passed before the next tick
         state.session = session
         state.will_at = state.ends_at = 0.0
         self.set_expiry(state, self._expiry(connect))
@@ -105,7 +105,7 @@ class Sessions:
         return Opened(state, present, assigned)
 
     def _expiry(self, connect: Connect) -> int:
-        """Seconds; version 3.1.1 has for ever or not at all."""
+        """Returns the session expiry in seconds. In version 3.1.1 it is either 0 or unlimited."""
         if connect.version == codec.V311:
             wanted = 0 if connect.clean_start else FOREVER
         else:
@@ -113,7 +113,7 @@ class Sessions:
         return min(wanted, self.settings.max_session_expiry)
 
     def set_expiry(self, state: SessionState, expiry: int) -> None:
-        """How long the session lasts without a connection."""
+        """Sets how many seconds the session lasts without a connection."""
         state.expiry = expiry
         journal = self.hub.journal
         if journal is None:
@@ -136,7 +136,10 @@ class Sessions:
                 return name
 
     def _take_over(self, state: SessionState, clean: bool, now: float) -> None:
-        """[MQTT-3.1.4-3]. The will goes out unless the session goes on before its delay has passed."""
+        """Disconnects the present client of the session [MQTT-3.1.4-3].
+
+        Its will is published unless the session continues before the will delay has passed.
+        """
         session = state.session
         if session is not None:
             session.disconnect(codec.TAKEN_OVER, "another client took over the session")
@@ -145,7 +148,7 @@ class Sessions:
             self._publish_will(state)
 
     def closed(self, session: Session, now: float, *, with_will: bool) -> None:
-        """The connection is gone, or going. Harmless where another has taken the session up."""
+        """Handles the end of a connection. Does nothing if another connection has the session."""
         state = session.state
         if state is None:
             self._new.pop(session, None)
@@ -174,7 +177,7 @@ class Sessions:
             journal.changed(record)
 
     def end(self, state: SessionState) -> None:
-        """Forgets the session, with its subscriptions and its queue."""
+        """Ends the session: publishes its will and removes its subscriptions and its queue."""
         if state.ended:
             return
         self._publish_will(state)
@@ -188,15 +191,18 @@ class Sessions:
             journal.end(record)
 
     def remove(self, state: SessionState, filter: bytes, subscription: Subscription) -> None:
-        """Takes a subscription out of the hub; `filter` as the client wrote it."""
+        """Removes a subscription from the hub. `filter` is as the client wrote it."""
         if subscription.group is not None:
             self.hub.unsubscribe_shared(subscription.group.name, state, subscription.filter)
         else:
             self.hub.unsubscribe(state, subscription.filter)
 
     def adopt(self, state: SessionState, now: float, since: float) -> None:
-        """A session that the journal has kept. Its time and its will's run since its client went, which was
-        `since` seconds after `now`, so 0 or less."""
+        """Adds a session restored from the journal.
+
+        Its expiry and its will delay run from the client's disconnection, at `now + since` seconds, with
+        `since` 0 or negative.
+        """
         self._states[state.client_id] = state
         if state.will is not None:
             state.will_at = max(now + since + state.will.delay, now)
@@ -208,7 +214,7 @@ class Sessions:
     # --- wills
 
     def _set_will(self, state: SessionState, will: WillRecord | None) -> None:
-        """It is session state, as its delay is (5.0, 4.1): the journal has it where it has the session."""
+        """Sets the will. As session state (5.0, 4.1) it is kept in the journal if the session is."""
         state.will = will
         journal, record = self.hub.journal, state.record
         if journal is not None and record is not None:
@@ -218,7 +224,9 @@ class Sessions:
         will = state.will
         state.will_at = 0.0
         if will is not None:
-            self._set_will(state, None)  # in the block that has what is published: once, whatever is killed
+            self._set_will(
+                state, None
+            )  # in the same journal block as the publish: exactly once after a crash
             publish_will(self.hub, will, state)
 
     # --- deadlines
@@ -228,22 +236,22 @@ class Sessions:
         heapq.heappush(self._deadlines, (at, self._count, state))
 
     def await_connect(self, session: Session, now: float) -> None:
-        """It has just been opened."""
+        """Starts the deadline for the CONNECT of a new connection."""
         self._new[session] = now + self.settings.connect_seconds
 
     def _next_new(self) -> float:
-        """When the first of them is to be ended; 0.0: there is none."""
+        """Returns the earliest deadline for a CONNECT, or 0.0 for none."""
         for session in self._new:
             return self._new[session]
         return 0.0
 
     def watch_idle(self, session: Session, at: float) -> None:
-        """Looks at the connection at `at`, whether it has been silent for too long."""
+        """Schedules an idle check of the connection at `at`."""
         self._count += 1
         heapq.heappush(self._idle, (at, self._count, session))
 
     def tick(self, now: float) -> None:
-        """Does what is due: keep-alives, delayed wills, ends of sessions."""
+        """Handles due deadlines: CONNECT, keep-alives, delayed wills and session expiry."""
         for late in [session for session, at in self._new.items() if at <= now]:
             late.end_unknown(now)
             self._new.pop(late, None)
@@ -264,19 +272,19 @@ class Sessions:
                 self.end(state)
 
     def next_deadline(self) -> float:
-        """When `tick` has something to do; 0.0: never."""
+        """Returns when `tick` is due next, or 0.0 for never."""
         idle = self._idle[0][0] if self._idle else 0.0
         due = self._deadlines[0][0] if self._deadlines else 0.0
         return min([at for at in (idle, due, self._next_new()) if at], default=0.0)
 
 
 def idle_limit(keep_alive: int) -> float:
-    """Seconds without a packet after which a client is taken for gone; 0.0: for ever."""
+    """Returns the seconds without a packet after which a client counts as lost, or 0.0 for no limit."""
     return keep_alive * _KEEP_ALIVE_FACTOR
 
 
 def will_record(will: Will) -> WillRecord:
-    """The will as it is kept."""
+    """Converts the will of a CONNECT to the form in which it is kept."""
     given = will.properties
     passed_on = Properties(
         payload_format=given.payload_format,

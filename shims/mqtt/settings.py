@@ -1,4 +1,4 @@
-"""What a daemon may choose about its MQTT face."""
+"""Settings of the MQTT face."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from treecast.shims.passwords import Passwords
 
 
 class MqttSettings(Struct, frozen=True):
-    """Sizes in bytes, times in seconds.
+    """Settings of the MQTT face. Sizes are in bytes, times in seconds.
 
-    WebSocket connections come to the same listeners: their first bytes tell them apart.
+    WebSocket connections use the same listeners and are recognised by their first bytes.
     """
 
-    plain: bool = True  # whether it listens without TLS
+    plain: bool = True  # whether to listen without TLS
     host: str = "127.0.0.1"
     port: int = 1883  # 0 picks a free one
     unix_path: Path | None = None
@@ -24,19 +24,19 @@ class MqttSettings(Struct, frozen=True):
     tls_port: int = 8883
     tls: TlsSettings | None = None
 
-    max_packet_bytes: int = 16 * 1024 * 1024  # of packets from clients
-    receive_maximum: int = 1024  # publishes of QoS 2 that a client may have unfinished
-    send_maximum: int = 1024  # publishes of QoS 1 and 2 unacknowledged by a client that states no maximum
-    topic_alias_maximum: int = 100  # aliases that a client may use
+    max_packet_bytes: int = 16 * 1024 * 1024  # limit for packets from clients
+    receive_maximum: int = 1024  # unfinished QoS 2 publishes per client
+    send_maximum: int = 1024  # unacknowledged QoS 1 and 2 publishes if the client sets no maximum
+    topic_alias_maximum: int = 100  # topic aliases per client
     max_connections: int = 100_000
-    max_sessions: int = 100_000  # of clients that are connected or will be back
-    max_subscriptions: int = 10_000  # of one client
-    max_levels: int = 200  # of a topic filter
-    max_session_expiry: int = 0xFFFFFFFF  # 0xFFFFFFFF: sessions may last for ever
-    max_keep_alive: int = 0xFFFF  # of a client of version 5, which is told
-    passwords: Passwords | None = None  # None: whoever comes is taken
-    refused_filters: tuple[str, ...] = ()  # topic filters that may not be subscribed to, shared or not
-    connect_seconds: float = 10.0  # until CONNECT has to be here
-    send_buffer_bytes: int = 256 * 1024  # unsent bytes of one connection; then its queue fills
+    max_sessions: int = 100_000  # connected or disconnected
+    max_subscriptions: int = 10_000  # per client
+    max_levels: int = 200  # per topic filter
+    max_session_expiry: int = 0xFFFFFFFF  # 0xFFFFFFFF: unlimited
+    max_keep_alive: int = 0xFFFF  # for version 5 clients, sent to them as Server Keep Alive
+    passwords: Passwords | None = None  # None: no authentication
+    refused_filters: tuple[str, ...] = ()  # topic filters whose subscription is refused, shared or not
+    connect_seconds: float = 10.0  # time limit for CONNECT
+    send_buffer_bytes: int = 256 * 1024  # unsent bytes per connection before messages are queued
     sys_interval: float = 10.0
     backlog: int = 1024

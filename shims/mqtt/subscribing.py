@@ -1,4 +1,4 @@
-"""SUBSCRIBE and UNSUBSCRIBE: from filters to subscriptions in the hub, and what is retained for them."""
+"""SUBSCRIBE and UNSUBSCRIBE: registers subscriptions with the hub and sends retained messages."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from .session import Session
 
 _REFUSED_311 = 0x80
-_ENDS = (codec.MALFORMED, codec.PROTOCOL_ERROR)  # what is no filter at all ends the connection
+_ENDS = (codec.MALFORMED, codec.PROTOCOL_ERROR)  # malformed filters end the connection
 
 
 class Grant(Waiter):
-    """SUBACK, to be sent once records of topics are followed, and all hosts know of the subscriptions; then
-    what is retained."""
+    """A pending SUBACK, followed by the retained messages.
+
+    It is sent once recorded topics are being followed and all hosts know the subscriptions.
+    """
 
     def __init__(self, session: Session, hub: PubSub, answer: Suback, fresh: list[Subscription]) -> None:
         self._session = session
@@ -32,7 +34,7 @@ class Grant(Waiter):
         self._asked = 0
 
     def confirmed(self) -> None:
-        """One of them has answered: the next is asked, and after the last SUBACK is sent."""
+        """Continues after a confirmation: asks the recorder, then the reach, then sends SUBACK."""
         recorder, reach = self._hub.recorder, self._hub.reach
         if self._asked == 0:
             self._asked = 1
@@ -45,7 +47,7 @@ class Grant(Waiter):
         self._send()
 
     def _send(self) -> None:
-        """If the client is still there."""
+        """Sends SUBACK if the client is still connected, then requests retained messages."""
         hub, state = self._hub, self._session.state
         if state is None or state.session is not self._session:
             return
@@ -58,7 +60,7 @@ class Grant(Waiter):
 
 
 class Kept(Waiter):
-    """What is retained for subscriptions, to be sent once other hosts have said what they have."""
+    """The retained messages for new subscriptions, sent once those of other hosts have arrived."""
 
     def __init__(self, session: Session, hub: PubSub, fresh: list[Subscription]) -> None:
         self._session = session
@@ -66,7 +68,7 @@ class Kept(Waiter):
         self._fresh = fresh
 
     def confirmed(self) -> None:
-        """Hands it over, if the client is still there."""
+        """Hands the messages over if the client is still connected."""
         hub, state = self._hub, self._session.state
         if state is None or state.session is not self._session:
             return
@@ -81,8 +83,10 @@ class Kept(Waiter):
 def granted(
     sessions: Sessions, state: SessionState, packet: Subscribe, version: int
 ) -> tuple[Suback, list[Subscription]]:
-    """Subscribes to all filters that are in order; the answer, and for which of them what is retained is
-    to be sent."""
+    """Subscribes to all valid filters.
+
+    Returns the answer and the subscriptions that are to receive retained messages.
+    """
     identifiers = packet.properties.subscription_ids
     identifier = identifiers[0] if identifiers else 0
     reasons = bytearray()
@@ -130,7 +134,7 @@ def _grant(
 
 
 def options_of(request: FilterRequest) -> int:
-    """The options as SUBSCRIBE writes them."""
+    """Returns the subscription options byte of SUBSCRIBE."""
     return (
         request.qos | request.no_local << 2 | request.retain_as_published << 3 | request.retain_handling << 4
     )
@@ -145,7 +149,7 @@ def _check_bounds(sessions: Sessions, state: SessionState, filter: bytes) -> Non
 
 
 def removed(sessions: Sessions, state: SessionState, packet: Unsubscribe) -> Suback:
-    """Takes the filters away; the answer."""
+    """Unsubscribes from the filters and returns the answer."""
     reasons = bytearray()
     journal = sessions.hub.journal
     for filter in packet.filters:

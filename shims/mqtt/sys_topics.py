@@ -1,4 +1,4 @@
-"""What the server says about itself, under the names that Mosquitto gave them: `$SYS/broker/...`."""
+"""The server's status topics, `$SYS/broker/...`, under the names that Mosquitto uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PREFIX = "$SYS/broker/"
 
 
 def values(sessions: Sessions, counters: FaceCounters, uptime: float) -> Iterator[tuple[str, str | int]]:
-    """Names below the prefix with their values. `uptime` in seconds."""
+    """Yields (name below the prefix, value). `uptime` is in seconds."""
     hub = sessions.hub
     counted = hub.counters
     yield "version", f"treecast version {treecast.__version__}"
@@ -35,10 +35,12 @@ def values(sessions: Sessions, counters: FaceCounters, uptime: float) -> Iterato
 
 
 def publish(hub: PubSub, found: Iterator[tuple[str, str | int]]) -> None:
-    """Tells who is subscribed, and keeps the values for who will be; none of it reaches the disk."""
+    """Publishes the values and retains them in memory only."""
     for name, value in found:
         message = Message((PREFIX + name).encode(), str(value).encode(), retain=True)
         hub.retained.put(message)
-        targets = hub.look_up(message.topic)  # a topic that is remembered may be published to
+        targets = hub.look_up(
+            message.topic
+        )  # `targets` would cache it, and clients may publish to cached topics
         if targets.count:
             hub.publish(message, targets, None)

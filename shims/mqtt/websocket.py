@@ -1,6 +1,6 @@
-"""WebSocket framing (RFC 6455) around MQTT, section 6 of MQTT 5.0, by the sans-I/O half of `websockets`.
+"""WebSocket framing (RFC 6455) of MQTT, section 6 of MQTT 5.0, with the sans-I/O layer of `websockets`.
 
-Loaded with the first client that speaks HTTP.
+Imported when the first client speaks HTTP.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 _log = logging.getLogger("treecast.mqtt.websocket")
-_log.setLevel(logging.WARNING)  # it tells of each connection
+_log.setLevel(logging.WARNING)  # below this level it logs each connection
 
-_ABNORMAL: Final = 1003  # a kind of data that is not taken
+_ABNORMAL: Final = 1003  # unsupported data type
 _NORMAL: Final = 1000
 _DATA: Final = (Opcode.BINARY, Opcode.CONT)
 _FRAME_BYTES: Final = 64 * 1024
 
 
 class WebSocket:
-    """One WebSocket: bytes of the network on one side, bytes of MQTT on the other. `closed`: it has ended."""
+    """Translates between network bytes and MQTT bytes. `closed` is whether the WebSocket has ended."""
 
     def __init__(self, max_bytes: int) -> None:
-        """`max_bytes` of one frame."""
+        """`max_bytes` is the largest MQTT packet; a frame may be slightly larger."""
         self.closed = False
         self._protocol = ServerProtocol(
             subprotocols=[Subprotocol("mqtt"), Subprotocol("mqttv3.1")],
@@ -38,7 +38,7 @@ class WebSocket:
         )
 
     def receive(self, data: bytes) -> list[bytes]:
-        """What the client says in MQTT. Packets need not be aligned with frames [MQTT-6.0.0-2]."""
+        """Returns the MQTT bytes in `data`. Packets need not be aligned with frames [MQTT-6.0.0-2]."""
         if self.closed:
             return []
         self._protocol.receive_data(data)
@@ -56,12 +56,12 @@ class WebSocket:
         if frame.opcode in _DATA:
             if frame.data:
                 found.append(bytes(frame.data))
-        elif frame.opcode is Opcode.TEXT:  # [MQTT-6.0.0-1]
+        elif frame.opcode is Opcode.TEXT:  # not allowed [MQTT-6.0.0-1]
             self._protocol.fail(_ABNORMAL, "MQTT comes in binary frames")
             self.closed = True
 
     def send(self, chunks: Sequence[bytes]) -> list[bytes]:
-        """What goes to the network for `chunks` of MQTT, answers of the framing itself first."""
+        """Returns the network bytes for `chunks` of MQTT, preceded by answers of the framing itself."""
         out = [data for data in self._protocol.data_to_send() if data]
         if chunks and self._protocol.state is OPEN:
             for chunk in chunks:
@@ -70,7 +70,7 @@ class WebSocket:
         return out
 
     def close(self) -> list[bytes]:
-        """The closing frame."""
+        """Returns the network bytes of a closing frame."""
         if self._protocol.state is OPEN:
             try:
                 self._protocol.send_close(_NORMAL)
