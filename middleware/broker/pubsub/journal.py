@@ -74,9 +74,7 @@ class Journal:
         self._handed_session = 0  # the same for messages that were sent
         self._handed_first = 0
         self._handed_count = 0
-        self._passing: dict[
-            tuple[int, int, int], None
-        ] = {}  # the streams of `passed` that are not yet written
+        self._passing: dict[tuple[int, int, int], None] = {}  # the streams of `passed` not yet written
         self._syncs = syncs
         self.unsynced = False  # something was written and not yet forced to disk
 
