@@ -1,4 +1,4 @@
-"""Local publish/subscribe. This is the public module: what is not exported here is the broker's own."""
+"""Local publish/subscribe. This module is the public interface: names not exported here are internal."""
 
 from .active import active_producers
 from .broker import Broker

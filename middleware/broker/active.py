@@ -1,4 +1,4 @@
-"""Which idempotent producers a partition knows of: what finds hung transactions (KIP-664)."""
+"""The idempotent producers that a partition knows of, for finding hung transactions (KIP-664)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .values import ActiveProducer
 
 
 def active_producers(leader: PartitionLeader) -> Sequence[ActiveProducer]:
-    """By producer id. NOT_LEADER where another host leads the partition: its log says it, and is not here."""
+    """The producers, ordered by id. Raises NOT_LEADER if another host leads the partition and has its log."""
     if not isinstance(leader, LogPartition):
         raise TreecastError(Fault.NOT_LEADER, "another host leads the partition: ask the daemon there")
     return [

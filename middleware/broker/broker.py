@@ -24,9 +24,9 @@ _log = logging.getLogger(__name__)
 class Broker:
     """One host's broker.
 
-    `clock` gives wall-clock seconds since the Unix epoch, `rng` draws identifiers. `cluster` exists
-    from `start` to `close`. A joined host gives the data directory that it has opened, and `join`, which
-    makes the cluster of the local parts; the broker closes both.
+    `clock` returns wall-clock seconds since the Unix epoch; `rng` draws identifiers. `cluster` exists
+    from `start` to `close`. A joined host passes the data directory that it has opened, and `join`, which
+    makes the cluster from the local parts; the broker closes both.
     """
 
     def __init__(
@@ -55,23 +55,23 @@ class Broker:
 
     @property
     def pubsub(self) -> HostPubSub:
-        """Its publish/subscribe, for faces that have it; from `start` to `close`."""
+        """The publish/subscribe of the host, for the faces that offer it; exists from `start` to `close`."""
         return self._open.pubsub
 
     async def begin_events(self) -> None:
-        """When faces have taken up the sessions that last: what is published crosses faces and hosts."""
+        """Lets messages cross faces and hosts; called once the faces have restored persistent sessions."""
         await self.pubsub.start(self.cluster)
 
     @property
     def polls(self) -> LongPolls:
-        """What the fetches of all faces wait with; from `start` to `close`."""
+        """The long polls that the fetches of all faces share; exists from `start` to `close`."""
         return self._open.polls
 
     async def start(self) -> None:
-        """Opens the data directory and recovers what is in it.
+        """Opens the data directory and recovers its contents.
 
-        Raises `DataDirectoryError` where another daemon uses it, another version wrote it, or it
-        belongs to another host; nothing is touched then. STORAGE where the disk refuses.
+        Raises `DataDirectoryError`, without touching anything, if another daemon uses the directory,
+        another version wrote it, or it belongs to another host. Raises STORAGE on a disk error.
         """
         directory, self._directory = self._directory, None
         if directory is None:
@@ -96,19 +96,19 @@ class Broker:
         self._parts = parts
 
     async def close(self) -> None:
-        """Wakes who waits, flushes, and marks the shutdown as clean. Safe to call twice."""
+        """Wakes all waiters, flushes, and marks the shutdown as clean. Safe to call twice."""
         parts, self._parts = self._parts, None
         if parts is not None:
             await parts.close()
         directory, self._directory = self._directory, None
-        if directory is not None:  # given, and never used
+        if directory is not None:  # passed in, but never used
             directory.close(clean=directory.was_clean)
 
     async def housekeeping(self, now: float) -> float:
-        """Does what is due by `now` (seconds of `clock`); answers when to call again at the latest.
+        """Runs the chores due by `now` (seconds of `clock`); returns the latest time for the next call.
 
-        Retention, compaction, expiry of producers, offsets and transactional ids, interval fsync and
-        transaction time-outs. The daemon calls it from one timer, never twice at a time.
+        The chores are retention, compaction, expiry of producers, offsets and transactional ids, interval
+        fsync and transaction time-outs. The daemon calls it from one timer; calls never overlap.
         """
         return await self._open.housekeeping.run(now)
 

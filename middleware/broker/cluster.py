@@ -1,12 +1,12 @@
-"""`Cluster`: all that the broker needs from beyond this host, as look-ups of who owns what.
+"""`Cluster`: everything the broker needs from beyond this host, as look-ups of owners.
 
-Each look-up answers with an owner's Protocol: a partition's leader, a group's home, a transactional
-id's home, the cluster's definitions. On a host alone the owners are the local objects themselves
-(`local.LocalCluster`); with a fabric the relay answers with stand-ins that forward to the owner.
+Each look-up returns an owner's Protocol: a partition's leader, a group's home, a transactional
+id's home, the cluster's definitions. On a standalone host the owners are the local objects themselves
+(`local.LocalCluster`); with a fabric the relay returns proxies that forward to the owner.
 
-A refusal is a raised `TreecastError`. What may have to wait returns an awaitable; what is hot
-(`PartitionLeader.append`, `.read`) answers at once where it can, and hands out a future only where it
-has to wait (an fsync, another host).
+Refusals are raised as `TreecastError`. Calls that may have to wait return an awaitable. Hot calls
+(`PartitionLeader.append`, `.read`) return the result directly if they can, and a future only if they
+have to wait (for an fsync or another host).
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ T = TypeVar("T")
 
 
 class ReadWaiter(Protocol):
-    """Something that waits for records; `grown` is called on the loop, never from another thread."""
+    """A waiter for records; `grown` is called on the loop, never from another thread."""
 
     def grown(self, size: int) -> None:
-        """`size` more bytes can be read (0: a bound moved, and nobody counted the bytes below it)."""
+        """`size` more bytes can be read (0: a bound moved, and the number of bytes below it is unknown)."""
 
     def foreseen(self, size: int) -> None:
-        """`size` bytes are about to be appended, and who reads at the end has them already. `grown` follows
-        for those who still wait."""
+        """`size` bytes are about to be appended, and readers at the end can read them already. `grown`
+        follows for those that still wait."""
 
     def gone(self) -> None:
-        """The partition was deleted or is not led here any more. It has forgotten this waiter."""
+        """The partition was deleted or is no longer led here. It has removed this waiter."""
 
 
 class PartitionLeader(Protocol):
@@ -70,21 +70,21 @@ class PartitionLeader(Protocol):
     ) -> Appended | Future[Appended]:
         """Appends one or more whole record batches of magic 2.
 
-        `batches` is writable; base offsets and leader epochs are patched in place, and it is not
-        referred to after the call returns. `acks` as in Produce: 0, 1 or -1.
+        `batches` is writable: base offsets and leader epochs are patched in place. No reference to it is
+        kept after the call returns. `acks` as in Produce: 0, 1 or -1.
         """
 
     def read(
         self, offset: int, max_bytes: int, isolation: Isolation, *, at_least_one: bool
     ) -> PartitionRead | Future[PartitionRead]:
-        """Whole batches from the one that holds `offset`, at most `max_bytes` unless `at_least_one`."""
+        """Returns whole batches from the one with `offset` on, at most `max_bytes` unless `at_least_one`."""
 
     def append_marker(
         self, producer: ProducerIdentity, *, committed: bool, coordinator_epoch: int
     ) -> Future[None] | None:
-        """Ends `producer`'s open transaction by a control batch; nothing where none is open.
+        """Ends `producer`'s open transaction with a control batch; does nothing if none is open.
 
-        A repeat is harmless. From the marker on, batches of older epochs of the producer are refused.
+        A repeat is harmless. After the marker, batches of older epochs of the producer are refused.
         """
 
     def watch(self, waiter: ReadWaiter, isolation: Isolation) -> None:
@@ -97,19 +97,19 @@ class PartitionLeader(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes of its log that this host holds, for status and metrics."""
+        """The bytes of the log that this host holds, for status and metrics."""
 
     def check_leader_epoch(self, current: int) -> None:
-        """FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH unless `current` is -1 or this epoch."""
+        """Raises FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH unless `current` is -1 or this epoch."""
 
     def offset_for_time(self, timestamp: int, isolation: Isolation) -> OffsetAtTime | Future[OffsetAtTime]:
-        """The first record at or after `timestamp` (ms), or EARLIEST, LATEST, MAX_TIMESTAMP."""
+        """Returns the first record at or after `timestamp` (ms, or EARLIEST, LATEST, MAX_TIMESTAMP)."""
 
     def end_of_epoch(self, leader_epoch: int) -> tuple[int, int] | Future[tuple[int, int]]:
-        """(the largest epoch up to `leader_epoch`, its end offset), or (-1, -1)."""
+        """Returns (the largest epoch up to `leader_epoch`, its end offset), or (-1, -1)."""
 
     def delete_before(self, offset: int) -> int | Future[int]:
-        """DeleteRecords: forgets all before `offset` (-1: the high watermark); answers the new log start."""
+        """Deletes all records before `offset` (-1: the high watermark); returns the new log start."""
 
 
 class GroupHome(Protocol):
@@ -122,17 +122,17 @@ class GroupHome(Protocol):
     def heartbeat(self, group_id: str, member: MemberIdentity) -> Awaitable[None]: ...
 
     def consumer_heartbeat(self, request: ConsumerHeartbeat) -> Awaitable[ConsumerHeartbeatAnswer]:
-        """Joins, stays in and leaves a group of the new protocol (KIP-848)."""
+        """Joins, stays in or leaves a group of the new protocol (KIP-848)."""
 
     def leave(
         self, group_id: str, members: Sequence[MemberIdentity]
     ) -> Awaitable[Sequence[TreecastError | None]]:
-        """One answer per member; a member without a member id is named by its instance id."""
+        """Returns one result per member. A member without a member id is named by its instance id."""
 
     def commit_offsets(
         self, group_id: str, member: MemberIdentity, offsets: OffsetCommits
     ) -> Awaitable[PartitionErrors]:
-        """Answered when the home has the offsets on disk. The answer names the refused partitions only."""
+        """Returns when the home has the offsets on disk. The result names only the refused partitions."""
 
     def fetch_offsets(
         self,
@@ -142,22 +142,22 @@ class GroupHome(Protocol):
         require_stable: bool,
         member: MemberIdentity = NOBODY,
     ) -> Awaitable[Mapping[TopicPartition, CommittedOffset | TreecastError]]:
-        """None asks for all. A partition without a committed offset is left out. `member`: on whose behalf,
-        in a group of the new protocol."""
+        """Returns the committed offsets of `partitions` (None: of all). Partitions without one are left out.
+        `member` is the requester in a group of the new protocol."""
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> Awaitable[PartitionErrors]: ...
 
     def describe(self, group_id: str) -> Awaitable[GroupDescription]:
-        """A group that does not exist is described as Dead, as Kafka does."""
+        """Describes a group. Like in Kafka, a group that does not exist is described as Dead."""
 
     def delete(self, group_id: str) -> Awaitable[None]: ...
 
     def alter_config(
         self, group_id: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> Awaitable[Mapping[str, str]]:
-        """The group's own settings after `changes`, of which there may be none."""
+        """Applies `changes`, which may be empty, and returns the group's own settings after them."""
 
     def commit_transaction_offsets(
         self,
@@ -167,12 +167,12 @@ class GroupHome(Protocol):
         producer: ProducerIdentity,
         offsets: OffsetCommits,
     ) -> Awaitable[PartitionErrors]:
-        """TxnOffsetCommit: kept as pending until `end_transaction_offsets`."""
+        """Keeps the offsets of a TxnOffsetCommit as pending until `end_transaction_offsets`."""
 
     def end_transaction_offsets(
         self, group_id: str, producer: ProducerIdentity, *, committed: bool
     ) -> Awaitable[None]:
-        """The decision of `producer`'s transaction for its pending offsets of this group."""
+        """Applies the decision of `producer`'s transaction to its pending offsets of this group."""
 
 
 class TransactionHome(Protocol):
@@ -189,7 +189,7 @@ class TransactionHome(Protocol):
     ) -> Awaitable[None]: ...
 
     def end(self, transactional_id: str, producer: ProducerIdentity, *, committed: bool) -> Awaitable[None]:
-        """Answered when the decision is on disk and the markers are written."""
+        """Ends the transaction. Returns when the decision is on disk and the markers are written."""
 
     def end_parts(
         self,
@@ -200,15 +200,15 @@ class TransactionHome(Protocol):
         committed: bool,
         content: str = "",
     ) -> Awaitable[None]:
-        """Commits a batch that was staged in parts (`transactions.parts`), or aborts what is open of it.
+        """Commits a batch that was staged in parts (`transactions.parts`), or aborts its open parts.
 
-        `parts`: the ids of those that count, and who wrote them. `content`: what the batch holds, in its
-        writer's words; a repeat has to hold the same.
+        `parts` maps the ids of the parts that count to their producers. `content` is the writer's
+        description of what the batch holds; a repeat must have the same.
         """
 
 
 class Kind(Generic[T]):
-    """A kind of home, with the Protocol by which one is asked."""
+    """A kind of home, with the Protocol that homes of this kind implement."""
 
     def __init__(self, kind: HomeKind) -> None:
         self.kind: Final = kind
@@ -220,26 +220,26 @@ KINDS: Final[tuple[Kind[Any], ...]] = (GROUPS, TRANSACTIONS)
 
 
 class Definitions(Protocol):
-    """The topics of the cluster. Looking is local and immediate, changing may wait."""
+    """The topics of the cluster. Reads are local and immediate; changes may wait."""
 
     def topics(self) -> Mapping[str, Topic]: ...
 
     def listen(self, listener: Callable[[str], None] | None) -> None:
-        """`listener` is called after each change of a topic, with its name; None: nobody any more."""
+        """Calls `listener` with a topic's name after each change of the topic; None removes the listener."""
 
     @property
     def revision(self) -> int:
-        """Rises with every change of the topics."""
+        """A number that rises with every change of the topics."""
 
     def topic_by_id(self, topic_id: TopicId) -> Topic:
-        """UNKNOWN_TOPIC_ID where there is none."""
+        """Returns the topic. Raises UNKNOWN_TOPIC_ID if there is none."""
 
     def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> Awaitable[Topic]: ...
 
     def create_topics(
         self, new: Sequence[NewTopic], *, validate_only: bool = False
     ) -> Awaitable[Sequence[Topic | TreecastError]]:
-        """One answer for each, in their order: many together are written down together."""
+        """Creates topics with one write to disk. Returns one result for each, in the order of `new`."""
 
     def delete_topic(self, name: str) -> Awaitable[Topic]: ...
 
@@ -253,11 +253,11 @@ class Definitions(Protocol):
 
 
 class Cluster(Protocol):
-    """Who owns what. A host alone owns everything."""
+    """The owners of partitions, homes and definitions. A standalone host owns everything."""
 
     @property
     def cluster_id(self) -> str:
-        """Kafka's spelling: 22 characters of URL-safe base64 of a UUID."""
+        """The cluster id in Kafka's format: a UUID as 22 characters of URL-safe base64."""
 
     @property
     def host(self) -> Host: ...
@@ -266,28 +266,28 @@ class Cluster(Protocol):
     def definitions(self) -> Definitions: ...
 
     def partition(self, topic: str, index: int) -> PartitionLeader:
-        """UNKNOWN_TOPIC where there is none."""
+        """Returns the partition's leader. Raises UNKNOWN_TOPIC if there is no such partition."""
 
     def home(self, kind: Kind[T], id: str) -> T:
-        """The owner of a group id, a transactional id, or whatever else has a home."""
+        """Returns the owner of a group id, a transactional id, or another id that has a home."""
 
     def list_groups(self) -> Awaitable[Sequence[GroupListing]]: ...
 
     def list_transactions(
         self, transactional_ids: Collection[str] | None = None
     ) -> Awaitable[Sequence[TransactionListing]]:
-        """Of all hosts: all that are known, or those of the ids; one that nobody knows is left out."""
+        """Lists the transactions of all hosts, or only those of the given ids; unknown ids are left out."""
 
     @property
     def events(self) -> Reach:
-        """Interest, retained messages and shared subscriptions of all hosts, as the hub asks for them between
+        """Interest, retained messages and shared subscriptions of all hosts. The hub uses it between
         `begin_events` and `end_events`."""
 
     async def begin_events(self) -> None:
-        """What is published crosses hosts from now on: sessions that last were taken up."""
+        """Lets messages cross hosts from now on; called once persistent sessions are restored."""
 
     async def end_events(self) -> None:
-        """Not any more. Only after `begin_events`."""
+        """Stops messages from crossing hosts. Only called after `begin_events`."""
 
     def new_producer(self) -> Awaitable[ProducerIdentity]:
-        """An identity for an idempotent producer without a transactional id."""
+        """Returns an identity for an idempotent producer without a transactional id."""

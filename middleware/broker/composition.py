@@ -1,8 +1,8 @@
-"""The parts of an open broker, put together, started and closed in order.
+"""Assembles the parts of an open broker, and starts and closes them in order.
 
-Start: groups, then topics and their logs, then transactions, which complete what was decided. Events cross
-faces and hosts when faces have taken up their sessions (`Broker.begin_events`). Close: that is ended first,
-then who waits is answered, then the logs are flushed, then the tables close.
+Start: groups, then topics and their logs, then transactions, which complete decided transactions. Messages
+cross faces and hosts once the faces have restored their sessions (`Broker.begin_events`). Close: stop
+crossing, answer all waiters, flush the logs, close the tables.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from .transactions.repair import abort_hanging
 
 _log = logging.getLogger(__name__)
 
-_PARTITIONS, _LEAST_EPOCH = "partitions", "least_epoch"  # a table, and its one key
+_PARTITIONS, _LEAST_EPOCH = "partitions", "least_epoch"  # a table and its only key
 _SUMMARIES_EVERY = 5.0  # seconds
-_SWEEP_EVERY = 30.0  # seconds: retained messages that have expired
-_QUIET_MS = 10_000  # a log that was not written for so long gets its summary
+_SWEEP_EVERY = 30.0  # seconds between removals of expired retained messages
+_QUIET_MS = 10_000  # a log gets its summary after this time without a write
 
 
 class Parts:
-    """All parts of one broker, on one open data directory. Raises DataDirectoryError."""
+    """All parts of one broker on one open data directory. The constructor may raise DataDirectoryError."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Parts:
         rng: random.Random,
         join: JoinCluster | None = None,
     ) -> None:
-        """`join`: makes the cluster of a joined host; without it the host is alone."""
+        """`join` makes the cluster of a joined host; None: the host is standalone."""
         self._counters = counters
         self._clock = clock
         self._directory = directory
@@ -124,11 +124,11 @@ class Parts:
         self.partitions.sweep()
         await (self.registry.load() if self._joined is None else self._joined.start())
         await self.transactions.start(self.cluster)
-        if not self._directory.was_clean and self._joined is None:  # else their homes may be elsewhere
+        if not self._directory.was_clean and self._joined is None:  # joined: homes may be elsewhere
             await abort_hanging(self.partitions.led(), self.transactions.transactions())
 
     async def close(self) -> None:
-        """Closes all parts, whatever refuses; the shutdown is clean only if nothing did."""
+        """Closes all parts, even if some fail. The shutdown counts as clean only if none failed."""
         clean = True
         try:
             await self.pubsub.close()
@@ -145,12 +145,12 @@ class Parts:
             self._close_files(clean=clean)
 
     async def leave(self) -> None:
-        """Lets go of other hosts."""
+        """Disconnects from the other hosts."""
         if self._joined is not None:
             await self._joined.close()
 
     def abandon(self) -> None:
-        """Lets go of everything as it is, after a start that failed."""
+        """Releases everything without flushing, after a failed start."""
         self.pubsub.abandon()
         self.partitions.abandon()
         self._close_files(clean=False)
@@ -174,7 +174,7 @@ class Parts:
     # --- chores
 
     def _chores(self, settings: BrokerSettings) -> list[Chore]:
-        elsewhere = self._joined is not None  # then writes of homes may wait for others
+        elsewhere = self._joined is not None  # then writes of homes may wait for other hosts
         return [
             Chore("journal", settings.fsync_interval_ms / 1000, self.pubsub.force),
             Chore("retained messages", _SWEEP_EVERY, self.pubsub.sweep),
@@ -201,8 +201,8 @@ class Parts:
         await self.groups.expire_offsets()
 
     async def _summarise(self, now: float) -> None:
-        """Those of logs that were written, and now nobody writes, so that a start after a kill trusts them. A
-        log that has much to say has none: it is recovered from its checkpoint."""
+        """Writes summaries of logs that have become idle, so that a start after a kill can trust those logs.
+        A log whose summary would be large gets none; it is recovered from its checkpoint."""
         summaries = self._summaries
         if summaries is None:
             return
@@ -220,7 +220,8 @@ class Parts:
         summaries.write()
 
     async def _retain(self, now: float) -> None:
-        """Retention, rolling by time, and idle producers. A partition that fails does not stop the others."""
+        """Applies retention, rolls segments by time, and expires idle producers. Continues with the other
+        partitions if one fails."""
         turns = Turns()
         for partition in self.partitions:
             await turns.another()
@@ -252,9 +253,9 @@ def _open_tables(directory: DataDirectory, settings: BrokerSettings) -> Tables:
 
 
 def _least_epoch(tables: Tables, directory: DataDirectory) -> int:
-    """The leader epoch of logs that were never written: that of the last run that began after a crash.
+    """Returns the leader epoch of logs that were never written: that of the last run started after a crash.
 
-    They have no file that says it, and a client does not believe an epoch that falls.
+    Such logs have no file that holds the epoch, and clients reject an epoch that decreases.
     """
     if directory.was_clean:
         return int(tables.load(_PARTITIONS).get(_LEAST_EPOCH, b"0"))

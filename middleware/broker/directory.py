@@ -1,14 +1,14 @@
-"""The data directory: whose it is, which format it has, and that one daemon alone uses it.
+"""The data directory: its owner, its format, and the lock that restricts it to one daemon.
 
-meta.json        {"format": 1, "cluster_id": "...", "host_id": 1}, and of a joined host `Membership`'s fields
+meta.json        {"format": 1, "cluster_id": "...", "host_id": 1}; on a joined host also `Membership`'s fields
 lock             locked (flock) while a daemon runs; holds its process id
-run              the number of its last run: how often it was opened, if nobody raised it
-clean-shutdown   there after an orderly close, gone while a daemon runs
+run              the number of the last run: the count of openings, unless it was raised
+clean-shutdown   exists after an orderly close, removed while a daemon runs
 tables.sqlite    `storage.tables`
 logs/            one directory per partition
-summaries/       what a start takes for granted of them: `storage.summaries`
+summaries/       what a start trusts about the logs: `storage.summaries`
 pubsub/          the journal of publish/subscribe: `pubsub.journal`
-queues/          AMQP queues, where that face is on: `queues.block_store`
+queues/          AMQP queues, if that face is on: `queues.block_store`
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from msgspec import Struct
 from treecast.middleware.model.errors import Fault, TreecastError
 
 FORMAT = 1
-ALONE = 1  # the host id of a host alone
+ALONE = 1  # the host id of a standalone host
 _META, _LOCK, _CLEAN, _RUN = "meta.json", "lock", "clean-shutdown", "run"
-# what a directory may hold before its first use; the last are of a coordinator whose store was restored
+# What a directory may hold before its first use. The last entries belong to a coordinator whose store was
+# restored.
 _HARMLESS = {
     *(_LOCK, _META + ".new", "lost+found"),
     *("join-token", "coordinator.db", "coordinator.db-wal", "coordinator.db-shm"),
@@ -34,17 +35,18 @@ _HARMLESS = {
 
 
 class DataDirectoryError(TreecastError):
-    """The data directory cannot be used as it is; `detail` says why and what to do. Nothing was touched."""
+    """The data directory cannot be used as it is. `detail` says why and what to do; nothing was changed."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(Fault.STORAGE, detail)
 
 
 class Membership(Struct, frozen=True):
-    """What a joined host remembers of its cluster, beside its id.
+    """What a joined host stores about its cluster, besides its id.
 
-    `name`: under which the coordinator knows it. `instance`: drawn when it joined first; it tells this data
-    directory from others of the same name. `coordinator`: HOST:PORT, empty where it is in this directory.
+    `name`: the name under which the coordinator knows the host. `instance`: drawn at the first join;
+    distinguishes this data directory from others of the same name. `coordinator`: HOST:PORT, empty if the
+    coordinator uses this directory.
     """
 
     name: str
@@ -53,7 +55,7 @@ class Membership(Struct, frozen=True):
 
 
 class Meta(Struct, frozen=True):
-    """What `meta.json` says. `membership` None: a host alone."""
+    """The contents of `meta.json`. `membership` None: a standalone host."""
 
     format: int
     cluster_id: str
@@ -64,8 +66,8 @@ class Meta(Struct, frozen=True):
 class DataDirectory:
     """An open, locked data directory. `was_clean`: the last daemon closed it in order, or it is new.
 
-    `run` counts its openings from 1, also through power failures: no two runs have the same number. A joined
-    host may be told a higher one (`raise_run`), where its name had other directories before this one.
+    `run` counts its openings from 1 and survives power failures: no two runs have the same number. The number
+    is raised (`raise_run`) if a joined host's name had other directories before this one.
     """
 
     def __init__(self, path: Path, meta: Meta, lock: int, *, was_clean: bool, run: int = 1) -> None:
@@ -77,10 +79,10 @@ class DataDirectory:
 
     @classmethod
     def open(cls, path: Path, host_id: int | None, cluster_id: str) -> DataDirectory:
-        """Opens `path`, or makes a new one of `cluster_id`. Raises DataDirectoryError.
+        """Opens `path`, or makes a new directory of `cluster_id`. Raises DataDirectoryError.
 
-        `host_id`: of a host alone. None: the caller is going to be joined, and takes the directory as it
-        is; a new one is that of a host alone that has nothing.
+        `host_id` is that of a standalone host. None: the caller is going to join a cluster and accepts the
+        directory as it is; a new directory is that of an empty standalone host.
         """
         try:
             known = _read_meta(path, host_id)
@@ -121,15 +123,15 @@ class DataDirectory:
         return self.path / "tables.sqlite"
 
     def join(self, cluster_id: str, host_id: int, membership: Membership) -> None:
-        """Keeps, durably, who the host is in its cluster. Raises DataDirectoryError."""
+        """Stores the host's identity in its cluster durably. Raises DataDirectoryError."""
         self._keep(Meta(FORMAT, cluster_id, host_id, membership))
 
     def leave(self) -> None:
-        """The host is alone from now on. Raises DataDirectoryError."""
+        """Makes the host standalone from now on. Raises DataDirectoryError."""
         self._keep(Meta(FORMAT, self.meta.cluster_id, ALONE))
 
     def raise_run(self, run: int) -> None:
-        """This run has a higher number: lower ones were used elsewhere. Raises DataDirectoryError."""
+        """Raises the number of this run, as lower ones were used elsewhere. Raises DataDirectoryError."""
         if run <= self.run:
             return
         try:
@@ -148,7 +150,7 @@ class DataDirectory:
             raise DataDirectoryError(f"cannot write data directory {self.path}: {error.strerror}") from error
 
     def close(self, *, clean: bool) -> None:
-        """Lets go of the lock; with `clean`, says that all was flushed."""
+        """Releases the lock; with `clean`, records that everything was flushed."""
         if self._lock < 0:
             return
         try:
@@ -161,7 +163,7 @@ class DataDirectory:
 
 
 def _read_meta(path: Path, host_id: int | None) -> Meta | None:
-    """What the directory says about itself; None where it is new. Reads only."""
+    """Returns the directory's metadata, or None if it is new. Only reads."""
     if not path.exists():
         return None
     if not path.is_dir():
@@ -243,7 +245,7 @@ def _write_meta(path: Path, meta: Meta) -> Meta:
 
 
 def _next_run(path: Path) -> int:
-    """The number of this run, written down before it is used. The caller makes the directory durable."""
+    """Returns the number of this run, after writing it. The caller makes the directory durable."""
     try:
         run = int((path / _RUN).read_bytes()) + 1
     except (FileNotFoundError, ValueError):
@@ -278,7 +280,7 @@ def _take_lock(path: Path) -> int:
 
 
 def _sync(path: Path) -> None:
-    """Makes the directory's own entries durable."""
+    """Makes the directory's entries durable (fsync)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,7 @@
-"""Reads that leave out, before anything is sent, the records that a filter does not let pass.
+"""Filtered reads: records that do not pass a filter are removed before anything is sent.
 
-What is read stays whole batches at their own offsets, with fewer records in them, as after compaction. So a
-reader sees how far it has come, also where nothing passed; markers of transactions stay.
+The result is still whole batches at their own offsets, with fewer records in them, as after compaction. A
+reader therefore advances even if no record passed. Transaction markers are kept.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from treecast.middleware.wire.record_batch import BatchHeader, read_header, read
 
 from .values import PartitionRead
 
-_AT_ONCE = 500  # records that are looked at before others have their turn
+_AT_ONCE = 500  # records examined before the loop gets its turn
 
 
 @lru_cache(maxsize=256)
 def parsed(text: str) -> Filter:
-    """The filter; INVALID_REQUEST where it can't be read, or would need state."""
+    """Returns the parsed filter. Raises INVALID_REQUEST if it cannot be parsed or would need state."""
     try:
         tree = parse(text)
         check_stateless(tree)
@@ -38,7 +38,7 @@ def parsed(text: str) -> Filter:
 
 
 class FilteredReads:
-    """One filter over the partitions that a reader reads. INVALID_REQUEST where it is no filter."""
+    """One filter over the partitions of a reader. The constructor raises INVALID_REQUEST for a bad filter."""
 
     def __init__(self, text: str, counters: FaceCounters) -> None:
         self._tree = parsed(text)
@@ -46,7 +46,7 @@ class FilteredReads:
         self._filters: dict[tuple[str, int], RecordFilter] = {}
 
     async def filtered(self, topic: str, partition: int, found: PartitionRead) -> PartitionRead:
-        """`found` with the records left out that do not pass; others have their turn meanwhile."""
+        """Returns `found` without the records that do not pass. Yields to the event loop in between."""
         chunks: list[bytes] = []
         for done in self._steps(topic, partition, b"".join(map(in_memory, found.chunks))):
             chunks += done
@@ -61,7 +61,7 @@ class FilteredReads:
         )
 
     def _steps(self, topic: str, partition: int, data: bytes) -> Iterator[list[bytes]]:
-        """The batches that are left, a few at a time."""
+        """Yields the filtered batches, a few at a time."""
         passes = self._filter(topic, partition)
         position = looked_at = 0
         done: list[bytes] = []

@@ -20,11 +20,12 @@ _UNCOMMITTED: Final = Isolation.READ_UNCOMMITTED
 
 
 class FollowedPartition(LogPartition):
-    """Takes what the leader has, as it has it. Readers see no more than is here, and wait for the rest.
+    """A byte-identical copy of the leader's log. Readers see only what is stored here, and wait for the rest.
 
-    What is appended is shown before, and remembered until `forget_fresh`: those who have waited for it get it
-    before the disk does, and without a look into the file. Its leader has it, so nobody sees what may vanish;
-    a reader that has seen more than a replica has, after a kill, is the leader's to answer.
+    A chunk is shown to waiting readers before it is appended, and kept in memory until `forget_fresh`.
+    Waiting readers thus get it before the disk does, without reading the file. This is safe because the
+    leader has the chunk already. After a kill, a reader may have seen more than the replica holds; the leader
+    answers it.
     """
 
     def __init__(self, name: TopicPartition, log: PartitionLog) -> None:
@@ -35,13 +36,14 @@ class FollowedPartition(LogPartition):
 
     @property
     def readable_end(self) -> int:
-        """Where what can be read ends: the log's end, or that of what was shown."""
+        """The end offset of what can be read: the end of the log or of the shown chunk."""
         return max(self.log.end_offset, self._fresh_end)
 
     def show(self, batches: bytes, headers: Sequence[BatchHeader]) -> None:
-        """Wakes those for whom a chunk that is about to be appended is enough.
+        """Wakes the waiters that a chunk about to be appended satisfies.
 
-        Their reads have to come before the append. CORRUPT_BATCH where the chunk cannot follow what is here.
+        Their reads have to come before the append. Raises CORRUPT_BATCH if the chunk does not fit the log's
+        end.
         """
         size, log = len(batches), self.log
         if not self._waiters or size >= SENDFILE_BYTES or self._gone is not None or log.durability.failed:
@@ -53,24 +55,24 @@ class FollowedPartition(LogPartition):
             waiter.foreseen(size)
 
     def append_replicated(self, batches: bytes, headers: Sequence[BatchHeader], now_ms: int) -> None:
-        """Appends a chunk of whole batches, and wakes who waits for them once.
+        """Appends a chunk of whole batches, and wakes the waiters once.
 
-        CORRUPT_BATCH, and nothing appended, where they cannot follow what is here. STORAGE where the disk
-        refuses; what `log.end_offset` says is here then.
+        Raises CORRUPT_BATCH, and appends nothing, if the chunk does not fit the log's end. Raises STORAGE on
+        a disk error; the log then holds everything up to `log.end_offset`.
         """
         self._check_here()
         log = self.log
         before, end, stable = log.size, log.end_offset, log.stable_offset
         try:
             log.append_replicated(memoryview(batches), headers, now_ms)
-            if len(batches) < SENDFILE_BYTES:  # from there on the file is as good
+            if len(batches) < SENDFILE_BYTES:  # larger chunks are read from the file just as fast
                 self._fresh, self._fresh_offset = batches, end
         finally:
             if log.end_offset > end:
                 self._wake(max(log.size - before, 0), end, stable)
 
     def forget_fresh(self) -> None:
-        """Who has waited for the last append has been answered."""
+        """Drops the chunk in memory: all waiters for the last append have been answered."""
         self._fresh, self._fresh_offset, self._fresh_end = b"", NO_OFFSET, NO_OFFSET
 
     def read(self, offset: int, max_bytes: int, isolation: Isolation, *, at_least_one: bool) -> PartitionRead:
@@ -83,20 +85,20 @@ class FollowedPartition(LogPartition):
         return PartitionRead([self._fresh], size, self.readable_end, log.stable_offset, log.start_offset)
 
     def truncate(self, offset: int, now_ms: int) -> int:
-        """Takes back all from `offset` on; answers where the replica ends now. STORAGE."""
+        """Removes everything from `offset` on; returns the new end of the replica. Raises STORAGE."""
         self._check_here()
         end = self.log.truncate_to(offset, now_ms)
         self.look_again()
         return end
 
     def restart(self, offset: int, now_ms: int) -> None:
-        """Lets go of all there is and begins, empty, at `offset`. STORAGE."""
+        """Discards the whole log and restarts it, empty, at `offset`. Raises STORAGE."""
         self._check_here()
         self.log.restart_at(offset, now_ms)
         self.look_again()
 
     def advance_start(self, offset: int, now_ms: int) -> None:
-        """The leader's log begins at `offset`. STORAGE."""
+        """Advances the log start to `offset`, where the leader's log begins. Raises STORAGE."""
         self._check_here()
         self.log.advance_start(offset, now_ms)
 

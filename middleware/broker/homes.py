@@ -1,8 +1,8 @@
-"""Where homes write, and which homes this host is: the seam at which a joined host keeps them safe.
+"""The stores of homes: where homes write, and for which ids this host is the home.
 
-A group id or a transactional id has one home, the host that decides about it. A host alone is home to
-everything and writes to its own tables (`TableStore`). Where hosts are joined, the store also passes each
-write on to the coordinator's store, and refuses those of a home that has gone to another host.
+A group id or a transactional id has one home, the host that decides about it. A standalone host is the home
+of everything and writes to its own tables (`TableStore`). On joined hosts the store also passes each write
+on to the coordinator's store, and refuses writes of a home that has moved to another host.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from treecast.middleware.storage.tables import Change, Tables
 
 
 class HomeName(Struct, frozen=True):
-    """A group id or a transactional id, which are the kinds of homes that the broker writes for."""
+    """A group id or a transactional id: the kinds of homes that the broker writes for."""
 
     kind: HomeKind
     id: str
@@ -28,9 +28,9 @@ class HomeName(Struct, frozen=True):
 
 
 class HomeWrite(Struct, frozen=True):
-    """Changes of the tables by one home. `epoch`: of the home when the change was made.
+    """Changes of the tables by one home. `epoch` is the home's epoch at the time of the change.
 
-    `forget`: nothing of the home is left after it, and nobody has to know any more where it was.
+    `forget`: the write leaves nothing of the home, and its location need not be remembered.
     """
 
     name: HomeName
@@ -39,24 +39,24 @@ class HomeWrite(Struct, frozen=True):
     forget: bool = False
 
 
-Refusals = Mapping[int, TreecastError]  # by the write's place
+Refusals = Mapping[int, TreecastError]  # by the write's index
 
 
 class HomeStore(Protocol):
-    """What a coordinator of groups or transactions writes to."""
+    """The store that a coordinator of groups or transactions writes to."""
 
     def epoch(self, name: HomeName) -> int:
-        """The epoch in which this host is the home; NOT_COORDINATOR where it is not the home now."""
+        """Returns the epoch in which this host is the home. Raises NOT_COORDINATOR if it is not the home."""
 
     async def commit(self, writes: Sequence[HomeWrite]) -> Refusals:
-        """Returns when the writes are as safe as can be; those of homes that are elsewhere are refused.
+        """Returns when the writes are as durable as the store can make them; refuses those of moved homes.
 
-        Raises what refuses all of them (STORAGE).
+        Raises an error that applies to all of them (STORAGE).
         """
 
 
 class TableStore:
-    """The store of a host alone: its own tables. It is home to everything, at epoch 0."""
+    """The store of a standalone host: its own tables. The host is the home of everything, at epoch 0."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables

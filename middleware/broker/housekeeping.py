@@ -1,9 +1,9 @@
-"""Housekeeping: what a broker does by itself, from one timer.
+"""Housekeeping: a broker's periodic chores, run from one timer.
 
-A chore is due every so often. Quick chores are done in turn before `run` returns; slow ones (fsync,
-compaction: they wait for threads) go on in tasks of their own, each at most once at a time, so that a
-slow disk never delays a transaction's time-out. A chore that fails is logged and tried again when it
-is due next; one that the disk refuses is logged rarely, as a full disk refuses it each time.
+Each chore is due at a fixed interval. Quick chores run one after another before `run` returns. Slow ones
+(fsync, compaction: they wait for threads) run in tasks of their own, each at most once at a time; a slow
+disk therefore never delays a transaction's time-out. A failed chore is logged and tried again when it is
+due next. Disk errors are logged rarely, since a full disk causes one each time.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _SLICE = 0.002  # seconds
 
 
 class Turns:
-    """Gives the loop its turn where a chore has many things to look at, of which some take long."""
+    """Yields to the event loop while a chore goes through many items, some of which take long."""
 
     def __init__(self) -> None:
         self._now = asyncio.get_running_loop().time
         self._until = self._now() + _SLICE
 
     async def another(self) -> None:
-        """The next thing is about to be looked at."""
+        """Yields to the loop if the time slice is used up; called before each item."""
         if self._now() >= self._until:
             await asyncio.sleep(0)
             self._until = self._now() + _SLICE
 
 
 class Chore(Struct):
-    """`work` is given `now` in seconds since the Unix epoch. `interval` in seconds."""
+    """A periodic chore. `work` is called with `now`, seconds since the Unix epoch. `interval` in seconds."""
 
     name: str
     interval: float
@@ -57,9 +57,9 @@ class Housekeeping:
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def run(self, now: float) -> float:
-        """Does or starts what is due; answers when the next chore is, in the terms of `now`."""
+        """Runs or starts the chores that are due; returns the time of the next one, on the scale of `now`."""
         for chore in self._chores:
-            if now < chore.due and chore.due - now <= chore.interval:  # else the clock was set back
+            if now < chore.due and chore.due - now <= chore.interval:  # otherwise the clock was set back
                 continue
             chore.due = now + chore.interval
             if not chore.slow:
@@ -74,7 +74,7 @@ class Housekeeping:
         self._running.pop(name, None)
 
     async def settle(self) -> None:
-        """Waits for the slow chores that are under way."""
+        """Waits for the running slow chores."""
         await asyncio.gather(*self._running.values())
 
 
@@ -87,5 +87,5 @@ async def _do(chore: Chore, now: float) -> None:
         elif chore.complaint.due(now):
             more = chore.complaint.more()
             _log.error("housekeeping: %s cannot be done, the disk refuses: %s%s", chore.name, error, more)
-    except Exception:  # one chore's failure must not keep the others from being done
+    except Exception:  # a failed chore must not stop the others
         _log.exception("housekeeping: %s failed, it is tried again in %g s", chore.name, chore.interval)

@@ -1,7 +1,7 @@
-"""The internal topics that Kafka's clients know: what there is to say of them, though nothing is in them.
+"""The internal topics that Kafka's clients know: their descriptions, although the topics hold nothing.
 
-Offsets and transactions are kept in tables, not in topics. The Kafka face answers for these names, and groups
-of type consumer assign their partitions to who asks for them, as Kafka does.
+Offsets and transactions are kept in tables, not in topics. The Kafka face answers for these names. Groups of
+type consumer assign their partitions to members that subscribe to them, as in Kafka.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from treecast.middleware.model.topics import INTERNAL_TOPICS
 from .values import Topic
 
 _PARTITIONS: Final = 50  # Kafka's offsets.topic.num.partitions and transaction.state.log.num.partitions
-_IDS: Final = uuid.UUID("5b1f0f6c-35a0-4c0b-9a57-3a1f2a8f7f10")  # of which the topics' ids are made
+_IDS: Final = uuid.UUID("5b1f0f6c-35a0-4c0b-9a57-3a1f2a8f7f10")  # namespace of the topics' ids
 
 
 def _topic(name: str) -> Topic:

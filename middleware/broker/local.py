@@ -1,4 +1,4 @@
-"""`LocalCluster`: the cluster of a host alone. It owns everything."""
+"""`LocalCluster`: the cluster of a standalone host, which owns everything."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class LocalCluster:
         return self._events
 
     async def begin_events(self) -> None:
-        """There are no other hosts."""
+        """Does nothing: there are no other hosts."""
 
     async def end_events(self) -> None: ...
 

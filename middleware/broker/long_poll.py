@@ -1,7 +1,7 @@
 """The long poll of a fetch: waits for bytes over many partitions, without a task and without polling.
 
-All waits of a loop share a timer and a call: a timer for each fetch, and a turn of the loop for each that
-is woken, cost as much as reading what it waits for.
+All waits of a loop share one timer and one callback. A timer per fetch and a loop iteration per woken fetch
+would cost as much as the read that the fetch waits for.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Final
 from .cluster import PartitionLeader
 from .values import Isolation
 
-TICK: Final = 0.01  # seconds: a wait ends so much late at the most
+TICK: Final = 0.01  # seconds: a wait ends at most this much late
 
 
 class LongPolls:
-    """What the waits of a loop share: who is to be told next, and who is told when its time is over.
+    """The state that the waits of a loop share: the woken waits and the time-outs.
 
-    Time-outs are kept in slots of `TICK` seconds, and one timer runs for the next slot that has any.
-    Between `hold` and `let_go`, a chunk is being served, of a client or of another host: who is woken
-    meanwhile is told by `let_go`, without another turn of the loop. Holds may lie in each other.
+    Time-outs are kept in slots of `TICK` seconds; one timer runs for the next slot in use. Between `hold`
+    and `let_go`, a chunk from a client or another host is being processed: waits that are woken meanwhile
+    are told by `let_go`, without another loop iteration. Holds may be nested.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -33,7 +33,7 @@ class LongPolls:
         self._timer: asyncio.TimerHandle | None = None
         self._next = 0  # the slot that the timer is for
 
-    # --- who is woken
+    # --- woken waits
 
     def hold(self) -> None:
         self._held += 1
@@ -44,7 +44,7 @@ class LongPolls:
             self._tell()
 
     def wake(self, wait: FetchWait) -> None:
-        """Tells `wait` that it is over: soon, but not from within this call."""
+        """Schedules `wait.tell`: soon, but not from within this call."""
         self._woken.append(wait)
         if not self._held and not self._called:
             self._called = True
@@ -62,10 +62,10 @@ class LongPolls:
             except Exception as error:
                 self.loop.call_exception_handler({"message": "a long poll failed", "exception": error})
 
-    # --- whose time is over
+    # --- time-outs
 
     def watch(self, wait: FetchWait, timeout: float) -> int:
-        """Ends `wait` after `timeout` seconds: the slot that it is in, for `unwatch`."""
+        """Ends `wait` after `timeout` seconds. Returns its slot, for `unwatch`."""
         slot = int((self.loop.time() + timeout) / TICK) + 1
         waits = self._slots.get(slot)
         if waits is not None:
@@ -77,7 +77,7 @@ class LongPolls:
         return slot
 
     def unwatch(self, wait: FetchWait, slot: int) -> None:
-        """The timer goes on: at most one for each slot that was the next comes for nothing."""
+        """Cancels the time-out of `wait`. The timer keeps running, and may fire once for an empty slot."""
         waits = self._slots.get(slot)
         if waits is not None and waits.pop(wait, _MISSING) is not _MISSING and not waits:
             del self._slots[slot]
@@ -90,7 +90,7 @@ class LongPolls:
 
     def _due(self) -> None:
         self._timer = None
-        now = int(self.loop.time() / TICK + 0.5)  # a loop's timers may come a little early
+        now = int(self.loop.time() / TICK + 0.5)  # the loop's timers may fire a little early
         for slot in sorted(self._slots):
             if slot > now:
                 break
@@ -106,11 +106,11 @@ _MISSING: Final = object()
 class FetchWait:
     """Waits until `missing` more bytes can be read from `partitions`, or `timeout` seconds are over.
 
-    `done` is called once, from the loop and never from within an append, whichever comes first; the
-    fetch then reads again and answers with what there is. A partition that is deleted or fenced ends
-    the wait at once (the new read says why). With read_committed only bytes below the last stable
-    offset count; where it is not known how many became readable, the wait ends early, and the fetch
-    may wait anew for the rest of its time.
+    `done` is called once, from the loop and never from within an append. The fetch then reads again and
+    answers with what it finds. If a partition is deleted or fenced, the wait ends at once (the new read
+    returns the error). With read_committed only bytes below the last stable offset count; if the number of
+    newly readable bytes is unknown, the wait ends early, and the fetch may wait again for the rest of its
+    time.
     """
 
     def __init__(
@@ -133,22 +133,22 @@ class FetchWait:
         self._slot = polls.watch(self, timeout)
 
     def grown(self, size: int) -> None:
-        """`size` more bytes can be read; 0: some became readable, nobody counted how many."""
+        """`size` more bytes can be read; 0: an unknown number."""
         self._missing -= size
         if self._missing <= 0 or size == 0:
             self.finish()
 
     def foreseen(self, size: int) -> None:
-        """`size` bytes can be read by who has read all else, and are counted when `grown` says so."""
+        """Readers that have read all else can read `size` bytes; they are counted only at `grown`."""
         if self._missing <= size:
             self.finish()
 
     def gone(self) -> None:
-        """One of the partitions is not here any more."""
+        """One of the partitions is no longer here."""
         self.finish()
 
     def cancel(self) -> None:
-        """Ends the wait; `done` is not called any more (the connection closed)."""
+        """Ends the wait without calling `done` (the connection closed)."""
         self._cancelled = True
         if not self.over:
             self.over = True
@@ -162,7 +162,7 @@ class FetchWait:
             self._polls.wake(self)
 
     def tell(self) -> None:
-        """The wait is over, and this is no append."""
+        """Calls `done`, unless the wait was cancelled. Not called from within an append."""
         if not self._cancelled:
             self._done()
 

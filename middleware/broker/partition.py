@@ -1,4 +1,4 @@
-"""`LogPartition`: a partition whose log is here. `LocalPartition`: one that this host leads."""
+"""`LogPartition`: a partition whose log is on this host. `LocalPartition`: one that this host leads."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from .values import (
 )
 
 _UNCOMMITTED: Final = Isolation.READ_UNCOMMITTED
-_FEW = 16  # aborted transactions that are answered without looking where the answer ends
+_FEW = 16  # aborted transactions that are returned without determining where the read ends
 
 _COMPRESSIONS = {
     "uncompressed": Compression.NONE,
@@ -56,40 +56,43 @@ class TransactionGuard(Protocol):
     def verify(
         self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition
     ) -> Future[None] | None:
-        """None where it is; a future where another host has to be asked. INVALID_TRANSACTION_STATE."""
+        """Returns None if it is open, or a future if another host has to be asked.
+
+        Raises INVALID_TRANSACTION_STATE if it is not open.
+        """
 
 
 class AppendTap(Protocol):
-    """Something that is told of every append at once, on the loop: a stream to other hosts."""
+    """A listener that is called immediately after every append, on the loop: a stream to other hosts."""
 
     def appended(self, batches: memoryview, headers: Sequence[BatchHeader]) -> None:
-        """`batches` as they are in the log; not to be kept."""
+        """`batches` were appended, as they are in the log. No reference to them may be kept."""
 
     def moved(self) -> None:
-        """The log begins later than before."""
+        """The log start has advanced."""
 
     def gone(self) -> None:
-        """The partition was deleted, or is closed."""
+        """The partition was deleted or closed."""
 
 
 class LogPartition:
-    """A partition whose log is here, as its readers see it. All calls come from the loop."""
+    """A partition whose log is on this host, as its readers see it. All calls come from the loop."""
 
     def __init__(self, name: TopicPartition, log: PartitionLog) -> None:
         self.name = name
         self.log = log
         self._waiters: dict[ReadWaiter, None] = {}
         self._committed_waiters: dict[ReadWaiter, None] = {}
-        self._gone: Fault | None = None  # what later calls are told
+        self._gone: Fault | None = None  # the fault that later calls raise
 
     def reconfigure(self, config: TopicConfig) -> None:
-        """Takes a changed topic configuration over."""
+        """Applies a changed topic configuration."""
         self.log.config = config
 
     # --- reading
 
     def _wake(self, size: int, end: int, stable: int) -> None:
-        """`end` and `stable` as they were before the append of `size` bytes."""
+        """Wakes the waiters. `end` and `stable` are the values before the append of `size` bytes."""
         if self._waiters:
             for waiter in tuple(self._waiters):
                 waiter.grown(size)
@@ -97,12 +100,13 @@ class LogPartition:
             self._wake_committed(size, end, stable)
 
     def _wake_committed(self, size: int, end: int, stable: int) -> None:
-        """`end` and `stable` as they were before the append of `size` bytes."""
+        """Wakes the read_committed waiters. `end` and `stable` are the values before the append of `size`
+        bytes."""
         after = self.log.stable_offset
         if after == stable:
             return
         if stable != end or after != self.log.end_offset:
-            size = 0  # some of the bytes that became readable, or are not yet, are others
+            size = 0  # the bytes that became readable are not exactly the appended ones
         for waiter in tuple(self._committed_waiters):
             waiter.grown(size)
 
@@ -119,7 +123,7 @@ class LogPartition:
         return PartitionRead(chunks, size, end, stable, log.start_offset, aborted)
 
     def _aborted(self, offset: int, stable: int, chunks: Sequence[Chunk]) -> list[AbortedTransaction]:
-        """What a reader of `chunks` has to leave out; a long list is cut at the last batch's end."""
+        """Returns the aborted transactions in `chunks`; a long list is limited to the last batch's end."""
         found = self.log.aborted_between(offset, stable)
         if len(found) > _FEW:
             end = end_of(chunks)
@@ -136,7 +140,7 @@ class LogPartition:
 
     @property
     def watched(self) -> bool:
-        """Whether anybody waits."""
+        """Whether there are waiters."""
         return bool(self._waiters or self._committed_waiters)
 
     def watches(self, waiter: ReadWaiter) -> bool:
@@ -144,7 +148,7 @@ class LogPartition:
         return waiter in self._waiters or waiter in self._committed_waiters
 
     def look_again(self) -> None:
-        """Wakes all who wait, to read anew."""
+        """Wakes all waiters, which then read again."""
         for waiter in (*self._waiters, *self._committed_waiters):
             waiter.grown(0)
 
@@ -190,25 +194,28 @@ class LogPartition:
 
     @property
     def here(self) -> bool:
-        """Not deleted and not closed."""
+        """Whether the partition is neither deleted nor closed."""
         return self._gone is None
 
     def clean(self, now_ms: int) -> None:
-        """Retention, rolling by time, idle producers. STORAGE where the disk refuses."""
+        """Applies retention, rolls by time, expires idle producers. Raises STORAGE on a disk error."""
         self.log.clean(now_ms)
 
     def remove(self) -> None:
-        """The topic is deleted: wakes who waits; every later call says UNKNOWN_TOPIC."""
+        """Wakes all waiters, as the topic is deleted. Every later call raises UNKNOWN_TOPIC."""
         self._leave(Fault.UNKNOWN_TOPIC)
         self.log.discard()
 
     def close(self, now_ms: int) -> None:
-        """Wakes who waits, and flushes; every later call says LEADER_UNAVAILABLE. STORAGE: not flushed."""
+        """Wakes all waiters, and flushes. Every later call raises LEADER_UNAVAILABLE.
+
+        Raises STORAGE if the flush fails.
+        """
         self._leave(Fault.LEADER_UNAVAILABLE)
         self.log.close(now_ms)
 
     def release(self) -> PartitionLog:
-        """Another object takes the log over: wakes who waits; every later call says NOT_LEADER."""
+        """Wakes all waiters, and returns the log to another owner. Every later call raises NOT_LEADER."""
         self._leave(Fault.NOT_LEADER)
         return self.log
 
@@ -222,7 +229,7 @@ class LogPartition:
 
 
 class BatchRules:
-    """What a topic's configuration says of a single batch."""
+    """The rules of a topic's configuration for a single batch."""
 
     def __init__(self, topic: str, config: TopicConfig) -> None:
         self._topic = topic
@@ -232,7 +239,7 @@ class BatchRules:
         self._after_ms = config.timestamp_after_max_ms
 
     def allow(self, header: BatchHeader, now_ms: int) -> bool:
-        """Whether each of its records may be stored; `refusal` says which may not."""
+        """Whether all records of the batch may be stored; `refusal` tells which may not."""
         if self._compacted and header.first_keyless >= 0:
             return False
         if self._stamps:
@@ -242,7 +249,7 @@ class BatchRules:
         return self._before_ms == INT64_MAX or now_ms - header.min_timestamp <= self._before_ms
 
     def check(self, header: BatchHeader, now_ms: int) -> None:
-        """As `allow`; INVALID_RECORD, INVALID_TIMESTAMP. For who does not name records."""
+        """Raises INVALID_RECORD or INVALID_TIMESTAMP if `allow` is false, without naming records."""
         if not self.allow(header, now_ms):
             keyless = self._compacted and header.first_keyless >= 0
             raise TreecastError(Fault.INVALID_RECORD if keyless else Fault.INVALID_TIMESTAMP)
@@ -250,7 +257,7 @@ class BatchRules:
     def refusal(
         self, batches: memoryview, headers: list[BatchHeader], wrong: BatchHeader, now_ms: int
     ) -> TreecastError:
-        """INVALID_RECORD or INVALID_TIMESTAMP, with each record that is to blame (KIP-467)."""
+        """Returns INVALID_RECORD or INVALID_TIMESTAMP with each offending record (KIP-467)."""
         position = 0
         for header in headers:
             if header is wrong:
@@ -295,8 +302,8 @@ class LocalPartition(LogPartition):
         self._counters = counters
         self._clock = clock
         self._tap: AppendTap | None = None
-        self._verifying: dict[int, Future[None]] = {}  # by producer id: its later batches wait as well
-        self._outdated: set[Future[None]] = set()  # of those, asked before a marker came
+        self._verifying: dict[int, Future[None]] = {}  # by producer id; its later batches wait as well
+        self._outdated: set[Future[None]] = set()  # requests that were made before a marker came
         self.reconfigure(log.config)
 
     def reconfigure(self, config: TopicConfig) -> None:
@@ -306,7 +313,7 @@ class LocalPartition(LogPartition):
         self._compression = _COMPRESSIONS.get(config.compression_type)  # None: as the producer sent it
 
     def tap(self, tap: AppendTap | None) -> None:
-        """Tells `tap`, and nobody else, of appends from now on."""
+        """Reports appends to `tap` from now on, in place of any earlier tap."""
         self._tap = tap
 
     # --- writing
@@ -314,7 +321,7 @@ class LocalPartition(LogPartition):
     def append(
         self, batches: memoryview, acks: int, transactional_id: str | None
     ) -> Appended | Future[Appended]:
-        """As `cluster.PartitionLeader`. A repeat of an idempotent batch is answered as the first time."""
+        """As `cluster.PartitionLeader`. A repeated idempotent batch gets the result of the first append."""
         headers = check_batches(batches, self._max_bytes)
         first = headers[0]
         if first.producer_id >= 0 and (self._verifying or first.transactional):
@@ -348,7 +355,7 @@ class LocalPartition(LogPartition):
             raise TreecastError(self._gone, f"partition {self.name} is not here any more")
         now_ms = int(self._clock() * 1000)
         asked = self._verifying.pop(producer.producer_id, None)
-        if asked is not None:  # the answer may be of the transaction that ends here
+        if asked is not None:  # its answer may be about the transaction that ends here
             self._outdated.add(asked)
             asked.add_done_callback(self._outdated.discard)
         state = self.log.producers.get(producer.producer_id)
@@ -366,8 +373,11 @@ class LocalPartition(LogPartition):
         return self._flusher.acknowledged(self.log, now_ms)
 
     def _unverified(self, header: BatchHeader, transactional_id: str | None) -> Future[None] | None:
-        """What a batch waits for before it is looked at: its transaction's home, or an earlier batch of its
-        producer that does. Asked once for each transaction, when its first batch comes."""
+        """Returns the verification that a batch has to wait for, or None.
+
+        The transaction's home is asked once per transaction, at its first batch. Later batches of the same
+        producer wait for the same answer.
+        """
         waiting = self._verifying.get(header.producer_id)
         if waiting is not None:
             return waiting
@@ -377,7 +387,7 @@ class LocalPartition(LogPartition):
         ):
             return None
         if self._gone is not None or self.log.producers.check(header) is not None:
-            return None  # refused, or a repeat, whatever the home says
+            return None  # refused or a repeat in any case
         if transactional_id is None:
             raise TreecastError(
                 Fault.INVALID_TRANSACTION_STATE, "a transactional batch without a transactional id"
@@ -396,7 +406,8 @@ class LocalPartition(LogPartition):
         acks: int,
         transactional_id: str | None,
     ) -> Future[Appended]:
-        """In the order of the calls: callbacks of one future run in the order in which they were added."""
+        """Appends the batches after verification. The order of the calls is kept, because callbacks of one
+        future run in the order in which they were added."""
         answer: Future[Appended] = verified.get_loop().create_future()
         verified.add_done_callback(partial(self._verified, answer, batches, headers, acks, transactional_id))
         return answer
@@ -416,7 +427,7 @@ class LocalPartition(LogPartition):
         try:
             if verified in self._outdated:
                 if not verified.cancelled():
-                    verified.exception()  # it is of no interest
+                    verified.exception()  # retrieved only to silence asyncio's warning
                 appended = self.append(memoryview(batches), acks, transactional_id)
             else:
                 verified.result()
@@ -434,9 +445,10 @@ class LocalPartition(LogPartition):
                 appended.add_done_callback(partial(_hand_on, answer))
 
     def _check_producer(self, headers: list[BatchHeader]) -> int | None:
-        """The base offset of the batch that a lone one repeats, None where all are to be appended.
+        """Returns the base offset of the batch that a single batch repeats, or None to append all.
 
-        Several are of one idempotent producer, each right after the one before it, or none is of any.
+        Several batches must either follow each other in sequence, from one idempotent producer, or come
+        from producers that are not idempotent. Otherwise raises INVALID_RECORD.
         """
         first = headers[0]
         for number in range(1, len(headers)):
@@ -463,7 +475,7 @@ class LocalPartition(LogPartition):
         return Appended(stored.base_offset, stored.log_append_time, log.start_offset)
 
     def _answer(self, appended: Appended, acks: int, now_ms: int) -> Appended | Future[Appended]:
-        """At once where that may be promised already, else when the flush is done."""
+        """Returns the result at once if no flush is needed, else a future that completes after it."""
         if acks == 0 or not self.log.flush_needed:
             return appended
         flushed = self._flusher.acknowledged(self.log, now_ms)
@@ -485,7 +497,7 @@ class LocalPartition(LogPartition):
         return start
 
     def clean(self, now_ms: int) -> None:
-        """Retention, rolling by time, idle producers. STORAGE where the disk refuses."""
+        """Applies retention, rolls by time, expires idle producers. Raises STORAGE on a disk error."""
         before = self.log.start_offset
         try:
             self.log.clean(now_ms)
@@ -501,8 +513,11 @@ class LocalPartition(LogPartition):
 
 
 def takes_runs(leader: PartitionLeader) -> bool:
-    """Whether `leader` may be given several batches of one idempotent producer at once: who gives them has to
-    know at once that they were refused, and then gives each alone. Of another host's it is told too late."""
+    """Whether `leader` accepts several batches of one idempotent producer in one call.
+
+    The caller has to learn of a refusal at once, to append each batch alone then. A leader on another host
+    refuses too late for that.
+    """
     return isinstance(leader, LocalPartition)
 
 
@@ -518,7 +533,7 @@ def _hand_on(answer: Future[Appended], appended: Future[Appended]) -> None:
 
 
 def _pass_on(answer: Future[Appended], appended: Appended, flushed: Future[None]) -> None:
-    if answer.done():  # nobody waits any more
+    if answer.done():  # the caller no longer waits
         flushed.cancelled() or flushed.exception()
     elif flushed.cancelled():
         answer.cancel()
@@ -529,7 +544,7 @@ def _pass_on(answer: Future[Appended], appended: Appended, flushed: Future[None]
 
 
 def end_of(chunks: Sequence[Chunk]) -> int:
-    """The offset after the last batch of `chunks`; a batch may lie across two of them."""
+    """Returns the offset after the last batch of `chunks`; a batch may span two chunks."""
     data = b"".join(map(in_memory, chunks))
     position = 0
     while True:
@@ -542,7 +557,7 @@ def end_of(chunks: Sequence[Chunk]) -> int:
 def recompressed(
     batches: memoryview, headers: list[BatchHeader], compression: Compression
 ) -> tuple[memoryview, list[BatchHeader]]:
-    """The same records in batches of `compression`, as topics with a `compression.type` store them."""
+    """Returns the same records in batches of `compression`, for topics with a `compression.type`."""
     if all(header.compression == compression for header in headers):
         return batches, headers
     out = bytearray()

@@ -1,7 +1,7 @@
-"""The directories of partitions: their names, whose they are, and how they go.
+"""The directories of partitions: their names, their owners, and their removal.
 
-`partition.metadata` in each names its topic's id, in Kafka's format. A directory without one is of a time
-before it was written, and is taken for what its name says.
+`partition.metadata` in each directory holds its topic's id, in Kafka's format. A directory without that file
+predates it, and belongs to the topic that its name says.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _METADATA = "partition.metadata"
 
 
 class PartitionDirectories:
-    """All under one directory. What the disk refuses is raised as STORAGE."""
+    """All partition directories under one directory. Disk errors are raised as STORAGE."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -37,10 +37,10 @@ class PartitionDirectories:
     def exists(self, topic: str, index: int) -> bool:
         return os.path.exists(self.path(topic, index))
 
-    # --- whose it is
+    # --- owners
 
     def claim(self, topic: str, topic_id: TopicId, index: int) -> None:
-        """Writes down whose a directory is that was just made."""
+        """Records the owner of a newly made directory."""
         path = Path(self.path(topic, index), _METADATA)
         coded = base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
         try:
@@ -49,7 +49,7 @@ class PartitionDirectories:
             raise _refused(f"write {path}", error) from error
 
     def owner(self, topic: str, index: int) -> TopicId | None:
-        """The id of the directory's topic; None where there is no directory, or it does not say."""
+        """Returns the id of the directory's topic, or None if there is no directory or it holds no id."""
         try:
             lines = Path(self.path(topic, index), _METADATA).read_text().splitlines()
             coded = next(line.removeprefix("topic_id: ") for line in lines if line.startswith("topic_id: "))
@@ -58,15 +58,15 @@ class PartitionDirectories:
             return None
 
     def put_strangers_aside(self, topic: str, topic_id: TopicId, index: int) -> None:
-        """Makes room where the directory belongs to another topic of the same name."""
+        """Renames the directory if it belongs to another topic of the same name."""
         owner = self.owner(topic, index)
         if owner is not None and owner != topic_id:
             self.put_aside(topic, topic_id, index, "stray")
 
-    # --- going
+    # --- removal
 
     def put_aside(self, topic: str, topic_id: TopicId, index: int, why: str) -> Path | None:
-        """Where the directory is now; None where there was none."""
+        """Renames the directory. Returns its new path, or None if there was none."""
         path = self.path(topic, index)
         aside = self._directory / f"{topic_id.hex}.{index}-{why}"
         try:
@@ -80,9 +80,9 @@ class PartitionDirectories:
         return aside
 
     def discard(self, topic: str, topic_id: TopicId, indexes: Iterable[int]) -> None:
-        """Renames, so that the name is free at once; the removal takes its time on a thread.
+        """Renames the directories, which frees their names at once, and removes them on a thread.
 
-        The first refusal is raised when all were tried.
+        Tries all of them, then raises the first error.
         """
         moved: list[Path] = []
         first: TreecastError | None = None
@@ -98,11 +98,11 @@ class PartitionDirectories:
             raise first
 
     def sweep(self) -> None:
-        """Removes what is on its way out."""
+        """Removes the directories whose removal is pending."""
         self._remove_trees(list(self._directory.glob("*-delete")))
 
     async def settle(self) -> None:
-        """Waits until nothing is being removed."""
+        """Waits for the running removals."""
         await asyncio.gather(*self._removals)
 
     def _remove_trees(self, paths: list[Path]) -> None:
@@ -114,7 +114,7 @@ class PartitionDirectories:
 
 def _remove_all(paths: list[Path]) -> None:
     for path in paths:
-        shutil.rmtree(path, ignore_errors=True)  # what stays goes at the next start
+        shutil.rmtree(path, ignore_errors=True)  # the rest is removed at the next start
 
 
 def _refused(what: str, error: OSError) -> TreecastError:

@@ -1,12 +1,12 @@
 """The partitions of this host: their directories under `logs/`, and the open partitions.
 
-logs/<topic>-<n>          a partition that is led or followed here; `partition.metadata` says whose it is
-logs/<id>.<n>-delete      on its way out; whatever a crash left of it goes at the next start
-logs/<id>.<n>-stray       was in the way when topic <id> was made: never read, never removed
-logs/<id>.<n>-aside.<t>   a copy that was not its leader's, put aside at <t> (Unix ms): the same
+logs/<topic>-<n>          a partition that is led or followed here; `partition.metadata` names its topic
+logs/<id>.<n>-delete      to be removed; what a crash leaves of it is removed at the next start
+logs/<id>.<n>-stray       was in the way when topic <id> was made; never read, never removed
+logs/<id>.<n>-aside.<t>   a copy that differed from its leader's, put aside at <t> (Unix ms); likewise
 
-A host alone leads all partitions of its topics. A joined host leads some, follows some, and has nothing of
-the others. A partition that is led and was never written has no directory: its first record makes it.
+A standalone host leads all partitions of its topics. A joined host leads some, follows some, and has nothing
+of the others. A led partition that was never written has no directory; its first record makes it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from .partition import LocalPartition, LogPartition, TransactionGuard
 from .partition_directories import PartitionDirectories
 from .values import Topic
 
-_AT_ONCE = 16  # partitions that are made before the loop gets its turn
+_AT_ONCE = 16  # partitions made before the loop gets its turn
 _FLUSHED_TOGETHER = 64
 
 
 class LogOpener(Protocol):
-    """Opens or makes a log; with `claim`, once something is written (see `PartitionLog.open`)."""
+    """Opens or makes a log; with `claim`, makes it at the first write (see `PartitionLog.open`)."""
 
     def __call__(
         self, path: str, config: TopicConfig, claim: Callable[[], None] | None = None
@@ -43,13 +43,14 @@ class LogOpener(Protocol):
 
 
 class LocalPartitions:
-    """Implements `topics.TopicStorage`, and answers who looks for a partition.
+    """Implements `topics.TopicStorage`, and the look-up of partitions.
 
-    `guard` is asked for the transactions of producers. `unclean_epoch`: the leader epoch with which logs
-    go on that this host leads and an earlier run did not close in order; above all that such a run can
-    have used, so that replicas can tell what was lost from what came after it. None after a clean stop.
-    `least_epoch`: that of logs that were there before, and have no file to say theirs. `doubted_epoch`: that
-    of logs whose files are not those that a clean stop left, as their summaries tell; -1: none are kept.
+    `guard` verifies the transactions of producers. `unclean_epoch` is the leader epoch with which logs led
+    here continue if an earlier run did not close them in order. It exceeds every epoch that such a run can
+    have used, and replicas can thus tell lost records from later ones. None after a clean stop.
+    `least_epoch` is the epoch of logs that existed before but have no file that holds it. `doubted_epoch` is
+    the epoch of logs whose files differ from those of a clean stop, according to their summaries; -1: no
+    summaries are kept.
     """
 
     def __init__(
@@ -78,11 +79,11 @@ class LocalPartitions:
 
     @property
     def closed_in_order(self) -> bool:
-        """Whether the last run of the host closed its logs."""
+        """Whether the host's last run closed its logs in order."""
         return self._unclean_epoch is None
 
     def get(self, topic: str, index: int) -> LocalPartition:
-        """A partition that this host leads; UNKNOWN_TOPIC where there is none."""
+        """Returns a partition that this host leads. Raises UNKNOWN_TOPIC if there is none."""
         partitions = self._by_topic.get(topic)
         partition = partitions.get(index) if partitions is not None else None
         if partition is None:
@@ -90,34 +91,35 @@ class LocalPartitions:
         return partition
 
     def find(self, topic: str, index: int) -> LocalPartition | None:
-        """A partition, if this host leads it."""
+        """Returns the partition if this host leads it, else None."""
         return self._by_topic.get(topic, {}).get(index)
 
     def replica(self, topic: str, index: int) -> FollowedPartition | None:
-        """A partition that another host leads, if this host has a replica that is open."""
+        """Returns the open replica of a partition that another host leads, if this host has one."""
         return self._followed.get(topic, {}).get(index)
 
     def led(self) -> Iterator[LocalPartition]:
-        """All that this host leads, as they are now; topics may come and go while it runs."""
+        """Yields the partitions that this host leads; topics may be added or removed meanwhile."""
         for partitions in list(self._by_topic.values()):
             yield from list(partitions.values())
 
     def followed(self) -> Iterator[FollowedPartition]:
-        """All replicas, as they are now."""
+        """Yields all open replicas; topics may be added or removed meanwhile."""
         for replicas in list(self._followed.values()):
             yield from list(replicas.values())
 
     def __iter__(self) -> Iterator[LogPartition]:
-        """All whose logs are open here."""
+        """Yields all partitions whose logs are open here."""
         yield from self.led()
         yield from self.followed()
 
-    # --- TopicStorage, and what `relay` asks for
+    # --- TopicStorage, and the calls of `relay`
 
     def open(self, topic: Topic, led: Mapping[int, int] | None = None) -> None:
-        """At the start: opens what is led here, making what is missing. STORAGE.
+        """Opens the partitions led here at start, making missing ones. Raises STORAGE.
 
-        `led`: number -> the least leader epoch with which its log goes on. None: all is led here.
+        `led` maps partition numbers to the least leader epoch with which the log continues. None: all
+        partitions are led here.
         """
         epochs = dict.fromkeys(range(topic.partitions), 0) if led is None else led
         self._by_topic[topic.name] = {
@@ -137,8 +139,11 @@ class LocalPartitions:
             raise
 
     async def apply(self, topic: Topic, led: Mapping[int, int]) -> None:
-        """The topic as it is now: opens what is led here and is not open yet; `led` as in `open`. A replica
-        that is led now becomes that; what is not led any more becomes a replica. STORAGE."""
+        """Applies the topic's present definition: opens partitions that are led here and not open yet.
+
+        `led` as in `open`. A replica that is now led here becomes a led partition; a partition that is no
+        longer led here becomes a replica. Raises STORAGE.
+        """
         partitions = self._by_topic.setdefault(topic.name, {})
         for number, index in enumerate(sorted(led)):
             if index not in partitions:
@@ -151,7 +156,7 @@ class LocalPartitions:
         self.reconfigure(topic)
 
     def follow(self, topic: Topic, index: int) -> FollowedPartition:
-        """The replica of a partition that another host leads: opened, or made. STORAGE."""
+        """Opens or makes the replica of a partition that another host leads. Raises STORAGE."""
         replica = self.replica(topic.name, index)
         if replica is not None:
             return replica
@@ -159,7 +164,8 @@ class LocalPartitions:
         return self._keep_replica(topic.name, index, self._log(topic, index))
 
     def held(self, topic: Topic, index: int) -> PartitionLog | None:
-        """The log of a partition, led or not, if this host has one; it is opened where it is not. STORAGE."""
+        """Returns the log of a partition, led or not, if this host has one. Opens it if needed. Raises
+        STORAGE."""
         led = self.find(topic.name, index)
         if led is not None:
             return led.log
@@ -169,7 +175,8 @@ class LocalPartitions:
         return replica.log if replica is not None else None
 
     def put_replica_aside(self, topic: Topic, index: int) -> Path | None:
-        """Makes room for another replica and removes nothing; answers where the files are now. STORAGE."""
+        """Renames a replica's directory to make room for another, and returns the new path. Removes nothing.
+        Raises STORAGE."""
         now_ms = int(self._clock() * 1000)
         replica = self._followed.get(topic.name, {}).pop(index, None)
         if replica is not None:
@@ -177,7 +184,7 @@ class LocalPartitions:
         return self._directories.put_aside(topic.name, topic.topic_id, index, f"aside.{now_ms}")
 
     def drop(self, topic: Topic, index: int) -> None:
-        """Lets go of a replica and its files; readers are told UNKNOWN_TOPIC, as of a deleted one."""
+        """Removes a replica and its files. Readers get UNKNOWN_TOPIC, as for a deleted topic."""
         replica = self._followed.get(topic.name, {}).pop(index, None)
         if replica is not None:
             replica.remove()
@@ -190,13 +197,13 @@ class LocalPartitions:
             replica.reconfigure(topic.config)
 
     def remove(self, topic: Topic, first: int = 0) -> None:
-        """Wakes readers with UNKNOWN_TOPIC, and removes the partitions from `first` on with their files."""
+        """Removes the partitions from `first` on with their files. Readers get UNKNOWN_TOPIC."""
         for partition in self._taken_out(topic.name, first):
             partition.remove()
         self._directories.discard(topic.name, topic.topic_id, range(first, topic.partitions))
 
     def put_aside(self, topic: Topic) -> None:
-        """The topic is not there any more, and nobody said that it was deleted: keeps its files."""
+        """Closes the partitions of a topic that vanished without a deletion, and keeps their files."""
         now_ms = int(self._clock() * 1000)
         for partition in self._taken_out(topic.name, 0):
             partition.close(now_ms)
@@ -221,11 +228,11 @@ class LocalPartitions:
     # --- life
 
     def sweep(self) -> None:
-        """At start: removes what is on its way out."""
+        """Removes the directories whose removal is pending; called at start."""
         self._directories.sweep()
 
     async def close(self) -> None:
-        """Closes every partition; the first refusal is raised when all were tried."""
+        """Closes all partitions, then raises the first error."""
         await self._directories.settle()
         now_ms = int(self._clock() * 1000)
         refusals = await flush_together((partition.log for partition in self), now_ms, leaving=True)
@@ -240,14 +247,14 @@ class LocalPartitions:
             raise refusals[0]
 
     def abandon(self) -> None:
-        """Lets go of all files without a flush."""
+        """Releases all files without a flush."""
         for partition in self:
             partition.log.delete()
         self._by_topic.clear()
         self._followed.clear()
 
     def _taken_over(self, topic: Topic, index: int, epoch: int) -> LocalPartition:
-        """What was followed so far, or what is on the disk or made."""
+        """Makes a led partition from the open replica, from the files on disk, or anew."""
         replica = self._followed.get(topic.name, {}).pop(index, None)
         if replica is not None:
             log = replica.release()
@@ -257,7 +264,8 @@ class LocalPartitions:
         return self._opened(topic, index, epoch)
 
     def _opened(self, topic: Topic, index: int, epoch: int, *, at_start: bool = False) -> LocalPartition:
-        """Of a log that is missing at the start, replicas may have what was lost."""
+        """Opens or makes a led partition. If its log is missing at the start, replicas may hold the lost
+        records; the log therefore begins with a raised leader epoch."""
         if self._directories.exists(topic.name, index):
             log = self._log(topic, index)
         else:
@@ -269,7 +277,7 @@ class LocalPartitions:
         return self._local(topic.name, index, log)
 
     def _begin_epoch(self, log: PartitionLog) -> None:
-        """A log that was not closed in order goes on with a leader epoch that nobody was told of."""
+        """Begins a leader epoch that was never announced, if the log was not closed in order."""
         if self._unclean_epoch is not None:
             log.begin_epoch(max(self._unclean_epoch, log.leader_epoch + 1))
         elif self._doubted_epoch >= 0 and log.has_files and not log.trusted:
@@ -297,7 +305,7 @@ class LocalPartitions:
 
 
 def _raise_epoch(log: PartitionLog, epoch: int) -> None:
-    """It goes on with no lower leader epoch: lower ones were another leader's."""
+    """Raises the log's leader epoch to at least `epoch`: lower ones belong to other leaders."""
     if epoch > log.leader_epoch:
         log.begin_epoch(epoch)
 
@@ -305,9 +313,9 @@ def _raise_epoch(log: PartitionLog, epoch: int) -> None:
 async def flush_together(
     logs: Iterable[PartitionLog], now_ms: int, *, leaving: bool = False
 ) -> list[TreecastError]:
-    """Flushes with checkpoints, many at a time on threads: one after another takes ms each.
+    """Flushes logs with checkpoints on threads, many at a time, as each takes milliseconds.
 
-    `leaving`: the logs are closed next, and those with a summary need no checkpoint.
+    Returns the errors. `leaving`: the logs are closed next, and those with a summary need no checkpoint.
     """
     refusals: list[TreecastError] = []
     loop = asyncio.get_running_loop()

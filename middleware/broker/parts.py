@@ -1,8 +1,8 @@
-"""`LocalParts`: what a joined host owns itself, and `JoinedCluster`: what is put in front of it.
+"""`LocalParts`: what a joined host owns itself. `JoinedCluster`: the cluster built on top of it.
 
-A host alone answers every look-up of `cluster.Cluster` with its own parts (`local.LocalCluster`). Where
-hosts are joined, `Broker` is given a `JoinCluster`: it takes the parts, and answers with the cluster that
-faces, control service and transactions look at from then on.
+A standalone host answers every look-up of `cluster.Cluster` with its own parts (`local.LocalCluster`). On a
+joined host, `Broker` gets a `JoinCluster`: it takes the parts and returns the cluster that faces, control
+service and transactions use from then on.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from .transactions import ProducerIds, TransactionCoordinator
 
 
 class LocalParts(Struct, frozen=True):
-    """One host's own share of a cluster. `clock` gives seconds since the Unix epoch; `run` is the number
-    of this run of the host, which no other run of it has. `polls`: of all faces.
+    """One host's own share of a cluster. `clock` returns seconds since the Unix epoch. `run` is the unique
+    number of this run of the host. `polls` are the long polls of all faces.
 
-    `registry` holds the topics of the time when the host was alone, until they are handed over.
+    `registry` holds the topics from the time when the host was standalone, until they are handed over.
     """
 
     settings: BrokerSettings
@@ -53,7 +53,7 @@ class LocalParts(Struct, frozen=True):
 
     @property
     def homes(self) -> Mapping[HomeKind, object]:
-        """Who decides here, by kind; each implements the Protocol of its `cluster.Kind`."""
+        """The local homes by kind; each implements the Protocol of its `cluster.Kind`."""
         return {HomeKind.GROUP: self.groups, HomeKind.TRANSACTION: self.transactions}
 
 
@@ -61,10 +61,10 @@ class JoinedCluster(Cluster, Protocol):
     """The cluster as a joined host sees it, from `start` to `close`."""
 
     async def start(self) -> None:
-        """Opens the partitions that this host leads. Groups are loaded; transactions start afterwards."""
+        """Opens the partitions that this host leads. Groups are already loaded; transactions start later."""
 
     async def close(self) -> None:
-        """Lets go of other hosts; the local parts are still open, and close afterwards."""
+        """Disconnects from the other hosts. The local parts are still open and are closed afterwards."""
 
 
 JoinCluster = Callable[[LocalParts], JoinedCluster]

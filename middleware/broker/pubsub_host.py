@@ -1,4 +1,4 @@
-"""`HostPubSub`: the publish/subscribe of one host, whichever faces are on: hub, journal, turn and bridge."""
+"""`HostPubSub`: the publish/subscribe of one host for all its faces: hub, journal, turn and bridge."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .turn import Turn
 
 _log = logging.getLogger(__name__)
 
-_TICK = 0.5  # seconds between looks at what nobody has asked a turn's end for
+_TICK = 0.5  # seconds between the ends of turns that were not asked for
 
 
 class LoopEdge:
@@ -45,13 +45,13 @@ class LoopEdge:
             _log.error("the journal cannot be written: %s%s", error, self._complaint.more())
 
     async def settled(self) -> None:
-        """Returns when the disk is waited for no more."""
+        """Returns when no disk operation is pending."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
 
 def run_all(tickets: Sequence[SyncTicket]) -> list[str]:
-    """On a thread: what the disk refused of each, "" where nothing."""
+    """Runs the syncs, on a thread; returns the error of each, "" if there was none."""
     errors = []
     for ticket in tickets:
         try:
@@ -64,10 +64,10 @@ def run_all(tickets: Sequence[SyncTicket]) -> list[str]:
 
 
 class HostPubSub:
-    """From its making, when the journal is opened, to `close`.
+    """The publish/subscribe of one host, from construction, which opens the journal, to `close`.
 
-    Between that and `start` faces take up the sessions that the journal has, so that what these want is
-    asked for from the first moment on. STORAGE where the journal cannot be read.
+    Between construction and `start`, faces restore the sessions in the journal; their interest is then known
+    from the start. The constructor raises STORAGE if the journal cannot be read.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class HostPubSub:
         clock: Callable[[], float],
         disk: Disk | None = None,
     ) -> None:
-        """`directory`: the journal's. `clock` gives seconds since the Unix epoch."""
+        """`directory` is the journal's. `clock` returns seconds since the Unix epoch."""
         self._fsync = fsync
         self._counters = counters
         self._clock = clock
@@ -106,7 +106,7 @@ class HostPubSub:
         return journal
 
     async def start(self, cluster: Cluster) -> None:
-        """When faces have taken up their sessions: topics that Kafka has are shared, other hosts are told."""
+        """Shares topics with Kafka and tells other hosts; called once faces have restored their sessions."""
         bridge = Bridge(self.hub, self.turn, cluster, self._counters.bridge, self._clock)
         self._shared = bridge, cluster
         await bridge.start()
@@ -127,7 +127,7 @@ class HostPubSub:
         levels.journal_bytes = self.journal.size
 
     async def close(self) -> None:
-        """After the faces, and before the cluster. What is written is forced to the disk, by the policy."""
+        """Closes after the faces and before the cluster. Forces writes to disk according to the policy."""
         if self._shared is not None:
             bridge, cluster = self._shared
             self._shared = None
@@ -139,7 +139,7 @@ class HostPubSub:
         self.abandon()
 
     def abandon(self) -> None:
-        """Lets go of the journal. Safe to call twice."""
+        """Closes the journal. Safe to call twice."""
         self._timer.cancel()
         journal, self.hub.journal = self.hub.journal, None
         if journal is None:
@@ -158,6 +158,6 @@ class HostPubSub:
         self.hub.sweep()
 
     async def force(self, now: float) -> None:
-        """With fsync per interval: what was written since the last call."""
+        """Forces what was written since the last call to disk, with fsync per interval."""
         if self._fsync is FsyncPolicy.INTERVAL:
             self.turn.force()

@@ -1,4 +1,4 @@
-"""What a daemon may choose about its broker. Names and defaults follow Kafka's broker settings."""
+"""The settings of a daemon's broker. Names and defaults follow Kafka's broker settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DAY_MS = 24 * 60 * MINUTE_MS
 
 
 class BrokerSettings(Struct, frozen=True):
-    """Times in ms, sizes in bytes. `topic_defaults` stand behind each topic's own overrides."""
+    """Broker settings. Times in ms, sizes in bytes. A topic's own overrides override `topic_defaults`."""
 
     data: Path
     fsync: FsyncPolicy = FsyncPolicy.INTERVAL
@@ -34,8 +34,8 @@ class BrokerSettings(Struct, frozen=True):
     group_max_session_timeout_ms: int = 30 * MINUTE_MS
     group_initial_rebalance_delay_ms: int = 3_000
     group_max_size: int = 2**31 - 1
-    group_consumer_session_timeout_ms: int = 45_000  # of the new protocol (KIP-848)
-    group_consumer_min_session_timeout_ms: int = 45_000  # what a group's own setting may be
+    group_consumer_session_timeout_ms: int = 45_000  # for the new protocol (KIP-848)
+    group_consumer_min_session_timeout_ms: int = 45_000  # bounds of a group's own setting
     group_consumer_max_session_timeout_ms: int = MINUTE_MS
     group_consumer_heartbeat_interval_ms: int = 5_000
     group_consumer_min_heartbeat_interval_ms: int = 5_000

@@ -1,16 +1,16 @@
-"""The topic registry: which topics exist, with how many partitions and which configuration; durable.
+"""The durable topic registry: the topics with their partition counts and configurations.
 
 Names follow Kafka's rules with one exception: Kafka refuses `a_b` beside `a.b` because their metrics
-would share a name. Here `.` separates levels and metrics carry names as labels, so both may exist; to its
-own clients the Kafka face refuses the second of them all the same.
+would share a name. Here `.` separates levels and metrics carry names as labels, and both may exist. The
+Kafka face still refuses the second of them to its own clients.
 
 Table `topics`: name -> {"id": hex, "partitions": n, "config": {key: text}}.
 Table `deletions`: topic id -> {"name": ..., "partitions": n}.
 
-The table is what counts. New directories are made before the definition is written: a crash between
-leaves directories of no topic, which are put aside should the name ever be created again. A deletion
-is written in one transaction with the topic's removal, and cleared when the directories are gone: a
-crash between is made good at start.
+The table is authoritative. New directories are made before the definition is written: a crash in between
+leaves directories without a topic, which are put aside if the name is created again. A deletion is written
+in one transaction with the topic's removal, and cleared when the directories are gone: after a crash in
+between, the next start completes it.
 """
 
 from __future__ import annotations
@@ -36,18 +36,21 @@ from .settings import BrokerSettings
 from .values import ConfigChange, ConfigOperation, NewTopic, Topic
 
 TOPICS, DELETIONS = "topics", "deletions"
-_AT_ONCE = 16  # topics that are made before the loop gets its turn
+_AT_ONCE = 16  # topics made before the loop gets its turn
 _CONFIGS = 1000
 
 
 class TopicStorage(Protocol):
-    """Where partitions live. `first` is the first partition that is meant, the rest follow to the last."""
+    """The storage of partitions. Calls with `first` apply to the partitions from `first` to the last."""
 
     def open(self, topic: Topic) -> None:
         """Opens all partitions at start, making those that are missing. Raises STORAGE."""
 
     async def create(self, topic: Topic, first: int) -> None:
-        """Makes partitions; what an unknown topic left in their place is put aside. STORAGE: made none."""
+        """Makes partitions, and puts directories of unknown topics in their place aside.
+
+        Raises STORAGE, and makes none, if one cannot be made.
+        """
 
     def reconfigure(self, topic: Topic) -> None: ...
 
@@ -55,11 +58,11 @@ class TopicStorage(Protocol):
         """Wakes the readers with UNKNOWN_TOPIC and removes the directories."""
 
     def remove_leftovers(self, name: str, topic_id: TopicId, partitions: int) -> None:
-        """Finishes a deletion that a crash broke off."""
+        """Completes a deletion that a crash interrupted."""
 
 
 class Configs:
-    """Topics' configurations: those with the same overrides are one value, since most topics have none."""
+    """Topics' configurations. Topics with equal overrides share one value, as most topics have none."""
 
     def __init__(self, defaults: Mapping[str, str]) -> None:
         self._defaults = defaults
@@ -78,7 +81,7 @@ class Configs:
 
 
 class TopicRegistry:
-    """`Definitions` of a host alone."""
+    """The `Definitions` of a standalone host."""
 
     def __init__(
         self,
@@ -103,18 +106,18 @@ class TopicRegistry:
         self.revision = 0
 
     async def load(self) -> None:
-        """Reads the tables, finishes broken-off deletions, and opens every partition."""
+        """Reads the tables, completes interrupted deletions, and opens every partition."""
         for topic in (await self.read()).values():
             self._storage.open(topic)
 
     async def read(self) -> Mapping[str, Topic]:
-        """As `load`, and opens nothing: for a host that hands its topics over."""
-        TopicConfig.of(self._settings.topic_defaults)  # a bad default is refused, topics or not
+        """As `load`, but opens no partitions: for a host that hands its topics over."""
+        TopicConfig.of(self._settings.topic_defaults)  # refuses a bad default even if there are no topics
         for name, value in self._tables.load(TOPICS).items():
             self._keep(self._decode(name, value))
         for key, value in self._tables.load(DELETIONS).items():
             entry = json.loads(value)
-            if entry["name"] not in self._topics:  # else all but this entry was gone before its name was used
+            if entry["name"] not in self._topics:  # else the deletion lacked only this
                 self._storage.remove_leftovers(entry["name"], uuid.UUID(key), entry["partitions"])
                 await self._on_removed(entry["name"])
             await self._tables.commit([Change(DELETIONS, key, None)])
@@ -159,7 +162,7 @@ class TopicRegistry:
             return answers
 
     async def _made(self, new: Sequence[NewTopic], validate_only: bool) -> list[Topic | TreecastError]:
-        """The topics with their partitions, which count once they are written down."""
+        """Makes topics with their partitions. They take effect once their definitions are written."""
         answers: list[Topic | TreecastError] = []
         names: set[str] = set()
         partitions = 0
@@ -230,7 +233,7 @@ class TopicRegistry:
             return topic
 
     async def _grow(self, topic: Topic, first: int) -> Topic:
-        """Makes the partitions from `first` on, then the definition, or neither."""
+        """Makes the partitions from `first` on, then writes the definition. On an error neither is kept."""
         await self._storage.create(topic, first)
         try:
             await self._tables.commit([self._entry(topic)])
@@ -241,7 +244,8 @@ class TopicRegistry:
         return topic
 
     def _defined(self, new: NewTopic, beside: Collection[str], more: int) -> Topic:
-        """`beside`: names of topics that are being made with it, which have `more` partitions together."""
+        """Returns the checked definition of a new topic. `beside` names the topics made with it, which
+        have `more` partitions in total."""
         check_new_kafka_name(new.name)
         if new.name in self._topics or new.name in beside:
             raise TreecastError(Fault.TOPIC_EXISTS, f"topic {new.name} exists already")
@@ -301,7 +305,8 @@ class TopicRegistry:
 def altered(
     overrides: Mapping[str, str], defaults: Mapping[str, str], changes: Sequence[ConfigChange]
 ) -> dict[str, str]:
-    """The overrides after IncrementalAlterConfigs' `changes` (KIP-339). Raises as Kafka's controller does."""
+    """Returns the overrides after IncrementalAlterConfigs' `changes` (KIP-339). Raises the same errors as
+    Kafka's controller."""
     result = dict(overrides)
     if len({change.name for change in changes}) != len(changes):
         raise TreecastError(Fault.INVALID_REQUEST, "a configuration key is named twice")

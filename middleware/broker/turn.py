@@ -1,20 +1,20 @@
 """`Turn`: the group commit of the host, for its faces and for what other hosts have sent.
 
-Whoever is handed something that has to be stored, or has something to say that depends on it, asks for the
-end of the turn. That comes once in a pass of the event loop, for all who have asked, in this order:
+A component that has received data to store, or has a reply that depends on it, asks for the end of the turn.
+A turn ends once per event loop iteration, for all components that asked, in this order:
 
-    place    what leaves for other hosts gets its place in their streams; what it promises goes to the stores
-    store    each store writes what the turn has brought, with one call
-    force    with fsync per batch: the disk is waited for, beside the loop; what is asked for meanwhile is the
-             next turn's, which shares the next sync
-    send     what was placed leaves
-    say      clients are answered, and other hosts are told what was taken from them
+    place    outgoing messages get their positions in the streams to other hosts; promised ones go to the
+    stores store    each store writes the turn's data with one call force    with fsync per batch: wait for
+    the disk, beside the loop; requests that arrive meanwhile belong to
+             the next turn, which shares the next sync
+    send     placed messages leave
+    say      clients are answered, and other hosts get their acknowledgements
 
-Where a store refuses, or the disk does, nothing is sent and nothing that depends on it is said: speakers are
-told to `refuse`. What was placed leaves with the next turn that is stored. What a kill and a power loss leave
-at each point, also of partitions, which have a group commit each, is in `docs/ordering.md`.
+If a store or the disk refuses, nothing is sent and no dependent reply is given: speakers are told to
+`refuse`. Placed messages leave with the next turn that is stored. `docs/ordering.md` describes what a kill
+and a power loss leave at each point, also for partitions, each of which has its own group commit.
 
-Pure: the edge (`pubsub_host.LoopEdge`) calls back in the loop's next pass and runs syncs on threads.
+Pure: the edge (`pubsub_host.LoopEdge`) calls back in the next loop iteration and runs syncs on threads.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from treecast.middleware.storage.settings import FsyncPolicy
 
 
 class Store(Protocol):
-    """What is written when a turn ends: a journal. `error`: why it refused last."""
+    """A store that is written when a turn ends: a journal. `error`: the reason of its last refusal."""
 
     error: str
-    unsynced: bool  # something was written that the disk was not forced to take
+    unsynced: bool  # something was written and not yet forced to disk
 
     def flush(self) -> bool:
-        """Writes what has come since the last call, with one call; whether all is written."""
+        """Writes everything new since the last call, with one call. Returns whether all is written."""
 
     def begin_sync(self) -> tuple[SyncTicket, int]:
-        """What is to be run beside the loop, and a number for `end_sync`. OSError."""
+        """Returns the sync to run beside the loop, and a number for `end_sync`. Raises OSError."""
 
     def end_sync(self, segment: int, error: str) -> None:
-        """It was run; `error` is "" where the disk has taken all."""
+        """The sync has ended; `error` is "" if it succeeded."""
 
 
 class Departures(Protocol):
-    """What leaves this host with the turn.
+    """The messages that leave this host with the turn.
 
-    `waiting`: something is to be placed. `placed`: something is to be sent. `congested`: so much waits to
-    leave that publishers have to be held back.
+    `waiting`: something is to be placed. `placed`: something is to be sent. `congested`: so much is queued
+    that publishers have to be held back.
     """
 
     waiting: bool
@@ -55,35 +55,35 @@ class Departures(Protocol):
     congested: bool
 
     def place(self) -> None:
-        """Before the stores are written: says there what has been promised."""
+        """Places outgoing messages, and records promised ones in the stores, before these are written."""
 
     def send(self) -> None:
-        """It is stored, and forced to the disk where the policy says so."""
+        """Sends what was placed. It is stored, and forced to disk if the policy says so."""
 
 
 class Speaker(Protocol):
-    """Who says something once it is stored: a face, or what other hosts are answered by. Part of every turn,
-    or of those that it has asked for."""
+    """A component that replies once data is stored: a face, or the replies to other hosts. It takes part in
+    every turn, or only in those that it has asked for."""
 
     def gather(self) -> None:
-        """What was to be said by now is this turn's. Followed by `say` or `refuse`, before the next."""
+        """Assigns the replies pending so far to this turn. `say` or `refuse` follows before the next call."""
 
     def say(self) -> None:
-        """What was gathered may be said."""
+        """Sends the gathered replies."""
 
     def refuse(self) -> None:
-        """What was gathered and promises something must not be said."""
+        """Withholds the gathered replies that promise something."""
 
 
 class Edge(Protocol):
-    """What the turn has of the event loop."""
+    """The turn's interface to the event loop."""
 
     @property
     def soon(self) -> Callable[[Callable[[], None]], object]:
-        """Calls something in the loop's next pass."""
+        """The function that calls its argument in the next loop iteration."""
 
     def force(self, tickets: Sequence[SyncTicket], then: Callable[[list[str]], None]) -> None:
-        """Runs all beside the loop; then tells, on the loop, of each what the disk said ("": nothing)."""
+        """Runs all syncs beside the loop, then calls `then` on the loop with the error of each ("": none)."""
 
     def refused(self, error: str) -> None:
         """A turn was refused."""
@@ -104,7 +104,7 @@ class TurnEvent(enum.Enum):
 
 
 _R, _A, _F, _FA = TurnState
-# event: (in RESTING, ASKED, FORCING, FORCING_ASKED); an end that comes while the disk is waited for waits too
+# event: (in RESTING, ASKED, FORCING, FORCING_ASKED). An END during a sync waits until the sync is done.
 _ROWS: Final[dict[TurnEvent, tuple[TurnState | None, ...]]] = {
     TurnEvent.ASK: (_A, _A, _FA, _FA),
     TurnEvent.END: (_R, _R, _FA, _FA),
@@ -117,11 +117,11 @@ TURN_TABLE: Final = {
 
 
 class ImpossibleTurn(Exception):
-    """An event that the table refuses: an error of our own."""
+    """An event that the table does not allow: a programming error."""
 
 
 class Turn:
-    """One host's. All calls come from its event loop."""
+    """The turn of one host. All calls come from its event loop."""
 
     def __init__(self, policy: FsyncPolicy, edge: Edge) -> None:
         self.state = _R
@@ -130,19 +130,20 @@ class Turn:
         self._stores: list[Store] = []
         self._departures: list[Departures] = []
         self._speakers: list[Speaker] = []
-        self._asked: dict[Speaker, None] = {}  # of this turn alone
+        self._asked: dict[Speaker, None] = {}  # for this turn only
         self._gathered: list[Speaker] = []
         self._in_background: list[Store] = []
 
-    # --- who takes part
+    # --- participants
 
     def add_store(self, store: Store, *, first: bool = False) -> None:
-        """Stores are written in the order in which they were added, and none after one that refuses: one that
-        refers to another comes after it. `first`: the others say that it has something."""
+        """Adds a store. Stores are written in the order in which they were added, and none after one that
+        refuses; a store that refers to another therefore comes after it. `first`: adds it before the others,
+        as their entries claim that it holds data."""
         self._stores.insert(0 if first else len(self._stores), store)
 
     def remove_store(self, store: Store) -> None:
-        """It is closed by who has it."""
+        """Removes a store. Its owner closes it."""
         self._stores.remove(store)
 
     def add_departures(self, departures: Departures) -> None:
@@ -155,7 +156,7 @@ class Turn:
         self._speakers.append(speaker)
 
     def remove_speaker(self, speaker: Speaker) -> None:
-        """Of what it has gathered it says nothing any more."""
+        """Removes a speaker. It no longer sends its gathered replies."""
         if speaker in self._speakers:
             self._speakers.remove(speaker)
         if speaker in self._gathered:
@@ -164,12 +165,12 @@ class Turn:
 
     @property
     def congested(self) -> bool:
-        """Whether publishers of what is promised have to be held back: other hosts do not keep up."""
+        """Whether publishers of promised messages have to be held back, as other hosts do not keep up."""
         return any(departures.congested for departures in self._departures)
 
     @property
     def forcing(self) -> bool:
-        """Whether the disk is waited for, and the end of a turn with it."""
+        """Whether a sync is running, for which the end of a turn waits."""
         return self.state is _F or self.state is _FA
 
     # --- the turn
@@ -183,7 +184,7 @@ class Turn:
         return before
 
     def ask(self, speaker: Speaker | None = None) -> None:
-        """For the end of this turn, of which `speaker` is to be part. To be called as often as one likes."""
+        """Asks for the end of this turn, in which `speaker` takes part. May be called any number of times."""
         if speaker is not None:
             self._asked[speaker] = None
         if self.state is _R:
@@ -191,7 +192,7 @@ class Turn:
         self._step(TurnEvent.ASK)
 
     def end(self) -> None:
-        """Stores what the turn has brought, then lets it be sent and said."""
+        """Ends the turn: stores its data, then sends and replies."""
         self._step(TurnEvent.END)
         if self.forcing:
             return
@@ -239,7 +240,7 @@ class Turn:
     # --- the disk
 
     def _force(self, stores: Sequence[Store], then: Callable[[str], None]) -> None:
-        """Forces what is in `stores` to the disk, and then calls `then` with what it refused, or ""."""
+        """Forces `stores` to disk, then calls `then` with the first error, or ""."""
         begun: list[tuple[Store, int]] = []
         tickets: list[SyncTicket] = []
         failed = ""
@@ -264,7 +265,7 @@ class Turn:
             then(failed)
 
     def force(self) -> None:
-        """Forces what was written, while nobody waits for it: with fsync per interval."""
+        """Forces what was written to disk in the background, with fsync per interval."""
         unsynced = [store for store in self._stores if store.unsynced]
         if unsynced and not self._forces and not self._in_background:
             self._in_background = unsynced
@@ -276,7 +277,7 @@ class Turn:
             self._edge.refused(error)
 
     def look(self) -> None:
-        """From time to time: what nobody has asked an end for is stored as well, and what was refused is
-        tried again."""
+        """Ends a turn that was not asked for; called periodically. Stores such data, and retries what was
+        refused."""
         if self.state is _R:
             self.end()

@@ -1,4 +1,4 @@
-"""What goes into the broker and comes out: plain values, the same for every face and for peers."""
+"""The plain values that go into and out of the broker, the same for every face and for peers."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ MAX_TIMESTAMP = -3  # ListOffsets 7: the offset of the largest timestamp
 
 
 class NewTopic(Struct, frozen=True):
-    """A topic to create. `partitions` -1 takes the daemon's default.
+    """A topic to create. `partitions` -1: the daemon's default.
 
-    `leaders`: names of hosts that shall lead it: none, one for all partitions, or one for each.
+    `leaders`: names of the hosts to lead it: none, one for all partitions, or one for each.
     """
 
     name: str
@@ -39,7 +39,7 @@ class NewTopic(Struct, frozen=True):
 
 
 class Topic(Struct, frozen=True):
-    """A topic as it is defined. `name` is the Kafka spelling."""
+    """The definition of a topic. `name` is the Kafka spelling."""
 
     name: str
     topic_id: TopicId
@@ -49,9 +49,9 @@ class Topic(Struct, frozen=True):
 
 
 class TransactionListing(Struct, frozen=True):
-    """A transactional id and its present or last transaction. Times in ms; `state` as Kafka's tools print it.
+    """A transactional id and its current or last transaction. Times in ms; `state` as Kafka's tools print it.
 
-    State Unknown: the home cannot be asked, and nothing else is known. `started_ms` -1: none is open.
+    State Unknown: the home cannot be reached, and nothing else is known. `started_ms` -1: none is open.
     """
 
     transactional_id: str
@@ -63,7 +63,7 @@ class TransactionListing(Struct, frozen=True):
 
 
 class ActiveProducer(Struct, frozen=True):
-    """What a partition knows of an idempotent producer. `transaction_start` -1: it has none open there."""
+    """A partition's state of an idempotent producer. `transaction_start` -1: no open transaction there."""
 
     producer: ProducerIdentity
     last_sequence: int
@@ -73,7 +73,7 @@ class ActiveProducer(Struct, frozen=True):
 
 
 class ConfigOperation(enum.IntEnum):
-    """IncrementalAlterConfigs' operations."""
+    """The operations of IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1
@@ -91,7 +91,7 @@ class ConfigChange(Struct, frozen=True):
 
 
 class Appended(Struct, frozen=True):
-    """Where a batch went. Times in ms since the Unix epoch, -1 where CreateTime rules."""
+    """The result of an append. Times in ms since the Unix epoch, -1 with CreateTime."""
 
     base_offset: int
     log_append_time: int
@@ -104,14 +104,14 @@ class Isolation(enum.IntEnum):
 
 
 class AbortedTransaction(Struct, frozen=True):
-    """A transaction that was aborted: readers drop its producer's batches from `first_offset` on."""
+    """An aborted transaction: readers drop its producer's batches from `first_offset` on."""
 
     producer_id: int
     first_offset: int
 
 
 class PartitionRead(Struct, frozen=True):
-    """Whole record batches from the one that holds the asked offset. `chunks` are joined by the reader."""
+    """Whole record batches from the one that holds the requested offset. The reader joins `chunks`."""
 
     chunks: Sequence[Chunk]
     size: int
@@ -122,7 +122,7 @@ class PartitionRead(Struct, frozen=True):
 
 
 class OffsetAtTime(Struct, frozen=True):
-    """`timestamp` -1 and `offset` -1: nothing at or after the asked time."""
+    """The result of a look-up by time. `timestamp` and `offset` -1: nothing at or after the given time."""
 
     offset: int
     timestamp: int
@@ -133,7 +133,7 @@ class OffsetAtTime(Struct, frozen=True):
 
 
 class JoinGroup(Struct, frozen=True):
-    """A member's wish to be in the next generation. Times in ms."""
+    """A member's request to be in the next generation. Times in ms."""
 
     group_id: str
     member_id: str
@@ -156,7 +156,7 @@ class JoinedMember(Struct, frozen=True):
 
 
 class Joined(Struct, frozen=True):
-    """`members` is filled for the leader only."""
+    """The result of a join. `members` is filled for the leader only."""
 
     generation: int
     protocol_type: str
@@ -168,7 +168,7 @@ class Joined(Struct, frozen=True):
 
 
 class MemberIdRequired(TreecastError):
-    """MEMBER_ID_REQUIRED with the id to join with."""
+    """MEMBER_ID_REQUIRED, with the id to join with."""
 
     def __init__(self, member_id: str) -> None:
         super().__init__(Fault.MEMBER_ID_REQUIRED)
@@ -176,7 +176,8 @@ class MemberIdRequired(TreecastError):
 
 
 class SyncGroup(Struct, frozen=True):
-    """`assignments`: by the leader only. `protocol_type`, `protocol`: None where not sent (before v5)."""
+    """A SyncGroup request. `assignments`: sent by the leader only. `protocol_type`, `protocol`: None if not
+    sent (before v5)."""
 
     group_id: str
     generation: int
@@ -194,7 +195,7 @@ class Synced(Struct, frozen=True):
 
 
 class MemberIdentity(Struct, frozen=True):
-    """How Heartbeat, LeaveGroup, OffsetCommit and TxnOffsetCommit name a member. Generation -1: none."""
+    """A member as named in Heartbeat, LeaveGroup, OffsetCommit and TxnOffsetCommit. Generation -1: none."""
 
     member_id: str = ""
     instance_id: str | None = None
@@ -206,7 +207,7 @@ NOBODY = MemberIdentity()
 
 
 class CommittedOffset(Struct, frozen=True):
-    """`leader_epoch` -1 where unknown."""
+    """A committed offset. `leader_epoch` -1: unknown."""
 
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
@@ -220,15 +221,15 @@ PartitionErrors = Mapping[TopicPartition, TreecastError]
 Place = tuple[TopicId, int]  # a partition as the new group protocol names it
 Places = frozenset[Place]
 
-LEAVE_EPOCH = -1  # a member epoch in a request: the member leaves
-AWAY_EPOCH = -2  # a static member leaves and will be back
+LEAVE_EPOCH = -1  # member epoch in a request: the member leaves
+AWAY_EPOCH = -2  # a static member leaves temporarily
 
 
 class ConsumerHeartbeat(Struct, frozen=True):
-    """ConsumerGroupHeartbeat (KIP-848). None, and -1 for the time-out: as in the member's last request.
+    """A ConsumerGroupHeartbeat (KIP-848). None, or -1 for the time-out: as in the member's last request.
 
-    `member_epoch`: 0 joins, LEAVE_EPOCH and AWAY_EPOCH leave. `regex` "": none any more. `owned`: what the
-    member holds on to.
+    `member_epoch`: 0 joins, LEAVE_EPOCH and AWAY_EPOCH leave. `regex` "": no longer any. `owned`: the
+    partitions that the member still owns.
     """
 
     group_id: str
@@ -246,7 +247,7 @@ class ConsumerHeartbeat(Struct, frozen=True):
 
 
 class ConsumerHeartbeatAnswer(Struct, frozen=True):
-    """`assignment` None: as before."""
+    """The response to a ConsumerGroupHeartbeat. `assignment` None: unchanged."""
 
     member_id: str
     member_epoch: int
@@ -255,15 +256,15 @@ class ConsumerHeartbeatAnswer(Struct, frozen=True):
 
 
 class GroupType(enum.Enum):
-    """The values are Kafka's spelling in ListGroups."""
+    """The type of a group. The values are Kafka's spelling in ListGroups."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
 
 
 class GroupListing(Struct, frozen=True):
-    """`state` in Kafka's spelling; of a classic group Empty, PreparingRebalance, CompletingRebalance, Stable
-    or Dead, of the others Empty, Assigning, Reconciling, Stable or Dead."""
+    """A group as listed. `state` in Kafka's spelling: Empty, PreparingRebalance, CompletingRebalance, Stable
+    or Dead for a classic group; Empty, Assigning, Reconciling, Stable or Dead for the others."""
 
     group_id: str
     protocol_type: str
@@ -272,9 +273,9 @@ class GroupListing(Struct, frozen=True):
 
 
 class ConsumerMemberState(Struct, frozen=True):
-    """What there is to tell of a member of a group of type consumer beyond a classic one's.
+    """The additional state of a member of a group of type consumer, compared with a classic member.
 
-    `classic`: it speaks the classic protocol. `regex` "": none.
+    `classic`: the member speaks the classic protocol. `regex` "": none.
     """
 
     epoch: int
@@ -287,8 +288,8 @@ class ConsumerMemberState(Struct, frozen=True):
 
 
 class GroupMember(Struct, frozen=True):
-    """`metadata`, `assignment`: as its assignor wrote them; of a group of type consumer the assignment is
-    in the embedded protocol of consumers. `consumer`: of such groups only."""
+    """A group member. `metadata`, `assignment`: as its assignor wrote them; in a group of type consumer the
+    assignment is in the embedded consumer protocol. `consumer`: only for such groups."""
 
     member_id: str
     instance_id: str | None
@@ -300,8 +301,8 @@ class GroupMember(Struct, frozen=True):
 
 
 class GroupDescription(Struct, frozen=True):
-    """`epoch`: the group epoch, or the generation. `assignment_epoch`: of the target; of a group of type
-    consumer only. `protocol`: the assignor."""
+    """The description of a group. `epoch`: the group epoch, or the generation. `assignment_epoch`: that of
+    the target assignment; only for a group of type consumer. `protocol`: the assignor."""
 
     group_id: str
     state: str
@@ -317,7 +318,8 @@ class GroupDescription(Struct, frozen=True):
 
 
 class InitProducer(Struct, frozen=True):
-    """`transactional_id` None asks for a plain idempotent producer; `known`: what it has (KIP-360)."""
+    """A request for a producer identity. `transactional_id` None: a plain idempotent producer. `known`: the
+    identity that the producer already has (KIP-360)."""
 
     transactional_id: str | None
     transaction_timeout_ms: int

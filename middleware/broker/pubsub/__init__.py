@@ -1,7 +1,7 @@
-"""Publish/subscribe of one host: filters, targets, queues' settings, retained messages, the journal.
+"""Publish/subscribe of one host: filters, targets, queue settings, retained messages, the journal.
 
-This is a public module of the broker, beside `broker` itself, so that a host without the MQTT and AMQP faces
-never loads it: what is not exported here is its own.
+This is a public module of the broker, separate from `broker` itself: a host without the MQTT and AMQP faces
+never loads it. Names not exported here are internal.
 """
 
 from treecast.middleware.model.policies import QueuePolicy

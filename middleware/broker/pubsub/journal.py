@@ -1,12 +1,12 @@
-"""The journal: durable sessions, what they are owed, and retained messages, so that they outlive the process.
+"""The journal: durable sessions, the messages owed to them, and retained messages, kept across restarts.
 
-Every change is an entry; the entries of one turn of the event loop are one block, written with one call
-before what depends on them is sent: so an acknowledged publish is stored, at the price of one write per turn.
-Nothing is written for sessions that end with their connection.
+Every change is an entry. The entries of one turn form one block, which is written with one call before
+anything that depends on it is sent. An acknowledged publish is therefore stored, at the cost of one write per
+turn. Nothing is written for sessions that end with their connection.
 
 The log's oldest segment is dropped when nothing in it is needed. A new segment begins with the state of all
-sessions, so that what is left is always enough. Where old segments are held by little, that is written anew
-at the end.
+sessions; the remaining segments are therefore always sufficient. If only a little of an old segment is still
+needed, that is rewritten at the end of the log.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from .journal_codec import (
 from .message import Creditor, Message, Owed, PromisedRun, SubscriptionRecord, WillRecord
 from .retained import RetainedStore
 
-_KEEP: Final = 4  # segments that may be held by little before that is written anew
-_BLOCK: Final = 4 * 1024 * 1024  # a state that is larger is written in blocks of about this size
+_KEEP: Final = 4  # with more segments, the oldest is rewritten if little of it is needed
+_BLOCK: Final = 4 * 1024 * 1024  # a larger state is written in blocks of about this size
 
 
 class Journal:
-    """What is durable of one host's publish/subscribe, from `restore.open_journal` to `close`.
+    """The durable state of one host's publish/subscribe, from `restore.open_journal` to `close`.
 
-    `records` are the durable sessions by number. `failing`: the disk refuses; nothing may be acknowledged.
-    `passed`: of each stream of another host (host, epoch, stream) the highest number that was taken.
+    `records`: the durable sessions by number. `failing`: the disk fails; nothing may be acknowledged.
+    `passed`: the highest number taken of each stream (host, epoch, stream) of another host.
     """
 
     def __init__(
@@ -68,19 +68,19 @@ class Journal:
         self._roll_at = segment_bytes
         self._out = BytesWriter()
         self._next = 1
-        self._done_session = 0  # settled messages of one session in a row, not written yet
+        self._done_session = 0  # consecutive settled messages of one session, not yet written
         self._done_first = 0
         self._done_count = 0
-        self._handed_session = 0  # the same of messages that were sent
+        self._handed_session = 0  # the same for messages that were sent
         self._handed_first = 0
         self._handed_count = 0
-        self._passing: dict[tuple[int, int, int], None] = {}  # those of `passed` that are not written yet
+        self._passing: dict[tuple[int, int, int], None] = {}  # the streams of `passed` not yet written
         self._syncs = syncs
-        self.unsynced = False  # something was written and not forced to the disk
+        self.unsynced = False  # something was written and not yet forced to disk
 
     @property
     def size(self) -> int:
-        """Bytes on the disk."""
+        """The size on disk in bytes."""
         return self._log.size
 
     @property
@@ -96,7 +96,7 @@ class Journal:
         put_message(self._out, message)
 
     def hold(self, message: Message) -> None:
-        """Something needs the message that the journal has: it gets its number, and stays until `let_go`."""
+        """Adds a reference to the message, and writes it if it has no number. It is kept until `let_go`."""
         if message.number == 0:
             self._write_message(message)
         if message.waiting == 0:
@@ -106,7 +106,7 @@ class Journal:
         message.waiting += 1
 
     def let_go(self, message: Message) -> None:
-        """One less does."""
+        """Removes a reference to the message."""
         message.waiting -= 1
         if message.waiting == 0:
             segment = message.segment
@@ -114,14 +114,14 @@ class Journal:
                 segment.live -= 1
 
     def owe(self, record: Creditor, owed: Owed) -> None:
-        """The session is handed a message of QoS 1 or 2."""
+        """Records that the session is owed a message of QoS 1 or 2."""
         message = owed.message
         self.hold(message)
         record.owed[message.number] = owed
         put_owed(self._out, record.number, owed)
 
     def hold_run(self, run: PromisedRun) -> None:
-        """As `hold`, of a run: all its messages get numbers, in a row."""
+        """As `hold`, for a run: its messages get consecutive numbers."""
         if run.number == 0:
             run.number = self._next
             self._next += run.count
@@ -141,7 +141,7 @@ class Journal:
                 segment.live -= 1
 
     def owe_run(self, record: Creditor, run: PromisedRun) -> None:
-        """An event stream has a run, until all of it is settled."""
+        """Records that an event stream is owed a run, until all of it is settled."""
         self.hold_run(run)
         record.runs[run.number] = run
         put_owed_run(self._out, record.number, run)
@@ -152,7 +152,7 @@ class Journal:
             self._done(record, run.number, run.count)
 
     def handed(self, record: Creditor, owed: Owed) -> None:
-        """A message of QoS 1 that waited is sent now: should it be sent again, it is a duplicate."""
+        """Records that a queued message of QoS 1 is now sent: if it is sent again, it is a duplicate."""
         number = owed.message.number
         if owed.sent or number not in record.owed:
             return
@@ -173,7 +173,7 @@ class Journal:
             self._handed_count = 0
 
     def settled(self, record: Creditor, message: Message) -> None:
-        """It has acknowledged it, or it was dropped."""
+        """Records that the session acknowledged the message, or that the message was dropped."""
         number = message.number
         if record.owed.pop(number, None) is None:
             return
@@ -181,7 +181,7 @@ class Journal:
         self._done(record, number, 1)
 
     def _done(self, record: Creditor, number: int, count: int) -> None:
-        """So many messages from `number` on are settled."""
+        """Records that `count` messages from `number` on are settled."""
         follows = self._done_count and number == self._done_first + self._done_count
         if follows and self._done_session == record.number:
             self._done_count += count
@@ -200,7 +200,7 @@ class Journal:
     # --- other hosts
 
     def pass_by(self, stream: tuple[int, int, int], number: int) -> None:
-        """All messages of another host's stream up to `number` were taken; 0: nothing more comes of it."""
+        """Records that all messages of another host's stream up to `number` were taken; 0: it has ended."""
         if number:
             self.passed[stream] = number
         else:
@@ -215,13 +215,13 @@ class Journal:
     # --- QoS 2
 
     def sent(self, record: Creditor, message: Message, packet_id: int) -> None:
-        """A message of QoS 2 gets its packet id; sent again it has to have the same."""
+        """Records the packet id of a message of QoS 2, as a retransmission needs the same id."""
         record.sent[packet_id] = message.number
         put_entry(self._out, codec.SENT, record.number, message.number)
         put(self._out, packet_id)
 
     def received(self, record: Creditor, message: Message, packet_id: int) -> None:
-        """The client has the message: what is left is its packet id."""
+        """Records that the client has the message: only the packet id remains in use."""
         record.sent.pop(packet_id, None)
         record.released.add(packet_id)
         if record.owed.pop(message.number, None) is not None:
@@ -234,12 +234,12 @@ class Journal:
         put_entry(self._out, codec.COMPLETED, record.number, packet_id)
 
     def unsent(self, record: Creditor, packet_id: int) -> None:
-        """A message of QoS 2 that was sent is settled without having been received."""
+        """Records that a message of QoS 2 was sent, and settled without having been received."""
         if record.sent.pop(packet_id, None) is not None:
             put_entry(self._out, codec.COMPLETED, record.number, packet_id)
 
     def taken(self, record: Creditor, packet_id: int) -> None:
-        """The client's publish of QoS 2 was handed over."""
+        """Records that the client's publish of QoS 2 was handed over."""
         record.incoming.add(packet_id)
         put_entry(self._out, codec.TAKEN, record.number, packet_id)
 
@@ -250,16 +250,16 @@ class Journal:
     # --- sessions
 
     def begin(self, record: Creditor) -> None:
-        """A session is durable from now on, with all that its record says."""
+        """Makes a session durable, with everything in its record."""
         self.records[record.number] = record
         put_state(self._out, record)
 
     def changed(self, record: Creditor) -> None:
-        """Its expiry, or whether its client is there."""
+        """Records a change of the session's expiry, or of whether its client is connected."""
         put_session(self._out, record)
 
     def will(self, record: Creditor, will: WillRecord | None) -> None:
-        """What is published should its client go; None: nothing."""
+        """Records the will that is published when the client disappears; None: no will."""
         if will is None:
             if record.will is not None:
                 self._out.append(codec.NO_WILL)
@@ -279,7 +279,7 @@ class Journal:
         put_bytes(self._out, filter)
 
     def end(self, record: Creditor) -> None:
-        """The session is no more."""
+        """Records the end of the session."""
         for owed in record.owed.values():
             self.let_go(owed.message)
         record.owed.clear()
@@ -293,7 +293,7 @@ class Journal:
     # --- retained messages
 
     def retain(self, message: Message, before: Message | None) -> None:
-        """The topic keeps `message` instead of `before`."""
+        """Records that the topic retains `message` instead of `before`."""
         self.hold(message)
         if before is not None and before.number:
             self.let_go(before)
@@ -310,7 +310,7 @@ class Journal:
     # --- the disk
 
     def flush(self) -> bool:
-        """Writes what has come since the last call; whether all is written. One call per turn."""
+        """Writes everything new since the last call; called once per turn. Returns whether all is written."""
         self._write_handed()
         self._write_done()
         if self._passing:
@@ -339,7 +339,7 @@ class Journal:
         self._counters.journal_errors += 1
 
     def _roll(self) -> None:
-        """Begins a new segment with the state of all sessions, and drops what is not needed any more."""
+        """Begins a new segment with the state of all sessions, and drops segments no longer needed."""
         try:
             self._segment = self._log.roll()
             self._write_states()
@@ -367,7 +367,7 @@ class Journal:
             self._out.truncate(0)
 
     def _drop(self) -> None:
-        """Only from the front: what settles a message lies behind it."""
+        """Drops unneeded segments, only from the front: entries that settle a message come after it."""
         while len(self._log.segments) > 1 and self._log.segments[0].live == 0:
             self._log.drop_first()
 
@@ -378,7 +378,7 @@ class Journal:
         return needed * 2 < segments[0].size
 
     def _needed(self, segment: BlockSegment) -> list[Message]:
-        """The messages of `segment` that somebody needs."""
+        """Returns the messages of `segment` that are still needed."""
         found: dict[int, Message] = {}
         for record in self.records.values():
             for owed in record.owed.values():
@@ -390,7 +390,7 @@ class Journal:
         return list(found.values())
 
     def _needed_runs(self, segment: BlockSegment) -> list[PromisedRun]:
-        """The same of runs."""
+        """Returns the runs of `segment` that are still needed."""
         found: dict[int, PromisedRun] = {}
         for record in self.records.values():
             for run in record.runs.values():
@@ -399,7 +399,7 @@ class Journal:
         return list(found.values())
 
     def _move_oldest(self) -> None:
-        """Writes anew what holds the oldest segment. Until that is dropped both say the same."""
+        """Rewrites what is needed of the oldest segment. Until that is dropped, both hold the same."""
         oldest = self._log.segments[0]
         for run in self._needed_runs(oldest):
             put_run(self._out, run)
@@ -424,12 +424,12 @@ class Journal:
         self._write_block()
 
     def begin_sync(self) -> tuple[SyncTicket, int]:
-        """What is to be run beside the loop, and then told to `end_sync`. OSError."""
+        """Returns the sync to run beside the loop, and the number for `end_sync`. Raises OSError."""
         self.unsynced = False
         return self._log.begin_sync(), self._segment.number
 
     def end_sync(self, segment: int, error: str) -> None:
-        """A sync has ended, with `error` unless that is "". Segments that it made needless go."""
+        """Handles the end of a sync; `error` is "" on success. Drops segments that are no longer needed."""
         if error:
             self.unsynced = True
             self._refused(OSError(error))
@@ -443,6 +443,6 @@ class Journal:
     # --- restoring
 
     def continue_from(self, number: int, segment: BlockSegment) -> None:
-        """The next message gets `number`; entries go to `segment`."""
+        """Continues the journal: the next message gets `number`, and entries go to `segment`."""
         self._next = number
         self._segment = segment

@@ -4,30 +4,30 @@
 | ------------- | ---------------------------------------------------------------------------------------- |
 | NEXT          | the number that the next message gets                                                    |
 | MESSAGE       | number, flags (QoS, 4: retain), stamp, expiry (float64), topic, properties, payload |
-| OWE           | session, message, options (1 byte: QoS, 4: retain, 8: sent), count of identifiers, these   |
+| OWE           | session, message, options (1 byte: QoS, 4: retain, 8: sent), identifier count, identifiers |
 | DONE          | session, first message, count: these are settled                                          |
-| SENT          | session, message, packet id: of QoS 2                                                    |
+| SENT          | session, message, packet id: QoS 2 only                                                  |
 | RECEIVED      | session, message, packet id: the client has it                                            |
 | COMPLETED     | session, packet id                                                                        |
 | TAKEN         | session, packet id: a publish of QoS 2 was handed over                                    |
-| RELEASED      | session, packet id: and is released                                                       |
+| RELEASED      | session, packet id: that publish is released                                              |
 | SESSION       | session, expiry in seconds, gone at (float64), client id                                  |
 | SUBSCRIBED    | session, options, identifier, filter                                                      |
 | UNSUBSCRIBED  | session, filter                                                                           |
 | ENDED         | session                                                                                   |
 | RETAINED      | message                                                                                   |
 | CLEARED       | topic                                                                                     |
-| STATE         | session: what follows of it is all that holds; of what it is owed nothing changes         |
-| PASSED        | host, epoch, stream, number: up to it, another host's stream is taken; 0: and forgotten   |
-| HANDED        | session, first message, count: the client may have been sent these, of QoS 1              |
-| WILL          | session, flags (QoS, 4: retain), delay, 1 + seconds that it lives (0: for ever), topic,   |
+| STATE         | session: the entries that follow replace its state, except for the messages owed to it    |
+| PASSED        | host, epoch, stream, number: another host's stream is taken up to it; 0: stream forgotten |
+| HANDED        | session, first message, count: these, of QoS 1, may have been sent to the client          |
+| WILL          | session, flags (QoS, 4: retain), delay, 1 + lifetime in seconds (0: no expiry), topic,    |
 |               | properties, payload                                                                       |
 | NO_WILL       | session                                                                                   |
-| RUN           | first number, count, format, publishes (`wire.publish_runs`): messages with numbers in a  |
-|               | row, of QoS 1                                                                             |
+| RUN           | first number, count, format, publishes (`wire.publish_runs`): messages of QoS 1 with      |
+|               | consecutive numbers                                                                       |
 | OWE_RUN       | session, first message, count: of a run                                                   |
 
-Byte strings are a size and that many bytes.
+A byte string is its size followed by the bytes.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def put_bytes(out: BytesWriter, data: bytes) -> None:
 
 
 def put_entry(out: BytesWriter, kind: int, first: int, second: int) -> None:
-    """An entry of two numbers."""
+    """Writes an entry of two numbers."""
     out.append(kind)
     put(out, first)
     put(out, second)
@@ -151,7 +151,7 @@ def put_passed(out: BytesWriter, stream: tuple[int, int, int], number: int) -> N
 
 
 def put_state(out: BytesWriter, record: Creditor) -> None:
-    """All of a session but what it is owed."""
+    """Writes the state of a session, except for the messages owed to it."""
     put_session(out, record)
     out.append(STATE)
     put(out, record.number)
@@ -170,7 +170,7 @@ def put_state(out: BytesWriter, record: Creditor) -> None:
 
 
 class EntryReader:
-    """Reads the fields of a block's entries. IndexError where a block ends amid one."""
+    """A reader of the fields of a block's entries. Raises IndexError if the block ends within one."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -219,14 +219,14 @@ class EntryReader:
         return found
 
     def run(self) -> list[Message]:
-        """The messages of a RUN."""
+        """Reads the messages of a RUN."""
         number, count, format = self.number(), self.number(), self.byte()
         run = PromisedRun(format, self.some(), count, 0)
         run.number = number
         return numbered_messages(run)
 
     def owed(self, message: Message) -> Owed:
-        """What follows session and message of an OWE."""
+        """Reads the fields of an OWE after session and message."""
         options = self.byte()
         identifiers = tuple([self.number() for _ in range(self.number())])
         found = Owed(message, options & 3, bool(options & _RETAIN), identifiers)
@@ -234,7 +234,7 @@ class EntryReader:
         return found
 
     def will(self) -> WillRecord:
-        """What follows the session of a WILL."""
+        """Reads the fields of a WILL after the session."""
         flags, delay, lives = self.byte(), self.number(), self.number() - 1
         topic, properties, payload = self.some(), self.some(), self.some()
         return WillRecord(topic, payload, flags & 3, bool(flags & _RETAIN), properties, delay, lives)

@@ -1,9 +1,9 @@
-"""Messages, runs of them, who takes them, and what sessions are owed.
+"""Messages, runs of messages, their subscribers, and what sessions are owed.
 
-A run is publishes that follow each other and go to the same targets, kept as the bytes in which they came
-(`wire.publish_runs`). One of QoS 0 leaves as it is. One of QoS 1 leaves with the receiver's packet ids in
-place of the publisher's; where it is owed to an event stream it has one entry in the journal, and its
-messages have numbers in a row.
+A run is a sequence of consecutive publishes with the same targets, kept as the bytes received
+(`wire.publish_runs`). A run of QoS 0 is sent unchanged. A run of QoS 1 is sent with the receiver's packet ids
+in place of the publisher's. If it is owed to an event stream, it has one entry in the journal, and its
+messages have consecutive numbers.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _ANY_SIZE: Final = 1 << 40
 
 
 class Message:
-    """One message. It is shared by all that have it queued, and never changed once it is published.
+    """One message. It is shared by all queues that hold it, and never changed once published.
 
     `properties` are opaque to the broker, in the spelling of `format`. `expires_at` is in seconds since the
-    Unix epoch, NEVER where it does not expire. `stamp` orders retained messages of one topic. `number` is
-    its place in the journal, 0 where it has none; `waiting` counts who has still to settle it there.
+    Unix epoch, NEVER if it does not expire. `stamp` orders retained messages of one topic. `number` is
+    its number in the journal, 0 if it has none; `waiting` counts the references that keep it there.
     """
 
     def __init__(
@@ -60,20 +60,20 @@ class Message:
         self.number = 0
         self.waiting = 0
         self.segment: BlockSegment | None = None
-        # What a face has made of it, kept for the next subscriber: at most one per spelling.
+        # The encoded forms that faces made of it, kept for the next subscriber: at most one per spelling.
         self.spelt: dict[int, bytes] | None = None
 
     @property
     def size(self) -> int:
-        """Bytes that it takes in a queue, roughly."""
+        """The approximate number of bytes that it takes in a queue."""
         return len(self.topic) + len(self.payload) + len(self.properties)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Run:
-    """Messages of QoS 0, or of QoS 1, one after the other, all to the same targets, as the bytes that came.
+    """Consecutive messages, all of QoS 0 or all of QoS 1, for the same targets, as the bytes received.
 
-    Who speaks `format` may be sent `data` as it is; others ask for `messages()`.
+    Subscribers that use `format` may be sent `data` unchanged; others use `messages()`.
     """
 
     def __init__(self, format: int, data: bytes, count: int) -> None:
@@ -85,51 +85,51 @@ class Run:
         raise NotImplementedError
 
     def handed_over(self) -> None:
-        """All targets have it: what was made of it for some of them is theirs alone."""
+        """All targets have the run: drops the cached forms that were made for some of them."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Subscriber:
-    """Who has subscriptions: a client's session, or another host that is interested (`foreign`).
+    """An owner of subscriptions: a client's session, or another host that is interested (`foreign`).
 
-    `serial` tells subscribers apart for as long as the process lives. `durable`: what it is owed of QoS 1
-    and 2 outlives the process.
+    `serial` identifies the subscriber for the lifetime of the process. `durable`: messages of QoS 1 and 2
+    that it is owed outlive the process.
     """
 
     def __init__(self, serial: int) -> None:
         self.serial = serial
         self.durable = False
         self.foreign = False
-        self.name = ""  # of a client, its id
+        self.name = ""  # a client's id
 
     def take(self, message: Message, target: Target) -> None:
         """Takes over one message."""
         raise NotImplementedError
 
     def take_run(self, run: Run, target: Target) -> None:
-        """Takes over a run. Never called where `target` has to leave out what the subscriber published."""
+        """Takes over a run. Never called if `target` has to leave out the subscriber's own messages."""
         for message in run.messages():
             self.take(message, target)
 
     @property
     def ready(self) -> bool:
-        """Whether it can be handed a message of a shared subscription now."""
+        """Whether it can take a message of a shared subscription now."""
         return True
 
 
 class PublishRun(Run):
-    """Publishes of QoS 0 as they came."""
+    """A run of QoS 0, as received."""
 
     def messages(self) -> list[Message]:
-        """Each of them, read again."""
+        """Returns the messages, decoded anew at each call."""
         return messages_in(self, 0, 0, len(self.data))
 
 
 class PromisedRun(Run):
-    """Publishes of QoS 1 as they came, with their publisher's packet ids. `bodies`: bytes of all bodies;
-    `size`: of topics and payloads, which is what their messages take in a queue.
+    """A run of QoS 1, as received, with the publisher's packet ids. `bodies`: bytes of all bodies; `size`:
+    bytes of topics and payloads, which is what the messages take in a queue.
 
-    `number`, `waiting` and `segment` as those of a `Message`: the first message's, and the others have the
+    `number`, `waiting` and `segment` as in `Message`. `number` is the first message's; the others have the
     numbers after it.
     """
 
@@ -143,18 +143,18 @@ class PromisedRun(Run):
         self._plain: PublishRun | None = None
 
     def messages(self) -> list[Message]:
-        """Each of them, the same objects for all who ask until `handed_over`."""
+        """Returns the messages: the same objects for all callers until `handed_over`."""
         if self._messages is None:
             self._messages = numbered_messages(self)
         return self._messages
 
     @property
     def unread(self) -> bool:
-        """Whether nobody has asked for its messages."""
+        """Whether its messages have not been decoded."""
         return self._messages is None
 
     def as_qos_0(self) -> PublishRun:
-        """The same for who was granted QoS 0."""
+        """Returns the run as QoS 0, for subscribers that were granted QoS 0."""
         if self._plain is None:
             self._plain = PublishRun(self.format, without_ids(self.data), self.count)
         return self._plain
@@ -165,12 +165,12 @@ class PromisedRun(Run):
 
     @property
     def overhead(self) -> int:
-        """Bytes of a packet's body that are neither topic nor payload."""
+        """The bytes of a packet's body that are neither topic nor payload."""
         return 5 if self.format == WITH_PROPERTIES else 4
 
 
 def messages_in(run: Run, qos: int, begin: i64, end: i64) -> list[Message]:
-    """The messages between two places of a run."""
+    """Returns the messages between two positions of a run."""
     data = run.data
     between: i64 = (2 if qos else 0) + (1 if run.format == WITH_PROPERTIES else 0)
     found: list[Message] = []
@@ -184,7 +184,7 @@ def messages_in(run: Run, qos: int, begin: i64, end: i64) -> list[Message]:
 
 
 def numbered_messages(run: PromisedRun) -> list[Message]:
-    """The messages of a run, with their places in the journal where that has it."""
+    """Returns the messages of a run, with their numbers if the run is in the journal."""
     found = messages_in(run, 1, 0, len(run.data))
     number = run.number
     if number:
@@ -196,7 +196,7 @@ def numbered_messages(run: PromisedRun) -> list[Message]:
 
 
 def run_of(format: int, data: bytes) -> Run | None:
-    """The run that `data` is; None where it is none."""
+    """Returns `data` as a run, or None if it is not one."""
     count = count_run(data, format)
     if count <= 0:
         return None
@@ -206,7 +206,7 @@ def run_of(format: int, data: bytes) -> Run | None:
 
 
 def bodies_of(data: bytes) -> int:
-    """The bytes of all bodies of a run."""
+    """Returns the number of bytes of all bodies of a run."""
     end: i64 = len(data)
     sizes: i64 = 0
     at: i64 = 0
@@ -219,14 +219,14 @@ def bodies_of(data: bytes) -> int:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class RunScan:
-    """The publishes at some place of a chunk that are one run: `count`, up to `stop`, for `targets`.
+    """A search for the run at some position of a chunk: `count` publishes, up to `stop`, for `targets`.
 
-    `count` 0: the first is of another kind, not whole, or breaks a rule; it is to be looked at by itself.
-    `size`: bytes of their bodies.
+    `count` 0: the first packet is of another kind, incomplete, or breaks a rule, and has to be handled by
+    itself. `size`: bytes of the bodies.
     """
 
     def __init__(self, routes: dict[bytes, Targets], format: int, largest: int) -> None:
-        """`routes`: the targets of topics that are known. `largest`: bytes of a packet."""
+        """`routes`: the targets of known topics. `largest`: the largest packet, in bytes."""
         self.targets: Targets | None = None
         self.count = 0
         self.stop = 0
@@ -236,11 +236,11 @@ class RunScan:
         self._largest = largest
 
     def find(self, topic: bytes) -> Targets | None:
-        """The targets of a topic that is not among the routes; None where its name breaks a rule."""
+        """Returns the targets of a topic that is not in the routes, or None if its name breaks a rule."""
         raise NotImplementedError
 
     def look(self, data: bytes, position: i64, end: i64) -> None:
-        """Reads on from `position` as long as it is the same run. Never raises."""
+        """Reads from `position` to the end of the run. Never raises."""
         self.targets = None
         first: i64 = data[position]
         numbered: i64 = 2 if first == PUBLISH_1 else 0
@@ -249,7 +249,7 @@ class RunScan:
         at = position
         count: i64 = 0
         sizes: i64 = 0
-        known_at: i64 = 0  # the topic of the packet before
+        known_at: i64 = 0  # position of the previous packet's topic
         known: i64 = -1
         while at < end and data[at] == first:
             size, body = head_at(data, at, end)
@@ -279,7 +279,7 @@ class RunScan:
         self.size = sizes
 
     def _goes_on(self, topic: bytes) -> bool:
-        """Whether who wants `topic` are the targets of the run so far."""
+        """Whether `topic` has the same targets as the run so far."""
         found = self._routes.get(topic)
         if found is None:
             found = self.find(topic)
@@ -290,7 +290,7 @@ class RunScan:
         return found is self.targets
 
     def run(self, data: bytes, position: int) -> Run:
-        """What was found, as a run. Only where `count` is not 0."""
+        """Returns the run that was found. Only valid if `count` is not 0."""
         found = section(data, position, self.stop)
         if data[position] == PUBLISH_1:
             return PromisedRun(self._format, found, self.count, self.size)
@@ -298,7 +298,7 @@ class RunScan:
 
 
 class FeedScan(RunScan):
-    """Looks for runs among what another host has published."""
+    """A search for runs in what another host has published."""
 
     def __init__(self, hub: PubSub, format: int) -> None:
         super().__init__(hub.fed_routes, format, _ANY_SIZE)
@@ -309,14 +309,14 @@ class FeedScan(RunScan):
 
 
 def is_name(topic: bytes) -> bool:
-    """Whether another host can have published to it. Names that begin with `$` never leave their host."""
+    """Whether another host can have published to `topic`. Names that begin with `$` stay on their host."""
     if not topic or len(topic) > 0xFFFF or topic.startswith(b"$"):
         return False
     return not (b"+" in topic or b"#" in topic or b"\0" in topic)
 
 
 class Owed:
-    """A message that a session has been handed and has not settled. `sent`: its client may have got it."""
+    """A message that a session is owed and has not settled. `sent`: the client may have received it."""
 
     def __init__(self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...]) -> None:
         self.message = message
@@ -327,9 +327,9 @@ class Owed:
 
 
 class WillRecord:
-    """What is published for a client that goes without saying so, `delay` seconds later.
+    """A client's will: the message published `delay` seconds after the client disconnects ungracefully.
 
-    `lives`: so many seconds from then on, -1: for ever. `properties`: as a publish has them.
+    `lives`: the lifetime in seconds from then on, -1: no expiry. `properties`: as in a publish.
     """
 
     def __init__(
@@ -353,13 +353,14 @@ class SubscriptionRecord:
 
 
 class Creditor:
-    """Who is owed messages: a durable session, and by a client id that begins with U+0000, which no client's
-    can, an event stream or a spool. `number` is its own for ever. `gone_at`: when its client went, in seconds
-    since the Unix epoch, 0.0 while it is connected. `will`: what is due `will.delay` after `gone_at`.
+    """The record of a receiver that is owed messages: a durable session, an event stream or a spool. The last
+    two have client ids that begin with U+0000, which is not possible for clients. `number` is never reused.
+    `gone_at`: when the client disconnected, in seconds since the Unix epoch, 0.0 while it is connected.
+    `will`: due `will.delay` after `gone_at`.
 
-    `owed`: by the messages' numbers. `runs`: by those of their first messages; only of event streams.
-    `incoming`: packet ids of QoS 2 that its client has not released. `sent`: message numbers of QoS 2 that it
-    was sent, by packet id; `released`: packet ids of which it has the message, and which are not completed.
+    `owed`: by message number. `runs`: by the number of the first message; only for event streams.
+    `incoming`: packet ids of QoS 2 that the client has not released. `sent`: numbers of QoS 2 messages that
+    were sent, by packet id. `released`: packet ids whose message the client has, and that are not completed.
     """
 
     def __init__(self, number: int, client_id: str) -> None:
@@ -377,7 +378,7 @@ class Creditor:
 
     @property
     def owes(self) -> int:
-        """How many messages are not settled."""
+        """The number of messages that are not settled."""
         return len(self.owed) + sum([run.count for run in self.runs.values()])
 
     @property

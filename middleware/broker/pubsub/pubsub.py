@@ -1,8 +1,8 @@
-"""`PubSub`: who wants which topic on this host, what is retained, and the hand-over of messages.
+"""`PubSub`: the subscriptions and retained messages of this host, and the hand-over of messages.
 
-What it asks of other hosts goes through one seam, `Reach`. A host that is interested is a `Subscriber` like
-any other, but for being `foreign`, with its filters in the trie; what it sent is fed with it as publisher.
-What leaves for other hosts is stored and sent with the turn in which it came (`broker.turn`).
+It reaches other hosts only through `Reach`. An interested host is a `Subscriber` that is `foreign`, with its
+filters in the trie; messages that it sent are fed with it as publisher. Messages for other hosts are stored
+and sent with the turn in which they came (`broker.turn`).
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Recorder(Subscriber):
-    """Takes what is published to topics that are recorded, in place of their subscribers.
+    """A subscriber that takes messages to recorded topics, in place of the topics' subscribers.
 
-    These are handed each message when it has been recorded (`PubSub.feed`). `publisher`: of what it takes.
+    Those get each message once it has been recorded (`PubSub.feed`). `publisher`: the publisher of what it
+    takes.
     """
 
     def __init__(self) -> None:
@@ -43,11 +44,11 @@ class Recorder(Subscriber):
         raise NotImplementedError
 
     def wanted(self, filter: bytes, wanted: bool) -> None:
-        """Somebody here wants the filter, or nobody does any more."""
+        """This host has its first subscription to the filter, or has lost its last."""
 
     def known(self, waiter: Waiter) -> bool:
-        """Whether all that is recorded from now on is handed to who wants it. If not, `waiter` is told when
-        it is."""
+        """Whether everything recorded from now on reaches its subscribers. If not, `waiter` is told when it
+        does."""
         return True
 
 
@@ -64,10 +65,10 @@ class PubSub:
         self._recorder: Recorder | None = None
         self._recorded = Targets([], [])
         self.wall = 0.0  # seconds since the Unix epoch, kept by the edge
-        self.published = 0  # since the last `fold`, as what follows
+        self.published = 0  # since the last `fold`, like `unmatched`
         self.unmatched = 0
-        self.routes: dict[bytes, Targets] = {}  # by topic; every topic in it is a legal name
-        self.fed_routes: dict[bytes, Targets] = {}  # the same of `direct`
+        self.routes: dict[bytes, Targets] = {}  # by topic; all topics in it are legal names
+        self.fed_routes: dict[bytes, Targets] = {}  # the same for `direct`
         self._same: dict[tuple[int, ...], Targets] = {}
         self._trie: TopicTrie[Subscription] = TopicTrie()
         self._filters: dict[bytes, int] = {}
@@ -79,7 +80,7 @@ class PubSub:
 
     @property
     def subscriptions(self) -> int:
-        """Of this host's own."""
+        """The number of this host's own subscriptions."""
         return self._trie.count - self._foreign
 
     @property
@@ -91,14 +92,14 @@ class PubSub:
         return self._reach
 
     def use_reach(self, reach: Reach | None) -> None:
-        """From now on it is asked; None: there are no other hosts any more. What is wanted now it has to ask
-        for itself (`filters`, `shared`)."""
+        """Uses `reach` from now on; None: there are no other hosts any more. `reach` has to get the present
+        interest itself (`filters`, `shared`)."""
         self._reach = reach if reach is not None else NoReach(self)
         self.stamps.host = self._reach.host
 
     @property
     def filters(self) -> list[bytes]:
-        """All that this host wants, each once."""
+        """The filters that this host subscribes to, each once."""
         return list(self._filters)
 
     @property
@@ -106,18 +107,18 @@ class PubSub:
         return len(self._shared)
 
     def begin_serials(self, above: int) -> None:
-        """The next serial is higher than `above`, which durable sessions have."""
+        """Makes serials start above `above`, the highest that durable sessions have."""
         self._serial = max(self._serial, above)
 
     def next_serial(self) -> int:
-        """For a new subscriber, or a new shared group."""
+        """Returns a serial for a new subscriber or a new shared group."""
         self._serial += 1
         return self._serial
 
     # --- routing
 
     def targets(self, topic: bytes) -> Targets:
-        """Who wants `topic`, which the caller knows to be a legal name. Remembered until filters change."""
+        """Returns the targets of `topic`, cached until filters change. `topic` has to be a legal name."""
         targets = self.routes.get(topic)
         if targets is not None:
             return targets
@@ -128,13 +129,13 @@ class PubSub:
         return targets
 
     def look_up(self, topic: bytes) -> Targets:
-        """The same, and nothing is remembered of the topic."""
+        """As `targets`, without caching."""
         if self._recorder is not None and self._recorder.records(topic):
             return self._recorded
         return self._targets_of(self._trie.match(topic))
 
     def _targets_of(self, found: Sequence[Subscription]) -> Targets:
-        """The same object for the same subscriptions."""
+        """Returns the targets of `found`: the same object for the same subscriptions."""
         key = tuple([id(subscription) for subscription in found])
         targets = self._same.get(key)
         if targets is None:
@@ -151,10 +152,10 @@ class PubSub:
             self.fed_routes.pop(filter, None)
         self._same.clear()
 
-    # --- what is recorded
+    # --- recorded topics
 
     def use_recorder(self, recorder: Recorder | None) -> None:
-        """Which topics it records may change: then `forget_recorded` is to be called."""
+        """Sets the recorder. `forget_recorded` has to be called whenever the recorded topics change."""
         self._recorder = recorder
         target = None if recorder is None else Target(recorder, 2, True, (), None, False)
         self._recorded = Targets([], []) if target is None else Targets([target], [])
@@ -166,7 +167,7 @@ class PubSub:
         self.fed_routes.clear()
 
     def direct(self, topic: bytes) -> Targets:
-        """Who wants `topic` on this host, recorded or not."""
+        """Returns the targets of `topic` on this host, recorded or not."""
         targets = self.fed_routes.get(topic)
         if targets is None:
             found = [one for one in self._trie.match(topic) if not one.subscriber.foreign]
@@ -177,7 +178,7 @@ class PubSub:
         return targets
 
     def feed(self, message: Message, publisher: Subscriber | None) -> None:
-        """Hands on what has been recorded, or what another host has published."""
+        """Delivers a message that has been recorded, or that another host has published."""
         if message.retain:
             self.retain(message)
         targets = self.direct(message.topic)
@@ -188,8 +189,10 @@ class PubSub:
             self._hand_out(message, targets, publisher)
 
     def feed_run(self, run: Run, publisher: Subscriber | None) -> None:
-        """The same for a run of messages, which may go to different targets. INVALID_TOPIC from the first on
-        whose topic is none."""
+        """As `feed`, for a run of messages, which may have different targets.
+
+        Raises INVALID_TOPIC at the first invalid topic; the messages before it are delivered.
+        """
         data, at, end = run.data, 0, len(run.data)
         scan = FeedScan(self, run.format)
         while at < end:
@@ -202,8 +205,8 @@ class PubSub:
             at = scan.stop
 
     def _feed_part(self, run: Run, targets: Targets, publisher: Subscriber | None) -> None:
-        """One of QoS 1 goes to members of shared subscriptions message by message: it is looked for who is
-        ready."""
+        """Delivers a run with the same targets. A run of QoS 1 for shared subscriptions is delivered message
+        by message, since each goes to a member that is ready."""
         if targets.apart or not isinstance(run, PromisedRun):
             self.publish_run(run, targets, publisher)
         else:
@@ -215,7 +218,7 @@ class PubSub:
     # --- subscriptions
 
     def subscribe(self, subscription: Subscription) -> bool:
-        """Adds a subscription, or replaces the subscriber's own on the same filter; whether it is new."""
+        """Adds a subscription, or replaces the subscriber's own on the filter. Returns whether it is new."""
         filter = subscription.filter
         new = self._trie.add(filter, subscription.subscriber.serial, subscription) is None
         self._forget_routes(filter)
@@ -226,7 +229,7 @@ class PubSub:
         return new
 
     def unsubscribe(self, subscriber: Subscriber, filter: bytes) -> bool:
-        """Whether there was such a subscription."""
+        """Removes a subscription. Returns whether it existed."""
         if self._trie.remove(filter, subscriber.serial) is None:
             return False
         self._forget_routes(filter)
@@ -237,7 +240,7 @@ class PubSub:
         return True
 
     def subscribe_shared(self, name: bytes, subscription: Subscription) -> bool:
-        """The same for a member of a shared subscription."""
+        """As `subscribe`, for a member of a shared subscription."""
         filter = subscription.filter
         group = self._shared.get((name, filter))
         if group is None:
@@ -261,28 +264,28 @@ class PubSub:
         return True
 
     def shared(self) -> list[SharedGroup]:
-        """All shared subscriptions that have members here, or are at home here."""
+        """The shared subscriptions that have members or their home on this host."""
         return list(self._shared.values())
 
     def shared_members(self, name: bytes, filter: bytes) -> int:
-        """How many clients of this host are members."""
+        """Returns how many clients of this host are members."""
         group = self._shared.get((name, filter))
         return group.local if group is not None else 0
 
     def root_shared(self, name: bytes, filter: bytes) -> None:
-        """This host is the home: what is published to the filter goes to a member."""
+        """Makes this host the home: messages to the filter go to a member."""
         group = self._shared.get((name, filter))
         if group is not None:
             self._root(group)
 
     def unroot_shared(self, name: bytes, filter: bytes) -> None:
-        """Another host is the home."""
+        """Records that another host is the home."""
         group = self._shared.get((name, filter))
         if group is not None:
             self._unroot(group)
 
     def hand_to_shared(self, name: bytes, filter: bytes, message: Message) -> bool:
-        """To one member; False where there is none."""
+        """Hands a message to one member. Returns False if there is none."""
         group = self._shared.get((name, filter))
         return group is not None and group.take(message)
 
@@ -316,7 +319,8 @@ class PubSub:
     # --- publishing
 
     def publish(self, message: Message, targets: Targets, publisher: Subscriber | None) -> int:
-        """Hands one message to all targets, and to the journal where one of them is durable; how many."""
+        """Hands one message to all targets; durable ones record it in the journal. Returns the number of
+        targets."""
         if self._recorder is not None:
             self._recorder.publisher = publisher
         self.published += 1
@@ -337,15 +341,15 @@ class PubSub:
         return count
 
     def takes_promised(self, targets: Targets, publisher: Subscriber | None) -> bool:
-        """Whether `publish_run` may be given a run of QoS 1: targets mind their own, and are other clients.
+        """Whether `publish_run` accepts a run of QoS 1: its targets are independent, and not the publisher.
 
-        What is recorded is taken message by message; a shared subscription looks for who is ready; and a
-        client's own messages come between what it is answered.
+        Recorded topics are taken message by message. Shared subscriptions look for a ready member for each
+        message. A client's own messages have to be sent between its acknowledgements.
         """
         return targets.apart and publisher not in [target.subscriber for target in targets.direct]
 
     def publish_run(self, run: Run, targets: Targets, publisher: Subscriber | None) -> None:
-        """The same for a run of messages: of QoS 0, or, where `takes_promised` says so, of QoS 1."""
+        """As `publish`, for a run of QoS 0, or of QoS 1 if `takes_promised` allows it."""
         if self._recorder is not None:
             self._recorder.publisher = publisher
         for target in targets.direct:
@@ -362,7 +366,7 @@ class PubSub:
         self.published += run.count
 
     def fold(self) -> None:
-        """Adds what was counted on the hot path to the counters."""
+        """Adds the counts of the hot path to the counters."""
         if self.published or self.unmatched:
             self.counters.published += self.published
             self.counters.unmatched += self.unmatched
@@ -371,10 +375,10 @@ class PubSub:
     # --- retained messages
 
     def retain(self, message: Message) -> bool:
-        """Keeps a message in its topic, or, where it is empty, forgets what the topic has.
+        """Retains a message for its topic, or removes the retained message if the payload is empty.
 
-        One that has no stamp gets it; one that has, of another host, counts only if it is later than what is
-        here. False where it does not, or no more topics can be kept.
+        A message without a stamp gets one. A message with a stamp comes from another host, and is used only
+        if it is later than the one here. Returns False if it is not, or if no more topics can be kept.
         """
         topic = message.topic
         if message.stamp == 0:
@@ -401,7 +405,7 @@ class PubSub:
             self.journal.retain(message, before)
 
     def _bury(self, topic: bytes, stamp: int) -> None:
-        """Leaves a tombstone, for as long as somebody may come who has not heard of it."""
+        """Leaves a tombstone for `tombstone_seconds`, in which hosts that missed the removal may return."""
         if self.retained.tombstones >= self.retained.limit:
             self.counters.retained_refused += 1
             return

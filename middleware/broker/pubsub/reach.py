@@ -1,7 +1,7 @@
-"""`Reach`: what a hub asks of what lies beyond its host. `cluster.Cluster.events` is one.
+"""`Reach`: a hub's interface to the other hosts. `cluster.Cluster.events` implements it.
 
-What other hosts want is in the hub's own trie: a host that wants something is a `Subscriber` that is
-`foreign`, and what it sent is handed on by `PubSub.feed`.
+The interest of other hosts is in the hub's own trie: an interested host is a `Subscriber` that is `foreign`.
+`PubSub.feed` delivers what it sent.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Waiter:
-    """Who waits for other hosts, or for the ends of partitions."""
+    """A waiter for other hosts, or for the ends of partitions."""
 
     def confirmed(self) -> None:
-        """All have answered, or their time is over. Called once."""
+        """All have answered, or have timed out. Called once."""
         raise NotImplementedError
 
 
 class Reach(Protocol):
-    """Interest, retained messages and shared subscriptions, over all hosts."""
+    """Interest, retained messages and shared subscriptions across all hosts."""
 
     @property
     def host(self) -> int:
-        """This one's id, in stamps of retained messages; 0 of a host alone."""
+        """This host's id, used in stamps of retained messages; 0 for a standalone host."""
 
     @property
     def buries(self) -> bool:
-        """Whether a topic that is emptied has a tombstone, as other hosts may keep what it had."""
+        """Whether removed retained messages leave a tombstone, as other hosts may still hold them."""
 
     def wanted(self, filter: bytes) -> None:
-        """This host has its first subscription to the filter, or is the home of its first shared one."""
+        """This host now has its first subscription to the filter, or is the home of its first shared one."""
 
     def unwanted(self, filter: bytes) -> None:
-        """It has lost its last one."""
+        """This host has lost its last subscription to the filter."""
 
     def known(self, waiter: Waiter) -> bool:
-        """Whether all hosts know all that is wanted. If not, `waiter` is told when they do."""
+        """Whether all hosts know this host's whole interest. If not, `waiter` is told when they do."""
 
     def collect(self, filters: list[bytes], waiter: Waiter) -> bool:
-        """Whether all that hosts have retained for `filters` is here. If not, `waiter` is told when it is."""
+        """Whether all retained messages for `filters` are here. If not, `waiter` is told when they are."""
 
     def members_changed(self, group: SharedGroup) -> None:
-        """Clients of this host have come or gone among the members of a shared subscription, which is to be
-        rooted at one host (`PubSub.root_shared`)."""
+        """Clients of this host have joined or left a shared subscription, which has to be rooted at one host
+        (`PubSub.root_shared`)."""
 
 
 class NoReach:
-    """Implements `Reach` of a host alone: all is known, and every shared subscription is rooted here."""
+    """The `Reach` of a standalone host: all is known, and every shared subscription is rooted here."""
 
     host = 0
     buries = False

@@ -1,10 +1,10 @@
-"""The plain statement of what `trie` and `retained` do fast; tests hold them equal."""
+"""The reference definition of what `trie` and `retained` do fast; tests compare them."""
 
 from __future__ import annotations
 
 
 def matches(filter: bytes, topic: bytes) -> bool:
-    """Whether a topic filter matches a topic name, by section 4.7 of MQTT 5.0."""
+    """Whether a topic filter matches a topic name (MQTT 5.0, section 4.7)."""
     if topic[:1] == b"$" and filter[:1] in (b"+", b"#"):
         return False
     wanted, levels = filter.split(b"/"), topic.split(b"/")
@@ -17,7 +17,7 @@ def matches(filter: bytes, topic: bytes) -> bool:
 
 
 def matches_key(pattern: bytes, key: bytes) -> bool:
-    """Whether a topic exchange's binding key matches a routing key, by section 3.1.3.3 of AMQP 0-9-1."""
+    """Whether a topic exchange's binding key matches a routing key (AMQP 0-9-1, section 3.1.3.3)."""
     return _words_match(pattern.split(b".") if pattern else [], key.split(b".") if key else [])
 
 

@@ -1,5 +1,4 @@
-"""Opens the journal: reads all blocks in order, and gives back the sessions and retained messages that
-hold."""
+"""Opens the journal: reads all blocks in order, and restores the valid sessions and retained messages."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from .settings import PubSubSettings
 
 
 class Replay:
-    """The state that the entries read so far add up to."""
+    """The state after the entries read so far."""
 
     def __init__(self) -> None:
         self.sessions: dict[int, Creditor] = {}
@@ -29,7 +28,7 @@ class Replay:
         self._segment: BlockSegment | None = None
 
     def take(self, segment: BlockSegment, block: bytes) -> None:
-        """One block. STORAGE where its entries make no sense though its checksum is right."""
+        """Applies one block. Raises STORAGE if its entries are invalid although its checksum is right."""
         self._segment = segment
         reader = EntryReader(block)
         try:
@@ -63,7 +62,7 @@ class Replay:
             raise TreecastError(Fault.STORAGE, f"the journal has an entry of kind {kind}, of a later version")
 
     def _message(self, message: Message) -> None:
-        """A number that is known is the same message, moved to a newer segment."""
+        """Adds a message. A known number means the same message, moved to a newer segment."""
         known = self.messages.setdefault(message.number, message)
         known.segment = self._segment
         self.next = max(self.next, message.number + 1)
@@ -87,7 +86,7 @@ class Replay:
         record.gone_at = gone_at
 
     def _of_session(self, kind: int, reader: EntryReader) -> None:
-        """What belongs to a session; of one that has ended it is read and forgotten."""
+        """Applies an entry of a session; an entry of an ended session is read and ignored."""
         number = reader.number()
         record = self.sessions.get(number) or Creditor(number, "")
         if kind == codec.OWE:
@@ -159,10 +158,10 @@ def open_journal(
     retained: RetainedStore,
     syncs: bool,
 ) -> tuple[Journal, int]:
-    """Opens what is in `directory`, fills `retained`; the journal, and the highest session number in it.
+    """Opens the journal in `directory` and fills `retained`.
 
-    `syncs`: the caller forces to the disk what is written, by `begin_sync`.
-    STORAGE where the disk refuses or the journal is damaged elsewhere than at its end.
+    Returns the journal and the highest session number in it. `syncs`: the caller forces writes to disk with
+    `begin_sync`. Raises STORAGE on a disk error, or if the journal is damaged elsewhere than at its end.
     """
     replay = Replay()
     log = BlockLog.open(directory, disk, syncs, replay.take)

@@ -1,8 +1,8 @@
-"""Retained messages, by topic: a trie of names that filters are matched against.
+"""Retained messages by topic: a trie of names that filters are matched against.
 
-A message is stamped; of one topic the highest stamp wins, so that hosts that hear of the same messages in
-different orders keep the same one. Where hosts are joined, a topic that was emptied has a tombstone, which is
-a message without payload: so what is emptied does not come back from a host that did not hear of it.
+Messages are stamped. The highest stamp of a topic wins; hosts that get the same messages in different orders
+thus keep the same one. On joined hosts, a topic whose message was removed has a tombstone, a message without
+payload: it keeps the removed message from coming back from a host that missed the removal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DOLLAR: Final = b"$"
 
 
 class _Name:
-    """One level of names."""
+    """A node of the trie: one level of a name."""
 
     def __init__(self) -> None:
         self.children: dict[bytes, _Name] | None = None
@@ -26,7 +26,7 @@ class _Name:
 
 
 class RetainedStore:
-    """The retained messages of one host, at most `limit` of them, and as many tombstones."""
+    """The retained messages of one host: at most `limit` messages, and as many tombstones."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -43,7 +43,7 @@ class RetainedStore:
         return name.message if name is not None else None
 
     def put(self, message: Message) -> Message | None:
-        """Keeps `message` in its topic; answers what it replaces. The caller looks at `full` first."""
+        """Stores `message` for its topic; returns what it replaces. The caller checks `full` first."""
         name = self._root
         for level in message.topic.split(_SLASH):
             if name.children is None:
@@ -68,11 +68,11 @@ class RetainedStore:
             self.tombstones += change
 
     def full(self, topic: bytes) -> bool:
-        """Whether a new topic cannot be taken."""
+        """Whether the store is full and has no message for `topic`."""
         return self.count >= self.limit and self.get(topic) is None
 
     def remove(self, topic: bytes) -> Message | None:
-        """Forgets a topic's message; answers it."""
+        """Removes and returns a topic's message."""
         path = [self._root]
         levels = topic.split(_SLASH)
         for level in levels:
@@ -90,11 +90,11 @@ class RetainedStore:
         return before
 
     def match(self, filter: bytes, wall: float) -> list[Message]:
-        """The messages of all topics that `filter` matches and that have not expired at `wall`."""
+        """Returns the messages of all topics that `filter` matches and that have not expired at `wall`."""
         return [message for message in self.match_all(filter, wall) if message.payload]
 
     def match_all(self, filter: bytes, wall: float) -> list[Message]:
-        """The same with tombstones."""
+        """As `match`, with tombstones."""
         found: list[Message] = []
         levels = filter.split(_SLASH)
         frontier = [self._root]
@@ -109,7 +109,7 @@ class RetainedStore:
         return _alive(found, wall)
 
     def all(self) -> list[Message]:
-        """With tombstones."""
+        """Returns all messages, with tombstones."""
         found: list[Message] = []
         _collect([self._root], False, found)
         return found
@@ -132,7 +132,7 @@ def _step(frontier: list[_Name], level: bytes, first: bool) -> list[_Name]:
 
 
 def _collect(names: list[_Name], hides: bool, found: list[Message]) -> None:
-    """All messages at and below `names`; `hides`: names that begin with `$` are left out."""
+    """Collects all messages at and below `names`; `hides`: leaves out names that begin with `$`."""
     stack = list(names)
     while stack:
         name = stack.pop()

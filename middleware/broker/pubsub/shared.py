@@ -1,7 +1,7 @@
 """Shared subscriptions: each message goes to one member (MQTT 5, section 4.8.2).
 
-On a host alone the group is among the filters as long as it has members. Between hosts it has a home, which
-may be another host; only there it is among the filters (`rooted`), with members elsewhere beside its own.
+On a standalone host the group is among the filters as long as it has members. On joined hosts it has one home
+host. Only there it is among the filters (`rooted`), with members on other hosts besides local ones.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _NOBODY: Final = Subscriber(0)
 
 
 class SharedGroup:
-    """The members of one `$share/NAME/FILTER`, asked in turn."""
+    """The members of one `$share/NAME/FILTER`, served in turn."""
 
     def __init__(self, name: bytes, filter: bytes, serial: int) -> None:
         self.name = name
         self.filter = filter
         self.serial = serial
-        self.subscription = Subscription(_NOBODY, filter)  # what stands for it among the filters
+        self.subscription = Subscription(_NOBODY, filter)  # represents it among the filters
         self.subscription.group = self
         self.rooted = False
         self._members: list[Subscription] = []
@@ -33,11 +33,11 @@ class SharedGroup:
 
     @property
     def local(self) -> int:
-        """How many members are clients of this host."""
+        """The number of members that are clients of this host."""
         return sum([not member.subscriber.foreign for member in self._members])
 
     def join(self, subscription: Subscription) -> bool:
-        """Adds a member, or replaces its options; whether it is new."""
+        """Adds a member, or replaces its options. Returns whether it is new."""
         for number, member in enumerate(self._members):
             if member.subscriber is subscription.subscriber:
                 self._members[number] = subscription
@@ -46,7 +46,7 @@ class SharedGroup:
         return True
 
     def leave(self, subscriber: Subscriber) -> bool:
-        """Whether it was a member."""
+        """Removes a member. Returns whether it was one."""
         for number, member in enumerate(self._members):
             if member.subscriber is subscriber:
                 del self._members[number]
@@ -54,7 +54,7 @@ class SharedGroup:
         return False
 
     def take(self, message: Message) -> bool:
-        """Hands the message to the member whose turn it is; False where there is none at all."""
+        """Hands the message to the member whose turn it is. Returns False if there are no members."""
         chosen = self._next()
         if chosen is None:
             return False
@@ -62,7 +62,7 @@ class SharedGroup:
         return True
 
     def _next(self) -> Subscription | None:
-        """The next member that is ready; else the next that keeps messages; else the next."""
+        """Returns the next member that is ready; else the next durable one; else the next."""
         members = self._members
         count = len(members)
         kept = -1

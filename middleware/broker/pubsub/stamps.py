@@ -1,8 +1,8 @@
-"""Hybrid logical clocks (Kulkarni, Demirbas and others, 2014): stamps that order what hosts write, each later
-than all that its host had seen.
+"""Hybrid logical clocks (Kulkarni, Demirbas et al., 2014): stamps that order the writes of hosts. Each stamp
+is higher than all that its host had seen.
 
-A stamp is one number: `milliseconds since the Unix epoch (48 bits) | count (16) | host (32)`. Clocks that are
-apart do no harm: a host that has seen a stamp gives a higher one next.
+A stamp is one number: `milliseconds since the Unix epoch (48 bits) | count (16) | host (32)`. Clock skew does
+not break the order: a host that has seen a stamp issues a higher one next.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ class Stamps:
         self._last = 0
 
     def next(self, wall: float) -> int:
-        """A stamp above all that were given or seen; `wall` in seconds since the Unix epoch."""
+        """Returns a stamp above all issued or seen ones; `wall` in seconds since the Unix epoch."""
         now = int(wall * 1000) << _COUNT_BITS
         self._last = now if now > self._last else self._last + 1
         return self._last << _HOST_BITS | self.host
 
     def seen(self, stamp: int) -> None:
-        """Another host's, or one of an earlier run."""
+        """Takes note of a stamp of another host, or of an earlier run."""
         time = stamp >> _HOST_BITS
         if time > self._last:
             self._last = time
 
 
 def written_at(stamp: int) -> float:
-    """Seconds since the Unix epoch, by the clock of who wrote."""
+    """Returns the time of a stamp in seconds since the Unix epoch, by the writer's clock."""
     return (stamp >> (_HOST_BITS + _COUNT_BITS)) / 1000

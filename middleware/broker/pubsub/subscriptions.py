@@ -1,4 +1,4 @@
-"""Subscriptions, and the targets of a topic: each subscriber once, whatever number of its filters match."""
+"""Subscriptions, and the targets of a topic: each subscriber once, however many of its filters match."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Subscription:
     """One filter of one subscriber, with MQTT's options. `identifier` 0: none.
 
-    `group` is set where it is a member's share of a shared subscription; `ended`: its client took it back.
+    `group` is set if it is a member's part of a shared subscription. `ended`: the client has unsubscribed.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Subscription:
 
 
 class Target:
-    """A subscriber that wants a topic, with what its matching subscriptions say together."""
+    """A subscriber of a topic, with the combined options of its matching subscriptions."""
 
     def __init__(
         self,
@@ -56,16 +56,16 @@ class Target:
         self.retain_as_published = retain_as_published
         self.identifiers = identifiers
         self.no_local = no_local
-        self.local = local  # with `no_local`: what counts for the subscriber's own messages, None: nothing
+        self.local = local  # with `no_local`: target of the subscriber's own messages, None: none
         self.plain = not identifiers and not no_local
 
 
 class Targets:
-    """All who want a topic. Topics with the same subscriptions have the same object.
+    """All targets of a topic. Topics with the same subscriptions share one object.
 
-    `apart`: to each of them it is the same whether it is handed some messages before or after the others are.
-    Other hosts come first: what is promised to one gets its place in the journal as a run, and sessions that
-    last refer to that.
+    `apart`: the targets are independent; a target may get several messages before or after the others do.
+    Other hosts come first: a run promised to one gets its number in the journal, and durable sessions refer
+    to that.
     """
 
     def __init__(self, direct: list[Target], groups: list[SharedGroup]) -> None:
@@ -76,7 +76,7 @@ class Targets:
 
 
 def merge(found: Sequence[Subscription]) -> Targets:
-    """The targets of what a topic matched."""
+    """Returns the targets of the subscriptions that a topic matched."""
     by_subscriber: dict[int, list[Subscription]] = {}
     groups: list[SharedGroup] = []
     for subscription in found:
@@ -92,7 +92,7 @@ def merge(found: Sequence[Subscription]) -> Targets:
 
 
 def target_of(ones: list[Subscription]) -> Target:
-    """What the subscriptions of one subscriber say together: the highest QoS, all identifiers."""
+    """Returns the target of one subscriber's subscriptions: the highest QoS, all identifiers."""
     mine = [one for one in ones if not one.no_local]
     local = _joined(mine, None, False) if mine and len(mine) < len(ones) else None
     return _joined(ones, local, len(mine) < len(ones))

@@ -1,10 +1,9 @@
-"""Topic filters as a trie of levels: what a topic matches, in time that other filters don't count in.
+"""Topic filters as a trie of levels. The time of a match does not depend on filters that do not match.
 
 One trie serves two spellings. In MQTT's, levels are joined by `/`, `+` stands for one level, and `#` at the
-end for any number, none included; filters that begin with a wildcard don't match topics that begin with `$`
-[MQTT-4.7.2-1]. In AMQP's, levels are joined by `.`, `*` stands for one, `#` for any number wherever it
-stands, and the empty key has no level at all (AMQP 0-9-1, section 3.1.3.3; RabbitMQ). Levels are bytes, and
-compared as such.
+end for any number of levels, including none; filters that begin with a wildcard don't match topics that begin
+with `$` [MQTT-4.7.2-1]. In AMQP's, levels are joined by `.`, `*` stands for one level, `#` anywhere for any
+number, and the empty key has no levels (AMQP 0-9-1, section 3.1.3.3; RabbitMQ). Levels are compared as bytes.
 
 The walk goes level by level with a list of nodes, never by recursion: a filter may have 65,535 levels.
 """
@@ -20,10 +19,10 @@ V = TypeVar("V")
 
 
 class Spelling:
-    """How filters and topics are written.
+    """The syntax of filters and topics.
 
-    `hides`: topics that begin with `$` are hidden from leading wildcards. `anywhere`: `#` may stand amid a
-    filter, and the empty topic has no level.
+    `hides`: topics that begin with `$` are hidden from leading wildcards. `anywhere`: `#` may stand within a
+    filter, and the empty topic has no levels.
     """
 
     def __init__(self, separator: bytes, one: bytes, hides: bool, anywhere: bool) -> None:
@@ -43,11 +42,12 @@ AMQP: Final = Spelling(b".", b"*", hides=False, anywhere=True)
 
 
 class Node(Generic[V]):
-    """One level of filters. `here` ends at it, `below` ends with `#` after it; both by key.
+    """One level of filters. `here`: values of filters that end at it; `below`: values of filters that end
+    with `#` after it; both by key.
 
-    One of those that end at it is `first`, by `first_key`: most filters are one client's own, and a
-    dictionary for each would be a good part of what a connection costs. `many` is where a `#` amid a filter
-    leads; `loops`: this node is such a one, and stays reached whatever level comes.
+    One value of a filter that ends here is in `first`, with `first_key`: most filters belong to one client,
+    and a dictionary for each would be a large part of a connection's cost. `many`: the child for a `#` within
+    a filter. `loops`: this node is such a child, and stays active at every further level.
     """
 
     def __init__(self, loops: bool = False) -> None:
@@ -72,7 +72,7 @@ class Node(Generic[V]):
         )
 
     def put(self, key: int, value: V) -> V | None:
-        """Ends at it; answers what was there under this key."""
+        """Stores the value of a filter that ends here; returns the previous value of this key."""
         here, first = self.here, self.first
         if here is not None and key in here:
             before = here[key]
@@ -87,7 +87,7 @@ class Node(Generic[V]):
         return None
 
     def take(self, key: int) -> V | None:
-        """Removes and answers it."""
+        """Removes and returns the value of this key."""
         first = self.first
         if first is not None and self.first_key == key:
             self.first = None
@@ -96,16 +96,16 @@ class Node(Generic[V]):
 
 
 class TopicTrie(Generic[V]):
-    """Values by filter, such as subscriptions or bindings; of one key and filter there is one."""
+    """Values by filter, such as subscriptions or bindings; one value for each filter and key."""
 
     def __init__(self, spelling: Spelling = MQTT) -> None:
         self._spelling = spelling
         self._root: Node[V] = Node()
-        self._amid = 0  # filters with `#` elsewhere than at the end
+        self._amid = 0  # the number of filters with `#` elsewhere than at the end
         self.count = 0
 
     def add(self, filter: bytes, key: int, value: V) -> V | None:
-        """Adds; answers what was there under this filter and key."""
+        """Adds a value; returns the previous one of this filter and key."""
         levels = self._spelling.levels(filter)
         below = bool(levels) and levels[-1] == _HASH
         if below:
@@ -120,7 +120,7 @@ class TopicTrie(Generic[V]):
         return before
 
     def remove(self, filter: bytes, key: int) -> V | None:
-        """Removes; answers what was there."""
+        """Removes and returns the value of this filter and key."""
         levels = self._spelling.levels(filter)
         below = bool(levels) and levels[-1] == _HASH
         if below:
@@ -141,7 +141,7 @@ class TopicTrie(Generic[V]):
         return found
 
     def match(self, topic: bytes) -> list[V]:
-        """All values whose filters match."""
+        """Returns all values whose filters match."""
         levels = self._spelling.levels(topic)
         if self._amid:
             return self._match_amid(levels)
@@ -171,7 +171,8 @@ class TopicTrie(Generic[V]):
         return found
 
     def _match_amid(self, levels: list[bytes]) -> list[V]:
-        """The same where some filter has `#` amid: a node may be reached on several ways, and counts once."""
+        """As `match`, if some filter has `#` within it: a node may be reached on several paths, but counts
+        once."""
         found: list[V] = []
         below: set[int] = set()  # nodes whose `below` was found
         frontier = [self._root]
@@ -199,11 +200,11 @@ class TopicTrie(Generic[V]):
         return found
 
     def _has_amid(self, levels: list[bytes]) -> bool:
-        """Whether `levels`, less a `#` at the end, have another that counts as a wildcard."""
+        """Whether `levels`, without a `#` at the end, contain another `#` that is a wildcard."""
         return self._spelling.anywhere and _HASH in levels
 
     def _path(self, levels: list[bytes]) -> list[Node[V]] | None:
-        """The nodes from the root on, or None where the path is not there."""
+        """Returns the nodes of the path from the root, or None if the path does not exist."""
         path = [self._root]
         node = self._root
         for level in levels:
@@ -236,7 +237,7 @@ class TopicTrie(Generic[V]):
         return child
 
     def _prune(self, path: list[Node[V]], levels: list[bytes]) -> None:
-        """Takes away the nodes at the end of `path` that hold nothing."""
+        """Removes the empty nodes at the end of `path`."""
         for depth in range(len(levels), 0, -1):
             if not path[depth].empty:
                 return
@@ -250,7 +251,7 @@ class TopicTrie(Generic[V]):
 
 
 def _ends_here(node: Node[V], found: list[V]) -> None:
-    """Adds what ends at `node`, where the topic does."""
+    """Adds the values of filters that end at `node`, the last level of the topic."""
     if node.first is not None:
         found.append(node.first)
     if node.here is not None:
@@ -258,10 +259,10 @@ def _ends_here(node: Node[V], found: list[V]) -> None:
 
 
 def _close(nodes: list[Node[V]]) -> None:
-    """Adds where a `#` that stands for no level leads, and leaves each node once."""
+    """Adds the nodes reached by a `#` that stands for no level, and removes duplicates."""
     seen: set[int] = set()
     kept: list[Node[V]] = []
-    for node in nodes:  # grows by what is appended here
+    for node in nodes:  # the loop appends to `nodes`
         if id(node) in seen:
             continue
         seen.add(id(node))
@@ -272,7 +273,7 @@ def _close(nodes: list[Node[V]]) -> None:
 
 
 def _put_below(node: Node[V], key: int, value: V) -> V | None:
-    """Ends with `#` after it; answers what was there under this key."""
+    """Stores the value of a filter that ends with `#` after `node`; returns the previous value of the key."""
     below = node.below
     if below is None:
         below = node.below = {}

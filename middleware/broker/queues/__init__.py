@@ -1,8 +1,8 @@
-"""Queues, exchanges and bindings of one host, independent of the protocol that asks for them.
+"""Queues, exchanges and bindings of one host, independent of the client protocol.
 
-This is a public module of the broker, beside `broker` itself, so that a host without the AMQP face never
-loads it: what is not exported here is its own. All of it is pure but `block_store`: it is told `now`, and
-does no I/O.
+This is a public module of the broker, separate from `broker` itself: a host without the AMQP face never loads
+it. Names not exported here are internal. Everything except `block_store` is pure: it takes `now` as an
+argument and does no I/O.
 """
 
 from .arguments import Overflow, QueueArguments, QueueType

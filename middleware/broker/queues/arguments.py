@@ -1,7 +1,7 @@
-"""The arguments that queues are declared with: which there are, what they may say, and what they come to.
+"""The arguments of queue declarations: their names, their allowed values, and their meaning.
 
-Names, values and refusals are RabbitMQ 4.3's. An argument that a queue type does not know, but another
-does, is refused; one that no type knows is kept and means nothing. `x-queue-mode` is ignored.
+Names, values and refusals are RabbitMQ 4.3's. An argument that the queue type does not know, but another type
+does, is refused. An argument that no type knows is kept and has no effect. `x-queue-mode` is ignored.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Table = Mapping[str, object]
 
 _LONGEST_MS: Final = 315_360_000_000  # ten years
 MAX_PRIORITY: Final = 255
-_QUORUM_DELIVERIES: Final = 20  # what RabbitMQ 4 sets where nothing is said
-QUORUM_PRIORITIES: Final = 31  # 4.3: quorum queues have strict priorities from 0 to 31 without being asked
+_QUORUM_DELIVERIES: Final = 20  # RabbitMQ 4's default
+QUORUM_PRIORITIES: Final = 31  # 4.3: quorum queues have strict priorities from 0 to 31 by default
 
 
 class QueueType(enum.Enum):
@@ -29,7 +29,7 @@ class QueueType(enum.Enum):
 
 
 class Overflow(enum.Enum):
-    """What gives way where a queue is full."""
+    """The behaviour of a full queue."""
 
     DROP_HEAD = "drop-head"
     REJECT_PUBLISH = "reject-publish"
@@ -37,10 +37,10 @@ class Overflow(enum.Enum):
 
 
 class QueueArguments(Struct, frozen=True):
-    """What the arguments come to. Times in milliseconds, -1: none; lengths in messages and bytes, -1: any.
+    """The parsed arguments. Times in milliseconds, -1: none; lengths in messages and bytes, -1: unlimited.
 
-    `max_priority` 0: there are no priorities. `delivery_limit` -1: any number. `dead_letter_key` None: the
-    message's own keys.
+    `max_priority` 0: no priorities. `delivery_limit` -1: unlimited. `dead_letter_key` None: the message's own
+    keys.
     """
 
     type: QueueType = QueueType.CLASSIC
@@ -93,7 +93,7 @@ def _version(value: object) -> str:
 
 
 def _limit(value: object) -> str:
-    """-1 stands for any number."""
+    """Checks a limit; -1 means unlimited."""
     return "" if value == -1 else _whole(value)
 
 
@@ -122,7 +122,7 @@ _QUORUM: Final = frozenset({QueueType.QUORUM})
 _STREAM: Final = frozenset({QueueType.STREAM})
 _BOTH: Final = _CLASSIC | _QUORUM
 
-# Each argument: what it may say, and which queue types know it.
+# For each argument: the check of its value, and the queue types that know it.
 KNOWN: Final[dict[str, tuple[Callable[[object], str], frozenset[QueueType]]]] = {
     "x-queue-type": (_queue_type, _ALL),
     "x-expires": (_expiry, _BOTH),
@@ -160,7 +160,7 @@ def _type_name(value: object) -> str:
 
 
 def parse(arguments: Table, queue: bytes, vhost: str) -> QueueArguments:
-    """What `arguments` come to. Refused with PRECONDITION_FAILED where they are not understood."""
+    """Returns the parsed `arguments`. Refuses invalid ones with PRECONDITION_FAILED."""
     which = f"queue '{text(queue)}' in vhost '{vhost}'"
     _check("x-queue-type", arguments, which)
     kind = _TYPES[_said(arguments.get("x-queue-type", "classic"))]
@@ -183,11 +183,11 @@ def _check(name: str, arguments: Table, which: str) -> None:
 
 
 def parsed(kind: QueueType, arguments: Table) -> QueueArguments:
-    """What arguments come to that have been checked."""
+    """Returns arguments that have already been checked in parsed form."""
     quorum = kind is QueueType.QUORUM
     overflow = _OVERFLOWS[_said(arguments.get("x-overflow", "drop-head"))]
     if quorum and overflow is Overflow.REJECT_PUBLISH_DLX:
-        overflow = Overflow.DROP_HEAD  # as in RabbitMQ, which logs that quorum queues do not know it
+        overflow = Overflow.DROP_HEAD  # as in RabbitMQ, which logs that quorum queues do not support it
     return QueueArguments(
         type=kind,
         message_ttl=_number(arguments, "x-message-ttl", -1),

@@ -1,13 +1,13 @@
-"""The messages of one priority that a queue has ready, in order, with a bounded part of them in memory.
+"""The ready messages of one priority of a queue, in order, with a bounded part of them in memory.
 
     returned          head                pages                  tail
     came back  |  in memory     |  entries in the store  |  entries of the next page
     oldest                                                            newest
 
-What was taken came from the front, so whatever comes back is older than all that is left: `returned` is put
-in order by position and read first. Once `head` has as many bytes as may be in memory, a new run is put
-into the store, and its entry into `tail`; a full tail becomes a page. When the head is used up the next
-page takes its place: order is never changed.
+Messages are taken from the front. Returned messages are therefore older than all that are left: `returned`
+is ordered by position and read first. Once `head` has reached the memory limit, a new run goes to the store,
+and its entry to `tail`; a full tail becomes a page. When the head is empty, the next page takes its place.
+The order never changes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DURABLE: Final = 2
 
 
 class Backlog:
-    """`count` messages."""
+    """The backlog of one priority, with `count` messages."""
 
     def __init__(self, store: RunStore, settings: QueueSettings, priority: int) -> None:
         self.count = 0
@@ -42,11 +42,11 @@ class Backlog:
         self._returned: list[tuple[int, Part]] = []
         self._head: deque[Part] = deque()
         self._head_bytes = 0
-        self._pages: deque[int] = deque()  # their places
+        self._pages: deque[int] = deque()  # the pages' places
         self._tail = bytearray()
 
     def push(self, part: Part) -> None:
-        """At the end. Its run is in memory."""
+        """Appends a part whose run is in memory."""
         run = part.run
         assert run is not None
         self.count += part.count
@@ -64,7 +64,7 @@ class Backlog:
         self._note(part)
 
     def push_stored(self, part: Part) -> None:
-        """At the end, a part that the store has and holds for this queue, without its run."""
+        """Appends a part without its run, which the store already holds for this queue."""
         self.count += part.count
         self._note(part)
 
@@ -85,13 +85,13 @@ class Backlog:
             self._tail = bytearray()
 
     def push_back(self, part: Part) -> None:
-        """What was taken from here, to where it was."""
+        """Puts a taken part back in its old position."""
         self.count += part.count
         heappush(self._returned, (part.position, part))
 
     @property
     def first(self) -> Part | None:
-        """The oldest, or None. It may be without its run."""
+        """The oldest part, or None. Its run may not be in memory."""
         if self._returned:
             return self._returned[0][1]
         if not self._head and (self._pages or self._tail):
@@ -99,7 +99,7 @@ class Backlog:
         return self._head[0] if self._head else None
 
     def take(self, most: int) -> Part | None:
-        """Up to `most` messages of the first part, with their run."""
+        """Removes and returns up to `most` messages of the first part, with their run."""
         part = self.first
         if part is None:
             return None
@@ -125,7 +125,7 @@ class Backlog:
         return taken
 
     def _refill(self) -> None:
-        """Makes a head of the next page, or of the tail."""
+        """Loads the next page, or the tail, into the head."""
         if self._pages:
             entries = self._store.take_page(self._pages.popleft())
         else:
@@ -151,7 +151,7 @@ class Backlog:
             )
 
     def clear(self, gone: Callable[[Part], None]) -> int:
-        """Forgets all messages, telling `gone` of each part; how many they were. No run is loaded."""
+        """Removes all messages, calling `gone` with each part, without loading runs. Returns their number."""
         count = self.count
         while (part := self.first) is not None:
             if self._returned:

@@ -1,4 +1,4 @@
-"""A run as bytes, and back: what `block_store` writes. Lengths are believed as far as the bytes go only."""
+"""The encoding of runs in `block_store`. Decoding checks all lengths against the available bytes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class _Reader:
 
 
 def decode(data: bytes) -> Run:
-    """STORAGE where the bytes are none of `encode`'s."""
+    """Returns the decoded run. Raises STORAGE if the bytes were not written by `encode`."""
     try:
         return _decode(data)
     except (struct.error, UnicodeDecodeError) as error:

@@ -1,18 +1,18 @@
-"""Runs and pages in a log of blocks on the disk, with what has to outlive the process of who holds them.
+"""Runs and pages in a log of blocks on disk, with the durable entries about the queues that hold them.
 
-What is put gathers in memory and is written as one block by `flush`, with what the `journal` has to say:
+New data is gathered in memory and written as one block by `flush`, with the entries of the `journal`:
 
-    runs and pages | entries of the journal (`entries`) | size of these (uint32)
+    runs and pages | entries of the journal (`entries`) | size of the entries (uint32)
 
-A place is a number that says where: segment (24 bits) | byte in it (40 bits). There lies
+A place is a number: segment (24 bits) | byte in the segment (40 bits). At that place lies
 
     size of the rest (uint32) | CRC-32C of the rest (uint32) | format (1) | flags (1) | priority (int16) |
     expiration (int64) | messages (uint32) | bytes of their bodies (uint32) | exchange, key | copies | hidden
     copies | deaths | data
 
-with names as a length (uint16) and bytes, lists as a count (uint16) and their entries; a page is the same
-head and its bytes. A segment in which nothing is held any more is removed, wherever it lies: after what its
-entries say of others has been written anew.
+with names as a length (uint16) and bytes, and lists as a count (uint16) and entries. A page is size, CRC and
+its bytes. A segment in which nothing is held any more is removed, wherever it lies in the log, after its
+entries about other segments have been rewritten.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from .message import Run
 _HEAD: Final = struct.Struct(">II")
 _SIZE: Final = struct.Struct(">I")
 _TRAILER: Final = 4
-_BLOCK_HEAD: Final = 8  # of the log's own, before each block
+_BLOCK_HEAD: Final = 8  # bytes of the log's own header before each block
 _OFFSET_BITS: Final = 40
 _OFFSET: Final = (1 << _OFFSET_BITS) - 1
 _OPEN_FILES: Final = 8
-_LARGE: Final = 4 * 1024 * 1024  # what gathers is written before the turn's end beyond that
+_LARGE: Final = 4 * 1024 * 1024  # more than this is written before the turn's end
 
 
 class BlockStore:
     """The store in one directory, from `open` to `close`. Implements `store.RunStore` and `turn.Store`.
 
-    `gathered`: bytes that are not written yet. `error`: why the disk refused last; `failing`: it still does.
-    `unsynced`: entries were written that the disk was not forced to take. Runs and pages alone are not worth
-    it: without entries nobody finds them again.
+    `gathered`: bytes that are not yet written. `error`: the last disk error; `failing`: it persists.
+    `unsynced`: entries were written and not yet forced to disk. Runs and pages alone need no sync: without
+    entries they are not found after a restart.
     """
 
     def __init__(self, log: BlockLog, journal: QueueJournal, segment_bytes: int, syncs: bool) -> None:
@@ -66,9 +66,9 @@ class BlockStore:
         self._out = BytesWriter()
         self._files: OrderedDict[int, int] = OrderedDict()
         self._defined = 0  # the segment that begins with the latest definitions
-        self._needless: list[BlockSegment] = []  # nothing in them is held
-        self._leaving: list[BlockSegment] = []  # and what they say of others is written
-        self._syncing: list[BlockSegment] = []  # and forced to the disk soon
+        self._needless: list[BlockSegment] = []  # segments in which nothing is held
+        self._leaving: list[BlockSegment] = []  # their entries about others have been rewritten
+        self._syncing: list[BlockSegment] = []  # a sync of the rewritten entries is running
 
     @classmethod
     def open(
@@ -81,13 +81,13 @@ class BlockStore:
         segment_bytes: int = 16 << 20,
         syncs: bool = False,
     ) -> BlockStore:
-        """Opens it; `read` is given each block in order, for `entries_in`. Then come `begin` and `tidy`.
-        STORAGE where the disk refuses.
+        """Opens the store. `read` is called with each block in order, for `entries_in`. `begin` and `tidy`
+        have to be called next. Raises STORAGE on a disk error.
         """
         return cls(BlockLog.open(directory, disk, syncs, read), journal, segment_bytes, syncs)
 
     def begin(self) -> None:
-        """Begins a segment with the definitions. What is put goes there. STORAGE where the disk refuses."""
+        """Begins the segment for new data, with the definitions. Raises STORAGE on a disk error."""
         try:
             if self._segment.size:
                 self._roll()
@@ -97,7 +97,7 @@ class BlockStore:
             raise refused(error, f"write {self._log.directory}") from error
 
     def tidy(self) -> None:
-        """What an earlier process has left is held again: the rest goes."""
+        """Removes segments that are not held, after the data of an earlier process is held again."""
         for segment in list(self._by_number.values()):
             self._drop_if_needless(segment)
         if not self.flush():
@@ -109,12 +109,12 @@ class BlockStore:
 
     @property
     def size(self) -> int:
-        """Bytes on the disk."""
+        """The size on disk in bytes."""
         return self._log.size
 
     @property
     def segments(self) -> list[int]:
-        """Their numbers."""
+        """The numbers of the segments."""
         return [segment.number for segment in self._log.segments]
 
     # --- putting
@@ -139,7 +139,7 @@ class BlockStore:
     # --- the turn
 
     def flush(self) -> bool:
-        """Writes what has gathered; whether all is written. What the disk refuses stays in memory."""
+        """Writes the gathered data. Returns whether all is written; on an error the data stays in memory."""
         self._carry()
         entries = self.journal.gathered()
         if (len(self._out) or entries) and not self._write(entries):
@@ -166,7 +166,8 @@ class BlockStore:
         return True
 
     def _rolled(self) -> bool:
-        """Only between turns: a run and the entries about it are in one segment."""
+        """Begins a segment; whether it succeeded. Only called between turns, since a run and the entries
+        about it have to be in one segment."""
         full = self._segment
         try:
             self._roll()
@@ -182,13 +183,13 @@ class BlockStore:
         self.refusals += 1
 
     def _roll(self) -> None:
-        """Begins a segment."""
+        """Begins a segment with the definitions."""
         self._segment = self._log.roll()
         self._by_number[self._segment.number] = self._segment
         self._define()
 
     def _define(self) -> None:
-        """Definitions are in one block, so that they are there whole or not at all."""
+        """Writes the definitions in one block, which makes them atomic."""
         entries = self.journal.snapshot()
         self._log.append(entries + len(entries).to_bytes(_TRAILER, "big"))
         self._defined = self._segment.number
@@ -196,14 +197,14 @@ class BlockStore:
         self.unsynced = True
 
     def begin_sync(self) -> tuple[SyncTicket, int]:
-        """What is to be run beside the loop, and then told to `end_sync`. OSError."""
+        """Returns the sync to run beside the loop, and the number for `end_sync`. Raises OSError."""
         self.unsynced = False
         ticket = self._log.begin_sync()
         self._syncing, self._leaving = self._syncing + self._leaving, []
         return ticket, self._segment.number
 
     def end_sync(self, segment: int, error: str) -> None:
-        """A sync has ended, with `error` unless that is "". Segments that it made needless go."""
+        """Handles the end of a sync; `error` is "" on success. Removes segments no longer needed."""
         syncing, self._syncing = self._syncing, []
         if error:
             self.unsynced = True
@@ -230,7 +231,7 @@ class BlockStore:
             self._needless.append(segment)
 
     def _carry(self) -> None:
-        """What needless segments say of others is told anew."""
+        """Rewrites the entries of needless segments about other segments."""
         needless, self._needless = self._needless, []
         for segment in needless:
             needed = self.journal.needs(segment.number, self._by_number)
@@ -288,7 +289,7 @@ class BlockStore:
             raise refused(reason, f"read {self._log.directory}") from error
 
     def entries_of(self, number: int) -> Iterator[bytes]:
-        """The journal's entries in each block of a segment. STORAGE where the disk refuses."""
+        """Yields the journal's entries in each block of a segment. Raises STORAGE on a disk error."""
         offset, end = 0, self._size_of(number)
         try:
             descriptor = self._file(number)
@@ -323,6 +324,6 @@ class BlockStore:
 
 
 def entries_in(block: bytes) -> bytes:
-    """The journal's part of a block."""
+    """Returns the journal's part of a block."""
     size = int.from_bytes(block[-_TRAILER:], "big")
     return block[len(block) - _TRAILER - size : len(block) - _TRAILER]

@@ -1,8 +1,8 @@
-"""Who consumes from a queue, and whose turn it is.
+"""The consumers of a queue, and the choice of the next one.
 
-Consumers of the highest priority come first, as long as they have room; among equals they take turns. With a
-single active consumer it is the first who came, until it goes; in a quorum queue one of higher priority takes
-over as soon as the active one has settled what it was given.
+Consumers of the highest priority that have room come first; equal ones take turns. A single active consumer
+is the first one registered, until it leaves. In a quorum queue, a consumer of higher priority takes over as
+soon as the active one has settled its messages.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from .message import Part
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Consumer:
-    """A consumer of one queue. `unsettled`: messages that it was given and has not settled; the queue counts.
+    """A consumer of one queue. `unsettled`: its delivered, not yet settled messages, counted by the queue.
 
-    `owner` is the connection that it belongs to, which is told apart by identity only.
+    `owner` is its connection, which is compared by identity only.
     """
 
     def __init__(
@@ -36,19 +36,19 @@ class Consumer:
 
     @property
     def room(self) -> int:
-        """How many messages it may be given now."""
+        """The number of messages that it can take now."""
         raise NotImplementedError
 
     def take(self, part: Part) -> None:
-        """Takes over at most `room` messages. It may not call the queue before it has returned."""
+        """Takes over at most `room` messages. It must not call the queue before it returns."""
         raise NotImplementedError
 
     def cancelled(self) -> None:
-        """The queue is no more."""
+        """The queue was deleted."""
 
 
 class Counts:
-    """Messages of a queue since it was made: for those who watch it."""
+    """Counts of a queue's messages since it was made, for monitoring."""
 
     def __init__(self) -> None:
         self.published = 0
@@ -72,13 +72,13 @@ class Counts:
 
 
 class Consumers:
-    """All consumers of one queue. `active`: of a queue with a single active one, who that is."""
+    """All consumers of one queue. `active`: the single active consumer, if the queue has one."""
 
     def __init__(self, single_active: bool, takes_over: bool) -> None:
         self.active: Consumer | None = None
         self._single = single_active
         self._takes_over = takes_over
-        self._all: list[Consumer] = []  # by falling priority, then as they came
+        self._all: list[Consumer] = []  # by descending priority, then in order of registration
         self._turn = 0
 
     def __len__(self) -> int:
@@ -89,7 +89,7 @@ class Consumers:
 
     @property
     def exclusive(self) -> bool:
-        """Whether one has the queue for itself."""
+        """Whether one consumer has exclusive use of the queue."""
         return len(self._all) == 1 and self._all[0].exclusive
 
     def add(self, consumer: Consumer) -> None:
@@ -101,7 +101,7 @@ class Consumers:
             self.active = consumer
 
     def remove(self, consumer: Consumer) -> bool:
-        """Whether it was one of them."""
+        """Removes a consumer. Returns whether it was registered."""
         if consumer not in self._all:
             return False
         self._all.remove(consumer)
@@ -110,7 +110,7 @@ class Consumers:
         return True
 
     def next(self) -> tuple[Consumer | None, int]:
-        """Whose turn it is, and how many messages it may be given before it is another's; None: nobody's."""
+        """Returns the next consumer, or None, and how many messages it may get before the turn passes on."""
         if self._single:
             return self._next_single()
         ready: list[Consumer] = []

@@ -1,7 +1,7 @@
-"""Dead-lettering: what is remembered of a message that a queue gave up, and when it would go in circles.
+"""Dead-lettering: the death records of messages that queues gave up, and the detection of cycles.
 
-The rules are RabbitMQ's (its page "Dead Letter Exchanges"; version 4 no longer believes what clients say of
-deaths): one record for each queue and reason, the latest first, with a count.
+The rules are RabbitMQ's (its page "Dead Letter Exchanges"; version 4 no longer trusts death records from
+clients): one record for each queue and reason, the latest first, with a count.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ DELIVERY_LIMIT: Final = "delivery_limit"
 
 
 class Death:
-    """Deaths in one queue for one reason. `time`: the first, seconds since the Unix epoch.
+    """The deaths in one queue for one reason. `time`: that of the first, in seconds since the Unix epoch.
 
-    `keys` are those that it was routed by then, less hidden ones; `expiration` what the publisher had said,
-    -1: nothing. `first`: it was the first of all deaths.
+    `keys`: the message's routing keys at that time, without hidden ones. `expiration`: the publisher's,
+    -1: none. `first`: this was the first of all deaths.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Death:
         self.first = first
 
     def again(self) -> Death:
-        """The same once more."""
+        """Returns the record with its count raised by one."""
         return Death(
             self.queue,
             self.reason,
@@ -57,7 +57,8 @@ class Death:
 
 
 def died(deaths: Sequence[Death], death: Death) -> tuple[Death, ...]:
-    """`deaths` and one more: of a queue and reason that are there already, it is counted."""
+    """Returns `deaths` with one more death. If the queue and reason have a record already, it is counted
+    there."""
     death.first = not deaths
     for number, known in enumerate(deaths):
         if known.queue == death.queue and known.reason == death.reason:
@@ -66,10 +67,10 @@ def died(deaths: Sequence[Death], death: Death) -> tuple[Death, ...]:
 
 
 def cycles(deaths: Sequence[Death], queue: bytes) -> bool:
-    """Whether the message has been in `queue` and came back without anybody rejecting it on the way.
+    """Whether the message died in `queue` before and comes back without a rejection on the way.
 
-    The latest death may be one of several in its queue: deaths are looked at from the latest to the first
-    that was in `queue`, as RabbitMQ does.
+    The latest death may be one of several in its queue: as in RabbitMQ, deaths are examined from the latest
+    to the first that was in `queue`.
     """
     for death in deaths:
         if death.reason == REJECTED:

@@ -1,6 +1,6 @@
-"""Declaring, binding and deleting exchanges and queues, with what goes along when one of them goes.
+"""Declaring, binding and deleting exchanges and queues, including the deletions that follow from others.
 
-Refusals and their words are RabbitMQ 4.3's. Deleting or unbinding what is not there succeeds, as there.
+Refusals and their texts are RabbitMQ 4.3's. As there, deleting or unbinding something absent succeeds.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ class Definitions(PolicedRouter):
     def __init__(self, name: str, store: RunStore, recorder: Recorder, settings: QueueSettings) -> None:
         super().__init__(name, recorder)
         self.settings = settings
-        self.restoring = False  # what is declared was there before
+        self.restoring = False  # what is declared existed before the restart
         self._store = store
-        self.counts = Counts()  # of queues that are gone
+        self.counts = Counts()  # of deleted queues
         self._bound: dict[Destination, dict[tuple[bytes, Binding], None]] = {}
         for built_in, kind, internal in _BUILT_IN:
             self.exchanges[built_in] = Exchange(built_in, kind, internal=internal)
 
     def bury(self, queue: MessageQueue, run: Run, part: Part, reason: str, now: float) -> None:
-        """A queue gives up what `part` has of a run."""
+        """Takes the messages of `part`, which a queue gives up."""
         raise NotImplementedError
 
     @property
     def recorder(self) -> Recorder:
-        """Who is told of what has to be stored."""
+        """The recorder of durable changes."""
         return self._recorder
 
     # --- exchanges
@@ -66,7 +66,7 @@ class Definitions(PolicedRouter):
         internal: bool = False,
         arguments: Table | None = None,
     ) -> Exchange:
-        """The exchange: a new one, or the one there is, if it is the same."""
+        """Returns the exchange: a new one, or the existing one if it is equivalent."""
         types = {one.value: one for one in ExchangeType}
         if kind not in types:
             raise precondition(f"unknown exchange type '{kind}'")
@@ -162,10 +162,10 @@ class Definitions(PolicedRouter):
         generated: bytes = b"",
         now: float = 0.0,
     ) -> MessageQueue:
-        """The queue: a new one, or the one there is, if it is the same. `generated`: its name where none is
-        given.
+        """Returns the queue: a new one, or the existing one if it is equivalent. `generated`: the name if
+        none is given.
 
-        An exclusive queue goes with its connection `owner`, so it is never durable.
+        An exclusive queue is deleted with its connection `owner`, and is therefore never durable.
         """
         asked = dict(arguments or {})
         durable = durable and not exclusive
@@ -262,7 +262,7 @@ class Definitions(PolicedRouter):
     def delete_queue(
         self, name: bytes, owner: object, *, if_unused: bool = False, if_empty: bool = False
     ) -> int:
-        """How many messages were ready in it."""
+        """Deletes a queue. Returns how many messages were ready in it."""
         if name not in self.queues:
             return 0
         queue = self.owned(name, owner)
@@ -273,7 +273,8 @@ class Definitions(PolicedRouter):
         return self.remove_queue(queue)
 
     def remove_queue(self, queue: MessageQueue) -> int:
-        """Whatever it holds, and whoever consumes from it."""
+        """Deletes a queue even if it has messages or consumers. Returns how many messages were ready in
+        it."""
         del self.queues[queue.name]
         self.counts.add(queue.counts)
         self.changed()
@@ -284,7 +285,7 @@ class Definitions(PolicedRouter):
         return count
 
     def reply_queue(self, name: bytes, now: float) -> MessageQueue:
-        """A queue that a client's direct replies come by: transient, and reached by its name only."""
+        """Makes the queue of a client's direct replies: transient, and reachable only by its name."""
         arguments = QueueArguments()
         queue = MessageQueue(name, arguments, self._store, self, self._recorder, durable=False, now=now)
         self.queues[name] = queue
@@ -292,7 +293,7 @@ class Definitions(PolicedRouter):
         return queue
 
     def drop_reply_queue(self, queue: MessageQueue) -> None:
-        """Its consumer is gone."""
+        """Removes a reply queue whose consumer is gone."""
         if self.queues.get(queue.name) is queue:
             self.remove_queue(queue)
 
@@ -318,7 +319,7 @@ class Definitions(PolicedRouter):
             self._recorder.bound(source, kind, destination.name, key, asked)
 
     def _ends(self, source: bytes, destination: Destination, owner: object) -> tuple[Exchange, bool]:
-        """(the exchange that is bound, whether both ends are durable)."""
+        """Returns (the source exchange, whether both ends are durable)."""
         self._not_default(source)
         if destination.is_exchange:
             self._not_default(destination.name)
@@ -366,14 +367,14 @@ class Definitions(PolicedRouter):
                 del self._bound[binding.destination]
 
     def _unbind_all(self, destination: Destination) -> None:
-        """The destination is no more."""
+        """Removes all bindings to a deleted destination."""
         for source, binding in list(self._bound.get(destination, ())):
             exchange = self.exchanges.get(source)
             if exchange is not None and binding in exchange.bindings:
                 self._unbind(exchange, binding, exchange.bindings[binding])
 
     def bindings_of(self, destination: Destination) -> list[tuple[bytes, Binding]]:
-        """(source, binding) of all that lead there."""
+        """Returns (source, binding) of all bindings to `destination`."""
         return list(self._bound.get(destination, ()))
 
     # --- names

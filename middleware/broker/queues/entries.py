@@ -1,4 +1,4 @@
-"""What is stored of queues beside their runs: entries, in the same blocks of the log as the runs themselves.
+"""The entries about queues, which are stored in the same blocks of the log as the queues' runs.
 
 | kind     | fields                                                                                       |
 | -------- | -------------------------------------------------------------------------------------------- |
@@ -14,9 +14,9 @@
 | BOUND    | size, msgpack: virtual host, source, kind, name, key, arguments                               |
 | UNBOUND  | the same                                                                                     |
 
-The kind is one byte. Queues are called by numbers that are never used again, messages by their positions in a
-queue. What is said of a message only adds up: settled is final, handed is not taken back, and the highest
-number of failed deliveries counts. So entries may be read in any order, and twice.
+The kind is one byte. Queues are identified by numbers that are never reused, messages by their positions in
+a queue. Entries about a message are monotonic: settled is final, handed is never revoked, and the highest
+number of failed deliveries counts. Entries may therefore be read in any order, and repeatedly.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Fields = tuple[int, ...]
 
 
 class Declared(msgspec.Struct, array_like=True, frozen=True):
-    """An exchange, a queue (with its `number`), or whatever else a virtual host has by kind and name."""
+    """An exchange, a queue (with its `number`), or another object of a virtual host, by kind and name."""
 
     vhost: str
     kind: str
@@ -90,7 +90,7 @@ def enqueued(
 
 
 def ranged(kind: int, queue: int, segment: int, first: int, count: int) -> bytes:
-    """SETTLED or HANDED."""
+    """Returns a SETTLED or HANDED entry."""
     return _RANGE.pack(kind, queue, segment, first, count)
 
 
@@ -99,13 +99,13 @@ def returned(queue: int, segment: int, first: int, count: int, deliveries: int) 
 
 
 def sized(kind: int, value: object) -> bytes:
-    """RESET and what follows it in the table."""
+    """Returns a RESET entry, or one of the kinds after it in the table."""
     packed = msgspec.msgpack.encode(value)
     return _SIZED.pack(kind, len(packed)) + packed
 
 
 def walk(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """(kind, where the entry begins, where it ends) of each."""
+    """Yields (kind, begin, end) of each entry."""
     at, end = 0, len(data)
     while at < end:
         kind = data[at]
@@ -117,22 +117,22 @@ def walk(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def read_enqueued(data: bytes, at: int) -> tuple[int, int, int, int, int, int, int, float, int, int]:
-    """The fields after the kind."""
+    """Returns the fields of ENQUEUED after the kind."""
     found = _ENQUEUED.unpack_from(data, at)
     return found[1:]
 
 
 def read_range(data: bytes, at: int) -> tuple[int, int, int, int]:
-    """(queue, segment, first, count) of SETTLED, HANDED and RETURNED."""
+    """Returns (queue, segment, first, count) of SETTLED, HANDED or RETURNED."""
     _, queue, segment, first, count = _RANGE.unpack_from(data, at)
     return queue, segment, first, count
 
 
 def read_deliveries(data: bytes, at: int) -> int:
-    """Those of RETURNED."""
+    """Returns the failed deliveries of RETURNED."""
     return int.from_bytes(data[at + _RANGE.size : at + _RETURNED.size], "big")
 
 
 def packed(data: bytes, begin: int, end: int) -> bytes:
-    """The msgpack of an entry that has a size."""
+    """Returns the msgpack of an entry that has a size."""
     return data[begin + _SIZED.size : end]

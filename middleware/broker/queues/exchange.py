@@ -1,7 +1,7 @@
-"""Exchanges, and the bindings of each type: which destinations a message with some key goes to.
+"""Exchanges and the bindings of each type: the destinations of a message with a given key.
 
-A destination is a queue or an exchange by name; the default exchange has no bindings, its keys are names of
-queues (`virtual_host`). A binding is the same as another if destination, key and arguments are.
+A destination is a queue or an exchange, by name. The default exchange has no bindings; its keys are names of
+queues (`virtual_host`). Two bindings are equal if their destinations, keys and arguments are.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class ExchangeType(enum.Enum):
 
 
 class Destination(NamedTuple):
-    """`is_exchange`: else it is a queue."""
+    """The destination of a binding: an exchange if `is_exchange`, else a queue."""
 
     name: bytes
     is_exchange: bool
 
 
 class Binding(NamedTuple):
-    """One binding. `arguments` are spelt so that equal ones are equal."""
+    """One binding. `arguments` are in a canonical form, in which equal arguments compare equal."""
 
     destination: Destination
     key: bytes
@@ -44,16 +44,16 @@ def binding_of(destination: Destination, key: bytes, arguments: Mapping[str, obj
 
 
 class HeaderReader(Protocol):
-    """Who can read the properties of runs, which are a face's own."""
+    """A reader of the properties of runs, whose format is known only to a face."""
 
     def headers(self, run: Run) -> Mapping[str, object]:
-        """The headers of a run of one message."""
+        """Returns the headers of a run of one message."""
 
 
 class Exchange:
-    """One exchange. `alternate`: where what it routes nowhere goes, None: nowhere; as declared, or by policy.
+    """One exchange. `alternate`: the exchange for unroutable messages, declared or by policy; None: none.
 
-    `bindings` are all of it, each with its arguments as they were given.
+    `bindings`: all its bindings, each with its arguments as given.
     """
 
     def __init__(
@@ -76,23 +76,21 @@ class Exchange:
         self.declared_alternate = self.alternate = alternate
         self.policies: tuple[Policy | None, Policy | None] = (None, None)
         self.bindings: dict[Binding, Mapping[str, object]] = {}
-        self.watcher: Callable[[bytes, bool], None] | None = None  # is told of keys: whether they are bound
+        self.watcher: Callable[[bytes, bool], None] | None = None  # called with a key, whether it is bound
         self.sources = 0  # bindings of other exchanges to this one
         self._by_key: dict[bytes, dict[Destination, int]] = {}
         self._all: dict[Destination, int] = {}
         self._trie: TopicTrie[Destination] = TopicTrie(AMQP)
-        self._serials: dict[
-            tuple[bytes, Destination], list[int]
-        ] = {}  # of keys in the trie: number, bindings
+        self._serials: dict[tuple[bytes, Destination], list[int]] = {}  # keys in the trie: number, bindings
         self._next = 1
 
     @property
     def by_key(self) -> bool:
-        """Whether nothing but the key decides."""
+        """Whether routing depends on the key only."""
         return self.type is not ExchangeType.HEADERS
 
     def bind(self, binding: Binding, arguments: Mapping[str, object]) -> bool:
-        """Whether it is new. PRECONDITION_FAILED for arguments that make no sense."""
+        """Adds a binding. Returns whether it is new. Refuses invalid arguments with PRECONDITION_FAILED."""
         if self.type is ExchangeType.HEADERS:
             headers.check_arguments(arguments)
         if binding in self.bindings:
@@ -119,7 +117,7 @@ class Exchange:
         self._next += 1
 
     def unbind(self, binding: Binding) -> bool:
-        """Whether it was there."""
+        """Removes a binding. Returns whether it existed."""
         if self.bindings.pop(binding, None) is None:
             return False
         destination, key, _ = binding
@@ -143,7 +141,7 @@ class Exchange:
             del self._serials[key, destination]
 
     def match(self, key: bytes, run: Run, reader: HeaderReader | None) -> list[Destination]:
-        """Where a message with `key` goes; a destination may be named more than once."""
+        """Returns the destinations of a message with `key`, possibly with duplicates."""
         if self.type is ExchangeType.DIRECT:
             return list(self._by_key.get(key, _NOBODY))
         if self.type is ExchangeType.FANOUT:

@@ -1,6 +1,6 @@
-"""What a binding of a headers exchange matches: `all`, `any`, and both with names that begin with `x-`.
+"""The matching of headers exchanges: `all`, `any`, and both including names that begin with `x-`.
 
-A binding's argument without a value asks for the header's presence only. Integers are compared as numbers,
+A binding argument without a value requires only the header's presence. Integers are compared as numbers,
 whatever their width; a number never equals a boolean, nor an integer a float (RabbitMQ).
 """
 
@@ -16,7 +16,7 @@ _KINDS: Final = ("all", "any", "all-with-x", "any-with-x")
 
 
 def check_arguments(arguments: Mapping[str, object]) -> None:
-    """PRECONDITION_FAILED where `x-match` says nothing that is known."""
+    """Refuses an unknown `x-match` with PRECONDITION_FAILED."""
     if _MATCH not in arguments:
         return
     value = arguments[_MATCH]
@@ -46,7 +46,7 @@ def _fits(name: str, value: object, headers: Mapping[str, object]) -> bool:
 
 
 def same(one: object, other: object) -> bool:
-    """Whether two values of tables are the same."""
+    """Whether two table values are equal."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict) and isinstance(other, dict):

@@ -1,12 +1,12 @@
-"""What has to outlive the process of the queues of one host: told by their recorders, kept until it is
-written with the turn's runs as one block (`block_store`), so that a turn is stored whole or not at all.
+"""The durable entries about the queues of one host. Recorders report changes; the entries are kept until they
+are written with the turn's runs as one block (`block_store`). A turn is therefore stored whole or not at all.
 
-Entries about messages that follow each other are one: settled and handed out by the thousand in order, they
-are one entry for each queue and turn.
+Entries about consecutive messages are merged: thousands of messages settled or handed out in order are one
+entry for each queue and turn.
 
-A segment of the log whose runs nobody holds is removed. What its entries say of other segments' messages is
-written anew before; that it says so at all is known, so that it is rarely read. Each segment begins with all
-definitions.
+A segment of the log whose runs are no longer held is removed. Its entries about messages in other segments
+are rewritten before. The journal tracks which segments have such entries, and rarely has to read one. Each
+segment begins with all definitions.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from .marks import Marks
 from .message import NEVER, Part
 from .recorder import Recorder
 
-_OFFSET_BITS: Final = 40  # of a place, see `block_store`
+_OFFSET_BITS: Final = 40  # bits of the offset in a place, see `block_store`
 _MOST: Final = 0xFFFF
 
 
 class _Row:
-    """Messages in a row of which the same is said, not written yet."""
+    """Consecutive messages with the same kind of entry, not yet written."""
 
     def __init__(self, kind: int) -> None:
         self.kind = kind
         self.queue = self.segment = self.first = self.count = 0
 
     def add(self, queue: int, segment: int, first: int, count: int) -> bytes:
-        """What has to be written as it does not belong to the row any more."""
+        """Adds messages. Returns the entry of the previous row if they do not continue it."""
         if (
             self.count
             and queue == self.queue
@@ -53,7 +53,7 @@ class _Row:
 
 
 class QueueJournal:
-    """The entries of one host. `offset`: what has to be added to `now` to have the time of day."""
+    """The entries of one host. `offset` plus `now` is the time of day."""
 
     def __init__(self, offset: float = 0.0) -> None:
         self.offset = offset
@@ -63,14 +63,14 @@ class QueueJournal:
         self._out = BytesWriter()
         self._settled = _Row(entries.SETTLED)
         self._handed = _Row(entries.HANDED)
-        self._targets: set[int] = set()  # segments that what is gathered is about
-        self._about: dict[int, set[int]] = {}  # those that entries of a segment are about, beside itself
+        self._targets: set[int] = set()  # segments that the gathered entries refer to
+        self._about: dict[int, set[int]] = {}  # by segment: the other segments its entries refer to
 
     def recorder(self, vhost: str) -> VhostRecorder:
         return VhostRecorder(self, vhost)
 
     def definition(self, vhost: str, kind: str, name: bytes) -> Mapping[str, object] | None:
-        """What was declared last, None: nothing."""
+        """Returns the latest definition, or None."""
         found = self.declared.get((vhost, kind, name))
         return found.definition if found is not None else None
 
@@ -132,13 +132,13 @@ class QueueJournal:
     # --- writing
 
     def gathered(self) -> bytes:
-        """What has come since `written` was called."""
+        """Returns the entries added since `written` was called."""
         self._out.write(self._settled.take())
         self._out.write(self._handed.take())
         return self._out.getvalue()
 
     def written(self, segment: int) -> None:
-        """What was gathered is in that segment."""
+        """Notes that the gathered entries are now in `segment`."""
         self._out.truncate(0)
         targets, self._targets = self._targets, set()
         targets.discard(segment)
@@ -146,7 +146,7 @@ class QueueJournal:
             self._about.setdefault(segment, set()).update(targets)
 
     def snapshot(self) -> bytes:
-        """What a segment begins with."""
+        """Returns the entries that a segment begins with: all definitions."""
         return b"".join(
             [
                 entries.sized(entries.RESET, self.next_queue),
@@ -155,14 +155,14 @@ class QueueJournal:
             ]
         )
 
-    # --- segments that go
+    # --- removal of segments
 
     def needs(self, segment: int, live: Iterable[int]) -> set[int]:
-        """The segments that are live and that entries of `segment` say something about."""
+        """Returns the live segments that entries of `segment` refer to."""
         return self._about.get(segment, set()).intersection(live)
 
     def carry(self, needed: set[int], blocks: Iterable[bytes]) -> None:
-        """Writes anew what the entries of a segment that goes say of the `needed` ones."""
+        """Rewrites the entries of a segment to be removed that refer to the `needed` ones."""
         marks = Marks()
         for data in blocks:
             for kind, begin, _ in entries.walk(data):
@@ -180,17 +180,17 @@ class QueueJournal:
     # --- restoring
 
     def restored(self, segment: int, target: int) -> None:
-        """An entry in `segment` is about `target`."""
+        """Notes that an entry in `segment` refers to `target`."""
         if segment != target:
             self._about.setdefault(segment, set()).add(target)
 
     def forget(self) -> None:
-        """All definitions follow."""
+        """Clears the definitions, as all of them follow in the log."""
         self.declared.clear()
         self.bound.clear()
 
     def put(self, one: Declared | Bound, *, there: bool) -> None:
-        """A definition that was read."""
+        """Adds a definition that was read, or removes it unless `there`."""
         if isinstance(one, Declared):
             key = one.vhost, one.kind, one.name
             self.next_queue = max(self.next_queue, one.number + 1)
@@ -209,7 +209,8 @@ def _binding(one: Bound) -> tuple[str, bytes, str, bytes, bytes, str]:
 
 
 class VhostRecorder(Recorder):
-    """That of one virtual host. `numbers`: its durable queues'. `muted`: what is told is known."""
+    """The recorder of one virtual host. `numbers`: those of its durable queues. `muted`: ignores definitions,
+    which are already stored."""
 
     def __init__(self, journal: QueueJournal, vhost: str) -> None:
         self.numbers: dict[bytes, int] = {}
@@ -231,7 +232,7 @@ class VhostRecorder(Recorder):
 
     def settled(self, queue: bytes, part: Part, offset: int, count: int) -> None:
         number = self.numbers.get(queue)
-        if number is not None:  # else the queue is deleted, and its messages with it
+        if number is not None:  # None: the queue is deleted, and its messages with it
             self._journal.settled(number, part, offset, count)
 
     def declared(self, kind: str, name: bytes, definition: Mapping[str, object]) -> None:

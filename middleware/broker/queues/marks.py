@@ -1,6 +1,6 @@
-"""What became of messages, by queue and position: which are settled, which were handed out, which failed.
+"""The state of messages by queue and position: settled, handed out, failed deliveries.
 
-Ranges come in any order and overlap; they are put in order when they are asked for first.
+Ranges may be added in any order and may overlap; they are sorted and merged at the first query.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Ranges:
         self._raw.append(first + count)
 
     def _order(self) -> None:
-        """Puts what was added into `_firsts` and `_ends`, merged."""
+        """Merges the added ranges into `_firsts` and `_ends`."""
         if not self._raw:
             return
         pairs = sorted(
@@ -42,12 +42,12 @@ class Ranges:
                 self._ends.append(end)
 
     def all(self) -> Iterator[tuple[int, int]]:
-        """(first, end) of each range."""
+        """Yields (first, end) of each range."""
         self._order()
         return zip(self._firsts, self._ends, strict=True)
 
     def within(self, first: int, end: int) -> list[tuple[int, int]]:
-        """The parts of its ranges that lie there."""
+        """Returns the parts of the ranges between `first` and `end`."""
         self._order()
         found = []
         at = max(bisect_right(self._firsts, first) - 1, 0)
@@ -60,12 +60,12 @@ class Ranges:
 
 
 class QueueMarks:
-    """Of one queue's messages whose runs are in one segment."""
+    """The marks of one queue's messages whose runs are in one segment."""
 
     def __init__(self) -> None:
         self.settled = Ranges()
         self.handed = Ranges()
-        self.failed: dict[int, Ranges] = {}  # by how often delivering failed
+        self.failed: dict[int, Ranges] = {}  # by the number of failed deliveries
 
     def add(self, kind: int, first: int, count: int, deliveries: int) -> None:
         if kind == entries.SETTLED:
@@ -76,7 +76,7 @@ class QueueMarks:
             self.failed.setdefault(deliveries, Ranges()).add(first, count)
 
     def left(self, first: int, end: int) -> list[tuple[int, int]]:
-        """The ranges between that are not settled."""
+        """Returns the ranges between `first` and `end` that are not settled."""
         found = []
         for begin, stop in self.settled.within(first, end):
             if first < begin:
@@ -87,7 +87,7 @@ class QueueMarks:
         return found
 
     def pieces(self, first: int, end: int) -> list[tuple[int, int, bool, int]]:
-        """What is left between, cut so that each piece is alike: (first, end, handed out, failures)."""
+        """Returns the unsettled ranges, cut into uniform pieces: (first, end, handed out, failures)."""
         found = []
         for begin, stop in self.left(first, end):
             edges = {begin, stop}
@@ -105,13 +105,13 @@ class QueueMarks:
 
 
 class Marks:
-    """Of all, by the segment of the runs and by queue."""
+    """All marks, by the segment of the runs and by queue."""
 
     def __init__(self) -> None:
         self.by_segment: dict[int, dict[int, QueueMarks]] = {}
 
     def read(self, kind: int, data: bytes, at: int) -> int:
-        """An entry; the segment that it is about."""
+        """Adds an entry. Returns the segment that it refers to."""
         queue, segment, first, count = entries.read_range(data, at)
         deliveries = entries.read_deliveries(data, at) if kind == entries.RETURNED else 0
         queues = self.by_segment.setdefault(segment, {})
@@ -125,7 +125,7 @@ class Marks:
         return self.by_segment.get(segment, {}).get(queue)
 
     def encode(self) -> list[bytes]:
-        """All of it as entries, as few as there can be."""
+        """Returns all marks as the smallest number of entries."""
         found = []
         for segment, queues in self.by_segment.items():
             for queue, marks in queues.items():

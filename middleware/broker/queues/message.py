@@ -1,12 +1,12 @@
-"""What queues hold: runs of messages that came together and are alike, and parts of them.
+"""The contents of queues: runs of similar messages that arrived together, and parts of runs.
 
-A run's `data` is its messages one after the other, each
+A run's `data` is the concatenation of its messages, each
 
     size of its properties (uint32) | size of its body (uint32) | properties | body
 
-where the properties are opaque here, in the spelling of the face that took them in (`format`). One message
-by itself is a run of one. A queue's entry is a `Part` of a run: so a thousand small messages that came in
-one chunk are one entry, one place in the store and one range of delivery tags, until somebody wants less.
+where the properties are opaque here, in the format of the face that received them (`format`). A single
+message is a run of one. A queue's entry is a `Part` of a run: a thousand small messages that came in one
+chunk are one entry, one place in the store and one range of delivery tags, until a consumer takes fewer.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ HEAD: Final = 8  # bytes before a message's properties
 
 
 class Run:
-    """Messages that were published together with one exchange and key, and alike in all that is said here.
+    """Messages that were published together with one exchange and key, and agree in all fields here.
 
-    `priority` and `expiration`, in milliseconds, are -1 where the publisher gave none. `size`: bytes of all
-    bodies. `copies` and `hidden_copies` are further routing keys; the latter nobody is shown. `deaths`: where
-    and why they were dead-lettered, latest first. `place`: where the store has them, 0: nowhere.
+    `priority` and `expiration`, in milliseconds, are -1 if the publisher gave none. `size`: bytes of all
+    bodies. `copies` and `hidden_copies` are further routing keys; the latter are not shown to consumers.
+    `deaths`: where and why the messages were dead-lettered, latest first. `place`: the place in the store,
+    0: none.
     """
 
     def __init__(
@@ -60,13 +61,13 @@ class Run:
 
     @property
     def keys(self) -> tuple[bytes, ...]:
-        """All keys that it is routed by."""
+        """All routing keys."""
         if not self.copies and not self.hidden_copies:
             return (self.key,)
         return (self.key, *self.copies, *self.hidden_copies)
 
     def dead(self, part: Part, deaths: tuple[Death, ...]) -> Run:
-        """The messages that `part` has of it, without their expiration and with the given deaths."""
+        """Returns the messages of `part` as a run without expiration and with the given deaths."""
         found = Run(
             self.exchange, self.key, part.data(), part.count, part.size, self.persistent, self.priority
         )
@@ -78,12 +79,12 @@ class Run:
 
 
 class Part:
-    """Some messages of a run, in a row, as one queue holds them.
+    """Consecutive messages of a run, as one queue holds them.
 
-    `begin` and `end` are places in the run's data; `size` is bytes of bodies. `position` orders the
-    messages of a queue: the first has it, each further one the next. `deliveries`: how often delivering
-    them has failed. `expires_at` is on the clock of whoever says `now`. `durable`: it outlives the process.
-    `run` is None while only the store has it, at `place`.
+    `begin` and `end` are positions in the run's data; `size` is bytes of bodies. `position` orders the
+    messages of a queue: it is the first message's, and each further one has the next. `deliveries`: the
+    number of failed deliveries. `expires_at` is on the clock of `now`. `durable`: the part outlives the
+    process. `run` is None while only the store has it, at `place`.
     """
 
     def __init__(
@@ -115,7 +116,8 @@ class Part:
         self.durable = durable
 
     def cut(self, count: int) -> Part:
-        """Takes away its first `count` messages; of all of them it is a copy that is left without any."""
+        """Removes the first `count` messages and returns them as a new part. If that is all of them, this
+        part is left empty."""
         run = self.run
         assert run is not None
         if count >= self.count:
@@ -143,7 +145,7 @@ class Part:
         return found
 
     def section(self, offset: int, count: int) -> Part:
-        """A copy that has `count` of its messages from number `offset` on. It is left as it is."""
+        """Returns `count` messages from index `offset` on as a new part. This part is unchanged."""
         run = self.run
         assert run is not None
         begin = skip(run.data, self.begin, offset)[0]
@@ -164,7 +166,7 @@ class Part:
         )
 
     def data(self) -> bytes:
-        """Its messages, in the layout above."""
+        """Returns the messages, in the layout above."""
         run = self.run
         assert run is not None
         if self.begin == 0 and self.end == len(run.data):
@@ -173,7 +175,7 @@ class Part:
 
 
 def skip(data: bytes, at: i64, count: i64) -> tuple[int, int]:
-    """Steps over `count` messages that begin at `at`: (where the next begins, bytes of their bodies)."""
+    """Skips `count` messages from `at` on. Returns (where the next begins, bytes of the skipped bodies)."""
     bodies: i64 = 0
     while count > 0:
         properties = i64(read_i32_be(data, at))
@@ -185,7 +187,7 @@ def skip(data: bytes, at: i64, count: i64) -> tuple[int, int]:
 
 
 def messages(data: bytes) -> list[tuple[bytes, bytes]]:
-    """(properties, body) of each message in `data`."""
+    """Returns (properties, body) of each message in `data`."""
     found = []
     at: i64 = 0
     end: i64 = len(data)
@@ -199,5 +201,5 @@ def messages(data: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def message(properties: bytes, body: bytes) -> bytes:
-    """One message in that layout."""
+    """Returns one message in the layout of a run's data."""
     return len(properties).to_bytes(4, "big") + len(body).to_bytes(4, "big") + properties + body

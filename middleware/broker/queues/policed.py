@@ -1,4 +1,4 @@
-"""Policies of one virtual host, kept and applied: to what is declared, and on a change to what there is."""
+"""The policies of one virtual host, applied to new declarations and, on a change, to existing objects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Both = tuple[Policy | None, Policy | None]
 
 
 class PolicedRouter(Router):
-    """A router whose exchanges and queues are under policies. `operator_policies` are an operator's."""
+    """A router whose exchanges and queues are subject to policies and operator policies."""
 
     def __init__(self, name: str, recorder: Recorder) -> None:
         super().__init__(name)
@@ -25,11 +25,11 @@ class PolicedRouter(Router):
         self._recorder = recorder
 
     def touched(self, queue: MessageQueue, now: float) -> None:
-        """Something was done with a queue."""
+        """Follows up on a change to a queue."""
         raise NotImplementedError
 
     def set_policy(self, policy: Policy, now: float, *, operator: bool = False) -> None:
-        """Sets, or replaces, the policy of its name. PRECONDITION_FAILED where it makes no sense."""
+        """Sets or replaces the policy of that name. Refuses an invalid policy with PRECONDITION_FAILED."""
         policies.check(policy, operator=operator)
         known, kind = self._known(operator)
         if known.get(policy.name) == policy:
@@ -39,7 +39,7 @@ class PolicedRouter(Router):
         self._apply_to_all(now)
 
     def delete_policy(self, name: str, now: float, *, operator: bool = False) -> bool:
-        """Whether there was one."""
+        """Deletes a policy. Returns whether it existed."""
         known, kind = self._known(operator)
         if known.pop(name, None) is None:
             return False
@@ -61,7 +61,7 @@ class PolicedRouter(Router):
             self.touched(queue, now)
 
     def _police_exchange(self, exchange: Exchange) -> None:
-        """The alternate exchange that it was declared with counts, else that of a policy."""
+        """Applies the policies to an exchange. A declared alternate exchange takes precedence."""
         exchange.policies = (
             policies.for_exchange(self.policies, exchange.name),
             policies.for_exchange(self.operator_policies, exchange.name),
@@ -73,7 +73,7 @@ class PolicedRouter(Router):
     def _queue_policies(
         self, name: bytes, kind: QueueType, asked: Mapping[str, object]
     ) -> tuple[Both, QueueArguments]:
-        """(the policies that count, what they and `asked` come to)."""
+        """Returns (the effective policies, the arguments that result from them and `asked`)."""
         both = (
             policies.for_queue(self.policies, name, kind),
             policies.for_queue(self.operator_policies, name, kind),

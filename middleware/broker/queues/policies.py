@@ -1,11 +1,12 @@
-"""Policies: what an operator says of many queues and exchanges by a pattern of their names.
+"""Policies: settings for the queues and exchanges whose names match a pattern.
 
 A policy has a definition, a priority, and a kind that it applies to. Of all policies that match, the one with
 the highest priority counts. The matching operator policy is merged into it, and the result into the arguments
 of the declaration. If two of them set a number, the lower one counts. Names, rules and refusals follow
 RabbitMQ 4.3 (rabbit_policy, rabbit_policies, rabbit_queue_type_util), for the settings in `SETTINGS`.
 
-Patterns are Python's regular expressions, where RabbitMQ has PCRE: what people write in policies is the same.
+Patterns are Python regular expressions, while RabbitMQ uses PCRE; common policy patterns mean the same in
+both.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Definition = Mapping[str, object]
 
 
 class Policy(Struct, frozen=True):
-    """`apply_to`: all, exchanges, queues, classic_queues, quorum_queues or streams."""
+    """One policy. `apply_to`: all, exchanges, queues, classic_queues, quorum_queues or streams."""
 
     name: str
     pattern: str
@@ -33,7 +34,7 @@ class Policy(Struct, frozen=True):
 
     @property
     def said(self) -> dict[str, object]:
-        """It without its name, in RabbitMQ's words."""
+        """The policy without its name, with RabbitMQ's keys."""
         return {
             "pattern": self.pattern,
             "definition": dict(self.definition),
@@ -42,7 +43,7 @@ class Policy(Struct, frozen=True):
         }
 
 
-# --- what may be said
+# --- allowed settings
 
 
 def _is_count(value: object) -> bool:
@@ -66,13 +67,13 @@ def _is_one_of(*known: object) -> Callable[[object], bool]:
 
 
 def is_age(value: object) -> bool:
-    """A length of time as streams spell it: a number and one of Y, M, D, h, m and s."""
+    """Whether `value` is a duration in the format of streams: a number and one of Y, M, D, h, m and s."""
     return isinstance(value, str) and re.fullmatch(r"\d+[YMDhms]", value) is not None
 
 
 class Setting(Struct, frozen=True):
-    """What one key of a definition may be; `what` is how its refusal calls it. `types`: queues that know
-    it.
+    """The allowed values of one key of a definition; `what` describes them in the refusal. `types`: the queue
+    types that know the key.
     """
 
     fits: Callable[[object], bool]
@@ -128,7 +129,7 @@ _STREAMS_IGNORE: Final = frozenset({"queue-version"})
 
 
 def check(policy: Policy, *, operator: bool = False) -> None:
-    """PRECONDITION_FAILED with RabbitMQ's words where the policy makes no sense."""
+    """Refuses an invalid policy with PRECONDITION_FAILED and RabbitMQ's text."""
     try:
         re.compile(policy.pattern)
     except re.error as error:
@@ -149,7 +150,7 @@ def check(policy: Policy, *, operator: bool = False) -> None:
 
 
 def knows(name: str, *, operator: bool = False) -> bool:
-    """Whether a definition may have it."""
+    """Whether a definition may have the key `name`."""
     return name in SETTINGS and (SETTINGS[name].operator or not operator)
 
 
@@ -157,11 +158,12 @@ def _wrong(detail: str) -> Refusal:
     return Refusal(Reason.PRECONDITION_FAILED, f"Validation failed\n\n{detail}\n")
 
 
-# --- which policy counts
+# --- choice of the policy
 
 
 def _suits(policy: Policy, kind: QueueType) -> bool:
-    """Whether it is for queues of this type: one that says what the type does not know is for others."""
+    """Whether the policy applies to queues of this type. A policy with a key that the type does not know does
+    not."""
     ignored = _STREAMS_IGNORE if kind is QueueType.STREAM else frozenset[str]()
     return kind in _APPLIES[policy.apply_to] and not any(
         kind not in SETTINGS[name].types and name not in ignored and name != "alternate-exchange"
@@ -178,17 +180,17 @@ def for_exchange(policies: Mapping[str, Policy], name: bytes) -> Policy | None:
 
 
 def _first(policies: list[Policy], name: bytes) -> Policy | None:
-    """That of the highest priority whose pattern matches, the earliest of several."""
+    """Returns the matching policy of the highest priority, the earliest if several are equal."""
     shown = text(name)
     matching = [one for one in policies if re.search(one.pattern, shown)]
     return max(matching, key=lambda one: one.priority, default=None)
 
 
-# --- what it comes to
+# --- merging
 
 
 def merged(policy: Policy | None, operator: Policy | None) -> dict[str, object]:
-    """One definition of both."""
+    """Returns the merged definition of both policies."""
     found = dict(policy.definition) if policy is not None else {}
     for name, value in (operator.definition if operator is not None else {}).items():
         found[name] = _merge_operator(name, found[name], value) if name in found else value
@@ -213,10 +215,10 @@ _LOWER: Final = frozenset(
 
 
 def with_policy(asked: Mapping[str, object], definition: Definition, kind: QueueType) -> dict[str, object]:
-    """What a queue was declared with, and what a policy's definition adds to it or lowers.
+    """Returns a queue's declared arguments, with a policy's definition applied.
 
-    Where both say a thing, the lower of two numbers counts, and else the queue's own; of `overflow`, in
-    quorum queues, the policy's.
+    If both set a key, the lower of two numbers counts, otherwise the queue's own value. Exception: for
+    `overflow` in quorum queues the policy's value counts.
     """
     found = dict(asked)
     for name, value in definition.items():

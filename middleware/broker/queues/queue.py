@@ -1,11 +1,11 @@
-"""One queue: an ordered store of messages that are ready, those that wait to be settled, and its consumers.
+"""One queue: its ready messages in order, its delivered messages that are not yet settled, and its consumers.
 
-Everything takes `now`, in seconds on whatever clock; times to live count on it. A message leaves in one of
-four ways: settled by whoever got it, purged, or given up, which is told to `undertaker`, who may
-dead-letter it: rejected, expired, over the length limit, delivered too often.
+All calls take `now`, in seconds on any clock; times to live refer to it. A message leaves the queue when it
+is settled, purged, or given up. Messages are given up if they are rejected, expired, over the length limit,
+or delivered too often; these are passed to `undertaker`, which may dead-letter them.
 
-Semantics are RabbitMQ 4.3's: expired messages leave at the head only; a full queue drops its head or
-refuses what is published; what comes back goes where it was.
+The semantics are RabbitMQ 4.3's: expired messages leave only at the head; a full queue drops its head or
+refuses new messages; returned messages go back to their old positions.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from .store import RunStore
 
 _ALL: Final = 1 << 62
 _NONE: Final[list[int]] = []
-_QUORUM_DEFAULT: Final = 4  # the priority of a message that has none, in a quorum queue
+_QUORUM_DEFAULT: Final = 4  # the default priority of a message in a quorum queue
 
 
 class Undertaker(Protocol):
-    """Who is told of messages that a queue gives up."""
+    """The receiver of messages that a queue gives up."""
 
     def bury(self, queue: MessageQueue, run: Run, part: Part, reason: str, now: float) -> None: ...
 
 
 class MessageQueue:
-    """`ready` messages of `ready_bytes`, and `unsettled` ones. `owner`: the connection that it is exclusive
-    to.
+    """A queue with `ready` messages of `ready_bytes`, and `unsettled` ones. `owner`: the connection to which
+    it is exclusive.
 
-    `asked`: what it was declared with. `policies`: the policy and the operator policy that count.
-    `arguments`: what all that comes to.
+    `asked`: the declared arguments. `policies`: the effective policy and operator policy. `arguments`: the
+    result of these.
     """
 
     def __init__(
@@ -78,12 +78,13 @@ class MessageQueue:
         self._undertaker = undertaker
         self._recorder = recorder
         self._settings = settings
-        self._backlogs: list[Backlog] = []  # by falling priority, those that were needed
+        self._backlogs: list[Backlog] = []  # by descending priority, made on demand
         self._next = 1
-        self._came_back = False  # something did since the last pump
+        self._came_back = False  # whether messages were returned since the last pump
 
     def change(self, arguments: QueueArguments, now: float) -> None:
-        """A policy did: what is too long now is dropped. Times to live count for what comes from now on."""
+        """Applies arguments changed by a policy. Excess messages are dropped. A changed time to live applies
+        only to new messages."""
         if arguments == self.arguments:
             return
         if arguments.expires != self.arguments.expires:
@@ -95,9 +96,9 @@ class MessageQueue:
     # --- publishing
 
     def publish(self, run: Run, now: float) -> list[int]:
-        """Takes the run's messages, gives them to consumers that have room.
+        """Takes the run's messages, and gives them to consumers that have room.
 
-        Answers the numbers of those that it refuses, since it is full and its overflow says so.
+        Returns the indexes of refused messages, if the queue is full and its overflow setting refuses them.
         """
         if self._came_back:
             self._cut_returned(now)
@@ -165,7 +166,7 @@ class MessageQueue:
         return backlog
 
     def restore(self, part: Part) -> None:
-        """A part that the store has of an earlier run of the process. They come in order."""
+        """Restores a part that the store has from an earlier process. Parts have to come in order."""
         self._store.hold(part.place, part.count)
         self._next = max(self._next, part.position + part.count)
         self.ready += part.count
@@ -184,7 +185,7 @@ class MessageQueue:
         return (0 <= asked.max_length < self.ready) or (0 <= asked.max_bytes < self.ready_bytes)
 
     def _publish_room(self, part: Part) -> int:
-        """How many of its messages fit before anybody is given one; by bytes it is told one by one."""
+        """Returns how many messages of `part` fit before the next delivery; with a byte limit at most one."""
         asked = self.arguments
         room = part.count
         if asked.max_length >= 0:
@@ -194,11 +195,12 @@ class MessageQueue:
         return max(room, 0)
 
     def _refused_together(self, part: Part) -> int:
-        """How many of its messages are refused with the first: by bytes, a smaller one may still fit."""
+        """Returns how many messages are refused together with the first: only one with a byte limit, since a
+        smaller one may still fit."""
         return part.count if 0 <= self.arguments.max_length <= self.ready else 1
 
     def _cut_returned(self, now: float) -> None:
-        """What came back may have made it too long. It is cut before anybody is given anything (RabbitMQ)."""
+        """Drops the excess that returned messages may have caused, before the next delivery (RabbitMQ)."""
         self._came_back = False
         if self.arguments.overflow is Overflow.DROP_HEAD:
             self._drop_heads(now)
@@ -219,7 +221,7 @@ class MessageQueue:
     # --- delivering
 
     def pump(self, now: float) -> None:
-        """Gives what is ready to consumers that have room, and gives up what has expired at the head."""
+        """Delivers ready messages to consumers that have room, and gives up expired ones at the head."""
         if self._came_back:
             self._cut_returned(now)
         while self.ready:
@@ -241,7 +243,7 @@ class MessageQueue:
         self._expire(now, True)
 
     def get(self, now: float, no_ack: bool) -> Part | None:
-        """One message for who asks by itself; it is to be settled unless `no_ack`."""
+        """Returns one message for `basic.get`, or None. The caller has to settle it unless `no_ack`."""
         if self.arguments.single_active:
             raise Refusal(
                 Reason.RESOURCE_LOCKED,
@@ -273,7 +275,7 @@ class MessageQueue:
             self.counts.redelivered += part.count
 
     def _take_ready(self, most: int) -> Part | None:
-        """Up to `most` messages from the front, highest priority first."""
+        """Removes and returns up to `most` messages from the front, highest priority first."""
         for backlog in self._backlogs:
             part = backlog.take(most)
             if part is not None:
@@ -291,7 +293,8 @@ class MessageQueue:
             self._recorder.handed(self.name, part)
 
     def _sent(self, part: Part) -> None:
-        """Its bytes may leave memory: those that the store has, and beyond what may stay, all others too."""
+        """Releases the memory of a delivered part if it is in the store. Beyond the memory limit, other parts
+        are put into the store first."""
         run = part.run
         if part.place == 0 and run is not None and self.unsettled_bytes > self._settings.resident_bytes:
             self._store.put(run)
@@ -303,20 +306,21 @@ class MessageQueue:
     # --- settling
 
     def settle(self, part: Part, offset: int, count: int, consumer: Consumer | None) -> None:
-        """`count` messages of a part, from number `offset` on, are done with."""
+        """Settles `count` messages of a part, from index `offset` on."""
         self._unhand(part, count, consumer)
         self.counts.settled += count
         self._gone(part, offset, count)
 
     def reject(self, part: Part, offset: int, count: int, consumer: Consumer | None, now: float) -> None:
-        """They are not wanted: dead-lettered where the queue has whereto."""
+        """Rejects messages, which are dead-lettered if the queue has a dead-letter exchange."""
         self._unhand(part, count, consumer)
         self._give_up(self._loaded(part).section(offset, count), deaths.REJECTED, now)
 
     def requeue(
         self, part: Part, offset: int, count: int, consumer: Consumer | None, now: float, *, failed: bool
     ) -> None:
-        """They go where they were. `failed`: delivering did, and is counted; `pump` is to be called."""
+        """Returns messages to their old positions. `failed`: the delivery failed and is counted. The caller
+        has to call `pump`."""
         self._unhand(part, count, consumer)
         if self.deleted:
             self._gone(part, offset, count)
@@ -341,14 +345,15 @@ class MessageQueue:
         return part
 
     def _unhand(self, part: Part, count: int, consumer: Consumer | None) -> None:
-        """Bytes of a part of which only some are settled are told by their share."""
+        """Reduces the unsettled counts. The bytes of `count` messages are their proportional share of the
+        part."""
         self.unsettled -= count
         self.unsettled_bytes = self.unsettled_bytes - part.size * count // part.count if self.unsettled else 0
         if consumer is not None:
             consumer.unsettled -= count
 
     def _gone(self, part: Part, offset: int, count: int) -> None:
-        """The queue has `count` of its messages from number `offset` on no more."""
+        """Records and releases `count` messages from index `offset` on, which have left the queue."""
         if part.durable:
             self._recorder.settled(self.name, part, offset, count)
         if part.place:
@@ -364,9 +369,9 @@ class MessageQueue:
     # --- time
 
     def _expire(self, now: float, due: bool) -> None:
-        """Gives up what has expired at the head.
+        """Gives up expired messages at the head.
 
-        `due`: also what expires just now, which a consumer may get.
+        `due`: also those that expire exactly at `now`, which may still be delivered first.
         """
         for backlog in self._backlogs:
             first = backlog.first
@@ -379,12 +384,12 @@ class MessageQueue:
                 first = backlog.first
 
     def tick(self, now: float) -> None:
-        """Does what time alone brings. Whether the queue itself has expired, `expired` says."""
+        """Handles time-outs of messages. `expired` tells whether the queue itself has expired."""
         self._expire(now, True)
 
     @property
     def deadline(self) -> float:
-        """When `tick` has something to do, or the queue expires; NEVER if neither."""
+        """The time when `tick` has something to do, or the queue expires; NEVER if neither."""
         found = NEVER
         for backlog in self._backlogs:
             first = backlog.first
@@ -395,14 +400,15 @@ class MessageQueue:
         return found
 
     def expired(self, now: float) -> bool:
-        """Whether nobody has used it for as long as it was to be kept."""
+        """Whether the queue has been unused for its expiry time."""
         expires = self.arguments.expires
         return expires >= 0 and not len(self.consumers) and self.used_at + expires / 1000 <= now
 
     # --- consumers
 
     def consume(self, consumer: Consumer, now: float) -> None:
-        """A consumer comes. ACCESS_REFUSED where one has, or wants, the queue for itself and can't."""
+        """Adds a consumer. Refuses it with ACCESS_REFUSED if a consumer has exclusive use, or if this one
+        wants exclusive use and there are others."""
         if self.consumers.exclusive or (consumer.exclusive and len(self.consumers)):
             raise Refusal(Reason.ACCESS_REFUSED, f"queue '{text(self.name)}' in exclusive use")
         self.consumers.add(consumer)
@@ -411,7 +417,8 @@ class MessageQueue:
         self.pump(now)
 
     def cancel(self, consumer: Consumer, now: float) -> bool:
-        """A consumer goes; whether the queue is to be deleted with it. What it has unsettled, it keeps."""
+        """Removes a consumer, which keeps its unsettled messages. Returns whether the queue has to be deleted
+        as well."""
         if not self.consumers.remove(consumer):
             return False
         self.used_at = now
@@ -421,7 +428,7 @@ class MessageQueue:
     # --- emptying
 
     def purge(self) -> int:
-        """Forgets what is ready; how much that was."""
+        """Removes all ready messages. Returns their number."""
         for backlog in self._backlogs:
             backlog.clear(self._purged)
         count = self.ready
@@ -432,9 +439,9 @@ class MessageQueue:
         self._gone(part, 0, part.count)
 
     def delete(self) -> int:
-        """Forgets everything, and tells consumers.
+        """Removes all messages, and cancels all consumers.
 
-        How much was ready. Not dead-lettered: RabbitMQ does not.
+        Returns the number of ready messages. As in RabbitMQ, they are not dead-lettered.
         """
         count = self.purge()
         self.deleted = True

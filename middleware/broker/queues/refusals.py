@@ -1,6 +1,6 @@
-"""What queues and exchanges refuse, and how it is put: RabbitMQ's words, since people search for them.
+"""The refusals of queues and exchanges, with RabbitMQ's texts, since users search for them.
 
-A `Refusal` says which of the protocol's reasons it is by name, never by its code: faces know these.
+A `Refusal` gives the protocol's reason by name, never by its code: only faces know the codes.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ import enum
 
 
 class Reason(enum.Enum):
-    """Why something was refused. The value is what AMQP calls it."""
+    """The reason of a refusal. The value is AMQP's name."""
 
     ACCESS_REFUSED = "ACCESS_REFUSED"  # reserved names, exclusive consumers, internal exchanges
     NOT_FOUND = "NOT_FOUND"
     RESOURCE_LOCKED = "RESOURCE_LOCKED"  # another connection's exclusive queue
-    PRECONDITION_FAILED = "PRECONDITION_FAILED"  # declared otherwise, in use, not empty, bad arguments
+    PRECONDITION_FAILED = "PRECONDITION_FAILED"  # declared differently, in use, not empty, bad arguments
     NOT_ALLOWED = "NOT_ALLOWED"
     INTERNAL_ERROR = "INTERNAL_ERROR"  # a feature that is deprecated and not permitted
     NOT_IMPLEMENTED = "NOT_IMPLEMENTED"
 
 
 class Refusal(Exception):
-    """A request about queues or exchanges is refused; nothing was changed."""
+    """A refused request about queues or exchanges; nothing was changed."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(f"{reason.value} - {detail}")
@@ -30,7 +30,7 @@ class Refusal(Exception):
 
 
 def text(name: bytes) -> str:
-    """A name for people to read."""
+    """Returns a name in readable form."""
     return name.decode("utf-8", "replace")
 
 
@@ -43,7 +43,7 @@ def precondition(detail: str) -> Refusal:
 
 
 def spelt(value: object) -> str:
-    """A value as RabbitMQ puts it into its texts."""
+    """Returns a value in the format of RabbitMQ's texts."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -54,7 +54,7 @@ def spelt(value: object) -> str:
 
 
 def inequivalent(what: str, kind: str, name: bytes, vhost: str, received: object, current: object) -> Refusal:
-    """Something exists, and was declared otherwise. None: nothing was said."""
+    """Returns the refusal of a declaration that differs from the existing object. None: not given."""
     one_unsaid = received is None or current is None
     given, there = (_typed(received), _typed(current)) if one_unsaid else (spelt(received), spelt(current))
     return precondition(

@@ -1,8 +1,9 @@
-"""Queues as an earlier process has left them: definitions, and the messages that nobody had settled.
+"""Restores the queues that an earlier process left: definitions, and unsettled messages.
 
-The entries of the log are read twice. First all definitions, and what became of messages, by the segment
-that their runs are in; then, segment by segment, what was enqueued: so the messages of each queue come in
-their order, and go straight to the pages of its backlog. What was handed out is redelivered.
+The entries of the log are read twice. The first pass reads all definitions, and the state of messages by the
+segment of their runs. The second pass reads, segment by segment, what was enqueued: the messages of each
+queue thus come in order, and go directly to the pages of its backlog. Messages that were handed out are
+redelivered.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ _DEFINITIONS: Final = {
 
 
 class QueueStorage:
-    """What an opened log holds: `store` and `journal`, and what has to be restored from it."""
+    """An opened log: `store` and `journal`, and the state to be restored from it."""
 
     def __init__(self, directory: str, disk: Disk, *, offset: float, syncs: bool, segment_bytes: int) -> None:
-        """`offset`: what has to be added to `now` to have the time of day. STORAGE."""
+        """Opens the log. `offset` plus `now` is the time of day. Raises STORAGE."""
         self.journal = QueueJournal(offset)
         self._marks = Marks()
         self.store = BlockStore.open(
@@ -53,7 +54,7 @@ class QueueStorage:
         )
 
     def _read(self, in_segment: BlockSegment, block: bytes) -> None:
-        """The first reading."""
+        """Reads a block in the first pass."""
         segment, data = in_segment.number, entries_in(block)
         try:
             for kind, begin, end in entries.walk(data):
@@ -73,8 +74,8 @@ class QueueStorage:
             ) from error
 
     def restore(self, vhost_of: Callable[[str], VirtualHost], now: float) -> int:
-        """Makes definitions and queues in the virtual hosts that `vhost_of` gives; how many messages there
-        are. Afterwards it is written to. STORAGE where the disk refuses.
+        """Restores definitions and queues in the virtual hosts that `vhost_of` returns, and opens the log for
+        writing. Returns the number of messages. Raises STORAGE on a disk error.
         """
         queues = self._define(vhost_of, now)
         self.store.begin()
@@ -94,7 +95,7 @@ class QueueStorage:
     # --- definitions
 
     def _define(self, vhost_of: Callable[[str], VirtualHost], now: float) -> dict[int, MessageQueue]:
-        """The queues by their numbers."""
+        """Restores the definitions. Returns the queues by number."""
         queues: dict[int, MessageQueue] = {}
         for declared in list(self.journal.declared.values()):
             vhost = vhost_of(declared.vhost)
@@ -138,7 +139,7 @@ class QueueStorage:
     def _enqueue(
         self, queues: dict[int, MessageQueue], segment: int, data: bytes, at: int, now: float
     ) -> int:
-        """What is left of one entry."""
+        """Restores the unsettled messages of one entry. Returns their number."""
         number, place, begin, end, count, size, position, expires, priority, deliveries = (
             entries.read_enqueued(data, at)
         )
@@ -173,7 +174,7 @@ class QueueStorage:
 
 
 def _policy(name: str, said: Mapping[str, object]) -> Policy:
-    """As `Policy.said` has it."""
+    """Returns the policy with `said` as in `Policy.said`."""
     definition, priority = said["definition"], said["priority"]
     assert isinstance(definition, dict)
     assert isinstance(priority, int)
@@ -181,7 +182,7 @@ def _policy(name: str, said: Mapping[str, object]) -> Policy:
 
 
 class Restoring:
-    """While it lasts, a virtual host takes what was declared before, and its recorder knows of it."""
+    """A context in which a virtual host restores earlier declarations, and its recorder ignores them."""
 
     def __init__(self, vhost: VirtualHost) -> None:
         self._vhost = vhost

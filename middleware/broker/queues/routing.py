@@ -1,7 +1,7 @@
-"""From an exchange and keys to queues: over exchanges that are bound to exchanges, each looked at once.
+"""Routing from an exchange and keys to queues, through bindings between exchanges, each visited once.
 
-An alternate exchange gets what its exchange routes nowhere, exchange by exchange (RabbitMQ's rule). What
-keys alone decide is remembered until a definition changes.
+An alternate exchange gets the messages that its exchange cannot route, for each exchange on the way
+(RabbitMQ's rule). Routes that depend on keys only are cached until a definition changes.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _REMEMBERED: Final = 10_000  # keys
 
 
 class Outlet(Protocol):
-    """What is published to one exchange goes there as well: to other faces, and other hosts."""
+    """A further receiver of messages published to one exchange: other faces and other hosts."""
 
     def records(self, run: Run) -> bool:
-        """Whether it comes back from there, so that no queue is to be given it now."""
+        """Whether the run will come back from there; queues do not get it now in that case."""
 
     def publish(self, run: Run) -> bool:
-        """Whether anybody wants it."""
+        """Publishes the run. Returns whether there are receivers."""
 
 
 class Router:
-    """The exchanges and queues of one virtual host, and the way between them."""
+    """The exchanges and queues of one virtual host, and the routing between them."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -39,26 +39,26 @@ class Router:
         self._routes: dict[tuple[bytes, bytes], list[MessageQueue]] = {}
 
     def changed(self) -> None:
-        """A definition did: nothing is remembered."""
+        """Clears the cached routes after a change of definitions."""
         if self._routes:
             self._routes = {}
 
     def exchange(self, name: bytes) -> Exchange:
-        """NOT_FOUND where there is none."""
+        """Returns the exchange. Refuses with NOT_FOUND if there is none."""
         found = self.exchanges.get(name)
         if found is None:
             raise not_found("exchange", name, self.name)
         return found
 
     def queue(self, name: bytes) -> MessageQueue:
-        """NOT_FOUND where there is none."""
+        """Returns the queue. Refuses with NOT_FOUND if there is none."""
         found = self.queues.get(name)
         if found is None:
             raise not_found("queue", name, self.name)
         return found
 
     def owned(self, name: bytes, owner: object) -> MessageQueue:
-        """The queue, if the connection `owner` may use it. NOT_FOUND, RESOURCE_LOCKED."""
+        """Returns the queue if connection `owner` may use it. Refuses with NOT_FOUND or RESOURCE_LOCKED."""
         queue = self.queue(name)
         if queue.owner is not None and queue.owner is not owner:
             raise self.locked(name)
@@ -73,7 +73,7 @@ class Router:
         )
 
     def may_publish(self, name: bytes) -> None:
-        """NOT_FOUND; ACCESS_REFUSED to who is not an exchange."""
+        """Refuses with NOT_FOUND, or with ACCESS_REFUSED if the exchange is internal."""
         if name != DEFAULT and self.exchange(name).internal:
             raise Refusal(
                 Reason.ACCESS_REFUSED,
@@ -81,7 +81,7 @@ class Router:
             )
 
     def looks_at_headers(self, name: bytes) -> bool:
-        """Whether publishing to the exchange may depend on headers, so that runs have to be alike in them."""
+        """Whether routing from the exchange may depend on headers: runs then have to agree in them."""
         exchange = self.exchanges.get(name)
         if exchange is None:
             return False
@@ -91,7 +91,7 @@ class Router:
         return further or not exchange.by_key
 
     def route(self, run: Run) -> list[MessageQueue]:
-        """The queues that a run goes to, each once."""
+        """Returns the queues that a run goes to, each once."""
         if run.copies or run.hidden_copies:
             return self._walk(run.exchange, run.keys, run)[0]
         found = self._routes.get((run.exchange, run.key))
@@ -105,7 +105,7 @@ class Router:
         return found
 
     def _walk(self, name: bytes, keys: tuple[bytes, ...], run: Run) -> tuple[list[MessageQueue], bool]:
-        """(queues, whether keys alone decided)."""
+        """Returns (queues, whether only keys decided)."""
         if name == DEFAULT:
             return self._named([Destination(key, False) for key in keys]), True
         reached: dict[Destination, None] = {}

@@ -1,4 +1,4 @@
-"""What a daemon may choose about its queues."""
+"""The settings of a daemon's queues."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from msgspec import Struct
 
 
 class QueueSettings(Struct, frozen=True):
-    """Sizes in bytes.
+    """Queue settings. Sizes in bytes.
 
     `transient_queues`: whether queues that are neither durable nor exclusive may be declared, which
-    RabbitMQ 4.3 no longer permits by itself. `quorum`: whether queues that ask for `x-queue-type: quorum`
-    are taken, though the only copy of what they hold is here.
+    RabbitMQ 4.3 no longer permits by default. `quorum`: whether queues with `x-queue-type: quorum` are
+    accepted, although the only copy of their messages is on this host.
     """
 
-    resident_bytes: int = (
-        1024 * 1024
-    )  # of messages of one queue and priority, beyond which the store has them
-    page_entries: int = 4096  # of a queue's entries that leave memory together
+    resident_bytes: int = 1024 * 1024  # messages of one queue and priority in memory; more go to the store
+    page_entries: int = 4096  # entries of a queue that leave memory together
     transient_queues: bool = False
     quorum: bool = True
 

@@ -1,7 +1,7 @@
-"""Where runs are kept that have to outlive the process, or that memory has no room for: once, for all queues.
+"""The store of runs that have to outlive the process or do not fit in memory, shared by all queues.
 
-A run is put when the first queue needs it there. Queues hold it by its place, a number; what nobody holds is
-let go of. Queues also put pages: lists of their own entries, which only the one queue reads again.
+A run is put when the first queue needs it in the store. Queues hold it by its place, a number; runs that no
+queue holds are removed. Queues also put pages: lists of their own entries, which only that queue reads.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ from .message import Run
 
 
 class RunStore(Protocol):
-    """Who keeps runs. Places are never 0, and never used again as long as somebody may know them."""
+    """A store of runs. Places are never 0, and not reused as long as anyone may refer to them."""
 
     def put(self, run: Run) -> None:
-        """Keeps the run and gives it its place, unless it has one. It is held by nobody yet.
+        """Stores the run and sets its place, unless it has one. No queue holds it yet.
 
-        It counts as stored when the turn that put it has ended.
+        It counts as stored once the turn that put it has ended.
         """
 
     def hold(self, place: int, count: int) -> None:
-        """A queue holds `count` messages of what is at `place`."""
+        """Notes that a queue holds `count` messages of the run at `place`."""
 
     def let_go(self, place: int, count: int) -> None:
-        """It holds so many less."""
+        """Notes that a queue holds `count` messages fewer."""
 
     def load(self, place: int) -> Run:
-        """The run at `place`. TreecastError(STORAGE) where the disk refuses."""
+        """Returns the run at `place`. Raises TreecastError(STORAGE) on a disk error."""
 
     def put_page(self, page: bytes) -> int:
-        """Keeps a page until it is taken; its place."""
+        """Stores a page until it is taken. Returns its place."""
 
     def take_page(self, place: int) -> bytes:
-        """The page, which is kept no longer."""
+        """Removes and returns a page."""
 
     def drop_page(self, place: int) -> None:
-        """Nobody will take it."""
+        """Removes a page unread."""
 
 
 class MemoryStore:
-    """Keeps them in memory: of a host that has no disk, and of tests."""
+    """A store in memory, for hosts without a disk and for tests."""
 
     def __init__(self) -> None:
         self.runs: dict[int, Run] = {}

@@ -1,7 +1,7 @@
-"""One virtual host: publishing into queues, dead-lettering out of them, and what time brings.
+"""One virtual host: publishing into queues, dead-lettering out of them, and time-outs.
 
-Dead letters are gathered while a queue is at work, and published when it is done: a queue never sees
-another change amid its own. What cannot end is cut by `deaths.cycles`.
+Dead letters are gathered while a queue works, and published when it is done: a queue is never re-entered
+during its own changes. `deaths.cycles` ends endless loops.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from .store import RunStore
 
 
 class VirtualHost(Definitions):
-    """`wall` is the time of day in seconds since the Unix epoch, kept by the edge: deaths are dated by it.
+    """A virtual host. `wall` is the time of day in seconds since the Unix epoch, set by the edge, for the
+    dates of deaths.
 
-    `cycled` counts messages that went in circles and were dropped; `dead_lettered` those that went to an
-    exchange.
+    `cycled` counts messages that were dropped because of a cycle; `dead_lettered` counts messages that went
+    to an exchange.
     """
 
     def __init__(
@@ -37,16 +38,16 @@ class VirtualHost(Definitions):
         self._dead: deque[tuple[MessageQueue, Run, str]] = deque()
         self._burying = False
         self._due: list[tuple[float, int, MessageQueue]] = []
-        self._watched: dict[bytes, float] = {}  # queues in `_due`, by when
+        self._watched: dict[bytes, float] = {}  # queues in `_due` and their times
         self._serial = 0
 
     # --- publishing
 
     def publish(self, run: Run, now: float) -> tuple[bool, list[int]]:
-        """Into all queues that it is routed to, and through an outlet: (whether anybody wants it, numbers of
-        the messages that some queue refused).
+        """Publishes a run to all queues that it is routed to, and to an outlet.
 
-        `Router.may_publish` has been asked by whoever publishes.
+        Returns (whether there are receivers, indexes of the messages that some queue refused). The caller has
+        to check `Router.may_publish` before.
         """
         outlet = self.outlets.get(run.exchange)
         if outlet is None:
@@ -59,7 +60,7 @@ class VirtualHost(Definitions):
         return routed or wanted, refused
 
     def deliver(self, run: Run, now: float) -> tuple[bool, list[int]]:
-        """The same for queues alone."""
+        """As `publish`, for queues only."""
         queues = self.route(run)
         refused: list[int] = []
         for queue in queues:
@@ -78,7 +79,7 @@ class VirtualHost(Definitions):
         self._dead.append((queue, self._epitaph(queue, run, part, reason), reason))
 
     def _epitaph(self, queue: MessageQueue, run: Run, part: Part, reason: str) -> Run:
-        """What is published of it: the same bytes, with one death more, and no expiration."""
+        """Returns the run to dead-letter: the same bytes, with one more death and no expiration."""
         asked = queue.arguments
         assert asked.dead_letter_exchange is not None
         death = Death(
@@ -97,7 +98,7 @@ class VirtualHost(Definitions):
         return found
 
     def settle_up(self, now: float) -> None:
-        """Publishes what queues have given up. To be called after whatever may have made them."""
+        """Publishes the gathered dead letters. Has to be called after everything that may produce some."""
         if self._burying:
             return
         self._burying = True
@@ -110,7 +111,7 @@ class VirtualHost(Definitions):
 
     def _inter(self, source: MessageQueue, run: Run, reason: str, now: float) -> None:
         if run.exchange and run.exchange not in self.exchanges:
-            return  # as in RabbitMQ: where it would go is not there
+            return  # dropped as in RabbitMQ, as the exchange does not exist
         for queue in self.route(run):
             if reason != deaths.REJECTED and deaths.cycles(run.deaths, queue.name):
                 self.cycled += run.count
@@ -126,18 +127,18 @@ class VirtualHost(Definitions):
         self.touched(queue, now)
 
     def cancel(self, queue: MessageQueue, consumer: Consumer, now: float) -> None:
-        """A consumer goes; the queue with it where that is what it was declared for."""
+        """Removes a consumer, and deletes the queue if it is declared auto-delete and this was the last."""
         if queue.cancel(consumer, now) and self.queues.get(queue.name) is queue:
             self.remove_queue(queue)
         self.touched(queue, now)
 
     def touched(self, queue: MessageQueue, now: float) -> None:
-        """Something was done with a queue: what follows from it is done as well."""
+        """Follows up on a change to a queue: publishes dead letters and schedules its time-outs."""
         self.settle_up(now)
         self.watch(queue)
 
     def clear(self) -> None:
-        """The virtual host is no more: nor are its queues, exchanges and policies."""
+        """Deletes all queues, exchanges and policies of a deleted virtual host."""
         for queue in list(self.queues.values()):
             self.remove_queue(queue)
         for exchange in list(self.exchanges.values()):
@@ -149,14 +150,14 @@ class VirtualHost(Definitions):
             known.clear()
 
     def release(self, owner: object) -> None:
-        """A connection is gone: so are the queues that were its own."""
+        """Deletes the exclusive queues of a closed connection."""
         for queue in [queue for queue in self.queues.values() if queue.owner is owner]:
             self.remove_queue(queue)
 
     # --- time
 
     def watch(self, queue: MessageQueue) -> None:
-        """Looks when the queue has to be looked at again."""
+        """Schedules the queue's next time-out."""
         at = queue.deadline
         if at == NEVER or self._watched.get(queue.name, NEVER) <= at:
             return
@@ -166,11 +167,11 @@ class VirtualHost(Definitions):
 
     @property
     def deadline(self) -> float:
-        """When `tick` has something to do; NEVER if it has not."""
+        """The time when `tick` has something to do; NEVER if there is nothing."""
         return self._due[0][0] if self._due else NEVER
 
     def tick(self, now: float) -> None:
-        """Lets expire what has to."""
+        """Expires the messages and queues that are due."""
         while self._due and self._due[0][0] <= now:
             at, _, queue = heappop(self._due)
             if self._watched.get(queue.name) == at:
@@ -178,7 +179,7 @@ class VirtualHost(Definitions):
             known = self.queues.get(queue.name)
             if known is not queue:
                 if known is not None:
-                    self.watch(known)  # another of the same name, which this entry stood for
+                    self.watch(known)  # another queue of the same name, which shared this entry
                 continue
             queue.tick(now)
             if queue.expired(now):
