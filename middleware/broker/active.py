@@ -13,7 +13,7 @@ from .values import ActiveProducer
 
 
 def active_producers(leader: PartitionLeader) -> Sequence[ActiveProducer]:
-    """The producers, ordered by id. Raises NOT_LEADER if another host leads the partition and has its log."""
+    """The producers, ordered by id. Raises NOT_LEADER if another host leads the partition."""
     if not isinstance(leader, LogPartition):
         raise TreecastError(Fault.NOT_LEADER, "another host leads the partition: ask the daemon there")
     return [

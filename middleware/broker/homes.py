@@ -1,4 +1,4 @@
-"""The stores of homes: where homes write, and for which ids this host is the home.
+"""The stores that homes write to, which also know for which ids this host is the home.
 
 A group id or a transactional id has one home, the host that decides about it. A standalone host is the home
 of everything and writes to its own tables (`TableStore`). On joined hosts the store also passes each write

@@ -139,7 +139,7 @@ class FetchWait:
             self.finish()
 
     def foreseen(self, size: int) -> None:
-        """Readers that have read all else can read `size` bytes; they are counted only at `grown`."""
+        """Readers at the end can read `size` bytes early; the bytes are counted only at `grown`."""
         if self._missing <= size:
             self.finish()
 

@@ -92,7 +92,7 @@ class PubSub:
         return self._reach
 
     def use_reach(self, reach: Reach | None) -> None:
-        """Uses `reach` from now on; None: there are no other hosts any more. `reach` has to get the present
+        """Uses `reach` from now on; None: there are no longer other hosts. `reach` has to get the present
         interest itself (`filters`, `shared`)."""
         self._reach = reach if reach is not None else NoReach(self)
         self.stamps.host = self._reach.host

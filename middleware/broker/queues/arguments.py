@@ -93,7 +93,7 @@ def _version(value: object) -> str:
 
 
 def _limit(value: object) -> str:
-    """Checks a limit; -1 means unlimited."""
+    """Returns what is wrong with a limit, or "". -1 means unlimited."""
     return "" if value == -1 else _whole(value)
 
 
@@ -183,7 +183,7 @@ def _check(name: str, arguments: Table, which: str) -> None:
 
 
 def parsed(kind: QueueType, arguments: Table) -> QueueArguments:
-    """Returns arguments that have already been checked in parsed form."""
+    """Parses arguments that have already been checked."""
     quorum = kind is QueueType.QUORUM
     overflow = _OVERFLOWS[_said(arguments.get("x-overflow", "drop-head"))]
     if quorum and overflow is Overflow.REJECT_PUBLISH_DLX:

@@ -1,4 +1,4 @@
-"""The matching of headers exchanges: `all`, `any`, and both including names that begin with `x-`.
+"""The matching of headers exchanges: `all`, `any`, and the variants that include names beginning with `x-`.
 
 A binding argument without a value requires only the header's presence. Integers are compared as numbers,
 whatever their width; a number never equals a boolean, nor an integer a float (RabbitMQ).

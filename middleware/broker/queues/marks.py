@@ -125,7 +125,7 @@ class Marks:
         return self.by_segment.get(segment, {}).get(queue)
 
     def encode(self) -> list[bytes]:
-        """Returns all marks as the smallest number of entries."""
+        """Returns all marks as entries, merged as far as possible."""
         found = []
         for segment, queues in self.by_segment.items():
             for queue, marks in queues.items():

@@ -83,8 +83,8 @@ class MessageQueue:
         self._came_back = False  # whether messages were returned since the last pump
 
     def change(self, arguments: QueueArguments, now: float) -> None:
-        """Applies arguments changed by a policy. Excess messages are dropped. A changed time to live applies
-        only to new messages."""
+        """Applies arguments changed by a policy. With drop-head, excess messages are dropped. A changed time
+        to live applies only to new messages."""
         if arguments == self.arguments:
             return
         if arguments.expires != self.arguments.expires:
@@ -200,7 +200,7 @@ class MessageQueue:
         return part.count if 0 <= self.arguments.max_length <= self.ready else 1
 
     def _cut_returned(self, now: float) -> None:
-        """Drops the excess that returned messages may have caused, before the next delivery (RabbitMQ)."""
+        """With drop-head, drops the excess that returned messages caused, before any delivery (RabbitMQ)."""
         self._came_back = False
         if self.arguments.overflow is Overflow.DROP_HEAD:
             self._drop_heads(now)
