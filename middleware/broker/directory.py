@@ -26,8 +26,8 @@ from treecast.middleware.model.errors import Fault, TreecastError
 FORMAT = 1
 ALONE = 1  # the host id of a standalone host
 _META, _LOCK, _CLEAN, _RUN = "meta.json", "lock", "clean-shutdown", "run"
-# What a directory may hold before its first use. The last entries belong to a coordinator whose store was
-# restored.
+# The entries that a directory may hold before its first use. The last entries belong to a coordinator whose
+# store was restored.
 _HARMLESS = {
     *(_LOCK, _META + ".new", "lost+found"),
     *("join-token", "coordinator.db", "coordinator.db-wal", "coordinator.db-shm"),
@@ -42,7 +42,7 @@ class DataDirectoryError(TreecastError):
 
 
 class Membership(Struct, frozen=True):
-    """What a joined host stores about its cluster, besides its id.
+    """The data about its cluster that a joined host stores, besides its id.
 
     `name`: the name under which the coordinator knows the host. `instance`: drawn at the first join;
     distinguishes this data directory from others of the same name. `coordinator`: HOST:PORT, empty if the

@@ -254,7 +254,7 @@ class LocalPartitions:
         self._followed.clear()
 
     def _taken_over(self, topic: Topic, index: int, epoch: int) -> LocalPartition:
-        """Makes a led partition from the open replica, from the files on disk, or anew."""
+        """Makes a led partition from the open replica, from the files on disk, or from nothing."""
         replica = self._followed.get(topic.name, {}).pop(index, None)
         if replica is not None:
             log = replica.release()

@@ -1,4 +1,4 @@
-"""What carriers are opened on: the event loop, the fabric's own socket and its interface.
+"""The edge on which carriers are opened: the event loop, the fabric's own socket and its interface.
 
 When a socket becomes readable, the fabric is called. Data that the kernel does not accept waits in the
 socket's end until it becomes writable.

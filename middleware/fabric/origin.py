@@ -50,7 +50,7 @@ class PaceView(Struct, frozen=True):
 
 
 class SentView(Struct, frozen=True):
-    """What a stream has sent by one carrier for one purpose; each copy counts."""
+    """Bytes that a stream has sent by one carrier for one purpose; each copy counts."""
 
     carrier: str
     purpose: str
@@ -184,7 +184,7 @@ class Origin:
         return self._name_of(self.served.carrier if host in self.confirmed else UNICAST)
 
     def sent(self) -> list[SentView]:
-        """What the stream has sent in total, including repairs and heartbeats."""
+        """The totals that the stream has sent, including repairs and heartbeats."""
         shipped = sorted(self.counters.shipped.items())
         return [
             SentView(self._name_of(carrier), purpose, one.packets, one.size)
@@ -280,7 +280,7 @@ class JoinedStream:
 
     @property
     def progress(self) -> Progress:
-        """What to join with in order to continue."""
+        """The progress with which to join in order to continue."""
         return self._receiver.progress
 
     @property

@@ -34,7 +34,7 @@ OnChange = Callable[[int, Iterable[Pattern], Iterable[Pattern]], None]  # host, 
 
 
 class InterestRequest(Struct, frozen=True, array_like=True):
-    """What the caller wants.
+    """The caller's interest.
 
     `base`: the version to which `added` and `removed` apply; 0: `added` is the complete set. `version`:
     counts from 1 in each run of the caller. The answer is the version known now; if it differs from
@@ -61,7 +61,7 @@ class InterestSettings(Struct, frozen=True):
 
 
 class _Neighbour:
-    """What one other host knows of this host's interest, and this host of its interest."""
+    """The interest that this host and one other host know of each other."""
 
     def __init__(self) -> None:
         self.up = False

@@ -114,7 +114,7 @@ class Heartbeat(Struct, frozen=True):
 
     `echo` is the stamp of the report that this answers; it gives the receiver the round trip. `every` asks
     the receiver to report at once whenever that many bytes have arrived; 0 leaves the number to the receiver.
-    `again` is the sequence at which a replay starts anew; NOWHERE if none does. In that case `holder` is the
+    `again` is the sequence at which a replay restarts; NOWHERE if none does. In that case `holder` is the
     host to ask for everything missing from there on; 0: the origin sends it.
     """
 

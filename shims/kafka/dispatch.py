@@ -69,7 +69,7 @@ class BrokerView(Protocol):
 
 
 class Dispatcher:
-    """Answers the requests of all connections of a face."""
+    """Serves the requests of all connections of a face."""
 
     def __init__(
         self,

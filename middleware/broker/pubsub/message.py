@@ -121,7 +121,7 @@ class PublishRun(Run):
     """A run of QoS 0, as received."""
 
     def messages(self) -> list[Message]:
-        """Returns the messages, decoded anew at each call."""
+        """Returns the messages, decoded at each call."""
         return messages_in(self, 0, 0, len(self.data))
 
 

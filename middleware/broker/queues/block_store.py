@@ -166,8 +166,8 @@ class BlockStore:
         return True
 
     def _rolled(self) -> bool:
-        """Begins a segment; whether it succeeded. Only called between turns, since a run and the entries
-        about it have to be in one segment."""
+        """Begins a segment. Returns whether it succeeded. Only called between turns, since a run and the
+        entries about it have to be in one segment."""
         full = self._segment
         try:
             self._roll()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class CarrierState(Struct, frozen=True):
-    """What `treecast doctor` shows of a carrier. `refusal`: why it cannot be used; empty if it can."""
+    """The state of a carrier for `treecast doctor`. `refusal`: why it cannot be used; empty if it can."""
 
     name: str
     refusal: str = ""
@@ -40,7 +40,7 @@ class CarrierState(Struct, frozen=True):
 
 
 class Place(Struct, frozen=True):
-    """What is known about the location of a host."""
+    """The known location of a host."""
 
     address: SocketAddress | None = None  # of its unicast segments
     name: str = ""  # the host's name in network descriptions

@@ -59,7 +59,7 @@ class Row(Struct, frozen=True):
 
 
 class Account(Struct):
-    """What is known about one host."""
+    """The account of one host."""
 
     first: int  # where this host's current life began
     earlier: Totals = Totals()  # totals of its earlier lives

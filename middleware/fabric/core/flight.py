@@ -1,4 +1,4 @@
-"""What an origin has sent and when: how many bytes precede a message, and how long one was in flight.
+"""Sent messages and their times: how many bytes precede a message, and how long one was in flight.
 
 A *place* is a number of payload bytes counted from the first one sent. Receivers report the sequence and part
 that arrived farthest ahead (`wire.segment_bodies.Report`). This module converts that into a place, so that
@@ -78,7 +78,7 @@ class Flight:
 
 
 class Track:
-    """What was replayed to one receiver, and how much of it is in flight.
+    """The bytes replayed to one receiver, and how much of it is in flight.
 
     Bytes sent again lie before the farthest arrival, so no report shows when they arrive. They count as in
     flight for a time given by the caller.

@@ -1,4 +1,4 @@
-"""What a receiver keeps of a stream to repair it for others, if the origin is gone or names it as a
+"""Messages of a stream that a receiver keeps to repair it for others, if the origin is gone or names it as a
 holder."""
 
 from __future__ import annotations

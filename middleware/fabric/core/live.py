@@ -130,7 +130,7 @@ class Live:
 
     @property
     def why(self) -> str:
-        """What bounds the window of the receiver that sets the pace."""
+        """The bound of the window of the receiver that sets the pace."""
         setter = self.setter
         if setter is None or not setter.live:
             return ""

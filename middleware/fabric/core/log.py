@@ -21,7 +21,7 @@ REPAIRS_PER_NAK = 256  # messages
 
 
 class StreamLog(Protocol):
-    """What a sender reads and trims. Sequences are those of the stream.
+    """The log that a sender reads and trims. Sequences are those of the stream.
 
     A log may grow by itself (a partition's log does, where sequence and offset are the same number): the
     sender reads `end` in every `to_send`. A log may also lose data; `entries` then yields a `Skipped` in its

@@ -54,7 +54,8 @@ def take_all(_: Message) -> None:
 
 
 class Progress(Struct, frozen=True):
-    """What a receiver stores with the records it has taken, in order to continue after a restart.
+    """The progress that a receiver stores with the records it has taken, in order to continue after a
+    restart.
 
     It began at `first`, everything before `next` is settled, and `totals` says how.
     """

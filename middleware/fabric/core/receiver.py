@@ -431,7 +431,7 @@ class Receiver:
     # --- repairing others if the origin is gone
 
     def _nak(self, host: int, nak: Nak, now: float) -> None:
-        """Answers the nak of another receiver."""
+        """Repairs the gaps in the nak of another receiver."""
         if not self._holding.answer(host, nak, self._buffer, self._queue, now):
             self.counters.refuse(Refused.TOO_MANY)
 

@@ -1,4 +1,4 @@
-"""What an origin sends again: requested repairs, and replays to receivers that are too far behind.
+"""Retransmission by an origin: requested repairs, and replays to receivers that are too far behind.
 
 Each sends a limited amount per turn, so that live data does not wait for them, however large a message is.
 """
@@ -251,7 +251,7 @@ class Resending:
         return False
 
     def _begin_anew(self, peer: Peer, out: list[Outgoing]) -> None:
-        """Tells the receiver first that the replay starts anew: arrivals of the earlier one say nothing about
+        """Tells the receiver first that the replay restarts: arrivals of the earlier one say nothing about
         this one."""
         peer.begun_anew = False
         known = self._live.known

@@ -51,7 +51,7 @@ class Sender:
     may also be a log that grows by itself, whose growth the sender notices in `to_send`. Data before
     `live_from` (default: the log's end) is not sent live, but replayed to receivers that begin there. An
     origin thus restarts with data that an earlier process sent in the same epoch. `turn`: the budget of one
-    turn, shared with other streams; default: its own, which begins anew in each `to_send`.
+    turn, shared with other streams; default: its own, which restarts in each `to_send`.
     """
 
     def __init__(

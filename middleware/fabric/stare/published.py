@@ -1,4 +1,4 @@
-"""What VNFs of this host publish: numbers, and the updates that the replica controller still lacks."""
+"""Publications of this host's VNFs: numbers, and the updates that the replica controller still lacks."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class EventAccounts:
         self.changed(stream)
 
     def changed(self, stream: EventStream) -> None:
-        """Schedules a write because a receiver has begun or begun anew."""
+        """Schedules a write because a receiver has begun or restarted."""
         if self._tables is not None:
             self._spawn(self._write([stream]))
 

@@ -108,8 +108,8 @@ class Outbox:
 
 
 class Common(Struct, frozen=True):
-    """What sending and receiving share. `remotes`: the hosts with any interest so far; it is updated in
-    place."""
+    """The state that sending and receiving share. `remotes`: the hosts with any interest so far; it is
+    updated in place."""
 
     hub: PubSub
     turn: Turn

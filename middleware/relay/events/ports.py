@@ -26,7 +26,7 @@ class EventOpen(Struct, frozen=True, array_like=True):
 
 
 class EventEnded(Struct, frozen=True, array_like=True):
-    """What the answering host knows of a stream of an earlier epoch of the caller.
+    """The answering host's state of a stream of an earlier epoch of the caller.
 
     `passed`: the highest number it has taken of messages first sent by this stream; 0: none. `report`: the
     body of its last report; empty if it has forgotten how it received the stream. `known`: it knew of records

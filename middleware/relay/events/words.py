@@ -1,4 +1,4 @@
-"""What this host reports to origins about event streams that it no longer receives.
+"""Reports of this host to origins about event streams that it no longer receives.
 
 An origin that was killed asks in its next run, because it has lost what it had not stored (`earlier`). The
 answer tells how each of its streams ended here. The first answer in a run of the origin is repeated in that

@@ -219,7 +219,7 @@ class HomeMirror:
         self._task = None
 
     async def _send_some(self) -> TreecastError | None:
-        """Makes one call with as many items as it can carry. Returns the error that refused all of them."""
+        """Makes one call with the items that fit into it. Returns the error that refused all of them."""
         self._under_way = batch = self._take()
         writes = [StateWrite(name, u.epoch, u.items, u.forget) for name, u in batch.items()]
         try:

@@ -176,7 +176,7 @@ MARKER: Final = Method(48, MarkerRequest, Nothing)
 
 
 class HoldsResponse(Struct, frozen=True, array_like=True):
-    """What the called host holds of a partition, led or not.
+    """The called host's copy of a partition, led or not.
 
     `copy`: whether it has a log, which may be empty. `heard`: the highest end of the leader's log that the
     host has learnt of.

@@ -188,7 +188,7 @@ class Copier:
         await self._flush(replica.log)
 
     def _begun(self, topic: Topic, index: int, source: Copy) -> FollowedPartition:
-        """Returns the local replica, begun anew if it has records that are not in `source`."""
+        """Returns the local replica, restarted if it has records that are not in `source`."""
         replica = self._partitions.follow(topic, index)
         log = replica.log
         end = log.end_offset

@@ -224,7 +224,7 @@ class Operator:
     # --- waiting partitions continue, refused replicas restart
 
     async def rebuild(self, topic: Topic, index: int, host: str, *, accept_loss: bool) -> str:
-        """Continues a waiting partition, or begins a refused replica anew. Returns what was done.
+        """Continues a waiting partition, or restarts a refused replica. Returns what was done.
 
         `host`: where; if empty, the leader of a waiting partition, else this host.
         """

@@ -1,4 +1,4 @@
-"""The replica of one partition at a host with interest: how it begins, catches up and begins anew.
+"""The replica of one partition at a host with interest: its begin, its catching up and its restarts.
 
     unfollowed --want--> asking --answered--> behind <--> current      all: --leave--> unfollowed
 

@@ -1,4 +1,4 @@
-"""What all handlers share: their context, their signature, and helpers for common parts of answers.
+"""The base of all handlers: their context, their signature, and helpers for common parts of answers.
 
 A handler returns the fields of its response, or raises. A `TreecastError` refuses the request as a whole, and
 `refuse` builds the answer in the API's own shape. The handler itself reports errors of single topics,

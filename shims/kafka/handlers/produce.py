@@ -220,7 +220,7 @@ class PendingProduce(Pending):
         self._timer.cancel()
 
     def _time_out(self) -> None:
-        """Answers the unfinished appends with TIMED_OUT. They continue; sequence numbers expose a retry."""
+        """Ends the unfinished appends with TIMED_OUT. They continue; sequence numbers expose a retry."""
         late = TreecastError(Fault.TIMED_OUT)
         for index, future in self._missing.items():
             future.add_done_callback(_forget)
