@@ -14,7 +14,7 @@ calls. For the same reason readers wait for a replica that is catching up if it 
 
 The replica obeys a leader that would truncate it only if the leader leads from the disk with which this log
 last agreed and the two logs have a common part (`lost_disk.refuses`). Otherwise the replica is *refused*: it
-stays unchanged and is not followed until the leader is asked again or the operator begins it anew.
+stays unchanged and is not followed until the leader is asked again or the operator begins it again.
 """
 
 from __future__ import annotations
