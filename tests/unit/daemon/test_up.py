@@ -147,7 +147,7 @@ def test_a_data_directory_that_another_daemon_uses(daemon: DaemonProcess, start_
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--amqp", "5672"], "--amqp: '5672' is no address"),
+        (["--amqp", "5672"], "--amqp: '5672' is not an address"),
         (["--join", "127.0.0.1:7671"], "--join: the fabric is off"),
         (["--fsnyc", "batch"], "did you mean --fsync?"),
     ],

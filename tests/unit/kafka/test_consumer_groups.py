@@ -194,4 +194,4 @@ async def test_settings_of_a_group(client: Any) -> None:
     wrong = {"name": session, "config_operation": 0, "value": "1"}
     (refused,) = (await client.call("IncrementalAlterConfigs", 1, resources=[resource(wrong)])).responses
     assert refused.error_code == errors.INVALID_CONFIG
-    assert "45000 to 60000" in refused.error_message
+    assert "between 45000 and 60000" in refused.error_message

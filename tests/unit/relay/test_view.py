@@ -258,6 +258,6 @@ async def test_what_the_disk_refuses_is_kept_with_the_next(
     ],
 )
 def test_nonsense_is_refused(change: pb.EntryChange) -> None:
-    with pytest.raises(TreecastError, match="what makes no sense") as refused:
+    with pytest.raises(TreecastError, match="sent an invalid entry") as refused:
         heard_change(change)
     assert refused.value.fault is Fault.INTERNAL

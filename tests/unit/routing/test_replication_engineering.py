@@ -107,5 +107,5 @@ def test_settings_that_make_no_sense() -> None:
     forest = Forest(network, direct(Paths(network)))
     with pytest.raises(ValueError, match="thresholds"):
         Engineer(forest, [1.0], high=0.4, low=0.5)
-    with pytest.raises(ValueError, match="nothing"):
+    with pytest.raises(ValueError, match="capacity"):
         Engineer(forest, [0.0])

@@ -57,7 +57,7 @@ def test_repetita() -> None:
         ("NODES 3", "NODES 30", "fewer than 30"),
         ("edge_4 1 2 7 1000 10", "edge_4 1 3 7 1000 10", "line 13"),
         ("edge_4 1 2 7 1000 10", "edge_4 1 2 7", "expected 6 fields"),
-        ("a 1.5 2", "a 1.5 north", "place"),
+        ("a 1.5 2", "a 1.5 north", "coordinates"),
         ("EDGES 5", "EDGES 4", "nothing is expected"),
         ("b 3 4", "a 3 4", "twice"),
     ],
