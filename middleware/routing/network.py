@@ -171,3 +171,26 @@ def with_hosts(network: Network, per_switch: int = 1) -> Network:
     if network.positions:
         found.positions = [*network.positions, *(network.positions[found.switch_of(h)] for h in hosts)]
     return found
+
+
+def described(
+    switches: Iterable[str], hosts: Iterable[str], links: Iterable[tuple[str, str]], kind: str = "switch"
+) -> Network:
+    """Returns the network of a description by names. `kind`: the word for a switch in errors.
+
+    Raises RoutingError if two nodes share a name, a link names an unknown node or is given twice, or a host
+    is not attached to exactly one switch.
+    """
+    inner = list(switches)
+    names = [*inner, *hosts]
+    if len(set(names)) != len(names):
+        raise RoutingError(f"a host and a {kind} have one name")
+    pairs = list(links)
+    for name in {name for link in pairs for name in link}:
+        if name not in names:
+            raise RoutingError(f"a link ends at {name!r}, which is no host and no {kind}")
+    edges = [(names.index(one), names.index(other)) for one, other in pairs]
+    network = build(names, edges, hosts=range(len(inner), len(names)))
+    if network.edge_count != len(edges):
+        raise RoutingError("a link is given twice")
+    return network

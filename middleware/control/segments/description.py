@@ -25,7 +25,7 @@ from pathlib import Path
 
 import msgspec
 
-from treecast.middleware.routing.network import Network, RoutingError, build
+from treecast.middleware.routing.network import Network, RoutingError, described
 from treecast.middleware.routing.replication.paths import Paths
 from treecast.middleware.wire.srv6_sids import Layout, SidError
 
@@ -52,21 +52,11 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
     look: float = 2.0
 
     def network(self) -> Network:
-        """RoutingError where links name what is no node, or a host has not one link."""
-        names = [*self.routers, *self.hosts]
-        if len(set(names)) != len(names):
-            raise RoutingError("a host and a router have one name")
-        for name in {name for link in self.links for name in link}:
-            if name not in names:
-                raise RoutingError(f"a link ends at {name!r}, which is no host and no router")
-        edges = [(names.index(one), names.index(other)) for one, other in self.links]
-        network = build(names, edges, hosts=range(len(self.routers), len(names)))
-        if network.edge_count != len(edges):
-            raise RoutingError("a link is given twice")
-        return network
+        """Returns the network. Raises RoutingError as `described` does."""
+        return described(self.routers, self.hosts, self.links, "router")
 
     def plan(self, run: int) -> Plan:
-        """RoutingError for addresses that are none."""
+        """Returns the plan of run `run`. Raises RoutingError for invalid addresses."""
         network = self.network()
         try:
             layout = Layout(ipaddress.IPv6Address(self.block).packed).check()

@@ -25,7 +25,7 @@ from random import Random
 
 import msgspec
 
-from treecast.middleware.routing.network import Network, RoutingError, build
+from treecast.middleware.routing.network import Network, RoutingError, described
 from treecast.middleware.routing.virtual.strategies import (
     NEED_KNOWLEDGE,
     STRATEGIES,
@@ -61,17 +61,7 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
         """Returns the network. Raises RoutingError if a link names an unknown node, or a host connects to no
         switch.
         """
-        names = [*self.switches, *self.hosts]
-        if len(set(names)) != len(names):
-            raise RoutingError("a host and a switch have one name")
-        for name in {name for link in self.links for name in link}:
-            if name not in names:
-                raise RoutingError(f"a link ends at {name!r}, which is no host and no switch")
-        edges = [(names.index(one), names.index(other)) for one, other in self.links]
-        network = build(names, edges, hosts=range(len(self.switches), len(names)))
-        if network.edge_count != len(edges):
-            raise RoutingError("a link is given twice")
-        return network
+        return described(self.switches, self.hosts, self.links)
 
     def chosen(self) -> Strategy:
         """Returns the strategy. Raises RoutingError for an unknown one, and for one that needs knowledge of
