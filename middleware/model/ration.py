@@ -8,33 +8,41 @@ answer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 RATION_BYTES: Final = 1 << 20
+_LITTLE: Final = 16 * 1024  # bytes; 32 such reads are less than a ration, so they need no account
 
 
 class Ration:
-    """The ration of one connection. The loop's clock, which stands still during a turn, identifies
-    the turn.
+    """The ration of one connection. A callback of the loop begins the next turn: the loop's clock does not
+    tell turns apart, since it moves on within a turn.
     """
 
-    __slots__ = ("_at", "_left", "_most")
+    __slots__ = ("_begun", "_left", "_most", "_soon")
 
-    def __init__(self, most: int = RATION_BYTES) -> None:
-        """`most`: bytes per turn."""
+    def __init__(self, soon: Callable[[Callable[[], None]], object], most: int = RATION_BYTES) -> None:
+        """`soon`: calls its argument in the next pass of the loop, before sockets are read again. `most`:
+        bytes per turn.
+        """
+        self._soon = soon
         self._most = most
         self._left = most
-        self._at = 0.0
+        self._begun = False  # bytes of this turn are counted
 
-    def eaten(self, size: int, now: float) -> bool:
-        """Counts `size` bytes read at `now`, by the loop's clock. Returns whether the rest must wait for the
-        next turn; the next call then starts a new ration.
+    def eaten(self, size: int) -> bool:
+        """Counts `size` bytes read. Returns whether the rest must wait for the next turn; the caller then
+        stops reading until the next pass of the loop.
         """
-        if now != self._at:
-            self._at = now
-            self._left = self._most
-        self._left -= size
-        if self._left > 0:
+        if size < _LITTLE:
             return False
+        if not self._begun:
+            self._begun = True
+            self._soon(self._renew)
+        self._left -= size
+        return self._left <= 0
+
+    def _renew(self) -> None:
+        self._begun = False
         self._left = self._most
-        return True

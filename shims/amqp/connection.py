@@ -52,7 +52,7 @@ class Connection(Session):
         self._loop = face.loop
         self._transport: asyncio.Transport | None = None
         self._ended = False
-        self._ration = Ration()
+        self._ration = Ration(self._loop.call_soon)
         self._held = False  # reading stays paused until `resume_reading`
 
     # --- asyncio callbacks
@@ -77,7 +77,7 @@ class Connection(Session):
             return
         self.vhost.wall = time.time()
         now = self._loop.time()
-        if self._ration.eaten(len(data), now):
+        if self._ration.eaten(len(data)):
             self._pause()
             self._loop.call_soon(self._read_on)
         try:

@@ -96,7 +96,7 @@ class Connection:
         self._muted = False  # a request that is not pipelined is pending
         self._congested = False  # the client does not read its answers
         self._reading = True
-        self._ration = Ration()
+        self._ration = Ration(self._loop.call_soon)
         self._waits = False  # the ration is used up: read on in the next turn of the loop
         self._receiving = False  # a chunk is being served: its answers are sent at its end
         self._closing = False
@@ -128,7 +128,7 @@ class Connection:
         now = self._time()
         requests = session.received(nbytes, now)
         more = len(requests)
-        if self._ration.eaten(nbytes + more * _REQUEST_BYTES, now):
+        if self._ration.eaten(nbytes + more * _REQUEST_BYTES):
             self._waits = True
             self._loop.call_soon(self._read_on)
         if more > 1:

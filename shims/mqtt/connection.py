@@ -63,7 +63,7 @@ class Connection(Session):
         self._web: WebSocket | None = None
         self._fresh = True
         self._ended = False
-        self._ration = Ration()
+        self._ration = Ration(self._loop.call_soon)
         self._held = False  # reading stays paused until `resume_reading`
 
     # --- asyncio callbacks
@@ -80,7 +80,7 @@ class Connection(Session):
         if self._ended:
             return
         self._hub.wall = time.time()
-        if self._ration.eaten(len(data), self._loop.time()):
+        if self._ration.eaten(len(data)):
             self._pause()
             self._loop.call_soon(self._read_on)
         if self._fresh:

@@ -69,7 +69,7 @@ class Link:
         self._counters = owner.counters
         self._loop = owner.loop
         self._transport: asyncio.Transport | None = None
-        self._ration = Ration()
+        self._ration = Ration(self._loop.call_soon)
         self._paused = False
         self._flush_soon = False
         self._over = False  # the owner's `ended` was called
@@ -97,7 +97,7 @@ class Link:
         self.bytes_in += nbytes
         self._counters.bytes_in += nbytes
         now = self._loop.time()
-        if self._ration.eaten(nbytes, now) and self._transport is not None:
+        if self._ration.eaten(nbytes) and self._transport is not None:
             self._transport.pause_reading()
             self._loop.call_soon(self._read_on)
         self._handle_all(self.session.received(nbytes, now))
