@@ -1,4 +1,4 @@
-"""What one connection may bring in one turn of the event loop."""
+"""The limit on input from one connection in one turn of the event loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from treecast.middleware.model.ration import Ration
 def test_a_ration_is_of_one_turn() -> None:
     ration = Ration(100)
     assert [ration.eaten(40, 1.0), ration.eaten(40, 1.0), ration.eaten(40, 1.0)] == [False, False, True]
-    assert not ration.eaten(40, 1.0)  # it was told to wait: this is its next turn
+    assert not ration.eaten(40, 1.0)  # it had to wait, so this is its next turn
     assert [ration.eaten(80, turn) for turn in (2.0, 3.0, 4.0)] == [False] * 3
 
 
