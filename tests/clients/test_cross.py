@@ -39,9 +39,8 @@ async def write(writer, kafka, topic, partition, compression, samples, java_clie
     elif writer == "java":
         java_client.write(topic, partition, compression, samples)
     else:
-        for (
-            sample
-        ) in samples:  # kcat's headers apply to a whole run, so each sample with headers gets its own run
+        # kcat's headers apply to a whole run, so each sample gets its own run.
+        for sample in samples:
             command = [kcat, "-b", kafka, "-P", "-t", topic, "-p", str(partition), "-z", compression]
             command += ["-K", "\x1f", "-D", "\x1e", *(["-Z"] if sample.value is None else [])]
             for name, value in sample.headers:

@@ -147,15 +147,15 @@ def summary(state: State, options: argparse.Namespace) -> Table:
         *((f"acknowledged by {kind} producers", count) for kind, count in sorted(tally.acked.items())),
         ("records verified after a restart", tally.verified),
         ("records read again at the end", tally.reread),
-        ("stored, though not acknowledged before the kill", tally.unknown_found),
+        ("stored without an acknowledgement before the kill", tally.unknown_found),
         ("neither acknowledged nor stored", tally.unknown_gone),
-        ("retried batches answered as the repeats they were", tally.repeats_answered),
+        ("retried batches recognised as repetitions", tally.repeats_answered),
         ("transactions committed", tally.committed),
         ("transactions aborted", tally.aborted),
-        ("decisions that a kill interrupted", tally.decisions_repeated),
+        ("transaction decisions interrupted by a kill", tally.decisions_repeated),
         ("offset commits", tally.offset_commits),
         ("topics made", tally.topics_made),
-        ("records compacted away (most at one look)", tally.compacted_away),
+        ("records compacted away (maximum of a check)", tally.compacted_away),
         ("records read by the group of two", tally.group_read),
     ]
     for what, count in rows:
@@ -165,7 +165,7 @@ def summary(state: State, options: argparse.Namespace) -> Table:
         table.add_row("restart, longest", f"{max(state.restarts):.2f} s")
     table.add_row("time", f"{state.seconds:.0f} s")
     verdict = "[green]none" if not state.problems else f"[red]{len(state.problems)}"
-    table.add_row("[bold]lost, invented, repeated, moved or gone back", f"[bold]{verdict}")
+    table.add_row("[bold]lost, invented, repeated, moved or rolled back", f"[bold]{verdict}")
     return table
 
 

@@ -137,7 +137,7 @@ def never_reads(server: Server, scale: Scale) -> str:
 
 
 def byte_a_second(server: Server, scale: Scale) -> str:
-    """Sends a byte a second, some within a session, some in a CONNECT that is disconnected after a while."""
+    """Clients send a byte a second, in a session or in a CONNECT; the daemon disconnects the latter."""
     known = [server.dial(f"slow-{number}") for number in range(20)]
     unknown = [server.raw() for _ in range(20)]
     publish, connect = encode(Publish(b"slow", b"x" * 1000), V311), encode(Connect(V311, "late" * 20), V311)

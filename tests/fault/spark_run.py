@@ -99,8 +99,8 @@ def show(state: State, total: int) -> None:
     table = Table(title=f"{state.done} of {total} kills, {len(state.problems)} problems", box=None)
     table.add_column("what")
     table.add_column("count", justify="right")
-    rows = [("lives of a data directory and a checkpoint", state.lives), ("records fed in", state.records)]
-    rows.append(("of these, deleted with their topic before anybody had read them", state.gone))
+    rows = [("lives of a data directory and a checkpoint", state.lives), ("input records", state.records)]
+    rows.append(("records deleted with their topic before they were read", state.gone))
     for what, count in (*rows, *sorted(state.kills.items())):
         table.add_row(what, f"{count:,}")
     table.add_row("seconds", f"{state.seconds:,.0f}")

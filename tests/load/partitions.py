@@ -284,8 +284,7 @@ def _produce(partitions: Sequence[tuple[str, int]], batch: bytes) -> ProduceRequ
 
 
 def _used(kafka: str, places: Sequence[tuple[str, int]]) -> tuple[float, float]:
-    """Measures the seconds of two records to the second host, one after the other, over separate
-    connections."""
+    """Times two records to the second partition, one after the other, each over its own connection."""
     _write_to_each(kafka, places[:1], 1)
     return timed(lambda: _write_to_each(kafka, places[1:], 1)), timed(
         lambda: _write_to_each(kafka, places[1:], 1)

@@ -113,7 +113,7 @@ class Site:
         end = self.origin.end + count
         while self.origin.end < end:
             if self.origin.publish(_payload(self.origin.end), 1) is None:
-                await asyncio.sleep(0.001)  # more messages wait than the log takes at once
+                await asyncio.sleep(0.001)  # the log is full
 
     async def all_have(self, end: int) -> None:
         await until(lambda: all(sink.next >= end for sink in self.sinks.values()))

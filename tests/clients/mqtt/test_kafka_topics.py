@@ -116,7 +116,7 @@ def test_a_record_is_published_to_subscribers_of_all_hosts_once(
     subscribers[0].publish("end", b"end")
     for subscriber in subscribers:
         assert subscriber.payloads(1) == [b"end"]
-    consume(hosts[0], topic, 50)  # no message was delivered twice
+    consume(hosts[0], topic, 50)  # subscribers' hosts wrote nothing back
 
 
 def test_what_becomes_of_a_records_key_headers_and_value(

@@ -138,7 +138,7 @@ def _tables(outcomes: Sequence[Outcome], result: Result) -> None:
     ]
     result.table("bytes on the origin's link / payload, rates of receivers", RATES, rates)
     sent = [(one.case.name, *(f"{share:.2f}" for share in _shares(one))) for one in outcomes]
-    result.table("what these bytes were for, / payload", SENT, sent)
+    result.table("the link's bytes by purpose / payload", SENT, sent)
     costs = [
         (
             one.case.name,
@@ -147,7 +147,7 @@ def _tables(outcomes: Sequence[Outcome], result: Result) -> None:
         )
         for one in outcomes
     ]
-    result.table("records of all receivers by how they came, processor time of daemons", COSTS, costs)
+    result.table("records of all receivers by outcome, processor time of daemons", COSTS, costs)
 
 
 def _shares(one: Outcome) -> list[float]:
@@ -198,13 +198,13 @@ def _beside_unicast(outcomes: Sequence[Sequence[Outcome]], options: Options, res
     one, copies, last = outcomes[0], outcomes[1], outcomes[2]
     name, receivers = last[0].case.name, last[0].case.receivers
     rows = [(runs[0].case.name, *(f"{value:.2f}" for value in _against(last, runs))) for runs in outcomes[:2]]
-    result.table(f"{name}: as times that of", ("case", "MB/s, median", "CPU of origin", "of all"), rows)
+    result.table(f"{name}: relative to", ("case", "MB/s, median", "CPU of origin", "of all"), rows)
     result.data[name]["against"] = {runs[0].case.name: _against(last, runs) for runs in outcomes[:2]}
     faster, cpu = _against(last, copies)[0], _against(last, one)[1]
     bare_faster, bare_cpu = _bare(last[0].case, options, result)
     free = _without_origin(last, copies)
     result.table(
-        f"{name}: what this machine allows",
+        f"{name}: limits of this machine",
         ("bound", "times"),
         [
             ("rate of sockets alone, against as many copies", f"{bare_faster:.2f}"),

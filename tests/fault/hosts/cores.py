@@ -32,9 +32,9 @@ _FIRST, _BEFORE_OTHERS = -20, -10  # nice values
 class Place(enum.Enum):
     """The priority of a process on a core that others want as well."""
 
-    AT_ONCE = "as soon as it has something to do, for as long as it has: for what rests soon"
-    SOON = "mostly as soon as it has something to do, and gives it back"
-    SHARED = "with all others"
+    AT_ONCE = "at once and without limit; for processes that rest soon"
+    SOON = "mostly at once; yields the core again"
+    SHARED = "shared with all others"
 
 
 @contextlib.contextmanager

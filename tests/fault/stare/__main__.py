@@ -145,7 +145,7 @@ def show(found: dict[str, Any], console: Console) -> None:
     table.add_column("value", justify="right")
     for name, value in found["rows"].items():
         table.add_row(name, f"{value:,}")
-    table.add_row("[bold]what must not be", f"[bold {'red' if wrong else 'green'}]{wrong}")
+    table.add_row("[bold]problems", f"[bold {'red' if wrong else 'green'}]{wrong}")
     console.print(table)
     for problem in found["problems"][:20]:
         console.print(f"[red]{problem}", soft_wrap=True, highlight=False)

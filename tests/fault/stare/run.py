@@ -204,9 +204,9 @@ class Run:
             "bits held by switches": sum(ports.bit_count() for one in held for ports in one.values()),
             "published": sum(one.published for one in nodes),
             "recovered": sum(one.recovered for one in nodes),
-            "missed by subscriptions not answered yet": self.ledger.early,
+            "missed by unconfirmed subscriptions": self.ledger.early,
             "requests of hosts": sum(one.registers + one.removes for one in nodes),
-            "publishes that nobody at the host wants": sum(
+            "publishes without a subscriber at the host": sum(
                 one.refused.get("NOT_SUBSCRIBED", 0) for one in nodes
             ),
             "packets on links": sum(way.packets for way in ways),

@@ -137,7 +137,7 @@ def test_a_host_without_a_broker_leads_nothing() -> None:
     with pytest.raises(TreecastError, match="no broker") as refused:
         step(state, commands.CreateTopic("u", uuid.UUID(int=2), 1, {}, ("agent",)))
     assert refused.value.fault is Fault.INVALID_ASSIGNMENT
-    step(state, commands.Attach("agent", "i", "h:1", "2"))  # this host has an address now
+    step(state, commands.Attach("agent", "i", "h:1", "2"))  # this time it has a broker
     more = step(state, commands.CreateTopic("u", uuid.UUID(int=2), 1)).answer
     assert [p.leader for p in more.partitions] == [2]
 
