@@ -1,1 +1,1 @@
-"""Tests, by what they take. A package, as one of this name comes with some libraries."""
+"""The tests, by kind. This is a package because some libraries install another one named `tests`."""

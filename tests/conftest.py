@@ -33,8 +33,8 @@ from treecast.middleware.daemon.process import DaemonProcess
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# No test asserts wall-clock time, and a loaded machine may be slow: no example has a deadline. Set here, as
-# settings() in test modules takes the rest from the profile that is loaded when the module is.
+# No test asserts wall-clock time, and a loaded machine may be slow, so no example has a deadline. Set here,
+# as settings() in a test module takes the other values from the profile loaded at that time.
 settings.register_profile("treecast", deadline=None)
 settings.load_profile("treecast")
 
@@ -53,12 +53,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--compiled",
         action="store_true",
-        help="the hot modules must be the compiled ones; the run fails at once where they are not",
+        help="the hot modules must be the compiled ones; otherwise the run fails at once",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Whatever a test starts or looks for is not to meet a daemon that runs on this machine.
+    # Tests must not meet a daemon that already runs on this machine.
     os.environ["TREECAST_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="treecast-tests-")
     if config.getoption("--compiled"):
         interpreted = [name for name in _hot_modules() if not _is_compiled(name)]
@@ -71,7 +71,7 @@ def pytest_unconfigure() -> None:
 
 
 def _hot_modules() -> list[str]:
-    """setup.py's HOT_MODULES, as module names."""
+    """Returns setup.py's HOT_MODULES as module names."""
     for node in ast.parse((ROOT / "setup.py").read_text()).body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
@@ -142,13 +142,14 @@ def _require(condition: object, reason: str) -> None:
 
 @pytest.fixture(scope="session")
 def require() -> Callable[[object, str], None]:
-    """`require(condition, reason)`: goes on where the condition holds, else skips; in CI it fails."""
+    """Returns `require(condition, reason)`: skips the test if the condition is false; in CI the test
+    fails."""
     return _require
 
 
 @pytest.fixture(scope="session")
 def require_tool() -> Callable[[str], str]:
-    """`require_tool("kcat")`: the path of a program on this machine."""
+    """Returns `require_tool("kcat")`: the path of a program on this machine."""
 
     def find(name: str) -> str:
         path = shutil.which(name)

@@ -1,6 +1,5 @@
-"""Fixtures of the client tests. They run against any Kafka: Treecast by default, or the broker at the
-address in TREECAST_TEST_KAFKA (HOST:PORT), which is how the tests themselves are proven against Apache Kafka.
-"""
+"""Fixtures of the client tests. The tests run against any Kafka: Treecast by default, or the broker at the
+address in TREECAST_TEST_KAFKA (HOST:PORT), so that they can be verified against Apache Kafka."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ if str(ROOT) not in sys.path:
 
 
 class Sample(NamedTuple):
-    """A record as every client can say it."""
+    """A record as all clients can express it."""
 
     key: bytes | None
     value: bytes | None
@@ -116,14 +115,14 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def unique() -> Callable[[str], str]:
-    """A name that no other test or run uses."""
+    """Returns a function that makes names unused by other tests and runs."""
     run = uuid.uuid4().hex[:6]
     return lambda prefix: f"{prefix}-{run}-{next(_numbers)}"
 
 
 @pytest.fixture
 def new_topic(admin: AdminClient, unique: Callable[[str], str]) -> Callable[..., str]:
-    """`new_topic(partitions=1, config={})` makes a topic and gives its name."""
+    """Returns `new_topic(partitions=1, config={})`, which makes a topic and returns its name."""
 
     def create(partitions: int = 1, config: Mapping[str, str] | None = None, prefix: str = "topic") -> str:
         name = unique(prefix)
@@ -135,7 +134,7 @@ def new_topic(admin: AdminClient, unique: Callable[[str], str]) -> Callable[...,
 
 
 def _until(condition: Callable[[], Any], step: Callable[[], Any] | None = None, what: str = "") -> Any:
-    """Repeats `step` until `condition` gives something true, which is returned."""
+    """Repeats `step` until `condition` is true, and returns its result."""
     deadline = time.monotonic() + PATIENCE_S
     while not (found := condition()):
         if time.monotonic() > deadline:
@@ -159,7 +158,8 @@ def _sample(message: Any) -> Sample:
 
 @pytest.fixture
 def read_all(kafka: str) -> Callable[..., list[Stored]]:
-    """`read_all(topic, isolation="read_uncommitted")`: all records of a topic, by partition and offset."""
+    """Returns `read_all(topic, isolation="read_uncommitted")`: all records of a topic, by partition and
+    offset."""
 
     def read(topic: str, isolation: str = "read_uncommitted") -> list[Stored]:
         settings = {
@@ -201,7 +201,7 @@ def _drain(consumer: Consumer, partitions: int) -> list[Stored]:
 
 @pytest.fixture
 def write_all(kafka: str) -> Callable[..., None]:
-    """`write_all(topic, samples, partition=0, timestamps=None)` through confluent-kafka."""
+    """Returns `write_all(topic, samples, partition=0, timestamps=None)`, which uses confluent-kafka."""
 
     def write(
         topic: str, samples: Sequence[Sample], partition: int = 0, timestamps: Sequence[int] | None = None
@@ -225,7 +225,7 @@ def write_all(kafka: str) -> Callable[..., None]:
 
 
 class RawConnection:
-    """A blocking connection that sends kafka-python's message objects, with versions chosen by the caller."""
+    """A blocking connection that sends kafka-python's message objects, in versions chosen by the caller."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -255,7 +255,7 @@ def raw(kafka: str) -> Iterator[RawConnection]:
 
 @pytest.fixture
 def stored_codecs(raw: RawConnection) -> Callable[[str, int], set[str]]:
-    """`stored_codecs(topic, partition)`: the compressions of the record batches as they are stored."""
+    """Returns `stored_codecs(topic, partition)`: the compressions of the stored record batches."""
 
     def look(topic: str, partition: int) -> set[str]:
         wanted = FetchRequest.FetchTopic.FetchPartition
@@ -295,7 +295,7 @@ def stored_codecs(raw: RawConnection) -> Callable[[str, int], set[str]]:
 
 
 def _batch_codecs(data: bytes) -> Iterator[int]:
-    """The compression bits of each batch: attributes are 16 bits at byte 21 of a batch of magic 2."""
+    """Yields the compression bits of each batch: attributes are 16 bits at byte 21 of a batch of magic 2."""
     position = 0
     while position + 61 <= len(data):
         (size,) = struct.unpack_from(">i", data, position + 8)
@@ -305,7 +305,7 @@ def _batch_codecs(data: bytes) -> Iterator[int]:
 
 
 class JavaClient:
-    """Probe.java in one virtual machine: `ask("read topic read_committed")` gives the answer's lines."""
+    """Probe.java in one virtual machine: `ask("read topic read_committed")` returns the reply's lines."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self._log = log
@@ -378,7 +378,7 @@ def _from_words(words: str) -> Sample:
 
 @pytest.fixture(scope="session")
 def kafka_jars(require: Callable[[object, str], None]) -> str:
-    """The class path with Kafka's clients and tools."""
+    """Returns the class path with Kafka's clients and tools."""
     from bench.peers.kafka.jars import class_path, missing_tools
 
     missing = missing_tools()

@@ -2,7 +2,7 @@
 
     python copier.py BOOTSTRAP SOURCE TARGET GROUP TRANSACTIONAL_ID
 
-Uses confluent-kafka. Each output value is its source record's place, PARTITION:OFFSET. Prints "copied N"
+Uses confluent-kafka. Each output value is its source record's position, PARTITION:OFFSET. Prints "copied N"
 after each transaction, and exits with code 3 when it is fenced.
 """
 
@@ -14,10 +14,10 @@ import time
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 FENCED = 3
-MOST = 50  # records of one transaction
+MOST = 50  # records per transaction
 TRANSACTION_TIMEOUT_MS = 5_000
 # After "rebootstrap", the default, librdkafka 2.16 sends TxnOffsetCommit to a broker handle that it gave up:
-# its cache of coordinators still holds it, and the producer waits for ever.
+# its cache of coordinators still holds the handle, and the producer waits forever.
 SAME_BROKERS = {"metadata.recovery.strategy": "none"}
 
 
@@ -51,33 +51,31 @@ class Copier:
         self._source = source
 
     def _begin(self, consumer: Consumer, places: list[TopicPartition]) -> None:
-        """Begins where the group is, once that is decided.
+        """Starts at the group's committed offsets, once pending transactions are decided.
 
-        If its assignment changes while it asks, librdkafka 2.16 takes UNSTABLE_OFFSET_COMMIT for no offset,
-        and begins at 0.
+        If the assignment changes during the query, librdkafka 2.16 takes UNSTABLE_OFFSET_COMMIT for a missing
+        offset, and starts at 0.
         """
         consumer.incremental_assign(self._committed(places))
 
     def _committed(self, places: list[TopicPartition]) -> list[TopicPartition]:
-        """What the group has committed, or the beginning; waits for transactions that are open."""
+        """Returns the group's committed offsets, or the beginning; waits for open transactions."""
         while True:
             found = self._consumer.committed(places, 60)
             errors = [place.error for place in found if place.error is not None]
             if not errors:
                 return [TopicPartition(one.topic, one.partition, max(one.offset, 0)) for one in found]
             if any(error.code() != KafkaError.UNSTABLE_OFFSET_COMMIT for error in errors):
-                raise KafkaException(
-                    errors[0]
-                )  # it is no member any more: the offset is not known, and is not 0
-            time.sleep(0.1)  # between questions, while the transaction is decided
+                raise KafkaException(errors[0])  # it has left the group: the offset is unknown, not 0
+            time.sleep(0.1)  # until the transaction is decided
 
     def _give_up(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
-        """What is not copied yet of partitions that are somebody else's now is left to them."""
+        """Drops records of revoked partitions that are not copied yet, as their new owner copies them."""
         partitions = {place.partition for place in gone}
         self._taken = [place for place in self._taken if place[0] not in partitions]
 
     def step(self) -> None:
-        """Copies what comes within a moment, in one transaction."""
+        """Copies the records that arrive within a moment, in one transaction."""
         message = self._consumer.poll(0.2)
         while message is not None:
             if message.error() is None:
@@ -106,12 +104,12 @@ class Copier:
             print("copied", len(taken), flush=True)
 
     def _rewind(self) -> None:
-        """Back to what the group has committed."""
+        """Returns to the group's committed offsets."""
         for place in self._committed(self._consumer.assignment()):
             try:
                 self._consumer.seek(place)
             except KafkaException:
-                print("given up", place.partition, flush=True)  # while it was looked up
+                print("given up", place.partition, flush=True)  # during the look-up
 
 
 def main() -> int:

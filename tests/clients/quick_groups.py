@@ -12,8 +12,8 @@ from treecast.middleware.daemon.process import DaemonProcess
 
 @contextmanager
 def quick_groups(folder: Path, session_timeout_ms: int = 6000) -> Iterator[DaemonProcess]:
-    """Members are told to be heard five times a second, so that tests need not wait. The end of the daemon's
-    log is printed."""
+    """Members send five heartbeats a second, so that tests need not wait. The end of the daemon's log is
+    printed."""
     flags = ["--group-consumer-heartbeat-interval-ms", "200"]
     flags += ["--group-consumer-session-timeout-ms", str(session_timeout_ms)]
     daemon = DaemonProcess(folder / "data", flags)

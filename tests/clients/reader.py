@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-Account = Counter[tuple[int, int]]  # (partition, offset) -> how often it was read
+Account = Counter[tuple[int, int]]  # (partition, offset) -> number of reads
 
 
 class Reader:
-    """One consumer in a thread of its own. `account` is shared by all readers of a test.
+    """One consumer in its own thread. All readers of a test share `account`.
 
-    It commits what it has read every `every` records and before a partition is taken from it; a commit that
-    is refused counts as a fault of the test, but for the periodic ones, which come again.
+    It commits every `every` records and before a partition is revoked. A refused commit counts as a failure
+    of the test, except for the periodic ones, which are repeated.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Reader:
         if message.error() is not None:
             if (
                 message.error().code() > 0 or message.error().code() == KafkaError._FATAL
-            ):  # the others are about connections
+            ):  # the other errors are about connections
                 self.faults.append(str(message.error()))
             return
         where = message.partition(), message.offset()
@@ -118,7 +118,7 @@ class Reader:
         else:
             consumer.unassign()
 
-    # --- whoever made it
+    # --- calls of its owner
 
     def stop(self) -> None:
         """Leaves the group."""

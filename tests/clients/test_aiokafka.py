@@ -18,7 +18,7 @@ PATIENCE_S = 45
 
 @pytest.fixture
 async def running(kafka):
-    """`await running(AIOKafkaProducer, ...)`: a started client, stopped at the end."""
+    """Returns `await running(AIOKafkaProducer, ...)`: a started client that is stopped at the end."""
     async with contextlib.AsyncExitStack() as stack:
 
         async def start(kind, *arguments, **settings):
@@ -39,7 +39,7 @@ async def client(kafka):
 
 
 async def take(consumer, count):
-    """The next `count` records."""
+    """Returns the next `count` records."""
     found = []
     async with asyncio.timeout(PATIENCE_S):
         while len(found) < count:
@@ -230,6 +230,6 @@ async def test_admin(client, running, unique):
     assert group in {listed[0] for listed in await client.list_consumer_groups()}
     [described_group] = await client.describe_consumer_groups([group])
     assert described_group.groups[0][3] == "consumer"
-    await consumer.stop()  # or its next metadata request would make the topic again
+    await consumer.stop()  # otherwise its next metadata request would recreate the topic
     await client.delete_topics([name])
     assert name not in await client.list_topics()

@@ -1,4 +1,4 @@
-"""RabbitMQ's management calls of a running daemon: over plain HTTP, and by rabbitmqadmin, unmodified."""
+"""RabbitMQ's management calls at a running daemon: over plain HTTP, and by rabbitmqadmin, unmodified."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def call(
 
 
 def test_a_broker_moves_in_and_its_users_stay(daemon: DaemonProcess) -> None:
-    """Definitions that RabbitMQ has exported; users, rights and policies are there after a restart."""
+    """The daemon imports definitions that RabbitMQ exported; users, rights and policies survive a restart."""
     ana = "ana:ana-password"
     assert call(daemon, "GET", "users", user=ana)[0] == 401
     status, report = call(daemon, "POST", "definitions", EXPORTED.read_bytes())

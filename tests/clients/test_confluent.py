@@ -31,7 +31,7 @@ pytestmark = pytest.mark.clients
 
 
 def produce(producer, topic, values, partition=0, **more):
-    """Sends `values`; gives the delivered messages in the order of delivery."""
+    """Sends `values`; returns the delivered messages in the order of delivery."""
     delivered = []
 
     def on_delivery(error, message):
@@ -77,7 +77,7 @@ def test_every_compression_is_stored_as_it_was_sent(
         producer.produce(topic, sample.value, sample.key, 0, headers=list(sample.headers))
     assert producer.flush(30) == 0
     assert [stored.sample for stored in read_all(topic)] == samples
-    # librdkafka leaves a batch as it is where compressing it gains nothing.
+    # librdkafka sends a batch uncompressed if compression gains nothing.
     assert stored_codecs(topic, 0) - {"none"} == {compression} - {"none"}
 
 
@@ -231,7 +231,7 @@ class TestTransactions:
             assert [s.sample.value for s in committed] == [b"0", b"2", b"4"]
             everything = [s for s in read_all(topic) if s.partition == partition]
             assert [s.sample.value for s in everything] == [b"%d" % i for i in range(6)]
-            assert [s.offset for s in everything] == [0, 2, 4, 6, 8, 10]  # markers take offsets as well
+            assert [s.offset for s in everything] == [0, 2, 4, 6, 8, 10]  # markers take up offsets as well
 
     def test_an_open_transaction_holds_readers_back(self, transactional, new_topic, read_all, kafka, unique):
         topic = new_topic()
@@ -438,7 +438,7 @@ def test_a_keyless_record_is_refused_on_a_compacted_topic(kafka, new_topic):
 
 
 def test_one_record_of_a_batch_is_blamed_and_not_all(kafka, new_topic):
-    """librdkafka tells records that are to blame from those beside them, where several are (KIP-467)."""
+    """With several errors, librdkafka tells invalid records from the others of their batch (KIP-467)."""
     topic = new_topic(config={"cleanup.policy": "compact"})
     producer = Producer({"bootstrap.servers": kafka, "linger.ms": 10_000})
     failed = []
@@ -453,7 +453,7 @@ def test_one_record_of_a_batch_is_blamed_and_not_all(kafka, new_topic):
     assert producer.flush(30) == 0
     beside = KafkaError._INVALID_DIFFERENT_RECORD
     assert [code for key, code in failed if key is None] == [KafkaError.INVALID_RECORD] * 2
-    # Whoever did not get into a batch with them is stored.
+    # Records that were not batched with invalid ones are stored.
     assert {code for key, code in failed if key is not None} <= {beside, None}
 
 
@@ -468,7 +468,7 @@ def test_a_replication_factor_of_three_is_a_wish(admin, unique):
 
 
 def test_access_control_lists_are_answered(admin):
-    """MirrorMaker 2 asks for them, and goes on where it is told that there is no authorizer."""
+    """MirrorMaker 2 asks for them, and continues without them if there is no authorizer."""
     kind, pattern = ResourceType.TOPIC, ResourcePatternType.LITERAL
     everything = AclBindingFilter(
         ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY

@@ -53,7 +53,8 @@ def topic(groups_admin, unique):
 
 @pytest.fixture
 def team(address, unique, topic):
-    """`team.join(**how)` makes a reader; all share one group and account, and are stopped in the end."""
+    """Returns a team: `team.join(**how)` makes a reader; all share one group and account, and are stopped at
+    the end."""
 
     class Team:
         def __init__(self) -> None:
@@ -74,7 +75,8 @@ def team(address, unique, topic):
             reader.stop()
 
         def shared(self, partitions: int = PARTITIONS) -> bool:
-            """Whether every partition has one reader, and nobody has much more than another."""
+            """Returns whether every partition has one reader, and readers have similar numbers of
+            partitions."""
             held = [place for reader in self.readers for place in reader.assigned]
             sizes = [len(reader.assigned) for reader in self.readers]
             return len(held) == len(set(held)) == partitions and max(sizes) - min(sizes) <= 1
@@ -93,7 +95,7 @@ def described(admin, group):
 
 
 def once(team, source, until) -> None:
-    """All that was sent has been read, and nothing twice."""
+    """Waits until all sent records have been read, and checks that none was read twice."""
     source.stop()
     until(lambda: team.account.keys() >= source.sent.keys(), what="the last record")
     assert source.faults == []
@@ -126,7 +128,7 @@ def test_members_share_and_nothing_is_read_twice(team, topic, address, until, gr
 
 @pytest.mark.parametrize("classic", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
 def test_a_group_migrates_up_and_down_under_load(team, topic, address, until, groups_admin, classic):
-    """Member by member to the new protocol and back, while records come in: each is read once."""
+    """Members move to the new protocol and back one by one while records arrive: each is read once."""
     source = Source(address, topic, PARTITIONS)
     for _ in range(3):
         team.join(**classic)
@@ -164,7 +166,7 @@ def test_a_kill_of_the_daemon_moves_nobody(team, topic, daemon, address, until, 
 
 
 def listing(daemon, group):
-    """`treecast groups describe --json`."""
+    """Returns the output of `treecast groups describe --json`."""
     command = [sys.executable, "-m", "treecast.middleware.cli", "groups", "describe", group, "--json"]
     done = subprocess.run([*command, "--control", daemon.control], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
@@ -183,7 +185,7 @@ def test_topics_by_a_regular_expression(team, topic, address, until, groups_admi
 @pytest.mark.parametrize(
     ("subscription", "settings", "said"),
     [
-        ("^a{1001}", {}, "regular expression"),  # which librdkafka takes, and RE2 does not
+        ("^a{1001}", {}, "regular expression"),  # librdkafka accepts this expression, RE2 does not
         ("a", {"group.remote.assignor": "mine"}, "assignor"),
     ],
 )

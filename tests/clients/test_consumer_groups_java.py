@@ -22,7 +22,7 @@ def address(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def migrate(kafka_jars, require_tool, tmp_path_factory):
-    """Compiles java/Migrate.java, and answers what its run on some words prints."""
+    """Compiles java/Migrate.java; returns a function that runs it and returns its output."""
     folder = tmp_path_factory.mktemp("migrate")
     source = Path(__file__).parent / "java" / "Migrate.java"
     subprocess.run(
@@ -35,7 +35,7 @@ def migrate(kafka_jars, require_tool, tmp_path_factory):
         command = ["java", *OPTIONS, "-cp", f"{folder}:{kafka_jars}", "Migrate", *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
-        lines = done.stdout.splitlines()  # among those of the client's log
+        lines = done.stdout.splitlines()  # the client's log has other lines
         return [line.removeprefix("result ") for line in lines if line.startswith("result ")]
 
     return run

@@ -18,7 +18,7 @@ READERS = ("confluent-kafka", "kafka-python", "aiokafka", "java", "kcat")
 
 
 async def write(writer, kafka, topic, partition, compression, samples, java_client, kcat):
-    """Each client in its own words; partition = compression."""
+    """Writes samples with each client's own interface; partition = compression."""
     kind = None if compression == "none" else compression
     if writer == "confluent-kafka":
         settings = {"bootstrap.servers": kafka, "compression.type": compression, "linger.ms": 20}
@@ -39,9 +39,8 @@ async def write(writer, kafka, topic, partition, compression, samples, java_clie
     elif writer == "java":
         java_client.write(topic, partition, compression, samples)
     else:
-        for (
-            sample
-        ) in samples:  # kcat's headers hold for a whole run, so that the samples with headers get one each
+        # kcat's headers apply to a whole run, so each sample gets its own run.
+        for sample in samples:
             command = [kcat, "-b", kafka, "-P", "-t", topic, "-p", str(partition), "-z", compression]
             command += ["-K", "\x1f", "-D", "\x1e", *(["-Z"] if sample.value is None else [])]
             for name, value in sample.headers:
@@ -51,7 +50,7 @@ async def write(writer, kafka, topic, partition, compression, samples, java_clie
 
 
 async def read(reader, kafka, topic, partitions, count, java_client, kcat, read_all, make_sample):
-    """[(partition, offset, sample)], sorted."""
+    """Returns [(partition, offset, sample)], sorted."""
     if reader == "confluent-kafka":
         return [(s.partition, s.offset, s.sample) for s in read_all(topic)]
     if reader == "java":
@@ -71,7 +70,7 @@ async def read(reader, kafka, topic, partitions, count, java_client, kcat, read_
 
 
 def _by_kcat(kcat, kafka, topic, make_sample):
-    """kcat prints bytes as they are; unit and record separators stand between them."""
+    """kcat prints bytes unchanged, with unit and record separators between them."""
     form = "%p\x1f%o\x1f%K\x1f%k\x1f%S\x1f%s\x1f%h\x1e"
     command = [kcat, "-b", kafka, "-C", "-t", topic, "-e", "-q", "-f", form]
     output = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
@@ -95,7 +94,8 @@ def _by_kcat(kcat, kafka, topic, make_sample):
 
 @pytest.fixture(scope="module")
 def plain_samples(make_sample):
-    """What each of the five can say: kcat takes no null key beside others, and prints headers as text."""
+    """Samples that all five clients can express: kcat mixes no null key with others, and prints headers as
+    text."""
     return [
         make_sample(b"key", b"value"),
         make_sample("ключ".encode(), "значение".encode()),

@@ -1,4 +1,4 @@
-"""Exactly-once copies by members of the new group protocol (KIP-848) that are killed meanwhile."""
+"""Exactly-once copies by members of the new group protocol (KIP-848), some of which are killed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ pytestmark = pytest.mark.clients
 HERE = Path(__file__).parent
 PARTITIONS = 6
 TEAM = 3
-SOME = 100  # records that show that it goes on
+SOME = 100  # records that count as progress
 JAVA = ("-Xmx128M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=WARN")
 FENCED = 3
 
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory):
-    """One that soon takes the partitions of a member that is silent."""
+    """A daemon that reassigns the partitions of a silent member soon."""
     with quick_groups(tmp_path_factory.mktemp("once"), session_timeout_ms=2000) as daemon:
         yield daemon
 
@@ -38,7 +38,7 @@ def kafka(daemon):
 
 @pytest.fixture(params=["librdkafka", "Java"])
 def copier(request, tmp_path_factory):
-    """The words that run a copier; its arguments follow."""
+    """The command that runs a copier; arguments are appended."""
     if request.param == "librdkafka":
         return [sys.executable, str(HERE / "copier.py")]
     jars = request.getfixturevalue("kafka_jars")
@@ -51,7 +51,7 @@ def copier(request, tmp_path_factory):
 
 
 class Copier:
-    """One process, with a count of what it has copied."""
+    """One process, with a count of the records it has copied."""
 
     def __init__(self, words, name):
         self.name = name
@@ -80,7 +80,7 @@ class Copier:
 
 
 class Team:
-    """Copiers of one group. Who ends because others took over is replaced under its own name."""
+    """Copiers of one group. A copier that ends because it was fenced is replaced under its own name."""
 
     def __init__(self, words, unique, until):
         self._words, self._unique, self._until = words, unique, until
@@ -104,7 +104,7 @@ class Team:
                 self.join(copier.name)
 
     def go_on(self, *, waiting_for=()):
-        """Until each that lives has copied more, but for those that are stopped."""
+        """Waits until each live copier has copied more, except those that are stopped."""
         before = {copier: copier.copied for copier in self.living if copier not in waiting_for}
 
         def done():
@@ -136,18 +136,18 @@ def test_a_copy_by_members_that_are_killed_is_exact(copier, daemon, kafka, uniqu
             team.look_after()
             return admin.describe_consumer_groups([group])[group].result(30).members
 
-        # It comes back and ends its own transaction.
+        # It comes back and aborts its own transaction.
         killed = team.living[0]
         team.kill(killed)
         team.join(killed.name)
         team.go_on()
 
-        # Its transaction stays open until its time is over; nobody reads its partitions before.
+        # Its transaction stays open until its time-out; nobody can read its partitions before.
         team.kill(team.living[0])
         team.join()
         team.go_on()
 
-        # It believes that it is a member, when others have had its partitions.
+        # It believes that it is still a member, although others have had its partitions.
         stopped = team.living[0]
         stopped.signal(signal.SIGSTOP)
         until(lambda: len(members()) == TEAM - 1, what="the stopped one to be removed")

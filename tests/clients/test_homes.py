@@ -45,7 +45,7 @@ def make(hosts: list[DaemonProcess], name: str, partitions: int) -> None:
 def until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < end, "the condition did not become true in time"
         time.sleep(0.05)
 
 
@@ -89,7 +89,7 @@ def committed(daemon: DaemonProcess, group: str, topic: str) -> list[int]:
 
 
 def drain(clients: list[Any], values: Counter[bytes], wanted: int) -> None:
-    """Reads at all clients until `wanted` records have come to them together."""
+    """Reads at all clients until they have received `wanted` records together."""
     end = time.monotonic() + PATIENCE
     while values.total() < wanted:
         assert time.monotonic() < end, f"{values.total()} of {wanted} came"
@@ -177,10 +177,10 @@ def test_a_fenced_producer_on_the_other_host(hosts: list[DaemonProcess], topic: 
 
 
 def test_exactly_once_from_one_host_to_the_other(hosts: list[DaemonProcess], topic: str) -> None:
-    """Reads beside b, writes beside a, in transactions of which every third is given up."""
+    """Reads beside b, writes beside a, in transactions of which every third is aborted."""
     make(hosts, "out", 4)
     produce(hosts[0], topic, 300)
-    assert committed(hosts[0], "g", topic) == [-1001] * 4  # so that the group's home is a
+    assert committed(hosts[0], "g", topic) == [-1001] * 4  # makes a the group's home
     source = consumer(hosts[1], "g", isolation_level="read_committed", max_poll_interval_ms=60000)
     source.subscribe([topic])
     sink = producer(hosts[0], transactional_id="eo")
@@ -219,7 +219,7 @@ def test_exactly_once_from_one_host_to_the_other(hosts: list[DaemonProcess], top
 
 
 def test_commits_while_the_coordinator_is_down(hosts: list[DaemonProcess], topic: str) -> None:
-    """The coordinator is embedded in a, the group's home is b."""
+    """The coordinator is embedded in a; the group's home is b."""
     member = consumer(hosts[1], "g")
     row = confluent_kafka.TopicPartition(topic, 0, 5)
     member.commit(offsets=[row], asynchronous=False)
@@ -241,7 +241,7 @@ def test_a_home_that_is_killed_is_taken_over(hosts: list[DaemonProcess], topic: 
     """After the lease (10 s) and the time that a home may be away (30 s)."""
     make(hosts, "mine", 4)
     produce(hosts[0], topic, 40)
-    assert committed(hosts[1], "g", topic) == [-1001] * 4  # the group's home is b
+    assert committed(hosts[1], "g", topic) == [-1001] * 4  # makes b the group's home
     member = consumer(hosts[0], "g")
     partitions = [confluent_kafka.TopicPartition(topic, n, 5 + n) for n in range(4)]
     member.commit(offsets=partitions, asynchronous=False)

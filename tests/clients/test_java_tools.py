@@ -1,4 +1,5 @@
-"""The command-line tools of Apache Kafka, unmodified: one virtual machine each, so each test does much."""
+"""The command-line tools of Apache Kafka, unmodified. Each starts a virtual machine, so each test does
+much."""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ import pytest
 
 pytestmark = pytest.mark.clients
 
-# The tools run for a second or two, most of which is the virtual machine warming up.
+# The tools run for a second or two, and spend most of it on the start of the virtual machine.
 SHORT_LIVED = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 
 @pytest.fixture
 def tool(kafka, kafka_jars):
-    """`tool("kafka-topics", "--list", input="", fails=False)`: what the tool prints."""
+    """Returns `tool("kafka-topics", "--list", input="", fails=False)`, which returns the tool's output."""
     from bench.peers.kafka.tools import tool_command
 
     def run(name, *arguments, input=None, fails=False):
@@ -125,7 +126,7 @@ def _events(output):
 
 
 def test_api_versions_are_understood(tool):
-    """The tool prints each API that the broker offers, and UNSUPPORTED for what the client cannot speak."""
+    """The tool prints each API of the broker, and UNSUPPORTED for those that the client cannot use."""
     output = tool("kafka-broker-api-versions")
     for name in ("Produce(0)", "Fetch(1)", "Metadata(3)", "JoinGroup(11)", "EndTxn(26)"):
         [line] = [line for line in output.splitlines() if name in line]

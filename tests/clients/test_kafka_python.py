@@ -55,7 +55,7 @@ def client(kafka):
 
 
 def poll(consumer, seconds=0.1):
-    """One poll; gives its records in order of partition."""
+    """Polls once; returns the records in order of partition."""
     return [record for batch in consumer.poll(timeout_ms=int(seconds * 1000)).values() for record in batch]
 
 

@@ -28,7 +28,8 @@ def kcat(kafka, require_tool):
 def test_every_compression_goes_in_and_out(kcat, new_topic, stored_codecs, compressions):
     topic = new_topic(partitions=len(compressions))
     text = "".join(f"{i}:the same words again and again\n" for i in range(200))
-    whole = ("-X", "batch.num.messages=200", "-X", "linger.ms=60000")  # a first line alone isn't worth it
+    # prevents a batch of the first line alone
+    whole = ("-X", "batch.num.messages=200", "-X", "linger.ms=60000")
     for partition, compression in enumerate(compressions):
         kcat("-P", "-t", topic, "-p", str(partition), "-z", compression, "-K", ":", *whole, input=text)
         assert stored_codecs(topic, partition) == {compression}

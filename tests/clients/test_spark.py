@@ -25,7 +25,8 @@ from treecast.spark_connectors.source.offsets import Partition
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS = 3000
 ATTEMPTS = 3
-SLOW = "Python worker failed to connect back"  # Spark gives a worker 10 s to start, whatever the machine does
+# Spark allows a worker 10 s to start, however busy the machine is
+SLOW = "Python worker failed to connect back"
 
 
 def fill(address: str) -> None:
@@ -47,7 +48,7 @@ def fill(address: str) -> None:
 
 @pytest.fixture(scope="module")
 def shared_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
-    """One that looks often for what retention and compaction may take."""
+    """A daemon that checks often for retention and compaction."""
     flags = ["--retention-check-interval-ms", "500", "--compaction-check-interval-ms", "500"]
     daemon = DaemonProcess(tmp_path_factory.mktemp("shared") / "data", flags)
     yield daemon.start()
@@ -63,7 +64,7 @@ def found(
     require_tool: Callable[[str], str],
     require: Callable[[bool, str], None],
 ) -> dict[str, Any]:
-    """What `spark/reads.py` found: one session for all tests, as a session takes long to start."""
+    """The results of `spark/reads.py`: one session for all tests, as a session takes long to start."""
     require_tool("java")
     require(importlib.util.find_spec("pyspark") is not None, "pyspark is not installed")
     fill(shared_daemon.kafka)
@@ -77,7 +78,7 @@ def found(
 
 
 def _reads(address: str, folder: Path) -> tuple[str, dict[str, Any]]:
-    """What the script said in the end, and what it found."""
+    """Returns the script's last output, and its results."""
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests/clients/spark/reads.py"), address, str(folder)],
         capture_output=True,
@@ -139,7 +140,7 @@ def test_lost_records_fail_the_query_or_are_gone_over_as_chosen(found: dict[str,
 def test_a_checkpoint_that_retention_has_overtaken_fails_the_query_or_is_gone_over(
     found: dict[str, Any],
 ) -> None:
-    """By size and by time, in segments; the compacted topic of the same query is no part of the loss."""
+    """Retention by size and by time, in segments; the compacted topic of the same query loses nothing."""
     cut = found["cut"]
     size, time = cut["starts"]["size"], cut["starts"]["time"]
     assert (size % 10, time) == (0, 50)
@@ -154,7 +155,7 @@ def test_a_checkpoint_that_retention_has_overtaken_fails_the_query_or_is_gone_ov
 
 
 def test_gaps_that_compaction_left_are_no_loss(found: dict[str, Any]) -> None:
-    """Micro-batches begin and end in the gap; the query fails for lost data, and has no reason to."""
+    """Micro-batches start and end in the gap; the query fails on data loss, but there is none."""
     cut = found["cut"]
     assert cut["left"] == list(range(85, 100))
     assert (cut["read"]["cut-keys"], cut["gaps"]) == (10, "no error")
@@ -188,7 +189,7 @@ def test_values_are_decoded_into_the_columns_of_a_schema(found: dict[str, Any]) 
 
 
 def test_json_is_kept_as_from_json_keeps_it(found: dict[str, Any]) -> None:
-    """Field by field, and timestamps without a zone in the session's."""
+    """The comparison is field by field; timestamps without a zone are in the session's zone."""
     kept = found["json"]
     assert kept["ours"] == kept["theirs"]
     assert '"t":"2026-07-01T12:00:00.000-04:00"' in kept["ours"][0]
@@ -203,7 +204,7 @@ def test_what_is_wrong_is_named(found: dict[str, Any]) -> None:
 
 
 def asked_by_both(address: str, level: str) -> tuple[list[object], list[object]]:
-    """What our own client says of a topic, and what kafka-python does: partitions, ends, and times."""
+    """Returns partitions, ends and times of a topic by our own client and by kafka-python."""
     from treecast.spark_connectors.source.asking import DaemonCluster
     from treecast.spark_connectors.source.cluster import KafkaCluster
     from treecast.spark_connectors.source.options import Subscription, parse_options
@@ -225,10 +226,10 @@ def asked_by_both(address: str, level: str) -> tuple[list[object], list[object]]
 
 
 def test_the_driver_is_told_what_kafka_python_is(shared_daemon: DaemonProcess) -> None:
-    """With records that were deleted, a transaction that is open, and a partition that is empty."""
+    """With deleted records, an open transaction and an empty partition."""
     pytest.importorskip("pyspark")
     admin = AdminClient({"bootstrap.servers": shared_daemon.kafka})
-    old = {"retention.ms": "-1"}  # its records are of 1970
+    old = {"retention.ms": "-1"}  # its records are dated 1970
     topics = [NewTopic("asked-a", 3, 1, config=old), NewTopic("asked-b", 1, 1)]
     for made in admin.create_topics(topics).values():
         made.result(60)
@@ -264,7 +265,7 @@ def test_the_driver_is_told_what_kafka_python_is(shared_daemon: DaemonProcess) -
 def test_a_topic_that_was_made_anew_fails_the_query_or_is_read_from_its_beginning(
     found: dict[str, Any],
 ) -> None:
-    """Whether it has fewer records than the checkpoint has read, or more."""
+    """This holds whether the new topic has fewer records than the checkpoint has read, or more."""
     recreated = found["anew_recreated"]
     for name in ("fewer", "more"):
         assert f"anew-{name}-" in recreated[name]["error"]
@@ -280,7 +281,7 @@ def test_a_checkpoint_without_ids_finds_that_its_topic_ends_earlier(found: dict[
 
 
 def test_a_task_reads_the_topic_that_was_meant_or_nothing(shared_daemon: DaemonProcess) -> None:
-    """One that was made anew after the plan; and what a leader says of a log that ends early."""
+    """The topic was replaced after the plan, or its leader reports that the log ends early."""
     pytest.importorskip("pyspark")
     from treecast.spark_connectors.source.asking import DaemonCluster
     from treecast.spark_connectors.source.fetch import PartitionReader
@@ -315,7 +316,8 @@ def test_a_task_reads_the_topic_that_was_meant_or_nothing(shared_daemon: DaemonP
 
 
 def test_a_copied_checkpoint_that_writes_elsewhere_writes_all_of_its_batches(found: dict[str, Any]) -> None:
-    """And so does one whose topic was made anew; one that writes to where it wrote repeats nothing."""
+    """A query whose output topic was replaced does so as well; one that writes to the same topic repeats
+    nothing."""
     assert found["anew_copied"] == {"blue": 3000, "green": 1000, "anew": 1000}
 
 
@@ -327,7 +329,7 @@ def test_a_checkpoint_that_was_restored_does_not_leave_out_other_rows(found: dic
 
 
 def test_each_batch_numbers_anew_with_a_new_checkpoint(found: dict[str, Any]) -> None:
-    """Of the second run only the batch that was forgotten is one that was done."""
+    """In the second run only the forgotten batch counts as done already."""
     assert found["anew_each_batch"] == {"counts": [3000, 3000, 6000]}
 
 
@@ -368,7 +370,7 @@ def test_what_a_failed_job_staged_is_aborted(found: dict[str, Any]) -> None:
 
 
 def test_what_a_task_begins_after_its_job_was_given_up_is_refused(shared_daemon: DaemonProcess) -> None:
-    """Spark does not wait for tasks that it stops: what one staged then would hold up readers for long."""
+    """Spark does not wait for tasks that it cancels: a part staged then would hold up readers for long."""
     pytest.importorskip("pyspark")
     from treecast.spark_connectors.links import LINKS
     from treecast.spark_connectors.sink.options import parse_options
@@ -401,7 +403,7 @@ def test_a_stream_is_written_once_though_the_driver_forgot_a_batch(found: dict[s
 
 
 def test_tasks_know_their_query_and_batch(found: dict[str, Any]) -> None:
-    """By Spark's local properties: the daemon has the batches under the query's own id."""
+    """Spark's local properties tell them; the daemon has the batches under the query's own id."""
     assert found["sink_stream"]["open"] == [False, False, False, True]
 
 

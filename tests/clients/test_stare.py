@@ -29,7 +29,7 @@ def hosts(start_daemon: Callable[..., DaemonProcess]) -> list[DaemonProcess]:
 
 
 def until_value(vnf: stare.Vnf, publisher: int, value: bytes) -> list[stare.Update]:
-    """All updates up to the one with `value` of `publisher`."""
+    """Returns all updates up to the one with `value` of `publisher`."""
     found: list[stare.Update] = []
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
@@ -108,7 +108,8 @@ def test_a_subscriber_that_comes_late_gets_the_last_value(hosts: list[DaemonProc
 
 
 def test_daemons_that_restart(hosts: list[DaemonProcess]) -> None:
-    """First the subscriber's, then the one with replica controller and coordinator: no last value is lost."""
+    """The subscriber's daemon restarts first, then the one with replica controller and coordinator: no last
+    value is lost."""
     with stare.Vnf("x", hosts[0].address("stare")) as one:
         state = one.state("s")
         one.publish(state, b"0")

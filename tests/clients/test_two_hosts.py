@@ -40,7 +40,7 @@ def producer(daemon: DaemonProcess, **more: Any) -> Any:
 def consume(
     daemon: DaemonProcess, topic: str, partitions: int, count: int, **more: Any
 ) -> dict[int, list[tuple[int, bytes]]]:
-    """(offset, value) of `count` records from the beginning, by partition."""
+    """Returns (offset, value) of `count` records from the beginning, by partition."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": daemon.kafka,
@@ -61,13 +61,13 @@ def consume(
             found[message.partition()].append((message.offset(), message.value()))
             left -= 1
     consumer.close()
-    assert not left, f"{left} records did not come"
+    assert not left, f"{left} records did not arrive"
     return found
 
 
 def test_records_produced_at_either_host_are_the_same_at_both(hosts: list[DaemonProcess]) -> None:
     with DaemonClient(hosts[1].control) as client:
-        client.create_topic("t", 4)  # two led by each
+        client.create_topic("t", 4)  # each host leads two partitions
     acknowledged: list[tuple[int, int, bytes]] = []
 
     def delivered(error: object, message: Any) -> None:

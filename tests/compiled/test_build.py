@@ -1,4 +1,4 @@
-"""setup.py's contribution to the build: the hot modules compiled, or none without a failure, with the reason.
+"""setup.py compiles all hot modules, or none with a reason and without a failure.
 
 Running `tests/unit` on both forms shows that compiled modules behave like interpreted ones: `make test` does
 so, the second time with `--compiled`, which fails if a module was not compiled. `python -m tests.install`
@@ -29,7 +29,7 @@ Build = Callable[[str], list[str]]
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the last run of setup.py asked of setuptools, under `ext_modules` and `cmdclass`."""
+    """The arguments that setup.py last passed to setuptools as `ext_modules` and `cmdclass`."""
     found: dict[str, Any] = {}
     monkeypatch.setattr(setuptools, "setup", lambda **asked: found.update(asked))
     return found
@@ -37,7 +37,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 @pytest.fixture
 def build(monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]) -> Build:
-    """Runs setup.py for a command; the names of the extensions that it asks for. mypyc itself doesn't run."""
+    """Runs setup.py for a command; returns the names of the extensions that it requests. mypyc itself does
+    not run."""
     pytest.importorskip("mypyc", reason="mypyc comes with the extra `test`")
 
     def mypycify(paths: list[str], **_: object) -> list[setuptools.Extension]:
@@ -123,7 +124,7 @@ def test_what_mypyc_refuses_stays_interpreted(
 
 
 def small_build(asked: dict[str, Any], folder: Path, sources: dict[str, str]) -> Path:
-    """Builds a package of one Python file and the sources by setup.py's commands; answers where it is."""
+    """Builds a package of one Python file and the sources by setup.py's commands; returns its place."""
     package = folder / "treecast"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -156,7 +157,7 @@ GOOD = "#include <Python.h>\nPyObject *PyInit_good(void) { return NULL; }\n"
 @pytest.mark.usefixtures("gcc")
 @pytest.mark.parametrize("bad", ["", "this is not C"], ids=["all", "none"])
 def test_all_are_compiled_or_none(build: Build, asked: dict[str, Any], tmp_path: Path, bad: str) -> None:
-    """A part of them cannot be imported, and an install that cannot be imported is the worst of all."""
+    """A partly compiled package cannot be imported, and such an installation is the worst outcome."""
     build("bdist_wheel")
     sources = {"good": GOOD, **({"bad": bad} if bad else {})}
     built = small_build(asked, tmp_path, sources)
@@ -180,11 +181,11 @@ def test_pure_python_has_a_note_as_well(
     assert why_interpreted(note).startswith("TREECAST_PURE=1 was set; without TREECAST_PURE, ")
 
 
-# --- what is said of it later
+# --- advice at run time
 
 
 def test_each_form_of_setup_py_has_its_advice() -> None:
-    """`interpreted("pure", ...)` and tuples of two that begin with a form."""
+    """The forms are the arguments of `interpreted("pure", ...)` and the first items of pairs."""
     text = (ROOT / "setup.py").read_text()
     forms = set(re.findall(r'(?:interpreted\(|return )"([a-z-]+)", ', text))
     assert forms == set(ADVICE) - {EDITABLE}
@@ -200,11 +201,11 @@ def test_notes_that_are_not_there_or_not_json(tmp_path: Path) -> None:
     assert "this Python does not load them" in why_interpreted(Built("compiled"))
 
 
-# --- what pip brings for the build
+# --- requirements of the build
 
 
 def requirements(texts: list[str]) -> dict[str, str]:
-    """`["mypy[mypyc]==2.4.1"]` as `{"mypy": "==2.4.1"}`."""
+    """Parses `["mypy[mypyc]==2.4.1"]` into `{"mypy": "==2.4.1"}`."""
     found = {}
     for text in texts:
         name = re.split(r"[\[<>=!~;]", text, maxsplit=1)[0]

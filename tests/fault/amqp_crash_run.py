@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Kills the daemon at random points under AMQP load with confirms, and looks after each kill.
+"""Kills the daemon at random points under AMQP load with confirms, and checks the queues after each kill.
 
     amqp_crash_run.py --count 300 --seed 7
 
-Three publishers send persistent messages to a fanout exchange, and publish again what was not confirmed. One
-queue is consumed: most messages are acknowledged, some rejected and dead-lettered. Another is read after
-each kill only. No message that was confirmed may be missing in either. None may be in a queue twice. One
-that comes again has to be flagged as redelivered. Each that was rejected has to be among the dead letters,
-once.
+Three publishers send persistent messages to a fanout exchange, and publish unconfirmed messages again. One
+queue has a consumer, which acknowledges most messages and rejects some; rejected messages are dead-lettered.
+Another queue is read only after each kill. Both queues must hold every confirmed message. Neither may hold an
+attempt twice. A repeated delivery must be flagged as redelivered. Each rejected message must be among the
+dead letters exactly once.
 
-It can be ended with Ctrl-C and goes on where it was with the same command: finished cycles are in
-out/amqp-crash/seed-N/state.json (`--fresh` begins again). Exit code: 0 nothing amiss, 1 something is, 130
+It can be interrupted with Ctrl-C; the same command continues: finished cycles are in
+out/amqp-crash/seed-N/state.json (`--fresh` starts over). Exit code: 0 no problem, 1 a problem, 130
 interrupted.
 """
 

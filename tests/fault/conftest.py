@@ -1,6 +1,5 @@
-"""Fixtures of the fault tests: raw connections, a client that must not be affected, and a daemon's
-resources.
-"""
+"""Fixtures of the fault tests: raw connections, a client that must stay unaffected, and a daemon's
+resources."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ PATIENCE_S = 45.0
 
 @pytest.fixture(scope="session")
 def wire_client():
-    """The module `crash.wire`: a blocking client, and builders of requests and batches."""
+    """Returns the module `crash.wire`: a blocking client, and builders of requests and batches."""
     return wire
 
 
@@ -49,7 +48,7 @@ def until() -> Callable[..., None]:
 
 
 def _run(script: str, out: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
-    """One call of a resumable run: its exit code, its summary, and what it said."""
+    """Runs a resumable script once; returns its exit code, its summary and its output."""
     command = [sys.executable, str(Path(__file__).with_name(script)), "--out", str(out), "--json", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout, done.stderr[-3000:]
@@ -62,7 +61,7 @@ def fault_run() -> Callable[..., tuple[int, dict[str, Any], str]]:
 
 
 def read_topic(address: str, topic: str) -> list[tuple[int, bytes | None]]:
-    """(offset, value) of partition 0."""
+    """Returns (offset, value) of all records of partition 0."""
     found: list[tuple[int, bytes | None]] = []
     read_partitions(
         address,
@@ -80,7 +79,7 @@ def read_values() -> Callable[[str, str], list[tuple[int, bytes | None]]]:
 
 @pytest.fixture
 def topic(daemon: DaemonProcess) -> str:
-    """A topic with one record, which must still be alone there after what a test sends in vain."""
+    """A topic with one record. The record must still be the only one after a test's rejected requests."""
     name = f"topic-{uuid.uuid4().hex[:8]}"
     connection = wire.Connection(daemon.kafka)
     connection.insist("CreateTopics", wire.create_topic(name, 1, {}), wire.first_topic_code)
@@ -93,7 +92,7 @@ def topic(daemon: DaemonProcess) -> str:
 
 
 class Neighbour(threading.Thread):
-    """A client that produces one batch after the other over one connection, and checks each answer."""
+    """A client that produces batches one after the other over one connection, and checks each reply."""
 
     def __init__(self, address: str) -> None:
         super().__init__(name="neighbour", daemon=True)
@@ -121,13 +120,13 @@ class Neighbour(threading.Thread):
             self.problem = f"{type(error).__name__}: {error}"
 
     def goes_on(self) -> None:
-        """Waits for a few more of its records to be acknowledged: it is served now."""
+        """Waits until a few more of its records are acknowledged, which shows that it is served now."""
         goal = len(self.sent) + 5
         _until(lambda: len(self.sent) >= goal or self.problem, "the neighbour")
         assert not self.problem
 
     def finish(self) -> None:
-        """It noticed nothing, and all its records are there."""
+        """Checks that it had no error and that all its records are stored."""
         self._ended.set()
         self.join(PATIENCE_S)
         self._connection.close()
@@ -152,7 +151,7 @@ class Memory:
     def __init__(self, pid: int) -> None:
         self._path = Path(f"/proc/{pid}/status")
         self._io = Path(f"/proc/{pid}/io")
-        Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak starts from here
+        Path(f"/proc/{pid}/clear_refs").write_text("5")  # resets the peak
         self.start = self.now()
 
     def _field(self, name: str) -> int:
@@ -166,7 +165,7 @@ class Memory:
         return self._field("VmHWM:") - self.start
 
     def bytes_read(self) -> int:
-        """By system calls, from files and sockets, since the process began."""
+        """Returns the bytes that system calls have read from files and sockets since the process started."""
         return int(self._io.read_text().splitlines()[0].split()[1])
 
 
@@ -177,7 +176,7 @@ def memory(daemon: DaemonProcess) -> Memory:
 
 @pytest.fixture(scope="session")
 def framed() -> Callable[..., bytes]:
-    """`framed(key, version, body)`: a request with a header of version 1, as bytes."""
+    """Returns `framed(key, version, body)`, which builds a request with a version 1 header as bytes."""
 
     def build(
         key: int, version: int, body: bytes, *, size: int | None = None, flexible: bool = False
@@ -220,5 +219,5 @@ def _fill(folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def fill() -> Callable[[Path], Path]:
-    """`fill(folder)` takes all the room that is left; gives the file that holds it."""
+    """Returns `fill(folder)`, which uses up all free space and returns the file that occupies it."""
     return _fill

@@ -1,27 +1,15 @@
-# Kills the daemon at random points under load, and looks for every acknowledged record after each kill.
-#
-#     crash_run.py --count 300 --seed 7
-#
-# Producers of five kinds (plain, idempotent, transactional, to a compacted topic, and librdkafka's), a group
-# of two members, a committer of offsets and a creator of topics work while the daemon is killed with SIGKILL,
-# sometimes once more during its start. After each restart everything new is read; at the end of each life of
-# a data directory (`--life` kills) everything is read again, by the group as well.
-#
-# It can be interrupted with Ctrl-C; the same command continues: finished cycles are in
-# out/crash/seed-N/state.json. A finished run with the same seed only shows its summary (`--fresh` repeats
-# it). Exit code: 0 no problem, 1 a problem, 130 interrupted.
 """Kills the daemon at random points under load, and looks for every acknowledged record after each kill.
 
     crash_run.py --count 300 --seed 7
 
-Producers of five kinds (plain, idempotent, transactional, to a compacted topic, and librdkafka's), a group
-of two members, a committer of offsets and a maker of topics work while the daemon is killed with SIGKILL,
-now and then once more while it is starting. After each restart everything new is read; at the end of each
-life of a data directory (`--life` kills) everything is read again, by the group as well.
+Producers of five kinds (plain, idempotent, transactional, to a compacted topic, and librdkafka's), a group of
+two members, a committer of offsets and a creator of topics work while the daemon is killed with SIGKILL,
+sometimes once more during its start. After each restart everything new is read; at the end of each life of a
+data directory (`--life` kills) everything is read again, by the group as well.
 
-It can be ended with Ctrl-C and goes on where it was with the same command: finished cycles are in
+It can be interrupted with Ctrl-C; the same command continues: finished cycles are in
 out/crash/seed-N/state.json. A finished run with the same seed only shows its summary (`--fresh` repeats it).
-Exit code: 0 nothing amiss, 1 something is, 130 interrupted.
+Exit code: 0 no problem, 1 a problem, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -48,7 +36,7 @@ from resumable import INTERRUPTED, MOST_PROBLEMS, Session, options_of
 
 @dataclasses.dataclass
 class State:
-    """What is done, over all sessions of one seed."""
+    """The progress over all sessions of one seed."""
 
     seed: int
     done: int = 0
@@ -61,7 +49,7 @@ class State:
     tally: Tally = dataclasses.field(default_factory=Tally)
 
     def absorb(self, episode: Episode, number: int) -> None:
-        """Takes over what an episode counted since the last time."""
+        """Adds what an episode has counted since the last call."""
         self.kills += episode.times.kills
         self.kills_during_start += episode.times.kills_during_start
         self.restarts += [round(seconds, 3) for seconds in episode.times.restarts]
@@ -75,7 +63,7 @@ class State:
 
 
 class Run:
-    """Lives of data directories, until `count` cycles are done."""
+    """Runs lives of data directories until `count` cycles are done."""
 
     def __init__(self, options: argparse.Namespace, console: Console) -> None:
         self.options = options
@@ -84,7 +72,7 @@ class Run:
         self.state = self.session.state
 
     def run(self) -> int:
-        """Gives the exit code."""
+        """Returns the exit code."""
         columns = (
             TextColumn("[bold]kill -9"),
             BarColumn(),
@@ -159,15 +147,15 @@ def summary(state: State, options: argparse.Namespace) -> Table:
         *((f"acknowledged by {kind} producers", count) for kind, count in sorted(tally.acked.items())),
         ("records verified after a restart", tally.verified),
         ("records read again at the end", tally.reread),
-        ("stored, though not acknowledged before the kill", tally.unknown_found),
+        ("stored without an acknowledgement before the kill", tally.unknown_found),
         ("neither acknowledged nor stored", tally.unknown_gone),
-        ("retried batches answered as the repeats they were", tally.repeats_answered),
+        ("retried batches recognised as repetitions", tally.repeats_answered),
         ("transactions committed", tally.committed),
         ("transactions aborted", tally.aborted),
-        ("decisions that a kill interrupted", tally.decisions_repeated),
+        ("transaction decisions interrupted by a kill", tally.decisions_repeated),
         ("offset commits", tally.offset_commits),
         ("topics made", tally.topics_made),
-        ("records compacted away (most at one look)", tally.compacted_away),
+        ("records compacted away (maximum of a check)", tally.compacted_away),
         ("records read by the group of two", tally.group_read),
     ]
     for what, count in rows:
@@ -177,7 +165,7 @@ def summary(state: State, options: argparse.Namespace) -> Table:
         table.add_row("restart, longest", f"{max(state.restarts):.2f} s")
     table.add_row("time", f"{state.seconds:.0f} s")
     verdict = "[green]none" if not state.problems else f"[red]{len(state.problems)}"
-    table.add_row("[bold]lost, invented, repeated, moved or gone back", f"[bold]{verdict}")
+    table.add_row("[bold]lost, invented, repeated, moved or rolled back", f"[bold]{verdict}")
     return table
 
 
@@ -188,7 +176,7 @@ def main() -> int:
         "--damage",
         type=int,
         metavar="CYCLE",
-        help="cut acknowledged records off in this cycle: must be found",
+        help="cut off acknowledged records in this cycle; the run must report it",
     )
     options = parser.parse_args()
     console = Console(stderr=options.json)
@@ -203,9 +191,9 @@ def main() -> int:
     for problem in state.problems[:MOST_PROBLEMS]:
         console.print(f"[red]{problem}", soft_wrap=True, highlight=False)
     if state.problems:
-        console.print(f"data directories and logs: {run.session.folder}/failed-*; --fresh begins anew")
+        console.print(f"data directories and logs: {run.session.folder}/failed-*; --fresh starts over")
     elif code == INTERRUPTED:
-        console.print("interrupted; the same command goes on")
+        console.print("interrupted; the same command continues")
     return code
 
 

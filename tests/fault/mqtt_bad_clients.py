@@ -1,15 +1,9 @@
-# Bad MQTT clients, one kind after the other, at a real daemon, beside a steady pair of clients.
-#
-#     mqtt_bad_clients.py [--sessions 10000] [--seconds 60] [--only KIND] [--json]
-#
-# After each kind the pair must have received every message, in order, and the daemon's memory must not exceed
-# the kind's allowance. Exit code: 0 if so, else 1.
-"""Bad MQTT clients, one kind after the other, at a real daemon, while a steady pair goes on beside them.
+"""Bad MQTT clients, one kind after the other, at a real daemon, beside a steady pair of clients.
 
     mqtt_bad_clients.py [--sessions 10000] [--seconds 60] [--only KIND] [--json]
 
-After each kind the pair must have got every message, in order, and the daemon must hold no more memory than
-the kind may cost it. Exit code: 0 where that is so, 1 where it is not.
+After each kind the pair must have received every message, in order, and the daemon's memory must not exceed
+the kind's allowance. Exit code: 0 if so, else 1.
 """
 
 from __future__ import annotations
@@ -36,12 +30,12 @@ PATIENCE_S = 120.0
 MIB = 1 << 20
 QUEUE_BYTES = 2 * MIB
 FLAGS = ("--kafka", "off", "--admin", "off", "--stare", "off", "--amqp", "off", "--mqtt", "127.0.0.1:0")
-EVERY_S = 0.02  # a message of the steady pair
+EVERY_S = 0.02  # seconds between messages of the steady pair
 
 
 @dataclass
 class Scale:
-    """How much of it. `sessions` may be more than the daemon takes: `limit`."""
+    """The size of the run. `sessions` may exceed the daemon's `limit`."""
 
     sessions: int
     limit: int
@@ -50,7 +44,7 @@ class Scale:
 
 @dataclass
 class Found:
-    """What one kind led to; `problem` is empty where all was well. Memory in MiB."""
+    """The outcome of one kind; `problem` is empty if there was none. Memory in MiB."""
 
     kind: str
     did: str
@@ -60,7 +54,7 @@ class Found:
 
 
 class Server:
-    """The daemon, and clients by hand."""
+    """The daemon, and connections to it."""
 
     def __init__(self, daemon: DaemonProcess) -> None:
         self.daemon = daemon
@@ -74,7 +68,7 @@ class Server:
     def dial(
         self, name: str, version: int = V311, filter: str = "", *, lasting: bool = False
     ) -> socket.socket:
-        """A client that is connected, unless the daemon says no: then OSError with its reason."""
+        """Connects a client; raises OSError with the reason if the daemon refuses it."""
         found = self.raw()
         properties = Properties(session_expiry=3600) if lasting and version == V5 else Properties()
         clean = not (lasting and version == V311)
@@ -91,7 +85,7 @@ class Server:
 
 
 class Pair(threading.Thread):
-    """A publisher and a subscriber. `problem` says what was amiss."""
+    """A publisher and a subscriber. `problem` describes a failure."""
 
     def __init__(self, server: Server) -> None:
         super().__init__(daemon=True)
@@ -122,7 +116,7 @@ class Pair(threading.Thread):
 
 
 def never_reads(server: Server, scale: Scale) -> str:
-    """Subscribed to a flood that others read."""
+    """Subscribes to a flood that others read, and never reads."""
     deaf = socket.socket()
     deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     deaf.connect(server.daemon.address("mqtt"))
@@ -143,7 +137,7 @@ def never_reads(server: Server, scale: Scale) -> str:
 
 
 def byte_a_second(server: Server, scale: Scale) -> str:
-    """Some who are known, and some who never finish their CONNECT: these are sent away after a while."""
+    """Clients send a byte a second, in a session or in a CONNECT; the daemon disconnects the latter."""
     known = [server.dial(f"slow-{number}") for number in range(20)]
     unknown = [server.raw() for _ in range(20)]
     publish, connect = encode(Publish(b"slow", b"x" * 1000), V311), encode(Connect(V311, "late" * 20), V311)
@@ -162,7 +156,8 @@ def byte_a_second(server: Server, scale: Scale) -> str:
 
 
 def many_sessions(server: Server, scale: Scale) -> str:
-    """Each lasts, has a subscription, and is left; no more are taken than may be."""
+    """Makes persistent sessions with a subscription and leaves them; the daemon takes no more than its
+    limit."""
     taken = refused = 0
     for number in range(scale.sessions):
         version = V5 if number % 2 else V311
@@ -172,12 +167,12 @@ def many_sessions(server: Server, scale: Scale) -> str:
         except OSError:
             refused += 1
     if taken > scale.limit or taken + refused != scale.sessions or (taken < scale.sessions and not refused):
-        raise AssertionError(f"{taken} sessions taken, {refused} refused, {scale.limit} may be")
+        raise AssertionError(f"{taken} sessions taken, {refused} refused, {scale.limit} are the limit")
     return f"{taken} sessions taken, {refused} refused"
 
 
 def many_connections(server: Server, scale: Scale) -> str:
-    """All at once, at rest."""
+    """Opens all connections at once and leaves them idle."""
     clients = [server.dial(f"rest-{number}") for number in range(min(scale.sessions, scale.limit - 10))]
     for one in clients:
         one.close()
@@ -185,7 +180,7 @@ def many_connections(server: Server, scale: Scale) -> str:
 
 
 def broken_packets(server: Server, scale: Scale) -> str:
-    """Invalid UTF-8, wildcards in a topic name, ids used again, lengths without end, noise."""
+    """Sends invalid UTF-8, wildcards in a topic name, reused ids, endless lengths, noise."""
     rng = random.Random(6)
     kinds = [
         encode(Publish(b"a/#", b"x"), V5),
@@ -217,7 +212,7 @@ PER_SESSION = 16 * 1024
 
 
 def look(kind: str, server: Server, scale: Scale) -> Found:
-    """One kind beside a steady pair."""
+    """Runs one kind beside a steady pair."""
     act, room = KINDS[kind]
     pair = Pair(server)
     pair.start()
@@ -231,7 +226,7 @@ def look(kind: str, server: Server, scale: Scale) -> Found:
     if kind.startswith("many-"):
         room += PER_SESSION * min(scale.sessions, scale.limit)
     if grown > room:
-        problem = problem or f"memory grew by {grown / MIB:.0f} MiB, {room / MIB:.0f} MiB may be"
+        problem = problem or f"memory grew by {grown / MIB:.0f} MiB, {room / MIB:.0f} MiB is the limit"
     if "Traceback" in server.daemon.log():
         problem = problem or "the daemon logged an error of its own"
     return Found(kind, did, pair.count, round(grown / MIB, 1), pair.problem or problem)
@@ -239,13 +234,13 @@ def look(kind: str, server: Server, scale: Scale) -> Found:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--sessions", type=int, default=10_000, help="that one client opens")
+    parser.add_argument("--sessions", type=int, default=10_000, help="sessions that one client opens")
     parser.add_argument(
-        "--limit", type=int, default=8_000, help="that the daemon takes (--mqtt-max-sessions)"
+        "--limit", type=int, default=8_000, help="session limit of the daemon (--mqtt-max-sessions)"
     )
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long the others go on")
+    parser.add_argument("--seconds", type=float, default=60.0, help="duration of the other kinds")
     parser.add_argument("--only", choices=sorted(KINDS))
-    parser.add_argument("--python", default=sys.executable, help="what runs the daemon")
+    parser.add_argument("--python", default=sys.executable, help="the interpreter that runs the daemon")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     raise_open_files()
@@ -267,7 +262,7 @@ def main() -> int:
     if options.json:
         print(json.dumps([asdict(one) for one in found]))
     else:
-        print("\n".join(problems) or "nobody else noticed")
+        print("\n".join(problems) or "no other client was affected")
     return 1 if problems else 0
 
 

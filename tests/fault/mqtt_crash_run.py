@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Kills the daemon at random points under MQTT load of QoS 1 and 2, and looks after each kill.
+"""Kills the daemon at random points under MQTT load of QoS 1 and 2, and checks the sessions after each kill.
 
     mqtt_crash_run.py --count 300 --seed 7
 
-Four publishers, a subscriber that is connected and one that is away while the load runs, all with sessions
-that last. Of QoS 1 nothing acknowledged may be missing; of QoS 2 nothing missing and nothing double, for
-either.
+Four publishers, a connected subscriber, and one that is away during the load, all with persistent sessions.
+With QoS 1 no acknowledged message may be missing; with QoS 2 none may be missing or doubled.
 
-It can be ended with Ctrl-C and goes on where it was with the same command: finished cycles are in
-out/mqtt-crash/seed-N/state.json (`--fresh` begins again). Exit code: 0 nothing amiss, 1 something is, 130
+It can be interrupted with Ctrl-C; the same command continues: finished cycles are in
+out/mqtt-crash/seed-N/state.json (`--fresh` starts over). Exit code: 0 no problem, 1 a problem, 130
 interrupted.
 """
 

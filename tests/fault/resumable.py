@@ -1,6 +1,6 @@
-"""Shared by the fault runs: their options, and a state with which the same command continues.
+"""Shared by the fault runs: their options, and a saved state from which the same command continues.
 
-A run's state is a dataclass with `seed`, `done` and `problems`, beside the run's own counts.
+A run's state is a dataclass with `seed`, `done` and `problems`, and the run's own counts.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import msgspec
 
 ROOT = Path(__file__).resolve().parents[2]
 INTERRUPTED = 130
-MOST_PROBLEMS = 20  # that are shown
+MOST_PROBLEMS = 20  # maximum number shown
 
 
 class State(Protocol):
-    """What is done, over all sessions of one seed."""
+    """The progress over all sessions of one seed."""
 
     done: int
     problems: list[str]
@@ -35,8 +35,8 @@ S = TypeVar("S", bound=State)
 
 
 def options_of(doc: str | None, out: str, *, life: int, kills: str) -> argparse.ArgumentParser:
-    """The options of every run. `doc`: that of its module; `out`: a folder's name; `life`: kills of one data
-    directory; `kills`: what `--count` counts."""
+    """Returns the options common to all runs. `doc`: the module's docstring; `out`: a folder's name; `life`:
+    kills of one data directory; `kills`: what `--count` counts."""
     description, _, epilog = (doc or "").partition("\n\n")
     parser = argparse.ArgumentParser(
         description=description, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -46,13 +46,13 @@ def options_of(doc: str | None, out: str, *, life: int, kills: str) -> argparse.
     parser.add_argument("--life", type=int, default=life, help="kills of one data directory")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / out)
     parser.add_argument("--python", default=sys.executable, help="the interpreter that runs the daemon")
-    parser.add_argument("--fresh", action="store_true", help="forget what was done with this seed")
+    parser.add_argument("--fresh", action="store_true", help="discard the progress of this seed")
     parser.add_argument("--json", action="store_true", help="the summary as JSON on standard output")
     return parser
 
 
 class Session(Generic[S]):
-    """One call of a run: the folder of its seed, which it has for itself, and its state."""
+    """One call of a run: its state, and exclusive use of the folder of its seed."""
 
     def __init__(self, options: argparse.Namespace, kind: type[S]) -> None:
         self.folder: Path = options.out / f"seed-{options.seed}"
@@ -81,9 +81,9 @@ class Session(Generic[S]):
         most_problems: int = 1,
         until: Callable[[], bool] = lambda: False,
     ) -> int:
-        """Lives of data directories, until `total` kills are done, or `until` says so before one.
+        """Runs lives of data directories until `total` kills are done, or `until` returns true before a life.
 
-        Gives the exit code.
+        Returns the exit code.
         """
         try:
             while self.state.done < total and len(self.state.problems) < most_problems and not until():
@@ -99,7 +99,7 @@ class Session(Generic[S]):
 
 
 class Episode(Protocol):
-    """One life of a data directory under load. `problems`: what was found amiss."""
+    """One life of a data directory under load. `problems`: violations found."""
 
     fsync: str
     problems: list[str]
@@ -118,7 +118,7 @@ class Episode(Protocol):
 
 @dataclasses.dataclass
 class Lives:
-    """What is done, over all sessions of one seed."""
+    """The progress over all sessions of one seed."""
 
     seed: int
     done: int = 0
@@ -130,7 +130,7 @@ class Lives:
 
 
 def live(kind: type[Episode], state: Lives, options: argparse.Namespace, folder: Path) -> None:
-    """One life of a data directory."""
+    """Runs one life of a data directory."""
     begun, known = time.monotonic(), len(state.problems)
     episode = kind(folder / "life", state.seed, state.lives, options.python, options.patience)
     state.lives += 1
@@ -141,7 +141,7 @@ def live(kind: type[Episode], state: Lives, options: argparse.Namespace, folder:
             episode.cycle(number, damage=number == options.damage)
             state.done += 1
             if not options.json:
-                print(f"{state.done}/{options.count} kills looked at, {len(episode.problems)} problems")
+                print(f"{state.done}/{options.count} kills checked, {len(episode.problems)} problems")
             if episode.problems:
                 break
     finally:
@@ -157,11 +157,13 @@ def live(kind: type[Episode], state: Lives, options: argparse.Namespace, folder:
 
 
 def run_lives(doc: str | None, out: str, kind: type[Episode]) -> int:
-    """The whole of a run that kills the daemon under load; its exit code."""
-    parser = options_of(doc, out, life=10, kills="kills to look after")
-    parser.add_argument("--damage", type=int, default=-1, metavar="CYCLE", help="cut what is stored there")
+    """Runs kills of the daemon under load; returns the exit code."""
+    parser = options_of(doc, out, life=10, kills="kills")
     parser.add_argument(
-        "--patience", type=float, default=90.0, help="seconds for clients to get what there is to get"
+        "--damage", type=int, default=-1, metavar="CYCLE", help="cut off stored data in this cycle"
+    )
+    parser.add_argument(
+        "--patience", type=float, default=90.0, help="seconds that clients may take to read everything"
     )
     options = parser.parse_args()
     session = Session(options, Lives)

@@ -1,23 +1,22 @@
 #!/usr/bin/env python3
-"""Kills daemon, workers and driver of a running Spark query, and looks for every record in what it writes.
+"""Kills daemon, workers and driver of a running Spark query, and looks for every record in its output.
 
     spark_run.py --count 300 --drivers 30 --seed 7
 
-A query copies one topic into another by format("treecast"), each record with the place that it came from,
-while a feeder writes. Kills come at random moments, each after the query has done at least one more batch,
-and some a second time while it recovers; readers of committed records must find every input in the output
-exactly once: that the source neither skips nor repeats, and that the sink writes once. After some kills of
-the driver a copy of the checkpoint goes on and writes to another topic, as blue and green deployments do, or
-the output topic is made anew; then no topic has a record twice, and all topics together have every record.
-After some kills the input topic is made anew, with fewer records or with more, and with or without having
-been read to its end: the query has to fail, say so and write nothing of the new topic, and with
-failOnDataLoss=false has to read it from its beginning. A query that fails as
-Spark gave one of its Python workers too little time to start (10 s) is begun again and counted apart.
+A query copies one topic into another by format("treecast"), each record with its source position, while a
+feeder writes. Kills come at random moments, each after the query has finished at least one more batch; some
+come a second time during recovery. Readers of committed records must find every input in the output exactly
+once: the source neither skips nor repeats, and the sink writes once. After some kills of the driver a copy of
+the checkpoint continues and writes to another topic, as in a blue-green deployment, or the output topic is
+replaced by a new one; then no topic has a record twice, and all topics together have every record. After some
+kills the input topic is replaced, with fewer records or with more, and with or without having been read to
+its end: the query must fail, report it and write nothing of the new topic, and with failOnDataLoss=false must
+read it from its beginning. A query that fails because Spark gave one of its Python workers too little time to
+start (10 s) is restarted and counted apart.
 
-It can be ended with Ctrl-C and goes on where it was with the same command: what is done is in
-out/spark/seed-N/state.json (`--fresh` begins again). `--seconds` ends it in order after a while; the
-life of a data directory that is interrupted is not counted. Exit code: 0 nothing amiss, 1 something is, 130
-interrupted.
+It can be interrupted with Ctrl-C; the same command continues: the progress is in out/spark/seed-N/state.json
+(`--fresh` starts over). `--seconds` ends it in order after a while; an interrupted life of a data directory
+is not counted. Exit code: 0 no problem, 1 a problem, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from spark_kills.episode import Episode, Shares
 
 @dataclasses.dataclass
 class State:
-    """What is done, over all sessions of one seed."""
+    """The progress over all sessions of one seed."""
 
     seed: int
     done: int = 0
@@ -54,13 +53,13 @@ class State:
 
 
 def of_driver(number: int, options: argparse.Namespace) -> bool:
-    """Whether cycle `number` kills the driver: those are spread evenly."""
+    """Returns whether cycle `number` kills the driver: these cycles are spread evenly."""
     total = options.count + options.drivers
     return (number + 1) * options.drivers // total > number * options.drivers // total
 
 
 def live(state: State, options: argparse.Namespace, folder: Path, until: float) -> None:
-    """One life of a data directory and a checkpoint; after `until` it is ended in order."""
+    """Runs one life of a data directory and a checkpoint; ends it in order after `until`."""
     begun = time.monotonic()
     shares = Shares(green=options.green, anew=options.anew)
     episode = Episode(folder / "life", state.seed, state.lives, options.python, shares)
@@ -100,8 +99,8 @@ def show(state: State, total: int) -> None:
     table = Table(title=f"{state.done} of {total} kills, {len(state.problems)} problems", box=None)
     table.add_column("what")
     table.add_column("count", justify="right")
-    rows = [("lives of a data directory and a checkpoint", state.lives), ("records fed in", state.records)]
-    rows.append(("of these, deleted with their topic before anybody had read them", state.gone))
+    rows = [("lives of a data directory and a checkpoint", state.lives), ("input records", state.records)]
+    rows.append(("records deleted with their topic before they were read", state.gone))
     for what, count in (*rows, *sorted(state.kills.items())):
         table.add_row(what, f"{count:,}")
     table.add_row("seconds", f"{state.seconds:,.0f}")
@@ -117,15 +116,20 @@ def main() -> int:
     parser = options_of(__doc__, "spark", life=33, kills="kills of the daemon or of a worker")
     parser.add_argument("--drivers", type=int, default=30, help="kills of the driver")
     parser.add_argument(
-        "--look", type=int, default=11, help="kills between two looks at all that was written"
+        "--look", type=int, default=11, help="kills between two complete checks of the output"
     )
-    parser.add_argument("--damage", action="store_true", help="write a record twice: it must be found")
+    parser.add_argument("--damage", action="store_true", help="write a record twice; the run must report it")
     shares = Shares()
-    parser.add_argument("--green", type=float, default=shares.green, help="share of the driver's kills")
-    parser.add_argument("--anew", type=float, default=shares.anew, help="share of all kills")
     parser.add_argument(
-        "--seconds", type=float, default=math.inf, help="kills go on for so long in this call"
+        "--green",
+        type=float,
+        default=shares.green,
+        help="share of the driver's kills followed by a copied checkpoint",
     )
+    parser.add_argument(
+        "--anew", type=float, default=shares.anew, help="share of all kills followed by a new input topic"
+    )
+    parser.add_argument("--seconds", type=float, default=math.inf, help="end this call after that time")
     options = parser.parse_args()
     session = Session(options, State)
     total, until = options.count + options.drivers, time.monotonic() + options.seconds

@@ -1,4 +1,4 @@
-"""The AMQP crash run, short; and that it finds what it is there to find."""
+"""The AMQP crash run, short; and a test that it detects errors."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def test_a_log_that_is_cut_is_found_out(fault_run, tmp_path):
     arguments = ("--count", "2", "--seed", "12", "--damage", "1", "--patience", "20")
     code, state, _ = fault_run(SCRIPT, tmp_path, *arguments)
     assert code == 1
-    # The cut takes the end of the log: a message, or the note that it was delivered.
+    # The cut removes the end of the log: a message, or the note that it was delivered.
     signs = ("lost", "was not said to be redelivered")
     assert [problem for problem in state["problems"] if any(sign in problem for sign in signs)]

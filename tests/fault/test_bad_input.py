@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def daemon(shared_daemon):
-    """One for the whole module: nothing that is done to it here may harm it."""
+    """One for the whole module: no test here may harm it."""
     return shared_daemon
 
 
@@ -37,7 +37,7 @@ def dial(daemon):
 
 
 def receive_all(connection) -> bytes:
-    """Everything until the other end closes."""
+    """Reads everything until the peer closes."""
     data = b""
     with contextlib.suppress(ConnectionResetError):
         while piece := connection.recv(1 << 16):
@@ -46,7 +46,7 @@ def receive_all(connection) -> bytes:
 
 
 def answer_to(daemon, data: bytes, *, half_close: bool = True) -> bytes:
-    """Sends bytes, says that no more will come, and gives all that comes back until the daemon closes."""
+    """Sends bytes, shuts down the sending side, and returns all bytes received until the daemon closes."""
     with dial(daemon) as connection:
         with contextlib.suppress(ConnectionError):  # it may close before it has read everything
             connection.sendall(data)
@@ -62,7 +62,7 @@ def answer_to(daemon, data: bytes, *, half_close: bool = True) -> bytes:
     "data",
     [
         b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(200)),  # TLS
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(200)),  # a TLS ClientHello
         b"\x00" * 4096,
         b"\xff" * 4096,
         b"AMQP\x00\x00\x09\x01",
@@ -84,7 +84,7 @@ def test_garbage_is_closed(daemon, neighbour, memory):
 def test_garbage_behind_a_valid_header_is_answered_or_closed(
     daemon, neighbour, memory, framed, topic, read_values
 ):
-    """Every API that is offered, with a body of random bytes."""
+    """Every served API, with a body of random bytes."""
     rng = random.Random(2)
     for key in range(70):
         for version in range(13):
@@ -100,7 +100,7 @@ def test_truncated_frames_do_nothing(daemon, neighbour, wire_client, topic, read
     for end in range(0, len(data), 3):
         assert answer_to(daemon, data[:end]) == b""
     assert read_values(daemon.kafka, topic) == [(0, b"first")]
-    # the half-close is no reason to drop what is whole
+    # the half-close is no reason to drop a complete request
     assert answer_to(daemon, data) != b""
     assert read_values(daemon.kafka, topic) == [(0, b"first"), (1, b"second")]
 
@@ -115,7 +115,7 @@ def test_impossible_frame_sizes_are_closed_at_once(daemon, neighbour, memory, si
 
 
 def test_announced_bytes_are_not_allocated(daemon, neighbour, memory):
-    """Two hundred connections announce 90 MiB each, and send nearly nothing of it."""
+    """Two hundred connections announce 90 MiB each, and send almost none of it."""
     head = struct.pack(">ihhi", 90 * MIB, 0, 7, 1) + struct.pack(">h", 2) + b"me"
     with contextlib.ExitStack() as stack:
         for _ in range(200):
@@ -127,14 +127,14 @@ def test_announced_bytes_are_not_allocated(daemon, neighbour, memory):
 @pytest.mark.parametrize(
     ("key", "version", "flexible", "body"),
     [
-        (3, 1, False, struct.pack(">i", 2**31 - 1)),  # Metadata: two thousand million topics
+        (3, 1, False, struct.pack(">i", 2**31 - 1)),  # Metadata: 2^31 - 1 topics
         (3, 9, True, b"\xff\xff\xff\xff\x0f"),
         (3, 9, True, b"\x02\xff\xff\xff\xff\x0f"),  # one topic with a name of 4 GiB
         (3, 9, True, b"\xff" * 20),  # a varint that does not end
         (0, 7, False, struct.pack(">hhii", -1, -1, 1000, 2**31 - 1)),  # Produce: topics
         (0, 9, True, b"\x00" + struct.pack(">hi", -1, 1000) + b"\xff\xff\xff\xff\x0f"),
         (1, 11, False, struct.pack(">iiiibiii", -1, 100, 1, 1000, 0, 0, -1, 2**31 - 1)),  # Fetch: topics
-        (8, 7, False, struct.pack(">h", 32767) + b"x"),  # OffsetCommit: a group id that is not there
+        (8, 7, False, struct.pack(">h", 32767) + b"x"),  # OffsetCommit: a group id that is missing
         (19, 5, True, b"\xff\xff\xff\xff\x0f"),  # CreateTopics
         (36, 0, False, struct.pack(">i", 2**31 - 1)),  # SaslAuthenticate, which is not served
     ],
@@ -155,7 +155,7 @@ def test_an_unknown_version_of_api_versions_gets_error_35_in_version_0(daemon, n
     assert (size, correlation, code) == (len(data) - 4, 7, 35)
     assert len(data) == 4 + 4 + 2 + 4 + 6 * count
     offered = [struct.unpack_from(">hhh", data, 14 + 6 * n) for n in range(count)]
-    assert offered == [(18, 0, 4)]  # as KIP-511 has it: what to ask with instead
+    assert offered == [(18, 0, 4)]  # the version range to use instead, as in KIP-511
 
 
 @pytest.mark.parametrize(("key", "version"), [(9999, 0), (-1, 0), (1, 99), (3, -1), (0, 99), (71, 0)])
@@ -179,7 +179,7 @@ CORRUPT, INVALID_RECORD, TOO_LARGE = 2, 87, 10
 
 
 def reseal(batch: bytearray) -> bytes:
-    """With a right CRC-32C, which covers all from the attributes on."""
+    """Sets the correct CRC-32C, which covers everything from the attributes on."""
     struct.pack_into(">I", batch, 17, crc32c.crc32c(bytes(batch[21:])))
     return bytes(batch)
 
@@ -195,7 +195,7 @@ def send_batch(daemon, wire_client, topic, batch):
     code, offset = wire_client.produced(connection.ask(wire_client.produce(topic, 0, batch)))
     assert wire_client.produced(
         connection.ask(wire_client.produce(topic, 5, wire_client.build_batch([(None, b"x")])))
-    ) == (3, -1)  # the connection is still good: an answer of its own for an unknown partition
+    ) == (3, -1)  # the connection still works: an unknown partition gets its own error
     connection.close()
     return code, offset
 
@@ -212,7 +212,7 @@ def test_a_wrong_crc_is_corrupt(daemon, neighbour, wire_client, topic, read_valu
 @pytest.mark.parametrize(
     ("form", "position", "value"),
     [
-        (">i", 57, 2),  # fewer records than there are
+        (">i", 57, 2),  # fewer records than the batch has
         (">i", 57, 4),
         (">i", 57, 0),
         (">i", 57, -1),
@@ -241,7 +241,7 @@ def test_a_batch_whose_counts_lie_is_refused(
         (">b", 16, 1),  # magic
         (">b", 16, 9),
         (">h", 21, 7),  # an unknown codec
-        (">h", 21, 1),  # gzip, over bytes that are none
+        (">h", 21, 1),  # gzip, over bytes that are not gzip
         (">h", 21, 0x20),  # a control batch
     ],
 )
@@ -255,7 +255,7 @@ def test_a_batch_with_a_lying_header_is_refused(
 
 
 def test_random_damage_never_gets_in(daemon, neighbour, wire_client, topic, read_values):
-    """Bytes of a valid batch are changed, the CRC made right: refused, or stored and readable."""
+    """Bytes of a valid batch are changed and its CRC corrected: it is refused, or stored and readable."""
     rng = random.Random(3)
     original = wire_client.build_batch([(b"key", b"v%d" % n) for n in range(5)])
     stored = 1
@@ -272,7 +272,7 @@ def test_random_damage_never_gets_in(daemon, neighbour, wire_client, topic, read
 
 
 def bomb(codec: str, size: int) -> bytes:
-    """A batch of one record of `size` zeros, compressed."""
+    """Returns a batch of one record of `size` zeros, compressed."""
     value = varint(size)
     body_size = 1 + 1 + 1 + 1 + len(value) + size + 1
     head = varint(body_size) + b"\0\0\0\1" + value  # attributes, time, offset, a null key
@@ -293,7 +293,7 @@ def bomb(codec: str, size: int) -> bytes:
 
 
 def varint(number: int) -> bytes:
-    """A zigzag varint."""
+    """Encodes a zigzag varint."""
     number <<= 1
     out = bytearray()
     while number > 127:
@@ -313,19 +313,19 @@ def test_a_decompression_bomb_is_refused(daemon, neighbour, wire_client, topic, 
 
 
 def test_what_compresses_well_is_no_bomb(daemon, neighbour, wire_client, topic):
-    """Kafka bounds the compressed batch alone; 8 MiB of the same byte take 8 KiB."""
+    """Kafka limits only the compressed batch; 8 MiB of the same byte take 8 KiB."""
     assert send_batch(daemon, wire_client, topic, bomb("gzip", 8 * MIB)) == (0, 1)
 
 
 def test_the_bomb_is_built_right():
-    """Else it would be refused for its form."""
+    """Otherwise it would be refused for its form."""
     plain = gzip.decompress(bomb("gzip", 2 * MIB)[61:])
     length = varint(2 * MIB)
     record = b"\0\0\0\1" + length + bytes(2 * MIB) + b"\0"
     assert plain == varint(len(record)) + record
 
 
-# --- many, slow, and deaf
+# --- many, slow and non-reading clients
 
 
 def test_ten_thousand_idle_connections(daemon, neighbour, memory, require, until):
@@ -352,7 +352,7 @@ def test_ten_thousand_idle_connections(daemon, neighbour, memory, require, until
 
 
 def test_clients_that_never_read(daemon, neighbour, memory, wire_client, topic):
-    """Thirty clients ask for megabytes over and over, and read none of it."""
+    """Thirty clients request megabytes repeatedly and read none of it."""
     feeder = wire_client.Connection(daemon.kafka)
     for _ in range(20):
         batch = wire_client.build_batch([(None, random.Random(4).randbytes(500_000))])
@@ -377,7 +377,7 @@ def test_clients_that_never_read(daemon, neighbour, memory, wire_client, topic):
         before = memory.bytes_read()
     for _ in range(5):
         neighbour.goes_on()
-    assert memory.bytes_read() - before < 512 * MIB  # nothing is read from disk for those who have gone
+    assert memory.bytes_read() - before < 512 * MIB  # nothing is read from disk for clients that have gone
 
 
 def test_slow_loris(daemon, neighbour, memory, until):
@@ -395,7 +395,7 @@ def test_slow_loris(daemon, neighbour, memory, until):
 
 
 def test_a_client_that_vanishes_mid_request(daemon, neighbour, wire_client, topic, read_values):
-    """Reset instead of closed, at every point of a request."""
+    """The client resets the connection at every point of a request."""
     request = wire_client.produce(topic, 0, wire_client.build_batch([(b"k", b"x" * 2000)]))
     request.with_header(correlation_id=1, client_id="me")
     data = request.encode(framed=True, header=True)

@@ -1,4 +1,4 @@
-"""Problems around a separate coordinator process: its disk, and descriptors."""
+"""Problems around a separate coordinator process: its disk, and its file descriptors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CLI = (sys.executable, "-m", "treecast.middleware.cli")
 
 
 class Coordinator:
-    """A running one. What it logs is in `log`, a line for each."""
+    """A running coordinator. `log` has a line for each log entry."""
 
     def __init__(self, folder: Path, data: Path, before: Sequence[str] = ()) -> None:
         self._log = folder / "coordinator.log"
@@ -104,10 +104,13 @@ def test_a_coordinators_full_disk_is_told_and_it_goes_on_by_itself(
         (problem,) = problems
         assert str(small_disk / "data") in problem
         assert "Topics cannot be made or changed" in problem
-        assert problem in asked(daemon, "status")[1], "the host's own status says it as well"
+        assert problem in asked(daemon, "status")[1], "the host's own status must report it as well"
         assert asked(daemon, "topics", "list")[0] == 0
         filling.unlink()
-        until(lambda: coordinator.logged("takes writes again"), "the coordinator to say that it is over")
+        until(
+            lambda: coordinator.logged("takes writes again"),
+            "the coordinator to report that the disk has room",
+        )
         assert asked(daemon, "topics", "create", "after")[0] == 0
         assert coordinator.status()["problems"] == []
         assert coordinator.logged("refuses writes") == coordinator.logged("takes writes again") == 1
@@ -130,11 +133,11 @@ def test_a_coordinators_descriptors_that_are_used_up_are_told(
             until(lambda: coordinator.logged("no file descriptors are left"), "the coordinator to say so")
             until(
                 lambda: "at the coordinator: no file descriptors are left" in asked(daemon, "status")[1],
-                "the host, whose connection is there, to say so",
+                "the connected host to report it",
             )
             assert asked(daemon, "topics", "create", "meanwhile")[0] == 0
-        until(lambda: coordinator.logged("there are file descriptors again"), "it to be over")
-        until(lambda: coordinator.status()["problems"] == [], "nothing to be wrong")
+        until(lambda: coordinator.logged("there are file descriptors again"), "free file descriptors")
+        until(lambda: coordinator.status()["problems"] == [], "a status without problems")
         assert coordinator.logged("no file descriptors are left") == 1
 
 

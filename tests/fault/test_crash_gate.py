@@ -16,7 +16,7 @@ PATIENCE_S = 20.0
 
 
 class Breaking(threading.Thread):
-    """Leaves as soon as it has come in, as one does whose connection breaks at once."""
+    """Leaves as soon as it has entered, like a worker whose connection breaks at once."""
 
     def __init__(self, gate: Gate) -> None:
         super().__init__(daemon=True)
@@ -38,7 +38,7 @@ def gate():
 
 
 def test_who_broke_before_the_gate_was_shut_comes_in_again(gate):
-    """Nobody else stands inside whose leaving would wake it."""
+    """No other worker is inside whose leaving would wake it."""
     worker = Breaking(gate)
     worker.start()
     for _ in range(3):
@@ -72,7 +72,7 @@ def test_the_end_lets_go_of_everybody(gate):
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_connection_that_breaks_though_nobody_was_killed_is_a_problem(gate, killed):
     oracle = Oracle()
-    worker = Worker("one", lambda: "127.0.0.1:1", oracle, gate, 0)  # where nobody listens
+    worker = Worker("one", lambda: "127.0.0.1:1", oracle, gate, 0)  # nobody listens there
     gate.open()
     if killed:
         gate.expect_breaks()
@@ -84,7 +84,7 @@ def test_a_connection_that_breaks_though_nobody_was_killed_is_a_problem(gate, ki
 
 
 class LateGate(Gate):
-    """Where it is `late`, nobody but librdkafka comes in at once, as on a machine that is busy."""
+    """While `late` is set only librdkafka enters at once, as on a busy machine."""
 
     late = False
 

@@ -22,7 +22,8 @@ def value(sequence: int, name: str = "plain.a.0") -> bytes:
 
 
 def written(oracle: Oracle, count: int, *, gapless: bool = False, acked: int | None = None):
-    """A stream of `count` records, of which the first `acked` (all) were acknowledged at their number."""
+    """Notes a stream of `count` records; the first `acked` (default: all) were acknowledged at their number
+    as offset."""
     stream = oracle.stream("plain.a.0", PLACE, gapless=gapless)
     stream.sent = count
     oracle.ack(stream, 0, count if acked is None else acked, 0)
@@ -124,7 +125,7 @@ def test_a_record_that_changes(oracle):
 
 class TestTransactions:
     def run(self, oracle, outcome, shown, *, position=2, final=False):
-        """Two records of one transaction; `shown` of them are visible."""
+        """Checks two records of one transaction, of which `shown` are visible."""
         stream = written(oracle, 2)
         transaction = oracle.begin(1)
         for sequence in (0, 1):

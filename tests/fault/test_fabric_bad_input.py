@@ -36,7 +36,7 @@ _UDP_HEADERS = 14 + 20 + 8  # Ethernet, IPv4 without options, UDP
 
 
 class Flow(threading.Thread):
-    """Produces beside the first host, and reads beside the second, until it is told to end."""
+    """Produces at the first host and reads at the second until it is told to end."""
 
     def __init__(self, first: DaemonProcess, second: DaemonProcess) -> None:
         super().__init__(daemon=True)
@@ -80,14 +80,14 @@ class Flow(threading.Thread):
 
 
 class Pair:
-    """Two daemons, what they count, and how large they are."""
+    """Two daemons, their counters, and their memory."""
 
     def __init__(self, first: DaemonProcess, second: DaemonProcess) -> None:
         self.first = first
         self.second = second
 
     def counts(self, family: str) -> dict[str, float]:
-        """Of the second host, by reason."""
+        """Returns a counter of the second host, by reason."""
         text = urllib.request.urlopen(f"http://{self.second.admin}/metrics", timeout=30).read().decode()
         return {
             sample.labels.get("reason", ""): sample.value
@@ -129,7 +129,7 @@ def pair(start_daemon: Callable[..., DaemonProcess]) -> Iterator[Pair]:
 
 
 def datagrams(pair: Pair, packets: list[bytes]) -> None:
-    """To the second host's fabric, not faster than it is sure to take them."""
+    """Sends to the second host's fabric, no faster than it can receive."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for number, packet in enumerate(packets):
             sock.sendto(packet, pair.second.address("fabric"))
@@ -138,7 +138,7 @@ def datagrams(pair: Pair, packets: list[bytes]) -> None:
 
 
 def forged(rng: random.Random, keys: KeyRing) -> bytes:
-    """A segment that says it is the first host's, far ahead in its first streams."""
+    """Returns a segment that claims to be from the first host, far ahead in its first streams."""
     kind = rng.choice([Kind.DATA, Kind.REPAIR])
     sequence = rng.choice([0, rng.randrange(10_000), 2**40])
     segment = Segment(kind, 1, rng.randrange(4), rng.randrange(3), sequence, 1, 0, 1, 1, b"forged")
@@ -171,7 +171,7 @@ def test_replayed_packets(pair: Pair, require: Callable[[object, str], None]) ->
 
 
 def capture(port: int, count: int) -> list[bytes]:
-    """The payloads of `count` UDP packets to `port` on loopback."""
+    """Captures the payloads of `count` UDP packets to `port` on loopback."""
     found: list[bytes] = []
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0003)) as sock:
         sock.bind(("lo", 0))
@@ -200,7 +200,7 @@ def test_garbage_in_the_channel(pair: Pair) -> None:
 
 
 def test_a_host_of_another_cluster(pair: Pair, start_daemon: Callable[..., DaemonProcess]) -> None:
-    """It has the address and a token, but of its own cluster: refused, with a reason, at both ends."""
+    """It has the address and a token, but one of its own cluster: both ends refuse it with a reason."""
     other = start_daemon("--name", "c", *FABRIC)
     token = ("--join-token", f"@{other.data / 'join-token'}")
     stranger = start_daemon("--name", "d", *FABRIC, "--join", pair.first.control, *token, start=False)

@@ -1,4 +1,4 @@
-"""The hosts runs, short: several daemons in a lab, every host compared to the record, accounts closed."""
+"""The hosts runs, short: several daemons in a lab, every host's records compared, accounts closed."""
 
 from __future__ import annotations
 

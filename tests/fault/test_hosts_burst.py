@@ -1,4 +1,4 @@
-"""Bursts without a site: the cases, and the records of both ends about a batch."""
+"""Bursts without a site: the cases, and both ends' records of a batch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def names(bursts: Bursts) -> list[list[str]]:
 def test_all_choices_are_combined() -> None:
     bursts = given("--receivers", "2,8", "--mb", "100", "--partitions", "1,8", "--kind", "both")
     found = [name for group in names(bursts) for name in group]
-    assert len(found) == len(set(found)) == 12  # MQTT knows no partitions
+    assert len(found) == len(set(found)) == 12  # MQTT has no partitions
     assert "8 hosts, 100 MB, kafka, standing, 8 partitions" in found
     assert "2 hosts, 100 MB, mqtt, fresh" in found
 

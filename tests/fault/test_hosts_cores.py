@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may raise a
 
 @contextlib.contextmanager
 def running() -> Iterator[int]:
-    """A process with two threads, one of which spins."""
+    """Yields a process with two threads, one of which spins."""
     spin = "import threading; threading.Thread(target=input).start(); print(flush=True)\nwhile True: pass"
     with subprocess.Popen([sys.executable, "-c", spin], stdin=-1, stdout=-1) as process:
         assert process.stdout is not None
@@ -62,7 +62,7 @@ def test_a_place_can_be_given_up_for_another() -> None:
 
 
 def slice_ns(folder: str) -> str:
-    """Of a process or thread; empty where the kernel does not tell."""
+    """Returns the slice of a process or thread; empty if the kernel does not report it."""
     told = Path(folder, "sched")
     return "".join(re.findall(r"se.slice\s*:\s*(\d+)", told.read_text())) if told.exists() else ""
 

@@ -1,6 +1,5 @@
-"""The oracle of the scenario `disk-loss`: required records, and records that may be gone if they are
-named.
-"""
+"""The oracle of the scenario `disk-loss`: which records must remain, and which may be lost if they are
+named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judgement of the hosts runs about effects of an outage: it finds an effect, and ignores noise."""
+"""The hosts runs' judgement of an outage's effects: it finds an effect and ignores noise."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def windows(begin: float) -> list[Window]:
 
 
 def watched(*, slower: float = 1.0, noise: float = 1.0, rounds: int = 3) -> Watched:
-    """Rounds with an outage, in which catching up makes all `slower`, each with a control after it; in the
-    second of the latter everything takes `noise` times as long."""
+    """Returns rounds with an outage, in which the catch-up makes latencies `slower` times as long, each with
+    a control. In the second control all latencies are `noise` times as long."""
     rng = random.Random(5)
     samples: list[Sample] = []
     outages, controls = [], []

@@ -28,11 +28,11 @@ def test_the_same_records_at_the_same_offsets_are_equal():
     ("read", "says"),
     [
         ([(0, 5), (1, 6)], "2 records read, 3 acknowledged"),  # lost at the end
-        ([(0, 5), (2, 9)], "do not follow"),  # lost in between
+        ([(0, 5), (2, 9)], "do not follow"),  # lost in the middle
         ([(0, 5), (1, 6), (1, 7), (2, 9)], "do not follow"),  # twice
         ([(0, 5), (2, 6), (1, 9)], "do not follow"),  # out of order
         ([(0, 5), (1, 6), (2, 10)], "another digest"),  # another offset at the end
-        ([(0, 5), (1, 7), (2, 9)], "another digest"),  # another offset in between
+        ([(0, 5), (1, 7), (2, 9)], "another digest"),  # another offset in the middle
         ([(0, 5), (1, 6), (2, 9), (3, 10)], "4 records read, 3 acknowledged"),  # invented
         ([], "0 records read, 3 acknowledged"),
     ],

@@ -1,4 +1,4 @@
-"""The account that `python -m tests.fault.kafka_apps` keeps; its runs are commands of their own."""
+"""The account of `python -m tests.fault.kafka_apps`; its runs are separate commands."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Bad MQTT clients against a real daemon: they end, or wait, by themselves, without any effect on a
-neighbour.
-"""
+"""Bad MQTT clients against a real daemon: they end or wait, and never affect a neighbour."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
 
 
 def resident(daemon: DaemonProcess) -> int:
-    """Bytes."""
+    """Returns the resident memory in bytes."""
     return int(Path(f"/proc/{daemon.pid}/statm").read_text().split()[1]) * 4096
 
 
@@ -57,7 +55,7 @@ def _closed() -> Iterator[None]:
 
 
 def raw(daemon: DaemonProcess) -> socket.socket:
-    """A connection, closed when the test ends."""
+    """Opens a connection that is closed when the test ends."""
     found = socket.create_connection(daemon.address("mqtt"), PATIENCE_S)
     _open.append(found)
     return found
@@ -77,7 +75,7 @@ def dial(daemon: DaemonProcess, name: str, version: int = V311, filter: str = ""
 
 
 class Neighbour:
-    """A publisher and a subscriber who have to be served whatever others do."""
+    """A publisher and a subscriber that must be served whatever other clients do."""
 
     def __init__(self, daemon: DaemonProcess) -> None:
         self._sub, self._pub = dial(daemon, "good-s", filter="good"), dial(daemon, "good-p")
@@ -99,7 +97,7 @@ def neighbour(daemon: DaemonProcess, _closed: None) -> Iterator[Neighbour]:
 
 
 def ended(client: socket.socket) -> bytes:
-    """All that comes until the daemon closes."""
+    """Reads everything until the daemon closes."""
     found = b""
     while True:
         try:
@@ -200,24 +198,24 @@ def test_noise(daemon: DaemonProcess, neighbour: Neighbour) -> None:
 
 
 def test_the_long_form_in_short() -> None:
-    """`mqtt_bad_clients.py`: one kind after the other beside a steady pair."""
+    """`mqtt_bad_clients.py`, short: one kind after the other beside a steady pair."""
     script = Path(__file__).with_name("mqtt_bad_clients.py")
     command = [sys.executable, str(script), "--sessions", "60", "--limit", "40", "--seconds", "0.5", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found = {one["kind"]: one for one in json.loads(done.stdout)}
-    assert found["many-sessions"]["did"] == "38 sessions taken, 22 refused"  # two are the pair's
+    assert found["many-sessions"]["did"] == "38 sessions taken, 22 refused"  # two sessions are the pair's
     assert all(one["messages"] for one in found.values())
 
 
 def test_the_long_form_finds_out(daemon: DaemonProcess) -> None:
-    """A daemon that takes more sessions than it may, and a pair that is disturbed."""
+    """The run reports a daemon that exceeds its session limit, and a disturbed pair."""
     server = bad.Server(daemon)
     assert "30 sessions taken" in bad.look("many-sessions", server, bad.Scale(30, 20, 0)).problem
     pair = bad.Pair(server)
     other = dial(daemon, "x")
     other.sendall(encode(Publish(b"steady", b"of another"), V311) + encode(Ping(codec.PINGREQ), V311))
-    assert other.recv(2, socket.MSG_WAITALL) == b"\xd0\0"  # so the publish was worked off
+    assert other.recv(2, socket.MSG_WAITALL) == b"\xd0\0"  # so the publish was processed
     pair.start()
     pair.end()
     assert "did not come as it was sent" in pair.problem

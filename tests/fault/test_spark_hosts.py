@@ -1,4 +1,4 @@
-"""Spark over hosts of a lab, short: executors read from their own hosts' daemons; others are found out."""
+"""Spark over lab hosts, short: executors read from their own hosts' daemons; other reads are detected."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def test_kills_copies_topics_made_anew_and_a_record_that_is_there_twice(
     require_tool: Callable[[str], str],
     require: Callable[[bool, str], None],
 ) -> None:
-    """One run for all, as a session takes long to start."""
+    """All in one run, as a session takes long to start."""
     require_tool("java")
     require(importlib.util.find_spec("pyspark") is not None, "pyspark is not installed")
     arguments = ("--seed", "3", "--count", "3", "--drivers", "1", "--life", "4", "--damage")

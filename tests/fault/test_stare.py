@@ -21,7 +21,7 @@ def test_the_run_short(design: str) -> None:
 
 
 def test_a_run_with_so_many_changes_that_late_requests_are_overtaken_by_hundreds() -> None:
-    """A neighbour's late request would undo a newer one for good, if it were not known by its number."""
+    """A neighbour's late request would undo a newer one for good if its number did not reveal it."""
     result = run(Options(states=300, operations=10.0, rate=300_000.0, settle=60.0, seed=1))
     assert not result.problems, "\n".join(result.problems)
     assert result.rows["of them to come to rest"] < 60.0

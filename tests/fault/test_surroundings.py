@@ -67,7 +67,7 @@ def test_a_folder_of_something_else_is_left_alone(start_daemon, tmp_path):
 
 
 def snapshot(folder):
-    """Names and contents of all files."""
+    """Returns names and contents of all files."""
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
@@ -78,7 +78,7 @@ STORAGE_ERROR = 56
 
 @pytest.fixture
 def daemon_on(start_daemon, small_disk):
-    """A daemon whose data are on the small disk; it ends before the disk goes."""
+    """A daemon with its data on the small disk; it ends before the disk is removed."""
     started = start_daemon(data=small_disk / "data")
     yield started
     if started.running:
@@ -87,7 +87,7 @@ def daemon_on(start_daemon, small_disk):
 
 @pytest.fixture
 def dial(wire_client):
-    """`dial(daemon)`: a connection, closed at the end."""
+    """Returns `dial(daemon)`, which opens a connection that is closed at the end."""
     with contextlib.ExitStack() as stack:
         yield lambda daemon: stack.enter_context(contextlib.closing(wire_client.Connection(daemon.kafka)))
 
@@ -115,10 +115,11 @@ def test_a_full_disk_refuses_and_harms_nothing(
         codes = [produce(b"%d while full %d " % (turn, n) + os.urandom(20_000)) for n in range(20)]
         assert set(codes) <= {0, STORAGE_ERROR}
         assert STORAGE_ERROR in codes
-        # what is there can be read, over the same connection too
+        # existing records can be read, over the same connection too
         assert read_values(daemon_on.kafka, "full") == list(enumerate(acked))
         refused = connection.ask(wire.offset_commit("group", "full", 0, 1))
-        assert wire.only_partition_code(refused) in (0, 15, 16)  # the home cannot write: ask again
+        # the home cannot write, so the client shall retry
+        assert wire.only_partition_code(refused) in (0, 15, 16)
         filling.unlink()
         for number in range(20):
             assert produce(b"%d after %d" % (turn, number)) == 0
@@ -135,7 +136,7 @@ def test_a_full_disk_refuses_and_harms_nothing(
 
 
 def page(daemon, path):
-    """An admin page: its status and its text."""
+    """Returns status and text of an admin page."""
     try:
         with urllib.request.urlopen(f"http://{daemon.admin}{path}") as answer:
             return answer.status, answer.read().decode()
@@ -156,7 +157,7 @@ def command(daemon, *words):
 
 
 def test_a_full_disk_is_said(daemon_on, small_disk, fill, tmp_path, wire_client, dial, read_values, until):
-    """Once in the log, in status, readiness, metrics and doctor, and by the command that waits for it."""
+    """The log reports it once; so do status, readiness, metrics, doctor and the command that waits for it."""
     connection = dial(daemon_on)
     connection.insist("CreateTopics", wire_client.create_topic("full", 1, {}), wire_client.first_topic_code)
     assert page(daemon_on, "/readyz") == (200, "ready\n")
@@ -204,7 +205,7 @@ def limited(tmp_path):
 
 
 def serves(daemon, held):
-    """Whether one more client is answered, and not sent away."""
+    """Returns whether one more client is answered and not refused."""
     held.append(client := socket.create_connection(daemon.address("kafka"), 30))
     with contextlib.suppress(ConnectionError):
         client.sendall(bytes((0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 255, 255)))  # ApiVersions
@@ -213,7 +214,7 @@ def serves(daemon, held):
 
 
 def turned_away(daemon, face, held):
-    """Whether one more client is sent away. One that is not takes a descriptor that had become free."""
+    """Returns whether one more client is refused. An accepted one takes a descriptor that had become free."""
     held.append(client := socket.create_connection(daemon.address(face), 30))
     client.settimeout(5)
     try:
@@ -226,7 +227,7 @@ def turned_away(daemon, face, held):
 
 @pytest.fixture
 def held():
-    """Connections, closed at the end."""
+    """Connections that are closed at the end."""
     made = []
     yield made
     for one in made:
@@ -239,7 +240,7 @@ def test_used_up_descriptors_are_said_and_nobody_hangs(limited, held, until):
     for face in ("amqp", "mqtt", "stare"):
         while not turned_away(limited, face, held):
             assert len(held) < 80, "nobody is turned away"
-    until(lambda: page(limited, "/readyz")[0] == 503, "it to be said")
+    until(lambda: page(limited, "/readyz")[0] == 503, "the log line")
     program, environment = command(limited, "status")
     shown = subprocess.run(program, env=environment, capture_output=True, text=True, check=True)
     assert "no file descriptors are left for clients: 64 may be open" in " ".join(shown.stdout.split())
@@ -256,7 +257,7 @@ def test_used_up_descriptors_are_said_and_nobody_hangs(limited, held, until):
 
 
 def test_topics_and_transactions_on_a_full_disk(daemon_on, small_disk, fill, wire_client, dial, read_values):
-    """Whatever cannot be written is refused as an error, and works once there is room."""
+    """A request that cannot be written is refused with an error, and works once there is room."""
     wire = wire_client
     connection = dial(daemon_on)
     connection.insist("CreateTopics", wire.create_topic("full", 1, {}), wire.first_topic_code)

@@ -1,10 +1,10 @@
 """Other people's test suites against our daemon: `python -m tests.foreign`, or `make foreign`.
 
-kafka-python's integration suite comes with its sdist from the package registry. What else `make foreign`
-runs are modules beside this one: p4runtime-shell against a switch, and P4 programs from a folder.
+kafka-python's integration suite comes with its sdist from the package registry. `make foreign` also runs
+modules beside this one: p4runtime-shell against a switch, and P4 programs from a folder.
 
-Exit code 0: nothing failed but what the allow list names, and everything that it names did fail. What it
-names as flaky must pass in one of three runs.
+Exit code 0: exactly the tests on the allow list failed. Tests that it lists as flaky must pass in one of
+three runs.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from rich.table import Table
 
 from .suite import Known, Outcome, broker, known_failures, run_suite
 
-# As the suite's own broker is set up: four partitions, and sessions of three seconds.
+# The settings of the suite's own broker: four partitions, and sessions of three seconds.
 FLAGS = ("--default-partitions", "4", "--group-min-session-timeout-ms", "100")
 
-FURTHER_RUNS = 2  # of what the allow list calls flaky and what failed
+FURTHER_RUNS = 2  # of flaky tests that failed
 
 
 def show_progress(console: Console, progress: Progress, line: str) -> None:
@@ -51,7 +51,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.foreign", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("--kafka", metavar="HOST:PORT", help="this broker, instead of a daemon of our own")
+    parser.add_argument("--kafka", metavar="HOST:PORT", help="use this broker instead of a daemon of our own")
     parser.add_argument("-k", dest="select", default="", help="only tests that match, as pytest's -k")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

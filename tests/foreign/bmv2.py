@@ -3,8 +3,8 @@
     with SimpleSwitch(tools, json, ports, folder) as switch:
         Runner(program, switch).run(statements)
 
-It has what `stf.runner.Runner` uses of our own `Switch` and its `Control`. TAPs and the Thrift port are
-those of the calling process' network namespace, which is to be one of its own.
+It has the methods that `stf.runner.Runner` uses of our own `Switch` and its `Control`. TAPs and the Thrift
+port belong to the calling process' network namespace, which should be a separate one.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ from treecast.middleware.dataplane.p4.runtime.errors import Problem
 THRIFT_PORT = 9090
 START_SECONDS = 60.0
 LONGEST_FRAME = 16_384
-_SHORTEST_FRAME = 14  # a TAP takes none without Ethernet's header
+_SHORTEST_FRAME = 14  # a TAP accepts no frame without Ethernet's header
 _PROMPT = "RuntimeCmd: "
 _TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
-_HIGHEST = 1 << 24  # bmv2's lowest number wins, the vectors' highest
+_HIGHEST = 1 << 24  # in bmv2 the lowest number wins, in the vectors the highest
 
 
 class Bmv2Error(Exception):
-    """It does not start, or has gone."""
+    """The switch does not start, or has ended."""
 
 
 @dataclass(frozen=True)
 class Tools:
     """Paths of the switch and of its command line.
 
-    `settle`: seconds without a packet out until one that went in is done with.
+    `settle`: seconds without an output packet after which an input packet is done.
     """
 
     simple_switch: str
@@ -70,7 +70,7 @@ class Tools:
 
 
 def match_word(match: Match | None, key: ir.Key) -> str:
-    """A key field as `table_add` takes it; None matches everything."""
+    """Returns a key field in the syntax of `table_add`; None matches everything."""
     width = 32 if isinstance(key.type, ir.ErrorCode | ir.Enum) else ir.width_of(key.type)
     full = (1 << width) - 1
     match match:
@@ -80,7 +80,7 @@ def match_word(match: Match | None, key: ir.Key) -> str:
             return f"{value:#x}/{prefix}"
         case TernaryMatch(value, mask):
             return f"{value:#x}&&&{mask:#x}"
-        case OptionalMatch(value):  # p4c makes ternary keys of optional ones
+        case OptionalMatch(value):  # p4c turns optional keys into ternary ones
             return f"{value:#x}&&&{full:#x}"
         case RangeMatch(low, high):
             return f"{low:#x}->{high:#x}"
@@ -89,11 +89,13 @@ def match_word(match: Match | None, key: ir.Key) -> str:
 
 
 def add_command(program: ir.Program, table: ir.Table, entry: Entry) -> str:
-    """`table_add` of an entry."""
+    """Returns the `table_add` command of an entry."""
     keys = [key for key in table.keys if key.match_kind is not ir.MatchKind.SELECTOR]
     words = [match_word(entry.matches.get(key.name), key) for key in keys]
     if not isinstance(entry.action, ActionCall):
-        raise ControlError(Problem.INVALID, "only actions, not members or groups, are written into bmv2 here")
+        raise ControlError(
+            Problem.INVALID, "the adapter writes only actions into bmv2, not members or groups"
+        )
     action, *arguments = call_words(program, entry.action)
     words = ["table_add", table.name, action, *words, "=>", *arguments]
     if any(key.match_kind not in (ir.MatchKind.EXACT, ir.MatchKind.LPM) for key in keys):
@@ -102,7 +104,7 @@ def add_command(program: ir.Program, table: ir.Table, entry: Entry) -> str:
 
 
 def call_words(program: ir.Program, call: ActionCall) -> list[str]:
-    """An action and its arguments in the order of its parameters."""
+    """Returns an action and its arguments in the order of its parameters."""
     action = next(one for one in program.actions if one.name == call.action)
     return [call.action, *(f"{call.arguments[one.name]:#x}" for one in action.data)]
 
@@ -130,7 +132,7 @@ class CommandLine:
         return found.decode().removesuffix(_PROMPT)
 
     def do(self, command: str) -> str:
-        """What it prints. ControlError where that is an error."""
+        """Returns the output of a command; raises ControlError if it is an error."""
         assert self._process.stdin is not None
         self._process.stdin.write(command.encode() + b"\n")
         answer = self._until_prompt()
@@ -144,13 +146,13 @@ class CommandLine:
 
 
 class Bmv2Control:
-    """What `Runner` calls of a switch's control plane."""
+    """The control plane calls that `Runner` makes."""
 
     def __init__(self, program: ir.Program, line: CommandLine) -> None:
         self._program = program
         self._tables = {table.name: table for table in program.tables}
         self._line = line
-        self._handles: dict[tuple[str, str], str] = {}  # by table and what identifies an entry
+        self._handles: dict[tuple[str, str], str] = {}  # by table and identity of the entry
         self._nodes: dict[int, list[int]] = {}  # by group
         self._sessions: dict[int, CloneSession] = {}
 
@@ -168,7 +170,7 @@ class Bmv2Control:
         self._line.do(f"table_delete {table} {handle}")
 
     def entries(self, table: str) -> Iterator[Entry]:
-        """None: `table_clear` empties a table here."""
+        """Yields nothing: here `table_clear` empties a table."""
         self._line.do(f"table_clear {table}")
         return iter(())
 
@@ -182,7 +184,9 @@ class Bmv2Control:
 
     def direct_counter(self, table: str, matches: Matches, priority: int = 0) -> CounterData:
         handle = self._handles[table, _identity(matches, priority)]
-        raise ControlError(Problem.INVALID, f"direct counters of {table} (entry {handle}) have no name here")
+        raise ControlError(
+            Problem.INVALID, f"direct counters of {table} (entry {handle}) have no name in the adapter"
+        )
 
     def _counted(self, command: str) -> CounterData:
         found = re.search(r"\((\d+) bytes, (\d+) packets\)", answer := self._line.do(command))
@@ -219,7 +223,7 @@ class Bmv2Control:
         self.modify_multicast_group(group)
 
     def modify_multicast_group(self, group: MulticastGroup) -> None:
-        """A node for each replication id; those from before go."""
+        """Makes a node for each replication id; earlier nodes are removed."""
         for node in self._nodes[group.group]:
             self._line.do(f"mc_node_dissociate {group.group} {node}")
             self._line.do(f"mc_node_destroy {node}")
@@ -241,7 +245,7 @@ class Bmv2Control:
 
     def insert_clone_session(self, session: CloneSession) -> None:
         if len(session.replicas) != 1:
-            raise ControlError(Problem.INVALID, "mirroring to groups is not written into bmv2 here")
+            raise ControlError(Problem.INVALID, "the adapter does not write mirroring to groups into bmv2")
         self._line.do(f"mirroring_add {session.session} {session.replicas[0].port}")
         self._sessions[session.session] = session
 
@@ -262,7 +266,7 @@ def _identity(matches: Matches, priority: int) -> str:
 
 
 class SimpleSwitch:
-    """The process and its ports. Bmv2Error where it does not start."""
+    """The process and its ports. Raises Bmv2Error if it does not start."""
 
     def __init__(
         self, tools: Tools, program: ir.Program, json: Path, ports: Sequence[int], folder: Path
@@ -270,7 +274,7 @@ class SimpleSwitch:
         self._tools, self._program, self._json = tools, program, json
         self._ports, self._folder = sorted(set(ports)), folder
         self._taps: dict[int, int] = {}
-        self.not_sent = 0  # packets that no Ethernet carries: they are no affair of a real switch
+        self.not_sent = 0  # packets that Ethernet cannot carry, so a real switch never sees them
         self.control: Bmv2Control
 
     def __enter__(self) -> SimpleSwitch:
@@ -300,7 +304,8 @@ class SimpleSwitch:
         raise Bmv2Error("simple_switch does not listen")
 
     def receive(self, port: int, packet: bytes, now: float) -> list[Out]:
-        """What comes out until nothing has for `settle` seconds; before it what came too late."""
+        """Returns the packets that come out until none has for `settle` seconds, after any late earlier
+        ones."""
         late = self._drain(0.0)
         if len(packet) < _SHORTEST_FRAME:
             self.not_sent += 1
@@ -323,7 +328,7 @@ class SimpleSwitch:
 
 
 def open_tap(name: str) -> int:
-    """A TAP device that is up and says nothing by itself. OSError."""
+    """Opens a TAP device that is up and sends nothing by itself. Raises OSError."""
     tap = os.open("/dev/net/tun", os.O_RDWR)
     fcntl.ioctl(tap, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _IFF_TAP | _IFF_NO_PI))
     quiet = Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6")

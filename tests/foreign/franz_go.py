@@ -3,9 +3,9 @@
     python -m tests.foreign.franz_go [--kafka HOST:PORT] [-k REGEX] [--records N] [--json]
 
 `go test` runs them in `franz_go`, whose go.mod pins the version and go.sum its digests; the first run gets
-them from the Go module proxy. Asks for `go`.
+them from the Go module proxy. Needs `go`.
 
-Exit code 0: nothing failed or was skipped but what franz_go.toml names, and everything that it names did so.
+Exit code 0: exactly the tests in franz_go.toml failed or were skipped.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ MODULE = HERE / "franz_go"
 ALLOW_LIST = HERE / "franz_go.toml"
 PACKAGE = "github.com/twmb/franz-go/pkg/kgo"
 FLAGS = ("--mqtt", "off", "--admin", "off", "--stare", "off", "--amqp", "off")
-RECORDS = 50_000  # for each test that moves many; the suite.s own number is 500,000
+RECORDS = 50_000  # for each test that moves many; the suite's own number is 500,000
 LIMIT_S = 1_500
-FURTHER_RUNS = 2  # of what is flaky and failed
+FURTHER_RUNS = 2  # of flaky tests that failed
 
 Event = dict[str, Any]
 
 
 def outcome_of(events: Iterable[Event]) -> Outcome:
-    """What became of each test and subtest, from the events of `go test -json`.
+    """Returns the outcome of each test and subtest, from the events of `go test -json`.
 
-    A test is not named as failed for a subtest that failed, and as skipped only by itself.
+    A test does not count as failed for a failed subtest, and as skipped only for itself.
     """
     ended: dict[str, str] = {}
     begun: dict[str, list[str]] = {}
@@ -72,7 +72,7 @@ def outcome_of(events: Iterable[Event]) -> Outcome:
 
 
 def why(said: Iterable[str]) -> str:
-    """The first line that a test has said by itself, or the last of all."""
+    """Returns the first line of a test's own output, or the last of all output."""
     lines = [text.strip() for text in said if text.strip()]
     own = (found[1] for line in lines if (found := re.match(r"\w+_test\.go:\d+: (.*)", line)))
     return next(own, lines[-1] if lines else "")[:200]
@@ -117,7 +117,7 @@ def run(address: str, select: str, records: int, progress: Callable[[str], None]
 
 
 def anew(outcome: Outcome, known: list[Known], again: Callable[[str], Outcome]) -> None:
-    """Runs once more, twice at most, what failed and may at times."""
+    """Repeats failed tests that may be flaky, at most twice."""
     for _ in range(FURTHER_RUNS):
         tests = sorted({test.split("/")[0] for test in outcome.failed_flaky(known)})
         if not tests:
@@ -133,13 +133,13 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--kafka", metavar="HOST:PORT", help="this broker, instead of a daemon of our own")
+    parser.add_argument("--kafka", metavar="HOST:PORT", help="use this broker instead of a daemon of our own")
     parser.add_argument("-k", dest="select", default="", help="only tests that match, as go test's -run")
-    parser.add_argument("--records", type=int, default=RECORDS, help="for each test that moves many")
+    parser.add_argument("--records", type=int, default=RECORDS, help="records for each test that moves many")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if shutil.which("go") is None:
-        print("there is no `go` here: install Go 1.26 or later")
+        print("`go` was not found: install Go 1.26 or later")
         return 2
     known, skips = known_failures(ALLOW_LIST), explained_skips(ALLOW_LIST)
     console = Console(stderr=True)

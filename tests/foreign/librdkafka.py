@@ -3,10 +3,10 @@
     python -m tests.foreign.librdkafka --suites DIR [--protocol classic|consumer] [-k NUMBER]... [--json]
 
 DIR holds a checkout of github.com/confluentinc/librdkafka, or is one, with its tests built as its own
-tests/README.md says: `tests/test-runner` is what runs. Each number of the suite (`-k 0045`) gets a process of
-its own, in the suite's quick mode; tests that need no broker are left out. A test's id is PROTOCOL/NAME.
+tests/README.md says; `tests/test-runner` is run. Each number of the suite (`-k 0045`) gets its own process,
+in the suite's quick mode; tests that need no broker are left out. A test's id is PROTOCOL/NAME.
 
-Exit code 0: nothing failed or was skipped but what librdkafka.toml names, and all that it names did so.
+Exit code 0: exactly the tests in librdkafka.toml failed or were skipped.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from .suite import Known, Outcome, broker, explained_skips, known_failures, repo
 
 HERE = Path(__file__).resolve().parent
 ALLOW_LIST = HERE / "librdkafka.toml"
-# As the suite's own brokers are set up: four partitions, short first rebalances, short sessions.
+# The settings of the suite's own brokers: four partitions, short first rebalances, short sessions.
 FLAGS = ("--mqtt", "off", "--admin", "off", "--stare", "off", "--amqp", "off", "--default-partitions", "4")
 PROTOCOLS = ("classic", "consumer")
-CLAIMED_KAFKA = "4.1.0.0"  # the newest without share groups; tests for others are skipped by the suite
+CLAIMED_KAFKA = "4.1.0.0"  # the newest without share groups; the suite skips tests for other versions
 LIMIT_S = 600  # for one number
 WORKERS = 2  # tests mostly wait
-FURTHER_RUNS = 2  # of what is flaky and failed
-LOCAL = "Filtered due to negative test flags"  # how the suite says that a test needs no broker
-OTHERWISE = "it is of another scenario"  # of which the suite says nothing
+FURTHER_RUNS = 2  # of flaky tests that failed
+LOCAL = "Filtered due to negative test flags"  # the suite's message for a test that needs no broker
+OTHERWISE = "it is of another scenario"  # a case for which the suite has no message
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True, order=True)
 class Asked:
-    """What one process is to run: all tests of a number, or what of them has `part` in its subtest's name."""
+    """The tests for one process: all tests of a number, or those with `part` in the subtest's name."""
 
     protocol: str
     number: str
@@ -64,10 +64,10 @@ class Suite:
     folder: Path  # the checkout's `tests`
     address: str
     tools: Path  # has Kafka's scripts in `bin`
-    scenario: str = "default"  # how the broker is set up, as the suite names it
+    scenario: str = "default"  # the suite's name for the broker's set-up
 
     def numbers(self) -> list[str]:
-        """The numbers of all tests, in order, without those that the suite runs by hand only."""
+        """Returns the numbers of all tests, in order, except those that the suite only runs by hand."""
         with tempfile.TemporaryDirectory() as work:
             report, _ = self._run(Asked("classic", "none"), Path(work))
         return sorted({name.split("_")[0] for name in report if name[0] == "0"})
@@ -83,7 +83,7 @@ class Suite:
         return found
 
     def _run(self, asked: Asked, work: Path) -> tuple[dict[str, dict[str, object]], str]:
-        """The report's tests (none where there is no report), and all that was printed."""
+        """Returns the report's tests (none without a report), and all output."""
         report, settings = work / "report.json", work / "test.conf"
         settings.write_text(f"bootstrap.servers={self.address}\ntest.topic.random=true\n")
         libraries = [str(self.folder.parent / part) for part in ("src", "src-cpp")]
@@ -118,7 +118,7 @@ class Suite:
 
 
 def find(suites: str) -> Path | None:
-    """The suite's folder under `suites`, with its runner built; None where it is not there."""
+    """Returns the suite's folder under `suites`, with its runner built; None if it is missing."""
     for folder in (Path(suites), Path(suites) / "librdkafka"):
         if (folder / "tests" / "test-runner").is_file():
             return (folder / "tests").resolve()
@@ -130,7 +130,8 @@ def last_line(printed: str) -> str:
 
 
 def reason_of(name: str, printed: str) -> str:
-    """What the suite says of a test that failed, as it happened or in its summary, or that was skipped."""
+    """Returns the suite's message about a failed test, as it happened or in its summary, or about a skipped
+    one."""
     for pattern in (
         rf'^### Test "{name}[ "].* failed .*###\n(.+)$',
         rf"^\|\s+{name}\s+\|[^|]*\|[^|]*\|(.*)$",
@@ -141,7 +142,7 @@ def reason_of(name: str, printed: str) -> str:
 
 
 def read_report(tests: dict[str, dict[str, object]], printed: str, asked: Asked) -> Outcome:
-    """What was asked for in the suite's report. Why tests failed or were skipped is printed beside it."""
+    """Returns the outcome of the requested tests. The reasons of failures and skips are in the output."""
     outcome = Outcome()
     for name, told in tests.items():
         if name.split("_")[0] != asked.number:
@@ -174,7 +175,7 @@ def run(suite: Suite, wanted: Sequence[Asked], follow: Callable[[Asked, Outcome]
 
 
 def add(whole: Outcome, more: Outcome) -> None:
-    """`more` is of other tests, or of another scenario: what one of them skips, the other may run."""
+    """Adds other tests, or another scenario, which may run tests that an earlier one skipped."""
     whole.passed += more.passed
     whole.failed |= more.failed
     whole.seconds |= more.seconds
@@ -184,13 +185,13 @@ def add(whole: Outcome, more: Outcome) -> None:
 
 
 def asked_for(test: str) -> Asked:
-    """What brings the test of this id."""
+    """Returns the process that runs the test of this id."""
     protocol, name, *part = test.split("/")
     return Asked(protocol, name.split("_")[0], *part)
 
 
 def anew(outcome: Outcome, known: list[Known], again: Callable[[list[Asked]], Outcome]) -> None:
-    """Runs once more, twice at most, what failed and may at times."""
+    """Repeats failed tests that may be flaky, at most twice."""
     for _ in range(FURTHER_RUNS):
         wanted = sorted({asked_for(test) for test in outcome.failed_flaky(known)})
         if not wanted:
@@ -202,7 +203,7 @@ def anew(outcome: Outcome, known: list[Known], again: Callable[[list[Asked]], Ou
 
 @dataclass(frozen=True)
 class Scenario:
-    """A way to set up the broker, by the daemon's flags, and the numbers that are run there."""
+    """A broker set-up, by the daemon's flags, and the numbers that run with it."""
 
     name: str
     flags: tuple[str, ...]
@@ -210,13 +211,14 @@ class Scenario:
 
 
 def scenarios() -> list[Scenario]:
-    """Those beside the default."""
+    """Returns the scenarios other than the default."""
     listed = tomllib.loads(ALLOW_LIST.read_text()).get("scenarios", [])
     return [Scenario(one["name"], tuple(one["flags"]), tuple(one["numbers"])) for one in listed]
 
 
 def everything(numbers: Sequence[str], protocols: Sequence[str]) -> list[Asked]:
-    """All of these numbers; of those that end early for want of something, the other parts by themselves."""
+    """Returns all of these numbers; for those that end early because something is missing, also their other
+    parts."""
     listed = tomllib.loads(ALLOW_LIST.read_text()).get("parts", [])
     parts = {entry["number"]: entry["parts"] for entry in listed}
     return [
@@ -229,7 +231,7 @@ def everything(numbers: Sequence[str], protocols: Sequence[str]) -> list[Asked]:
 
 @contextlib.contextmanager
 def kafka_tools() -> Iterator[Path]:
-    """A folder whose `bin` has those of Kafka's scripts that the suite calls; none where Java is missing."""
+    """Yields a folder whose `bin` has the Kafka scripts that the suite calls; none without Java."""
     with tempfile.TemporaryDirectory() as folder:
         scripts = Path(folder) / "bin"
         scripts.mkdir()
@@ -249,9 +251,9 @@ def parse() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--suites", default="", help="where librdkafka is, built")
-    parser.add_argument("--kafka", metavar="HOST:PORT", help="this broker, instead of a daemon of our own")
-    parser.add_argument("--protocol", choices=PROTOCOLS, action="append", help="both, where none is said")
+    parser.add_argument("--suites", default="", help="folder with a built librdkafka")
+    parser.add_argument("--kafka", metavar="HOST:PORT", help="use this broker instead of a daemon of our own")
+    parser.add_argument("--protocol", choices=PROTOCOLS, action="append", help="default: both")
     parser.add_argument("-k", dest="numbers", metavar="NUMBER", action="append", help="only these tests")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()

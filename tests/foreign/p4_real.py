@@ -2,10 +2,10 @@
 
     python -m tests.foreign.p4_real --p4c p4c-bm2-ss --simple-switch simple_switch --cli simple_switch_CLI
 
-For each program in p4/ (or those named): p4c compiles it without an error, its warnings are shown; the P4Info
-that p4c writes equals ours; and simple_switch does with the vectors beside it what they say. Vectors need TAP
-devices and a network namespace of their own: root, or a kernel that lets users have namespaces (`unshare`).
-Without --simple-switch programs are only compiled. Exit code 0: nothing to mend.
+For each program in p4/ (or those named): p4c compiles it without an error, and its warnings are shown; the
+P4Info that p4c writes equals ours; and simple_switch passes the vectors beside the program. Vectors need TAP
+devices and their own network namespace: root, or a kernel that lets users have namespaces (`unshare`).
+Without --simple-switch programs are only compiled. Exit code 0: no problem.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from treecast.middleware.dataplane.p4.stf.runner import Report, Runner
 from treecast.middleware.dataplane.p4files import load_file
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "p4"
-_INSIDE = "TREECAST_P4_REAL_INSIDE"  # set where the namespace has been made
+_INSIDE = "TREECAST_P4_REAL_INSIDE"  # set once the namespace exists
 
 
 @dataclass
 class Found:
-    """What became of one program. Empty texts are good."""
+    """The result of one program. Empty texts are good."""
 
     program: Path
     compiled: str = ""
@@ -55,7 +55,7 @@ class Found:
 
 
 def compile_program(p4c: str, program: Path, folder: Path) -> tuple[Path, Path, str, str]:
-    """(JSON, P4Info, what p4c says, why it failed). `p4c` is the driver or p4c-bm2-ss itself."""
+    """Returns (JSON, P4Info, p4c's messages, why it failed). `p4c` is the driver or p4c-bm2-ss itself."""
     json, info = folder / f"{program.stem}.json", folder / f"{program.stem}.p4info.txt"
     if Path(p4c).name == "p4c":
         words = ["--target", "bmv2", "--arch", "v1model", "--p4runtime-files", str(info), "-o", str(folder)]
@@ -68,15 +68,15 @@ def compile_program(p4c: str, program: Path, folder: Path) -> tuple[Path, Path, 
 
 
 def warnings_of(said: str) -> list[str]:
-    """The lines that begin a warning."""
+    """Returns the lines that start a warning."""
     return [line for line in said.splitlines() if re.search(r"\bwarning\b", line)]
 
 
 def compare_p4info(program: ir.Program, theirs: Path) -> str:
-    """The fields that differ, with both texts."""
+    """Returns the fields that differ, with both texts."""
     ours, other = normal(build_p4info(program)), normal(parse_text(theirs.read_text()))
     if not any(table.HasField("initial_default_action") for table in other.tables):
-        for table in ours.tables:  # a p4c from before these were there
+        for table in ours.tables:  # older versions of p4c lack these fields
             table.ClearField("initial_default_action")
             table.ClearField("has_initial_entries")
     differing = [
@@ -90,7 +90,8 @@ def compare_p4info(program: ir.Program, theirs: Path) -> str:
 def run_vectors(
     tools: Tools, program: ir.Program, json: Path, vectors: Path, folder: Path
 ) -> tuple[Report, int]:
-    """The file's statements on a simple_switch of its own; and how many packets could not be sent."""
+    """Runs the file's statements on a simple_switch of its own; also returns the number of unsendable
+    packets."""
     listed = parse(vectors.read_text(), vectors.name)
     ports = {one.port for one in listed if isinstance(one, s.Packet | s.Expect)}
     with SimpleSwitch(tools, program, json, sorted(ports), folder) as switch:
@@ -141,7 +142,7 @@ def _counts(one: Found) -> list[str]:
 
 
 def inside_namespace() -> None:
-    """Goes on as the same command in a network namespace of its own, as root there."""
+    """Re-executes the command in its own network namespace, as root there."""
     if os.environ.get(_INSIDE):
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         return
@@ -166,8 +167,8 @@ def main() -> int:
     )
     parser.add_argument("--p4c", required=True, help="p4c or p4c-bm2-ss")
     parser.add_argument("--simple-switch", help="bmv2's simple_switch, with Thrift")
-    parser.add_argument("--cli", default="simple_switch_CLI", help="its command line")
-    parser.add_argument("--settle", type=float, default=0.15, help="seconds until a packet is done with")
+    parser.add_argument("--cli", default="simple_switch_CLI", help="bmv2's simple_switch_CLI")
+    parser.add_argument("--settle", type=float, default=0.15, help="seconds to wait for a packet's output")
     parser.add_argument("programs", nargs="*", type=Path, help="default: all in p4/")
     options = parser.parse_args()
     console = Console()

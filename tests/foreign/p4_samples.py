@@ -1,12 +1,11 @@
-"""P4 programs that nobody here wrote, on the embedded target: p4c's bmv2 samples and the p4lang tutorials.
+"""Independent P4 programs on the embedded target: p4c's bmv2 samples and the p4lang tutorials.
 
     python -m tests.foreign.p4_samples --suites DIR        DIR holds checkouts of p4lang/p4c and
     p4lang/tutorials
 
-Every v1model program is loaded; its P4Info is compared with the one that p4c keeps beside it; and where
-there are
-vectors (X.stf) they are run. What fails stands in `p4_samples.toml` with its reason, and nothing else may.
-Exit code 0: no news.
+Every v1model program is loaded; its P4Info is compared with p4c's beside it; and vectors (X.stf) are run if
+there are any. Failures are listed in `p4_samples.toml` with their reasons; there must be no others. Exit code
+0: no change.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ from treecast.middleware.dataplane.p4.stf.runner import PORTS, Runner
 from treecast.middleware.dataplane.p4files import load_file
 
 ALLOW_LIST = Path(__file__).with_name("p4_samples.toml")
-TUTORIALS = ALLOW_LIST.with_name("tutorials")  # vectors of ours: those of p4c stand beside its samples
+TUTORIALS = ALLOW_LIST.with_name("tutorials")  # our vectors; p4c's are beside its samples
 SECONDS = 60
 STAGES = ("load", "p4info", "run")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A program, p4c's P4Info of it, and its vectors, where there are any."""
+    """A program, p4c's P4Info of it, and its vectors, if any."""
 
     name: str
     program: Path
@@ -54,7 +53,7 @@ class Sample:
 
 @dataclass
 class Result:
-    """What became of one stage of one sample; `why` is empty where it passed."""
+    """The result of one stage of one sample; `why` is empty if it passed."""
 
     sample: str
     stage: str
@@ -74,7 +73,7 @@ class Known:
 
 
 def samples(suites: Path) -> list[Sample]:
-    """All programs for v1model below a folder, by name."""
+    """Returns all programs for v1model below a folder, by name."""
     found: list[Sample] = []
     for folder in sorted(suites.rglob("testdata/p4_16_samples")):
         found += _of_p4c(folder)
@@ -86,7 +85,7 @@ def samples(suites: Path) -> list[Sample]:
 
 
 def _of_p4c(folder: Path) -> Iterator[Sample]:
-    """Those that p4c compiles for bmv2, or keeps vectors or P4Info of."""
+    """Yields the programs that p4c compiles for bmv2, or for which it keeps vectors or P4Info."""
     outputs = folder.with_name("p4_16_samples_outputs")
     for program in sorted(folder.rglob("*.p4")):
         kept, vectors = outputs / f"{program.name}.p4info.txtpb", program.with_suffix(".stf")
@@ -102,7 +101,7 @@ def _of_p4c(folder: Path) -> Iterator[Sample]:
 
 
 def try_sample(sample: Sample, *, interpret: bool) -> Iterator[Result]:
-    """The stages of one sample; a later one is left out where an earlier fails."""
+    """Runs the stages of one sample; stops after a failure."""
     try:
         with _in_time():
             program = load_file(sample.program, folders=[sample.program.parent])
@@ -129,7 +128,7 @@ def _crash(error: Exception) -> str:
 
 
 def _compare(program: ir.Program, kept: Path) -> str:
-    """The first thing in which our P4Info differs from p4c's."""
+    """Returns the first difference between our P4Info and p4c's."""
     try:
         with _in_time():
             ours = normal(build_p4info(program))
@@ -160,7 +159,7 @@ def str_of(info: p4i.P4Info, field: str) -> str:
 
 
 def normal(info: p4i.P4Info) -> p4i.P4Info:
-    """Objects in the order of their identifiers; p4c's order is that of its walk over the program."""
+    """Sorts objects by identifier; p4c's order is that of its walk over the program."""
     sorted_info = p4i.P4Info()
     sorted_info.CopyFrom(info)
     for field, value in list(sorted_info.ListFields()):
@@ -192,7 +191,7 @@ def _run(program: ir.Program, vectors: Path, interpret: bool) -> str:
 
 @contextmanager
 def _in_time() -> Iterator[None]:
-    """TimeoutError after SECONDS."""
+    """Raises TimeoutError after SECONDS."""
 
     def late(*_: object) -> None:
         raise TimeoutError(f"longer than {SECONDS} s")
@@ -205,7 +204,7 @@ def _in_time() -> Iterator[None]:
         signal.alarm(0)
 
 
-# --- what was known, and what is news
+# --- known failures, and changes
 
 
 def known_failures(path: Path = ALLOW_LIST) -> list[Known]:
@@ -214,7 +213,7 @@ def known_failures(path: Path = ALLOW_LIST) -> list[Known]:
 
 
 def news(results: Sequence[Result], known: Sequence[Known]) -> list[str]:
-    """What differs from the allow list."""
+    """Returns the differences from the allow list."""
     allowed = {entry.key for entry in known}
     seen = {result.key: result for result in results}
     return [
@@ -244,7 +243,7 @@ def table(results: Sequence[Result], known: Sequence[Known]) -> Table:
 
 
 def by_cause(results: Sequence[Result]) -> str:
-    """Failures, those of one cause together, the most frequent first."""
+    """Lists failures by cause, the most frequent first."""
     causes: dict[str, list[Result]] = {}
     for result in results:
         if result.why:
@@ -269,10 +268,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.foreign.p4_samples", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("--suites", type=Path, required=True, help="folder with p4c and tutorials in it")
-    parser.add_argument("-k", dest="select", default="", help="only samples whose name holds this")
-    parser.add_argument("--interpret", action="store_true", help="on the reference interpreter")
-    parser.add_argument("--failures", type=Path, help="writes all failures by cause to this file")
+    parser.add_argument(
+        "--suites", type=Path, required=True, help="folder with checkouts of p4c and tutorials"
+    )
+    parser.add_argument("-k", dest="select", default="", help="only samples whose name contains this")
+    parser.add_argument("--interpret", action="store_true", help="use the reference interpreter")
+    parser.add_argument("--failures", type=Path, help="write all failures by cause to this file")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     console = Console(stderr=options.json)

@@ -1,9 +1,9 @@
-"""p4runtime-shell, from an environment of its own, against `treecast p4 switch`.
+"""p4runtime-shell, in its own environment, against `treecast p4 switch`.
 
     python -m tests.foreign.p4runtime_shell
 
 The environment is made once in `.cache/p4runtime-shell` from the package registry: the shell's protobuf
-cannot live beside ours. Exit code 0: every step went as it should.
+conflicts with ours. Exit code 0: every step succeeded.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def python_of(environment: Path = ENVIRONMENT) -> Path:
 
 
 def make_environment(environment: Path = ENVIRONMENT) -> None:
-    """CalledProcessError where the registry cannot be reached."""
+    """Makes the environment. Raises CalledProcessError if the registry cannot be reached."""
     if (environment / "ready").exists():
         return
     venv.create(environment, with_pip=True, clear=True)
@@ -45,7 +45,7 @@ def make_environment(environment: Path = ENVIRONMENT) -> None:
 
 @contextmanager
 def switch() -> Iterator[str]:
-    """A switch without a port or a program; answers where controllers connect."""
+    """Starts a switch without ports or a program; yields the address for controllers."""
     command = [sys.executable, "-m", "treecast.middleware.cli", "p4", "switch", "--p4runtime", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -56,7 +56,7 @@ def switch() -> Iterator[str]:
 
 
 def run(python: Path) -> subprocess.CompletedProcess[str]:
-    """All steps; what was printed says how far they came."""
+    """Runs all steps; the output shows how far they got."""
     with switch() as address, tempfile.TemporaryDirectory() as folder:
         p4info, config = Path(folder) / "kitchen.p4info.txtpb", Path(folder) / "kitchen.p4"
         p4info.write_text(to_text(build_p4info(bundle.load(KITCHEN.encode()))))

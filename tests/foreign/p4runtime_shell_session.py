@@ -1,8 +1,9 @@
-"""What p4runtime-shell does to our endpoint. Run by the Python of the shell's own environment, never by ours:
+"""A session of p4runtime-shell with our endpoint. Run by the Python of the shell's own environment, never by
+ours:
 
     python p4runtime_shell_session.py ADDRESS P4INFO DEVICE_CONFIG
 
-Prints a line `ok NAME` for every step that went as it should; an exception ends it.
+Prints a line `ok NAME` for every successful step; an exception ends it.
 """
 
 import sys
@@ -51,7 +52,7 @@ def refused():
         entry.delete()
     except P4RuntimeWriteException as error:
         refusal = str(error)
-    assert refusal is not None, "an entry that is not there was deleted"
+    assert refusal is not None, "a missing entry was deleted without an error"
     assert "NOT_FOUND" in refusal, refusal
 
 
@@ -172,7 +173,7 @@ def digests():
 
 
 def packets():
-    """The program sends what comes from the controller with port 510 back to it."""
+    """The program sends the controller's packets with port 510 back to it."""
     incoming = sh.PacketIn()
     out = sh.PacketOut(payload=bytes(range(40)))
     out.metadata["egress_port"] = "510"

@@ -5,7 +5,7 @@
 DIR holds a clone of github.com/eclipse/paho.mqtt.testing, or is one. Its client_test.py and client_test5.py
 run. `--cluster`: our daemon is the second of two hosts, with all its faces and the fabric between them.
 
-Exit code 0: nothing failed but what the allow list names, and everything that it names did fail.
+Exit code 0: exactly the tests on the allow list failed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .suite import Outcome, known_failures, report
 HERE = Path(__file__).resolve().parent
 ALLOW_LIST = HERE / "paho.toml"
 SCRIPTS = ("client_test", "client_test5")
-# What the scripts expect beyond the protocol: a filter that is refused, a keep-alive of 60 s at most.
+# The scripts expect these beyond the protocol: a refused filter, and a keep-alive of at most 60 s.
 FLAGS = ("--mqtt-refused-filters", "test/nosubscribe", "--mqtt-max-keep-alive", "60")
 MQTT = ("--mqtt", "127.0.0.1:0", *FLAGS)
 OURS = ("--kafka", "off", "--admin", "off", "--stare", "off", "--amqp", "off", *MQTT)
@@ -39,7 +39,7 @@ LIMIT_S = 900
 
 
 def find(suites: str) -> Path | None:
-    """The suite's `interoperability` folder under `suites`; None where it is not there."""
+    """Returns the suite's `interoperability` folder under `suites`; None if it is missing."""
     for folder in (Path(suites), Path(suites) / "paho.mqtt.testing"):
         if (folder / "interoperability" / "client_test5.py").exists():
             return folder / "interoperability"
@@ -48,14 +48,14 @@ def find(suites: str) -> Path | None:
 
 @contextlib.contextmanager
 def treecast() -> Iterator[tuple[str, int]]:
-    """A daemon of our own."""
+    """Runs a daemon of our own."""
     with tempfile.TemporaryDirectory() as folder, DaemonProcess(Path(folder) / "data", OURS) as daemon:
         yield daemon.address("mqtt")
 
 
 @contextlib.contextmanager
 def cluster() -> Iterator[tuple[str, int]]:
-    """The second of two hosts, which the suite meets alone; the first has the coordinator."""
+    """Runs two hosts; the suite talks to the second only, the first has the coordinator."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "first"
         with DaemonProcess(data, ("--name", "first", *FABRIC, *MQTT)) as first:
@@ -68,7 +68,7 @@ def cluster() -> Iterator[tuple[str, int]]:
 
 @contextlib.contextmanager
 def mosquitto() -> Iterator[tuple[str, int]]:
-    """Mosquitto as the system has it."""
+    """Runs the system's Mosquitto."""
     program = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -100,7 +100,7 @@ def _wait_for(port: int) -> None:
 
 
 def run(folder: Path, address: tuple[str, int], select: str = "") -> Outcome:
-    """Both scripts against the server at `address`."""
+    """Runs both scripts against the server at `address`."""
     outcome = Outcome()
     for script in SCRIPTS:
         command = [sys.executable, "-W", "ignore", str(HERE / "paho_driver.py"), script, address[0]]
@@ -110,7 +110,7 @@ def run(folder: Path, address: tuple[str, int], select: str = "") -> Outcome:
         )
         lines = done.stdout.strip().splitlines()
         if not lines or not lines[-1].startswith("{"):
-            raise RuntimeError(f"{script} gave no result:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+            raise RuntimeError(f"{script} printed no result:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
         found = json.loads(lines[-1])
         outcome.passed += [f"{script}::{test}" for test in found["passed"]]
         outcome.failed |= {f"{script}::{test}": why for test, why in found["failed"].items()}
@@ -120,10 +120,12 @@ def run(folder: Path, address: tuple[str, int], select: str = "") -> Outcome:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.foreign.paho", description=__doc__)
-    parser.add_argument("--suites", default="", help="where paho.mqtt.testing is")
+    parser.add_argument("--suites", default="", help="folder with paho.mqtt.testing")
     server = parser.add_mutually_exclusive_group()
-    server.add_argument("--cluster", action="store_true", help="our daemon as one of two hosts, all faces on")
-    server.add_argument("--control", action="store_true", help="Mosquitto instead of our daemon")
+    server.add_argument(
+        "--cluster", action="store_true", help="test our daemon as one of two hosts, all faces on"
+    )
+    server.add_argument("--control", action="store_true", help="test Mosquitto instead of our daemon")
     parser.add_argument("-k", dest="select", default="", help="only tests that match, as unittest's -k")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

@@ -1,9 +1,8 @@
 """Runs one script of Eclipse's paho.mqtt.testing against a server: `paho_driver.py SCRIPT HOST PORT [-v]`.
 
-The scripts' own command lines disagree with the unittest version that they hand them to, so what those
-would have set is set here, and nothing else. Run in the suite's `interoperability` folder. The last line
-printed is JSON:
-{"passed": [...], "failed": {test: first line of why}, "skipped": {...}}.
+The scripts' own command lines are incompatible with current versions of unittest, so this script sets the
+same options, and nothing else. Run it in the suite's `interoperability` folder. The last line printed is
+JSON: {"passed": [...], "failed": {test: first line of why}, "skipped": {...}}.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ import signal
 import sys
 import unittest
 
-LIMIT_S = 90  # for one test; some wait for ever for what does not come
+LIMIT_S = 90  # for one test; some wait forever
 
 NAMES = ["TopicA", "TopicA/B", "Topic/C", "TopicA/C", "/TopicA"]
 FILTERS = ["TopicA/+", "+/C", "#", "/#", "/+", "+/+", "TopicA/#"]
 
 
 class Result(unittest.TextTestResult):
-    """Remembers who passed, and ends who takes too long."""
+    """Records passed tests, and ends tests that take too long."""
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
@@ -30,7 +29,7 @@ class Result(unittest.TextTestResult):
 
     def startTest(self, test):
         super().startTest(test)
-        signal.setitimer(signal.ITIMER_REAL, LIMIT_S, 5)  # some swallow whatever is raised
+        signal.setitimer(signal.ITIMER_REAL, LIMIT_S, 5)  # some tests swallow every exception
 
     def stopTest(self, test):
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -1,4 +1,4 @@
-"""A pytest plugin that stands in for what kafka-python's sdist leaves out of its `test` folder.
+"""A pytest plugin that replaces files missing from the `test` folder of kafka-python's sdist.
 
 The sdist ships `test/integration` but neither `test/__init__.py` nor `test/service.py`, and without the
 former the standard library's own `test` package would be found first. It runs inside the suite's process,
@@ -21,7 +21,7 @@ LIMIT_S = int(os.environ.get("FOREIGN_TEST_LIMIT", "60"))
 
 
 class ExternalService:
-    """A broker that somebody else runs; as much of it as the fixtures call."""
+    """A broker that is already running, with the methods that the fixtures call."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port = host, port
@@ -41,7 +41,7 @@ class ExternalService:
 
 
 class SpawnedService:
-    """The suite would start a broker of its own here, with settings that the given one doesn't have."""
+    """The suite would start its own broker here, with settings that the given one lacks."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pytest.skip("needs a broker started by the suite itself")

@@ -23,13 +23,13 @@ CACHE = HERE.parents[1] / ".cache"
 VERSION = "3.0.12"
 SDIST_SHA256 = "4ccda3616b9aa5c353d74a97f2770d6cd1b950890d77ab0e8890e09a48eeed65"
 ALLOW_LIST = HERE / "kafka_python.toml"
-# The newest broker whose features the suite knows; its clients step down to what ApiVersions offers.
+# The newest broker whose features the suite knows; its clients adapt to ApiVersions.
 CLAIMED_KAFKA = "4.3"
 
 
 @dataclass(frozen=True)
 class Known:
-    """An entry of the allow list. `flaky`: one pass in three runs is asked."""
+    """An entry of the allow list. `flaky`: the test must pass in one of three runs."""
 
     test: str
     reason: str
@@ -38,7 +38,8 @@ class Known:
 
 @dataclass
 class Outcome:
-    """What became of each test. Keys of `failed` and `skipped` are test ids, values the first line of why."""
+    """The results of all tests. Keys of `failed` and `skipped` are test ids, values the first line of the
+    reason."""
 
     passed: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
@@ -49,7 +50,7 @@ class Outcome:
         return [entry.test for entry in known if entry.flaky and entry.test in self.failed]
 
     def take_again(self, again: Outcome) -> None:
-        """Adds a further run of tests that failed: one pass is enough."""
+        """Adds another run of failed tests: one pass is enough."""
         self.failed |= again.failed
         for test in again.passed:
             del self.failed[test]
@@ -63,12 +64,13 @@ class Outcome:
         return [entry.test for entry in known if entry.test in self.passed and not entry.flaky]
 
     def stale(self, known: Sequence[Known]) -> list[str]:
-        """Entries that name no test which ran."""
+        """Returns entries that name no test which ran."""
         seen = {*self.passed, *self.failed}
         return [entry.test for entry in known if entry.test not in seen]
 
     def news(self, known: Sequence[Known], skips: Sequence[Known] | None = None) -> list[str]:
-        """What differs from the allow list, as lines to print. `skips` explains skips; None: all pass."""
+        """Returns the differences from the allow list, as lines to print. `skips` explains skips; None: every
+        skip is allowed."""
         failed = self.unexpected_failures(known)
         return [
             *self.unexplained_skips(skips),
@@ -92,8 +94,8 @@ class Outcome:
 
 
 def report(outcome: Outcome, news: Sequence[str], *, as_json: bool, of_passed: str = "") -> int:
-    """Prints what became of a suite; the exit code: 1 where there is news. `of_passed`: what else there is to
-    say of these."""
+    """Prints a suite's outcome; returns the exit code: 1 for any news. `of_passed`: text to add to the passed
+    tests."""
     if as_json:
         print(json.dumps(asdict(outcome) | {"news": news}))
     else:
@@ -105,7 +107,7 @@ def report(outcome: Outcome, news: Sequence[str], *, as_json: bool, of_passed: s
 
 @contextlib.contextmanager
 def broker(address: str | None, flags: Sequence[str]) -> Iterator[str]:
-    """HOST:PORT of the given broker, or of a daemon of our own with these flags."""
+    """Yields HOST:PORT of the given broker, or of a daemon of our own with these flags."""
     if address:
         yield address
         return
@@ -118,7 +120,7 @@ def known_failures(path: Path = ALLOW_LIST) -> list[Known]:
 
 
 def explained_skips(path: Path) -> list[Known]:
-    """The allow list's `skipped`: each names a `test`, or several `tests` of one reason."""
+    """Returns the allow list's `skipped`: each entry names a `test`, or several `tests` with one reason."""
     return _entries(path, "skipped")
 
 
@@ -131,7 +133,7 @@ def _entries(path: Path, kind: str) -> list[Known]:
 
 
 def ensure_suite() -> Path:
-    """The unpacked sdist; the first call fetches it with pip and checks its digest."""
+    """Returns the unpacked sdist; the first call fetches it with pip and checks its digest."""
     folder = CACHE / f"kafka_python-{VERSION}"
     if (folder / "test" / "integration").is_dir():
         return folder

@@ -1,4 +1,4 @@
-"""kafka-python's own integration suite against a daemon, held against the allow list."""
+"""kafka-python's own integration suite against a daemon, compared with the allow list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our programs under p4lang's tools, where these are; and what we say to simple_switch, where not."""
+"""Our programs under p4lang's tools if these are installed; otherwise the commands for simple_switch."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ V1Switch(P(), V(), I(), E(), V(), D()) main;
 def test_an_entry_as_the_command_line_takes_it() -> None:
     program = load_program(TABLE, "t.p4")
     t, u = program.tables
-    call = ActionCall("I.go", {"e": 7, "port": 3})  # parameters' order is the program's
+    call = ActionCall("I.go", {"e": 7, "port": 3})  # the order of parameters is the program's
     one = Entry({"hdr.h.a": ExactMatch(1), "hdr.h.b": LpmMatch(0x0A000000, 8)}, call)
     assert add_command(program, t, one) == "table_add I.t I.go 0x1 0xa000000/8 => 0x3 0x7"
     assert add_command(program, t, Entry({"hdr.h.a": ExactMatch(1)}, call)).split()[4] == "0x0/0"
@@ -62,7 +62,7 @@ def test_an_entry_as_the_command_line_takes_it() -> None:
     assert low[3:8] == ["0x1&&&0xf", "0x2->0x3", "0x4&&&0xf", "=>", "0x3"]
     empty = add_command(program, u, Entry({}, call, 2)).split()
     assert empty[3:6] == ["0x0&&&0x0", "0x0->0xfff", "0x0&&&0x0"]
-    assert int(empty[-1]) < int(low[-1])  # bmv2's lowest number wins
+    assert int(empty[-1]) < int(low[-1])  # in bmv2 the lowest number wins
 
 
 def test_what_the_compiler_refuses_is_told(tmp_path: Path) -> None:

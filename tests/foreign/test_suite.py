@@ -1,4 +1,4 @@
-"""The allow list: what may fail, what may fail at times, and what is news."""
+"""The allow list: expected failures, flaky tests, and news."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """python -m tests.fuzz packets|session|batches [--runs N] [--seed N] [--corpus DIR]
 
-Needs atheris (`pip install atheris`). Ends with 0 after N runs, or with the input that let something out,
-which atheris keeps in a file below out/fuzz, as it does with inputs that took long.
+Needs atheris (`pip install atheris`). Exits with 0 after N runs, or stops at an input that raises an
+unexpected exception. atheris keeps such inputs, and slow ones, in files below out/fuzz.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ def main() -> int:
     parser.add_argument("target", choices=["packets", "session", "batches"])
     parser.add_argument("--runs", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--corpus", type=Path, help="kept and gone on with; default: one that is thrown away")
+    parser.add_argument(
+        "--corpus", type=Path, help="folder of inputs to continue with; default: a temporary one"
+    )
     given = parser.parse_args()
     try:
         import atheris

@@ -1,4 +1,4 @@
-"""What is fuzzed: each target takes bytes, and lets nothing out but what it is to answer bad bytes with."""
+"""The fuzz targets: each takes bytes, and raises only the errors that are meant for bad bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NEIGHBOUR = "#"
 
 
 def packets(data: bytes) -> None:
-    """A packet's body, of any type and version: it is read, or it breaks a rule."""
+    """Decodes a packet's body of any type and version, or reports a broken rule."""
     if not data:
         return
     for version in (V311, V5):
@@ -29,7 +29,7 @@ def packets(data: bytes) -> None:
 
 
 class _Session:
-    """Clients of one host in memory. The first byte says the version and where the bytes are cut."""
+    """Clients of one host in memory. The first byte selects the version and where the bytes are cut."""
 
     def __init__(self) -> None:
         self._host = MemoryHost()
@@ -59,7 +59,7 @@ class _Session:
 
 
 def batches(data: bytes) -> None:
-    """A batch of an event stream."""
+    """Decodes a batch of an event stream."""
     try:
         for event in events_of(data):
             assert isinstance(event, RunEvent) or event.message.qos < 3

@@ -29,7 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("model",),
 )
 
-# A face sees the broker through its public module, and these rooms; nothing else of `middleware`.
+# A face imports the broker's public module and these rooms, and nothing else of `middleware`.
 SHIM_MAY_IMPORT = (
     "treecast.middleware.broker",
     "treecast.middleware.api",
@@ -37,7 +37,7 @@ SHIM_MAY_IMPORT = (
     "treecast.middleware.model",
 )
 
-# Packages that the rest of the house sees through the names of their `__all__` alone.
+# Packages that other code uses through the names of their `__all__` only.
 BEHIND_ONE_MODULE = ("treecast.middleware.dataplane.p4",)
 
 IMPURE = {"asyncio", "os", "random", "selectors", "signal", "socket", "subprocess", "threading", "time"}
@@ -66,7 +66,7 @@ PURE_FILES = (
     ),
     "middleware/broker/*/state.py",
     "middleware/broker/groups/group.py",
-    "middleware/broker/queues/[!b]*.py",  # all of them but `block_store`
+    "middleware/broker/queues/[!b]*.py",  # all except `block_store`
     "middleware/broker/queues/backlog.py",
     *(
         f"middleware/control/{name}.py"
@@ -83,7 +83,7 @@ PURE_FILES = (
 
 @dataclass(frozen=True)
 class Import:
-    """One import: where it stands and the module it names, in full."""
+    """One import: its place, and the full name of the module."""
 
     path: Path
     line: int
@@ -100,7 +100,7 @@ def module_name(path: Path) -> str:
 
 
 def imports_of(path: Path, root: Path = REPOSITORY) -> Iterator[Import]:
-    """Every import of a module, those inside functions too, relative ones resolved."""
+    """Yields every import of a module, including those inside functions, with relative ones resolved."""
     name = module_name(path)
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     for node in ast.walk(ast.parse((root / path).read_text(encoding="utf-8"))):
@@ -117,7 +117,7 @@ def imports_of(path: Path, root: Path = REPOSITORY) -> Iterator[Import]:
 
 
 def room(module: str) -> str | None:
-    """The room of one of our modules: `treecast.middleware.wire.varint` is in `wire`."""
+    """Returns the room of one of our modules: `treecast.middleware.wire.varint` is in `wire`."""
     parts = module.split(".")
     if parts[0] != "treecast" or len(parts) < 2:
         return None
@@ -127,7 +127,7 @@ def room(module: str) -> str | None:
 
 
 def layer(name: str) -> int:
-    """The line of `LAYERS` that holds the room; 0 is the highest."""
+    """Returns the line of `LAYERS` that holds the room; 0 is the highest."""
     for number, rooms in enumerate(LAYERS):
         if name in rooms:
             return number
@@ -135,7 +135,7 @@ def layer(name: str) -> int:
 
 
 def breaks_layers(found: Import) -> bool:
-    """Whether an import goes up, sideways, or from a face past the broker's public module."""
+    """Returns whether an import goes up, sideways, or from a face past the broker's public module."""
     origin, target = room(module_name(found.path)), room(found.module)
     if origin is None or target is None or origin == target:
         return False
@@ -148,7 +148,7 @@ def breaks_layers(found: Import) -> bool:
 
 def _public_to_shims(module: str) -> bool:
     broker = "treecast.middleware.broker"
-    for part in ("pubsub", "queues"):  # public modules of their own, loaded by few faces
+    for part in ("pubsub", "queues"):  # separate public modules, which few faces load
         if module.startswith(f"{broker}.{part}."):
             return module.removeprefix(f"{broker}.{part}.") in exported(Path(f"middleware/broker/{part}"))
     if module == broker or module.startswith(f"{broker}."):
@@ -157,7 +157,7 @@ def _public_to_shims(module: str) -> bool:
 
 
 def passes_the_public_module(found: Import) -> bool:
-    """Whether an import from outside reaches behind the public module of a package."""
+    """Returns whether an import from outside bypasses the public module of a package."""
     for package in BEHIND_ONE_MODULE:
         folder = Path(*package.split(".")[1:])
         if found.module.startswith(f"{package}.") and folder not in found.path.parents:
@@ -166,7 +166,7 @@ def passes_the_public_module(found: Import) -> bool:
 
 
 def exported(package: Path, root: Path = REPOSITORY) -> set[str]:
-    """The names in a package's `__all__`."""
+    """Returns the names in a package's `__all__`."""
     for node in ast.parse((root / package / "__init__.py").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return set(ast.literal_eval(node.value))
@@ -174,20 +174,20 @@ def exported(package: Path, root: Path = REPOSITORY) -> set[str]:
 
 
 def sources(root: Path = REPOSITORY) -> list[Path]:
-    """All modules of the package, relative to the repository."""
+    """Returns all modules of the package, relative to the repository."""
     tops = ("middleware", "shims", "agents", "spark_connectors")
     found = (path.relative_to(root) for top in tops for path in (root / top).rglob("*.py"))
     return sorted(path for path in found if "_pb2" not in path.name)
 
 
 def beside_the_package(root: Path = REPOSITORY) -> list[Path]:
-    """What uses the package as others would."""
+    """Returns the sources that use the package from outside."""
     found = (path.relative_to(root) for top in ("bench", "examples") for path in (root / top).rglob("*.py"))
     return sorted(found)
 
 
 def pure_sources(root: Path = REPOSITORY) -> list[Path]:
-    """The modules that neither read nor await."""
+    """Returns the modules that must not do I/O or await."""
     folders = (path for folder in PURE_FOLDERS for path in (root / folder).rglob("*.py"))
     files = (path for pattern in PURE_FILES for path in root.glob(pattern))
     return sorted({path.relative_to(root) for path in (*folders, *files)})

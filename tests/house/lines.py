@@ -16,14 +16,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SHORT, LONG = 40, 600  # files of fewer lines, of more
+SHORT, LONG = 40, 600  # fewer lines than this, more than this
 INSTALLED, ALL = "all that is installed", "all"
 _INSTALLED = ("middleware/", "shims/", "agents/", "spark_connectors/", "src/")
-_PACKAGES = ("middleware", "shims", "tests")  # whose folders are rooms of their own
+_PACKAGES = ("middleware", "shims", "tests")  # their folders are rooms of their own
 
 
 def room_of(path: str) -> str:
-    """`middleware/wire/varint.py` is of `middleware/wire`, `bench/core/x.py` of `bench`, `setup.py` of the
+    """`middleware/wire/varint.py` is in `middleware/wire`, `bench/core/x.py` in `bench`, `setup.py` in the
     root."""
     parts = path.split("/")
     depth = 2 if parts[0] in _PACKAGES and len(parts) > 2 else 1
@@ -31,7 +31,7 @@ def room_of(path: str) -> str:
 
 
 def sizes(commit: str | None, repository: Path = REPOSITORY) -> dict[str, int]:
-    """The lines of each file of Python."""
+    """Returns the number of lines of each Python file."""
     paths = [path for path in _paths(commit, repository) if path.endswith(".py") and "_pb2" not in path]
     texts = _texts(commit, paths, repository)
     return {path: text.count(b"\n") for path, text in zip(paths, texts, strict=True)}
@@ -65,7 +65,7 @@ def _git(repository: Path, *words: str, asked: bytes | None = None) -> bytes:
 
 
 def totals(files: dict[str, int]) -> dict[str, tuple[int, int]]:
-    """(files, lines) of each room, of what is installed, and of all."""
+    """Returns (files, lines) of each room, of the installed code, and of everything."""
     number, lines = Counter[str](), Counter[str]()
     for path, size in files.items():
         installed = (INSTALLED,) if path.startswith(_INSTALLED) else ()
@@ -80,7 +80,7 @@ def _order(room: str) -> tuple[int, str]:
 
 
 def table(before: dict[str, int], after: dict[str, int] | None = None) -> str:
-    """Markdown: a row for each room, with a second commit's numbers and the difference beside the first's."""
+    """Returns Markdown: a row for each room; with a second commit also its numbers and the difference."""
     first, second = totals(before), totals(after) if after is not None else None
     head = "| room | files | lines |" + (" files | lines | more lines |" if second else "")
     rule = "| --- | ---: | ---: |" + (" ---: | ---: | ---: |" if second else "")
@@ -96,7 +96,7 @@ def table(before: dict[str, int], after: dict[str, int] | None = None) -> str:
 
 
 def extremes(files: dict[str, int]) -> str:
-    """How many files are short, and which are long."""
+    """Returns the number of short files, and the list of long ones."""
     short = sum(1 for path, size in files.items() if size < SHORT and not path.endswith("__init__.py"))
     long = sorted(((size, path) for path, size in files.items() if size > LONG), reverse=True)
     named = ", ".join(f"{path} {size}" for size, path in long) or "none"
@@ -105,7 +105,7 @@ def extremes(files: dict[str, int]) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m tests.house.lines", description=__doc__.partition("\n")[0])
-    parser.add_argument("commits", nargs="*", metavar="COMMIT", help="one, or two to compare")
+    parser.add_argument("commits", nargs="*", metavar="COMMIT", help="one commit, or two to compare")
     chosen = parser.parse_args(words)
     if len(chosen.commits) > 2:
         parser.error("two commits at the most")

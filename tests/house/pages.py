@@ -11,7 +11,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 WIDEST = 110
 
 _FENCE = re.compile(r"^\s*(```+|~~~+)\s*(\S*)")
-_LINK = re.compile(r"\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")  # a link's text may begin on the line before
+_LINK = re.compile(r"\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")  # a link's text may start on the line before
 _WHOLE_LINK = re.compile(r"\[[^\]]*\]\([^)]*\)")
 _DATE = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 _TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
@@ -22,7 +22,7 @@ _NO_PROSE = ("|", "<!--", "![")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: where it begins, its language and its text."""
+    """A fenced block: its first line, its language and its text."""
 
     line: int
     language: str
@@ -30,14 +30,15 @@ class Block:
 
 
 def pages(root: Path = REPOSITORY) -> list[Path]:
-    """README, CHANGELOG, everything under docs, and the examples' pages, relative to the repository."""
+    """Returns README, CHANGELOG, everything under docs, and the examples' pages, relative to the
+    repository."""
     found = [root / "README.md", root / "CHANGELOG.md"]
     found += [path for folder in ("docs", "examples") for path in sorted((root / folder).rglob("*.md"))]
     return [path.relative_to(root) for path in found if path.is_file()]
 
 
 def blocks(text: str) -> list[Block]:
-    """The fenced blocks of a page."""
+    """Returns the fenced blocks of a page."""
     found: list[Block] = []
     fence, start, language, lines = "", 0, "", list[str]()
     for number, line in enumerate(text.splitlines(), 1):
@@ -54,7 +55,8 @@ def blocks(text: str) -> list[Block]:
 
 
 def prose(text: str) -> Iterator[tuple[int, str]]:
-    """The numbered lines outside code: fenced blocks, and what is indented by four after an empty line."""
+    """Yields the numbered lines outside code: fenced blocks, and lines indented by four after an empty
+    line."""
     fence, indented, above = "", False, ""
     for number, line in enumerate(text.splitlines(), 1):
         match = _FENCE.match(line)
@@ -70,7 +72,7 @@ def prose(text: str) -> Iterator[tuple[int, str]]:
 
 
 def too_wide(text: str) -> list[int]:
-    """Lines of prose beyond the widest; tables, comments, pictures and single words do not count."""
+    """Returns lines of prose that are too wide; tables, comments, pictures and single words do not count."""
     return [
         number
         for number, line in prose(text)
@@ -79,7 +81,8 @@ def too_wide(text: str) -> list[int]:
 
 
 def dated(path: Path, text: str) -> list[int]:
-    """Lines that date a run; links to results and decisions may have dates in them, and code spans."""
+    """Returns lines that date a run. Links to results and decisions may contain dates, and so may code
+    spans."""
     if path.as_posix().startswith(_DATED):
         return []
     bare = (
@@ -90,12 +93,13 @@ def dated(path: Path, text: str) -> list[int]:
 
 
 def named_tests(text: str) -> list[tuple[str, str]]:
-    """(file, test) of every `file.py::test` in a page; files are relative to tests/ or tests/unit/."""
+    """Returns (file, test) of every `file.py::test` in a page; files are relative to tests/ or
+    tests/unit/."""
     return _TEST.findall(text)
 
 
 def missing_test(file: str, test: str, root: Path = REPOSITORY) -> str:
-    """What is not there, as a sentence; empty where all is."""
+    """Returns a sentence that names a missing file or test; empty if both exist."""
     for folder in ("tests", "tests/unit"):
         path = root / folder / file
         if path.is_file():
@@ -104,7 +108,7 @@ def missing_test(file: str, test: str, root: Path = REPOSITORY) -> str:
 
 
 def unproven_rows(text: str) -> list[int]:
-    """Rows of tables with a column `shown by` whose cell there names no test."""
+    """Returns rows of tables with a column `shown by` whose cell there names no test."""
     found, column = list[int](), -1
     for number, line in prose(text):
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
@@ -118,7 +122,7 @@ def unproven_rows(text: str) -> list[int]:
 
 
 def anchors(text: str) -> set[str]:
-    """The anchors of a page's headings, as GitHub and the site make them."""
+    """Returns the anchors of a page's headings, as GitHub and the site make them."""
     found = set[str]()
     for _, line in prose(text):
         if match := _HEADING.match(line):
@@ -128,7 +132,7 @@ def anchors(text: str) -> set[str]:
 
 
 def dead_links(path: Path, text: str, root: Path = REPOSITORY) -> list[str]:
-    """Relative links of a page that lead nowhere: no such file, or no such heading in it."""
+    """Returns relative links of a page whose file or heading does not exist."""
     return [
         f"{path}:{number}: {target}"
         for number, line in prose(text)
@@ -146,5 +150,5 @@ def _leads(path: Path, target: str, root: Path) -> bool:
 
 
 def commands(block: Block) -> list[str]:
-    """What is typed in a console block, the prompt taken off: `$ `, `# ` or `host-1$ `."""
+    """Returns the commands of a console block without their prompts: `$ `, `# ` or `host-1$ `."""
     return re.findall(r"^(?:[\w-]*[$#]) (.*(?:\\\n.*)*)", block.text, re.MULTILINE)

@@ -67,7 +67,8 @@ def comments(path: str, source: str) -> Iterator[Prose]:
 
 
 def tracked(folders: Sequence[str] = (), root: Path = REPOSITORY) -> list[str]:
-    """Return the tracked Python files below the folders (all where none is given), without generated ones."""
+    """Return the tracked Python files below the folders (all files if none is given), without generated
+    ones."""
     command = ["git", "ls-files", "--", *(folders or ["."])]
     listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.split()
     return [

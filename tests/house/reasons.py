@@ -1,9 +1,9 @@
 """Finds every reason that a client can be sent, and writes the tables of docs/reasons.md.
 
-    python -m tests.house.reasons            writes them
-    python -m tests.house.reasons --check    fails where the page has other ones
+    python -m tests.house.reasons            writes the tables
+    python -m tests.house.reasons --check    fails if the page differs
 
-A reason is what an error of ours is raised with, or what a session is ended with. `…` stands for a value.
+A reason is the text of an error that we raise, or of the end of a session. `…` stands for a value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = REPOSITORY / "docs" / "reasons.md"
 BEGIN = "<!-- reasons: written by python -m tests.house.reasons -->\n"
 
-# What is raised, the position of its code and of its text, and in which folders.
+# The calls that carry reasons, the positions of code and text among their arguments, and their folders.
 BROKER = (
     "middleware/model",
     "middleware/storage",
@@ -33,7 +33,7 @@ VALUE = "…"
 
 @dataclass(frozen=True)
 class Kind:
-    """A call that carries a reason: its name, and where in its arguments code and text are."""
+    """A call that carries a reason: its name, and the positions of code and text among its arguments."""
 
     call: str
     code: int
@@ -72,7 +72,7 @@ SECTIONS = {
 
 @dataclass(frozen=True, order=True)
 class Reason:
-    """A text with the code that it goes with, and the file that sends it."""
+    """A text with its code, and the file that sends it."""
 
     protocol: str
     code: str
@@ -81,7 +81,7 @@ class Reason:
 
 
 def reasons(root: Path = REPOSITORY) -> list[Reason]:
-    """All that the sources raise, each once for a file."""
+    """Returns everything that the sources raise, once per file."""
     found = set[Reason]()
     for kind in KINDS:
         for folder in kind.folders:
@@ -92,7 +92,7 @@ def reasons(root: Path = REPOSITORY) -> list[Reason]:
 
 
 def in_source(source: str, kind: Kind, file: str) -> Iterator[Reason]:
-    """The reasons of one kind in a module."""
+    """Yields the reasons of one kind in a module."""
     tree = ast.parse(source)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     for node in ast.walk(tree):
@@ -108,7 +108,7 @@ def _name(function: ast.expr) -> str:
 
 
 def _code(node: ast.expr) -> str:
-    """`Fault.STORAGE` is STORAGE, a clause is itself, anything else a value."""
+    """`Fault.STORAGE` becomes STORAGE, a clause stays as it is, anything else is a value."""
     if isinstance(node, ast.Attribute):
         return node.attr if node.attr.isupper() else VALUE
     if isinstance(node, ast.Constant):
@@ -117,7 +117,7 @@ def _code(node: ast.expr) -> str:
 
 
 def texts(node: ast.expr, around: Sequence[ast.AST] = ()) -> list[str]:
-    """What an argument can say; a name is looked for in the functions around it."""
+    """Returns the possible texts of an argument; a name is looked up in the functions around it."""
     match node:
         case ast.Constant(value=str(text)):
             return [text] if text else []
@@ -129,7 +129,7 @@ def texts(node: ast.expr, around: Sequence[ast.AST] = ()) -> list[str]:
             return [a + b for a in texts(left, around) or [VALUE] for b in texts(right, around) or [VALUE]]
         case ast.Name(id=name):
             return _assigned(name, around)
-    return []  # the text of another error: it is found where that is raised
+    return []  # the text of another error, which is found at its own raise
 
 
 def _part(part: ast.expr) -> str:
@@ -146,7 +146,7 @@ def _assigned(name: str, around: Sequence[ast.AST]) -> list[str]:
 
 
 def faults() -> list[tuple[str, str, str]]:
-    """(fault, what it says where nothing else is said, Kafka's code)."""
+    """Returns (fault, its default text, Kafka's code)."""
     from treecast.middleware.model.errors import Fault
     from treecast.shims.kafka import errors
 
@@ -155,7 +155,7 @@ def faults() -> list[tuple[str, str, str]]:
 
 
 def tables(found: Sequence[Reason]) -> str:
-    """The generated part of the page."""
+    """Returns the generated part of the page."""
     lines: list[str] = []
     for protocol, (title, said) in SECTIONS.items():
         lines += [f"## {title}", "", *_wrapped(said), "", "| code | text | from |", "| --- | --- | --- |"]
@@ -183,7 +183,7 @@ def _cell(text: str) -> str:
 
 
 def updated(page: str) -> str:
-    """The page with its tables as they should be."""
+    """Returns the page with current tables."""
     before, begin, _ = page.partition(BEGIN)
     if not begin:
         raise ValueError(f"the page lacks the line {BEGIN.strip()}")

@@ -1,6 +1,5 @@
-"""mypyc loses `frozen=True` of msgspec's Structs: compiled, they can be changed and have no hash. So a hot
-module has none, but for those listed here, which nobody hashes, and which are never changed.
-"""
+"""mypyc loses `frozen=True` of msgspec's Structs: compiled, they can be changed and have no hash. So hot
+modules have no frozen Structs, except for those listed here, which are never hashed or changed."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ HARMLESS = {
 
 
 def hot_modules() -> list[str]:
-    """setup.py's HOT_MODULES."""
+    """Returns setup.py's HOT_MODULES."""
     for node in ast.parse((REPOSITORY / "setup.py").read_text()).body:
         if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "HOT_MODULES":
             assert node.value is not None
@@ -33,7 +32,7 @@ def hot_modules() -> list[str]:
 
 
 def frozen_structs(source: str) -> Iterator[str]:
-    """The names of classes that are made frozen by a keyword, as Structs are."""
+    """Yields the names of classes that a keyword makes frozen, like Structs."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ClassDef) and any(
             keyword.arg == "frozen" and ast.unparse(keyword.value) == "True" for keyword in node.keywords
@@ -55,7 +54,7 @@ def test_a_frozen_struct_is_seen() -> None:
 
 
 def test_the_codecs_of_mqtts_packets_stay_as_they_are() -> None:
-    """Their values are compared and hashed as frozen Structs."""
+    """Their values are compared and hashed like frozen Structs."""
     hot = hot_modules()
     for module in ("shims/mqtt/codec_packets.py", "shims/mqtt/codec_properties.py"):
         assert module not in hot

@@ -12,7 +12,7 @@ _ROW = re.compile(r"\| (?P<feature>[^|]+) \| `(?P<path>[^`]+)` \|(?: `(?P<name>[
 
 
 def rows(text: str) -> list[tuple[str, str, str]]:
-    """(feature, path, name) of each row of the table; a row that reads otherwise is an error."""
+    """Returns (feature, path, name) of each row of the table; a row of another form is an error."""
     _, found, behind = text.partition(HEADING)
     assert found, f"docs/architecture.md has no {HEADING!r}"
     lines = [line for line in behind.partition("\n## ")[0].splitlines() if line.startswith("|")][2:]
@@ -22,7 +22,7 @@ def rows(text: str) -> list[tuple[str, str, str]]:
 
 
 def missing(path: str, name: str, root: Path = REPOSITORY) -> str:
-    """What is not there, as a sentence; empty where all is."""
+    """Returns a sentence that names a missing file or name; empty if both exist."""
     if not (root / path).is_file():
         return f"{path} is no file"
     tree = ast.parse((root / path).read_text(encoding="utf-8"))

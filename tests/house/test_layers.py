@@ -1,4 +1,4 @@
-"""The import contract, the purity of the pure rooms, and that both checks can fail."""
+"""The import contract, the purity of the pure rooms, and proof that both checks can fail."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def test_imports_only_go_down() -> None:
 
 
 def test_a_package_behind_one_module_is_reached_through_it_alone() -> None:
-    """`dataplane/p4` is a quarter of the code: who reads the rest need not open more of it than its names."""
-    inside = Path("bench/micro_p4.py")  # measures parts of it
+    """`dataplane/p4` is a quarter of the code; readers of other rooms need only know its public names."""
+    inside = Path("bench/micro_p4.py")  # it measures internals
     paths = [path for path in (*contract.sources(), *contract.beside_the_package()) if path != inside]
     found = [i for path in paths for i in contract.imports_of(path)]
     assert [str(i) for i in found if contract.passes_the_public_module(i)] == []
@@ -59,7 +59,7 @@ def test_pure_modules_do_no_io() -> None:
 
 def test_every_package_is_where_the_links_point() -> None:
     links = sorted(p.name for p in (contract.REPOSITORY / "src/treecast").iterdir() if p.is_symlink())
-    assert links == ["agents", "middleware", "p4", "shims", "spark_connectors"]  # p4: programs, data
+    assert links == ["agents", "middleware", "p4", "shims", "spark_connectors"]  # p4 has programs and data
     assert not (contract.REPOSITORY / "treecast").exists()
 
 

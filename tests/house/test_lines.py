@@ -26,7 +26,7 @@ def git(folder: Path, *words: str) -> str:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """Its first commit has three files of Python that count; the working tree one less."""
+    """The first commit has three Python files that count; the working tree has one less."""
     for path, count in (
         ("middleware/wire/a.py", 3),
         ("middleware/wire/deep/b.py", 4),

@@ -1,4 +1,5 @@
-"""The pages that people read: width, dates, links, code blocks, and that the tests which they name exist."""
+"""The documentation pages: width, dates, links, code blocks, and the existence of the tests that they
+name."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ pages = module_from_spec(_SPEC)
 sys.modules["house_pages"] = pages
 _SPEC.loader.exec_module(pages)
 
-# Pages about an order or an invariant that the code relies on, and the least number of tests that each names.
+# Pages about an order or an invariant that the code relies on, and the minimum number of tests that each
+# names.
 PROVEN = {
     "docs/ordering.md": 15,
     "docs/streams.md": 10,
@@ -100,7 +102,7 @@ def test_code_blocks_are_of_their_language(language: str) -> None:
 
 
 def test_the_checks_can_fail(tmp_path: Path) -> None:
-    """Each of them on a page that breaks its rule."""
+    """Each check refuses a page that breaks its rule."""
     page = Path("docs/page.md")
     (tmp_path / "docs").mkdir()
     (tmp_path / "tests").mkdir()

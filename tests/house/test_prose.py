@@ -1,7 +1,7 @@
 """Docstrings and comments in plain technical English: rooms that are done refuse the worst patterns.
 
 A sentence has its subject first and its verb early. The patterns refuse sentences without a subject, and
-phrases that are not the field's terms. Rooms in `NOT_DONE` are checked once somebody has rewritten them.
+phrases that are not the field's terms. Rooms in `NOT_DONE` are not checked yet.
 """
 
 from __future__ import annotations
@@ -11,10 +11,24 @@ import re
 import pytest
 from tests.house.prose import Prose, comments, docstrings, draw, prose, tracked
 
-# Prefixes of paths that nobody has rewritten yet. Remove a prefix when its room is done; add none.
-NOT_DONE = ("tests/",)
+# Prefixes of paths that are not rewritten yet. Remove a prefix when its room is done; add none.
+NOT_DONE = tuple(
+    f"tests/unit/{room}/"
+    for room in (
+        "amqp",
+        "broker",
+        "events",
+        "fabric",
+        "kafka",
+        "mqtt",
+        "queues",
+        "relay",
+        "storage",
+        "wire",
+    )
+)
 
-# Each name says what is wrong with a text that matches.
+# Each name states the fault of a matching text.
 REFUSED = {
     "no subject": re.compile(
         r"^(Who|Whom|Whose|Whoever|Whatever|What|Where|Of (a|an|the|its|every|each|all)) [^?]*$"
@@ -35,7 +49,7 @@ REFUSED = {
 
 
 def faults(texts: list[Prose]) -> list[str]:
-    """Return one line per refused text: its place, the name of the pattern, and its beginning."""
+    """Return one line per refused text: its place, the name of the pattern, and its first words."""
     found = list[str]()
     for one in texts:
         first, text = one.text.strip().partition("\n\n")[0], " ".join(one.text.split())

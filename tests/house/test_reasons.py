@@ -1,4 +1,4 @@
-"""Every reason that a client can be sent stands in docs/reasons.md, and is found in the sources."""
+"""Every reason that a client can be sent is in docs/reasons.md, and is found in the sources."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_what_is_found_in_a_source() -> None:
 
 
 def test_a_text_that_is_not_found_comes_from_another_error() -> None:
-    """What is neither a text nor a name that is one, is what another refusal says, or a parameter."""
+    """Other arguments are texts of another refusal, or parameters."""
     unknown = set[str]()
     for kind in reasons.KINDS:
         for folder in kind.folders:
@@ -74,7 +74,7 @@ def test_a_text_that_is_not_found_comes_from_another_error() -> None:
 
 
 def _unknown(source: str, kind: object) -> set[str]:
-    """The arguments of a kind of call that `texts` makes nothing of."""
+    """Returns the arguments of a kind of call in which `texts` finds no text."""
     tree = ast.parse(source)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     found = set[str]()

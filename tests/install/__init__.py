@@ -1,1 +1,1 @@
-"""Wheels and source distributions of Treecast, installed and run in environments that were empty."""
+"""Wheels and source distributions of Treecast, installed and run in empty environments."""

@@ -3,7 +3,7 @@
     python -m tests.install dist/*.whl dist/*.tar.gz       both have to be compiled
     python -m tests.install --interpreted FILE...          TREECAST_PURE=1, and `status` and `doctor` say so
 
-pip fetches what the package depends on. The daemon listens on loopback. `make dist` and `make test` run it.
+pip fetches the dependencies. The daemon listens on loopback. `make dist` and `make test` run it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ RECORD = "one record"
 
 
 class Refused(Exception):
-    """What an installed package did not do. The text says which step, and what came instead."""
+    """An installed package failed. The text names the step, and what came instead."""
 
 
 class Environment:
-    """An empty virtual environment, and commands in it, which see no packages of this process's own."""
+    """An empty virtual environment, and commands in it, which cannot see this process's own packages."""
 
     def __init__(self, folder: Path) -> None:
         venv.create(folder, with_pip=True)
@@ -37,7 +37,7 @@ class Environment:
         self.python = str(folder / "bin" / "python")
 
     def run(self, *command: str, environment: dict[str, str] | None = None) -> str:
-        """What the command wrote to standard output."""
+        """Returns the standard output of a command."""
         clean = {
             name: text
             for name, text in os.environ.items()
@@ -57,7 +57,7 @@ class Environment:
 
 
 def check(package: Path, folder: Path, *, interpreted: bool) -> str:
-    """Installs and runs it; answers a line that says what it is. Raises Refused."""
+    """Installs and runs a package; returns a line that describes it. Raises Refused."""
     there = Environment(folder / "environment")
     pure = {"TREECAST_PURE": "1"} if interpreted else {}
     there.run("pip", "install", "--quiet", "--disable-pip-version-check", str(package), environment=pure)
@@ -87,7 +87,7 @@ def _use(there: Environment, daemon: DaemonProcess, *, interpreted: bool) -> str
 
 
 def _finding(there: Environment, control: dict[str, str]) -> dict[str, str]:
-    """What doctor says of the hot modules."""
+    """Returns doctor's finding about the hot modules."""
     settings = {**control, "TREECAST_DATA": str(there.folder / "other"), "TREECAST_ADMIN": "off"}
     found: list[dict[str, str]] = json.loads(there.run("treecast", "doctor", "--json", environment=settings))
     return next(finding for finding in found if finding["check"] == "hot modules")
@@ -98,9 +98,9 @@ def _compare(status: dict[str, Any], told: dict[str, str], *, interpreted: bool)
     if interpreted:
         for said in (status["why_interpreted"], told["detail"]):
             if "TREECAST_PURE" not in said:
-                raise Refused(f"interpreted, and not said why: {said!r}")
+                raise Refused(f"interpreted without a reason: {said!r}")
         if compiled:
-            raise Refused(f"{compiled} modules are compiled in spite of TREECAST_PURE=1")
+            raise Refused(f"{compiled} modules are compiled despite TREECAST_PURE=1")
     elif not compiled or told["level"] != "ok":
         raise Refused(f"not compiled: {told['detail']}")
     elif told["detail"] != f"{compiled} compiled":

@@ -1,14 +1,14 @@
-"""Many partitions on one host: what it costs to make them, to start with them, and to look at them.
+"""Many partitions on one host: the cost of creation, start-up and metrics.
 
     python -m tests.load.partitions --count 100000
     python -m tests.load.partitions --count 100000 --records 3 --shape partitions
     python -m tests.load.partitions --count 5000 --shape topics --hosts 2 --json
 
 An ordinary admin client (confluent-kafka) makes them in batches: as topics of one partition each, and as one
-topic that grows. With `--records` each gets some. Then the daemon is killed and started with all of them
-written just before, stopped and started, killed and started, and scraped; and one of a hundred is written,
-and it is killed and started again. It ends with 1 where a bound is missed. The data goes to a temporary
-directory, or with `--data` to one that is kept.
+topic that grows. With `--records` each gets some. Then the daemon is killed right after all of them were
+written and started, stopped and started, killed and started, and scraped. After a write to every hundredth it
+is killed and started again. The exit code is 1 if a bound is missed. The data goes to a temporary directory,
+or with `--data` to one that is kept.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from treecast.middleware.daemon.process import DaemonProcess
 SHAPES = ("topics", "partitions")
 CALL_SECONDS = 60.0  # librdkafka's default for a request
 PATIENCE_SECONDS = 300.0  # for a start, so that a slow one is measured and not guessed
-LOOK_SECONDS = 5.0  # how long an idle daemon's processor time is looked at
+LOOK_SECONDS = 5.0  # how long an idle daemon's processor time is measured
 WRITTEN_TOGETHER = 200  # partitions in one request
 DATA_FLAGS = ("--default-partitions", "1")
 
-# A short run, of a few thousand, is held to the same: none of them may depend on the number.
+# A short run, of a few thousand, has the same limits: none of them may depend on the number.
 MOST_MS_EACH = 2.0
 MOST_START_SECONDS = 10.0
 MOST_METRICS_BYTES = 4 << 20
@@ -49,37 +49,37 @@ MOST_METRICS_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Row:
-    """What one shape cost. Seconds, bytes, and ms where the name says so."""
+    """The cost of one shape. Seconds, bytes, and ms if the name says so."""
 
     shape: str
     partitions: int
     hosts: int
     create_ms_each: float
-    first_ms_each: float  # of the first tenth
-    last_ms_each: float  # of the last tenth
+    first_ms_each: float  # for the first tenth
+    last_ms_each: float  # for the last tenth
     slowest_batch: float
-    records: int  # in each partition
+    records: int  # per partition
     write: float  # all records, acknowledged
     empty_memory: int  # of the daemon before
-    memory: int  # when all are made
-    start_after_kill_at_once: float  # of a daemon that was killed when the last record was written
+    memory: int  # with all partitions
+    start_after_kill_at_once: float  # the daemon was killed right after the last record was written
     stop: float
     start_after_stop: float
-    second_stop: float  # of a daemon of which nobody wanted anything
+    second_stop: float  # the daemon was idle before
     start_after_kill: float
-    start_after_kill_of_few: float  # when one of a hundred partitions was written just before
+    start_after_kill_of_few: float  # one of a hundred partitions was written just before
     memory_after_start: int
     open_files: int
     idle_cpu_percent: float
-    first_use: float  # a record to a partition that nobody has used since the start, and its answer
-    second_use: float  # another
-    metadata: float  # the answer to an admin client that asks for all topics
+    first_use: float  # a record and its reply, to a partition unused since the start
+    second_use: float  # a second record
+    metadata: float  # the reply to an admin client that asks for all topics
     metrics_bytes: int
     metrics: float
     metrics_left_out: int
 
     def missed(self) -> list[str]:
-        """The bounds that it misses."""
+        """Returns the bounds that it misses."""
         found = []
         if self.create_ms_each > MOST_MS_EACH:
             found.append(f"{self.create_ms_each:.2f} ms for each is more than {MOST_MS_EACH:g}")
@@ -121,15 +121,20 @@ def _options() -> argparse.ArgumentParser:
     )
     parser.add_argument("--count", type=int, default=2000, help="partitions to make (default: 2000)")
     parser.add_argument(
-        "--shape", choices=(*SHAPES, "both"), default="both", help="topics of one, or one of many"
+        "--shape",
+        choices=(*SHAPES, "both"),
+        default="both",
+        help="topics with one partition, or one topic with many",
     )
-    parser.add_argument("--batch", type=int, default=500, help="topics or partitions in one request")
-    parser.add_argument("--hosts", type=int, default=0, help="hosts that are joined; 0: one that is alone")
-    parser.add_argument("--records", type=int, default=0, help="records to write to each partition")
-    parser.add_argument("--python", default=sys.executable, help="the interpreter of the daemons")
-    parser.add_argument("--data", help="where the data goes, and is kept")
+    parser.add_argument("--batch", type=int, default=500, help="topics or partitions per request")
     parser.add_argument(
-        "--flag", action="append", default=[], help="one more flag of the daemons; repeatable"
+        "--hosts", type=int, default=0, help="number of joined hosts; 0: a single host without a cluster"
+    )
+    parser.add_argument("--records", type=int, default=0, help="records to write to each partition")
+    parser.add_argument("--python", default=sys.executable, help="the interpreter that runs the daemons")
+    parser.add_argument("--data", help="folder for the data, which is kept")
+    parser.add_argument(
+        "--flag", action="append", default=[], help="additional flag of the daemons; repeatable"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
@@ -223,12 +228,12 @@ class _Run:
         return AdminClient({"bootstrap.servers": self._daemons[0].kafka, "log_level": 0})
 
     def _names(self) -> Iterator[tuple[str, int]]:
-        """Topic and number of each partition."""
+        """Yields topic and number of each partition."""
         for number in range(self._options.count):
             yield ("load.many", number) if self._shape == "partitions" else (f"load.topic-{number}", 0)
 
     def _batches(self) -> Iterator[float]:
-        """Makes all; the seconds of each batch."""
+        """Makes all partitions; yields the seconds of each batch."""
         admin, size = self._admin(), self._options.batch
         for begin in range(0, self._options.count, size):
             if self._shape == "topics":
@@ -251,8 +256,9 @@ def _done(futures: dict[str, Any]) -> None:
 
 
 def _write_to_each(kafka: str, partitions: Sequence[tuple[str, int]], count: int) -> None:
-    """So many records, acknowledged; each round goes to all before the next. By a plain client: librdkafka
-    looks at all partitions of a topic again and again, and writes 60 a second to 100,000 of them."""
+    """Writes this many acknowledged records to each; each round covers all partitions before the next. A
+    plain client is used: librdkafka scans all partitions of a topic repeatedly, and writes 60 a second to
+    100,000 of them."""
     connection, batch = wire.Connection(kafka), wire.build_batch([(None, b"value")])
     try:
         for _ in range(count):
@@ -267,7 +273,7 @@ def _write_to_each(kafka: str, partitions: Sequence[tuple[str, int]], count: int
 
 
 def _produce(partitions: Sequence[tuple[str, int]], batch: bytes) -> ProduceRequest:
-    """One batch to each."""
+    """Returns a request with one batch for each partition."""
     of_topic = ProduceRequest.TopicProduceData
     places: dict[str, list[Any]] = {}
     for topic, partition in partitions:
@@ -278,7 +284,7 @@ def _produce(partitions: Sequence[tuple[str, int]], batch: bytes) -> ProduceRequ
 
 
 def _used(kafka: str, places: Sequence[tuple[str, int]]) -> tuple[float, float]:
-    """Seconds of two records to the second, one after the other, by connections of their own."""
+    """Times two records to the second partition, one after the other, each over its own connection."""
     _write_to_each(kafka, places[:1], 1)
     return timed(lambda: _write_to_each(kafka, places[1:], 1)), timed(
         lambda: _write_to_each(kafka, places[1:], 1)
@@ -286,14 +292,14 @@ def _used(kafka: str, places: Sequence[tuple[str, int]]) -> tuple[float, float]:
 
 
 def timed(call: Callable[[], Any]) -> float:
-    """Seconds that it takes."""
+    """Returns the seconds that a call takes."""
     begin = time.monotonic()
     call()
     return time.monotonic() - begin
 
 
 def _start(daemon: DaemonProcess) -> float:
-    """Seconds until the ready line."""
+    """Returns the seconds until the ready line."""
 
     def started() -> None:
         daemon.start(wait=False)
@@ -304,20 +310,20 @@ def _start(daemon: DaemonProcess) -> float:
 
 def _scraped(daemon: DaemonProcess) -> tuple[float, bytes]:
     url = f"http://{daemon.admin}/metrics"
-    urllib.request.urlopen(url, timeout=PATIENCE_SECONDS).read()  # the first loads the server
+    urllib.request.urlopen(url, timeout=PATIENCE_SECONDS).read()  # the first request loads the server
     begin = time.monotonic()
     body = urllib.request.urlopen(url, timeout=PATIENCE_SECONDS).read()
     return time.monotonic() - begin, body
 
 
 def left_out(metrics: bytes) -> int:
-    """Series that the daemon says it left out."""
+    """Returns the number of series that the daemon reports as left out."""
     found = re.findall(rb"^treecast_metrics_left_out(?:\{[^}]*\})? ([0-9.e+]+)$", metrics, re.MULTILINE)
     return int(sum(map(float, found)))
 
 
 def memory(pid: int) -> int:
-    """Resident bytes."""
+    """Returns resident bytes."""
     text = Path(f"/proc/{pid}/status").read_text()
     found = re.search(r"^VmRSS:\s+(\d+) kB", text, re.MULTILINE)
     assert found is not None
@@ -325,7 +331,7 @@ def memory(pid: int) -> int:
 
 
 def _idle_cpu(pid: int) -> float:
-    """Per cent of one processor, of a daemon that nobody asks anything."""
+    """Returns an idle daemon's use of one processor in per cent."""
     before = _cpu(pid)
     time.sleep(LOOK_SECONDS)  # the window of the measurement
     return (_cpu(pid) - before) / LOOK_SECONDS * 100
@@ -337,7 +343,7 @@ def _cpu(pid: int) -> float:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """One line for each number, one column for each shape."""
+    """Returns a table with one line for each number, and one column for each shape."""
     names = [field.name for field in fields(Row)]
     lines = []
     for name in names:

@@ -1,4 +1,4 @@
-"""The short form of `tests.load.partitions`. How long things take is the command's to judge."""
+"""The short form of `tests.load.partitions`. Only the command judges times."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.load import partitions
 
-FEW_FILES = 600  # logs keep 512 open, however many there are
+FEW_FILES = 600  # logs keep at most 512 files open
 
 
 def test_two_thousand_partitions_take_few_files_and_bounded_metrics(

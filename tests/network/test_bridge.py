@@ -1,4 +1,4 @@
-"""Bridges: unicast to one port, multicast to members only, measured at the ports."""
+"""Bridges deliver unicast to one port, and multicast to members only, as measured at the ports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from treecast.middleware.dataplane.lab.namespaces import open_socket
 
 HOSTS = ("alpha", "beta", "gamma", "delta")
 COUNT = 200
-_NOISE = 20  # frames of the kernel's own: neighbour discovery, membership reports, queries
+_NOISE = 20  # frames of the kernel itself: neighbour discovery, membership reports, queries
 _TRIES = 60
 _MEMBERSHIP_QUERY = 0x11  # RFC 3376, section 4
 
@@ -33,7 +33,7 @@ def received(made: Lab) -> dict[str, int]:
 
 
 def multicast_reaches(made: Lab) -> dict[str, int]:
-    """How many frames came to each host while COUNT datagrams went from alpha to the group."""
+    """Returns the frames that came to each host while COUNT datagrams went from alpha to the group."""
     with datagrams(made, "alpha") as alpha:
         before = received(made)
         send(alpha, GROUP, COUNT)
@@ -46,7 +46,7 @@ def test_multicast_reaches_only_members(lab: StartLab) -> None:
     with datagrams(made, "beta") as beta, datagrams(made, "gamma") as gamma:
         join(made, "beta", beta)
         join(made, "gamma", gamma)
-        for _ in range(_TRIES):  # it floods until the querier has stood for half a second
+        for _ in range(_TRIES):  # the bridge floods until its querier has been up for half a second
             reached = multicast_reaches(made)
             assert reached["beta"] >= COUNT
             assert reached["gamma"] >= COUNT
@@ -76,7 +76,7 @@ def test_too_many_groups_switch_snooping_off(lab: StartLab, hash_max: int, snoop
     with datagrams(made, "beta") as beta, datagrams(made, "alpha") as alpha:
         for number in range(12):
             join(made, "beta", beta, f"239.9.9.{number}")
-        join(made, "alpha", alpha)  # its report is seen after the others', which were sent before
+        join(made, "alpha", alpha)  # its report arrives after the earlier ones of the others
         made.run("alpha", "true")
         state = made.run("lan", "cat", "/sys/class/net/br0/bridge/multicast_snooping").stdout
         assert state.strip() == snooping
@@ -87,7 +87,7 @@ def test_the_querier_asks(lab: StartLab) -> None:
     with open_socket(
         made.namespace("delta"), socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800)
     ) as ear:
-        ear.settimeout(15.0)  # it asks one second after the start, then every ten
+        ear.settimeout(15.0)  # the querier asks one second after its start, then every ten
         while True:
             packet = ear.recv(2048)
             header = (packet[0] & 15) * 4
@@ -99,7 +99,7 @@ def test_the_querier_asks(lab: StartLab) -> None:
 def test_unicast_goes_to_one_port(lab: StartLab) -> None:
     made = lab(switched(Bridge()))
     with datagrams(made, "alpha") as alpha, datagrams(made, "beta") as beta:
-        send(beta, made.ipv4("alpha"), 1)  # the bridge learns where beta is
+        send(beta, made.ipv4("alpha"), 1)  # the bridge learns the port of beta
         send(alpha, made.ipv4("beta"), 1)
         collect(beta)
         before = received(made)

@@ -28,7 +28,7 @@ START = Progress(0, 0)
 PORT = 7672
 STATE = 5000
 MESSAGES, BYTES = 100, 10_000
-_NOISE = 60  # frames: reports, heartbeats, and the kernel's own
+_NOISE = 60  # frames: reports, heartbeats, and those of the kernel itself
 _TRIES = 60
 _NDP_SECONDS = 0.1
 
@@ -88,7 +88,7 @@ def stream(origin_of: Fabric, *receivers: Fabric) -> tuple[Origin, list[Collecte
 
 
 async def carry(origin: Origin, sinks: list[Collected], count: int = MESSAGES) -> None:
-    """Sends messages of BYTES, some at a time, and waits until all have come everywhere."""
+    """Sends messages of BYTES, a few at a time, and waits until all have arrived everywhere."""
     want = origin.end + count
     for number in range(count):
         origin.publish(bytes([number % 256]) * BYTES, 1)
@@ -105,7 +105,7 @@ def frames(made: Lab, direction: str) -> dict[str, int]:
 
 @pytest.mark.parametrize("ipv6", [False, True])
 async def test_multicast_crosses_each_link_once_and_reaches_members_only(lab: StartLab, ipv6: bool) -> None:
-    """Bytes at the interfaces; the fourth host, which wants nothing, gets next to nothing."""
+    """Measured at the interfaces; the fourth host, which subscribes to nothing, gets almost no bytes."""
     made = lab(switched(Bridge()))
     async with fabrics(made, *HOSTS, ipv6=ipv6) as at:
         heard: set[int] = set()
@@ -122,7 +122,7 @@ async def test_multicast_crosses_each_link_once_and_reaches_members_only(lab: St
                 break
         origin.use_carrier(IP_MULTICAST, heard, STATE)
         published = MESSAGES * BYTES
-        for _ in range(_TRIES):  # the bridge floods until its querier has stood for half a second
+        for _ in range(_TRIES):  # the bridge floods until its querier has been up for half a second
             sent, received = frames(made, "tx"), frames(made, "rx")
             await carry(origin, sinks)
             sent = {host: count - sent[host] for host, count in frames(made, "tx").items()}
@@ -148,7 +148,7 @@ async def test_unicast_to_two_hosts_is_sent_twice(lab: StartLab) -> None:
 
 @pytest.mark.parametrize("ipv6", [False, True])
 async def test_a_burst_arrives_over_a_relayed_link_as_packets_of_the_path(lab: StartLab, ipv6: bool) -> None:
-    """One UDP_SEGMENT call is as many frames as datagrams there, none longer than the link allows."""
+    """One UDP_SEGMENT call becomes one frame per datagram there, none longer than the link allows."""
     made = lab(PAIR)
     async with fabrics(made, "alpha", "beta", ipv6=ipv6) as at:
         origin, sinks = stream(at["alpha"], at["beta"])
@@ -212,7 +212,7 @@ async def test_ten_thousand_groups(lab: StartLab) -> None:
 
 
 async def _probe_all(made: Lab, at: dict[str, Fabric], count: int) -> None:
-    """Beta joins so many groups, and hears a probe of each; what is lost is sent again."""
+    """Beta joins `count` groups and waits for a probe of each; lost probes are sent again."""
 
     def join_all() -> None:
         for number in range(count):
@@ -235,9 +235,10 @@ async def _probe_all(made: Lab, at: dict[str, Fabric], count: int) -> None:
 
 @pytest.mark.parametrize("ipv6", [False, True])
 async def test_packets_that_are_too_long_for_the_path_go_in_fragments(lab: StartLab, ipv6: bool) -> None:
-    """A router's second link is narrower. IPv4's routers cut packets; IPv6's tell the sender to.
+    """A router's second link is narrower. IPv4 routers fragment packets; IPv6 routers report the limit to the
+    sender.
 
-    Then the kernel takes no bursts for that path any more, and its packets are sent one by one.
+    Then the kernel refuses bursts on that path, and packets are sent one by one.
     """
     made = lab(
         '[hosts.alpha]\n[hosts.beta]\n[routers.north]\n[[links]]\nbetween = ["alpha", "north"]\n'

@@ -1,4 +1,5 @@
-"""Nothing is left behind: after a lab, after an exception while it is built or used, after a kill -9."""
+"""Nothing is left behind by a lab: not after its end, an exception while it is built or used, or a kill
+-9."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ loss = 0.1
 [[links]]
 between = ["beta", "lan"]
 """
-# Builds a lab of its own, says its id, and does nothing until it is killed.
+# Builds a lab, prints its id, and waits until it is killed.
 OWNER = """
 import sys, time
 from treecast.middleware.dataplane.lab.description import parse
@@ -42,7 +43,7 @@ time.sleep(1000)
 
 @pytest.fixture(autouse=True)
 def _own_runtime_dir(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """So that these tests see no other lab's files; what they leave is removed all the same."""
+    """Keeps other labs' files out of these tests; leftovers of the tests are removed all the same."""
     monkeypatch.setenv("TREECAST_RUNTIME_DIR", str(tmp_path / "r"))
     yield
     state.sweep()
@@ -60,7 +61,7 @@ def interfaces_here() -> list[str]:
 
 
 def await_running(lab: Lab, count: int) -> list[int]:
-    """The processes in the lab, once there are so many: a command is started before it has entered."""
+    """Waits for this many processes in the lab: a command starts before it has entered its host."""
     while True:
         paths = [namespaces.path_of(lab.namespace(node)) for node in lab.plan.nodes]
         found = [pid for path in paths for pid in namespaces.processes(path)]
@@ -75,11 +76,11 @@ def await_end(pid: int) -> None:
         if not state.is_running(pid):
             return
         time.sleep(0.01)
-    raise AssertionError(f"process {pid} goes on")
+    raise AssertionError(f"process {pid} still runs")
 
 
 def mounts_of(lab: str) -> list[str]:
-    """Of that lab: others may be up beside it."""
+    """Returns mounts of that lab: other labs may be up."""
     return [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if lab in line]
 
 
@@ -134,7 +135,7 @@ def test_a_killed_owner_is_cleaned_up_after_by_the_next() -> None:
         assert owner.stdout is not None
         lab_id, child = owner.stdout.readline().decode().split()
         assert left(lab_id) != NOTHING
-        assert lab_id not in state.sweep()  # it lives
+        assert lab_id not in state.sweep()  # the owner is alive
         owner.kill()
     with Lab.up(parse("[hosts.alpha]", "x")):
         assert left(lab_id) == NOTHING
@@ -152,7 +153,7 @@ def test_leftovers_are_found_without_their_files(
     for path in sorted(state.folder(lab_id).rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     state.folder(lab_id).rmdir()
-    json.loads(treecast("lab", "down", "--json").stdout)  # or another test run was faster
+    json.loads(treecast("lab", "down", "--json").stdout)  # unless another test run was faster
     assert left(lab_id) == NOTHING
 
 
@@ -181,7 +182,7 @@ def test_the_command_keeps_a_lab_until_it_is_told(
         ]
         assert [row["mac"] for row in up["nodes"]] == ["02:54:00:00:00:01", "02:54:00:00:00:02", "-"]
         assert up["links"] == [["alpha", "lan"], ["beta", "lan"]]
-        assert lab_id not in state.sweep()  # the command has ended, and the lab stays
+        assert lab_id not in state.sweep()  # the command has ended, but the lab stays
         again = treecast("lab", "up", str(file))
         assert (again.returncode, "is up already; take it down with" in again.stderr) == (1, True)
         ran = treecast("lab", "run", str(file), "beta", "--", "sh", "-c", "hostname; exit 3")

@@ -1,6 +1,4 @@
-"""The control and admin addresses seen from another host: everybody may read, the token is needed for
-changes.
-"""
+"""The control and admin addresses as other hosts see them: everybody may read, changes need the token."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ except urllib.error.HTTPError as error:
 
 
 def start(made: Lab, data: Path, *more: str) -> None:
-    """A daemon on alpha, whose control and admin addresses others reach."""
+    """Starts a daemon on alpha whose control and admin addresses other hosts can reach."""
     ip = made.ipv4("alpha")
     command = [
         *TREECAST,
@@ -59,7 +57,7 @@ def start(made: Lab, data: Path, *more: str) -> None:
 
 
 def ask(made: Lab, host: str, *command: str) -> tuple[int, str]:
-    """The exit code and all that was printed of a command on `host`."""
+    """Returns the exit code and all output of a command on `host`."""
     process = made.start(host, *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     said, _ = process.communicate(timeout=PATIENCE)
     return process.returncode, said.decode()
@@ -73,10 +71,10 @@ def test_another_host_changes_nothing_without_the_token(lab: StartLab, tmp_path:
     there = ("--control", f"{ip}:7671")
     token = ("--token", f"@{data / ('join-token' if joined else 'control-token')}")
 
-    # On its own host, by the network address: the kernel says whose the connection is.
+    # On its own host, by the network address: the kernel reports the connection's owner.
     assert ask(made, "alpha", *TREECAST, "topics", "create", "orders", *there)[0] == 0
 
-    # From the other host everybody may look.
+    # From the other host everybody may read.
     code, listed = ask(made, "beta", *TREECAST, "topics", "list", "--json", *there)
     assert code == 0
     assert [topic["name"] for topic in json.loads(listed)] == ["orders"]

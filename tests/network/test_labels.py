@@ -1,5 +1,5 @@
-"""Two daemons on five label switches: Kafka topics travel by stacks of labels, over trees that are installed
-over P4Runtime and changed while records are on their way, by their operator and by what is sent."""
+"""Two daemons on five label switches: Kafka topics travel by label stacks over trees installed by P4Runtime.
+Their operator, and the traffic itself, change the trees while records are in flight."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ kafka = pytest.importorskip("kafka")
 PROGRAM = Path(__file__).resolve().parents[2] / "p4" / "virtual_trees.p4"
 HOSTS = ("alpha", "beta")
 SWITCHES = ("s1", "s2", "s3", "s4", "s5")
-# A ring of five with a chord: alpha is at s1, beta at s3, and there are three ways between them.
+# A ring of five with a chord: alpha is at s1, beta at s3, and there are three paths between them.
 LINKS = (
     *(("alpha", "s1"), ("beta", "s3")),
     *(("s1", "s2"), ("s2", "s3"), ("s3", "s4"), ("s4", "s5"), ("s5", "s1"), ("s1", "s4")),
@@ -49,7 +49,7 @@ def built(lab: StartLab) -> Lab:
 
 
 def described(made: Lab, strategy: str, seed: int, adapt: float = 0.0) -> str:
-    """What the tree manager is told; JSON's lists, strings and numbers are TOML's."""
+    """Returns the tree manager's configuration; JSON's lists, strings and numbers are valid TOML."""
     lines = [f"links = {json.dumps(LINKS)}", f'strategy = "{strategy}"', f"seed = {seed}", "limit = 6"]
     lines += ["packet_life = 0.1", f"adapt = {adapt}", "[switches]"]
     lines += [f'{name} = "{made.p4runtime(name)}"' for name in SWITCHES]
@@ -85,7 +85,7 @@ def start_daemon(made: Lab, folder: Path, host: str, *more: str) -> None:
 
 
 def control(made: Lab, host: str) -> DaemonClient:
-    """By the daemon's Unix socket, which has no namespace."""
+    """Connects by the daemon's Unix socket, which has no network namespace."""
     return DaemonClient(f"unix:{made.folder / host / 'run' / 'control.sock'}")
 
 
@@ -119,7 +119,7 @@ def consume(made: Lab, host: str, count: int) -> list[int]:
 
 
 def by_labels(made: Lab) -> int:
-    """Packets of live data that alpha's stream has sent by labels."""
+    """Returns the live packets that alpha's stream has sent by labels."""
     with control(made, "alpha") as client:
         return sum(
             sent.packets
@@ -130,7 +130,7 @@ def by_labels(made: Lab) -> int:
 
 
 def follow(made: Lab) -> subprocess.Popen[bytes]:
-    """Somebody at beta reads the topic, so that beta holds a replica."""
+    """Starts a reader at beta, so that beta holds a replica."""
     command = [sys.executable, "-m", "treecast.middleware.cli", "consume", TOPIC]
     command += ["--kafka", f"{made.ipv4('beta')}:9092"]
     return made.start("beta", *command, stdout=subprocess.DEVNULL)
@@ -142,7 +142,8 @@ def test_topics_travel_by_labels(
     require(importlib.util.find_spec("finsy"), "finsy is not installed")
     made = built(lab)
     file = tmp_path / "trees.toml"
-    # The daemons reach each other by addresses that the manager has to write first: it tells nobody yet.
+    # The daemons reach each other by addresses that the manager must write first, so it has no publisher to
+    # tell yet.
     file.write_text(described(made, "broadcast", 1).replace("control", "# control"))
     first = made.start(
         "alpha", sys.executable, "-m", "treecast.middleware.control.trees", str(file), "--once"
@@ -165,7 +166,7 @@ def test_topics_travel_by_labels(
         produce(made, "alpha", BATCH, sent)
         sent += BATCH
     assert by_labels(made), "the topic stayed on unicast"
-    with control(made, "alpha") as client:  # what the manager would learn from
+    with control(made, "alpha") as client:  # the manager would learn from this
         assert [tuple(one.hosts) for one in client.list_receiver_sets()] == [("beta",)]
     file.write_text(described(made, "random", 7))
     os.kill(manager.pid, signal.SIGHUP)
@@ -176,7 +177,7 @@ def test_topics_travel_by_labels(
     produce(made, "alpha", BATCH, sent)
     sent += BATCH
     assert by_labels(made) > before
-    # Without trees three hops lead to beta. What alpha sends is seen, and becomes a tree.
+    # Without trees three hops lead to beta. The manager observes alpha's traffic and makes a tree of it.
     file.write_text(described(made, "hops", 1, adapt=0.5))
     os.kill(manager.pid, signal.SIGHUP)
     assert "trees=0" in line(manager)

@@ -1,4 +1,4 @@
-"""Relayed links: what the relay counts is what hosts see, frame for frame."""
+"""Relayed links: the relay's counts match what hosts see, frame for frame."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _TRIES = 5
 
 
 def burst(made: Lab, **settings: float) -> tuple[list[int], Counters]:
-    """COUNT datagrams from alpha to beta over an impaired link: what arrives, and what the relay counted.
+    """Sends COUNT datagrams from alpha to beta over an impaired link; returns the arrivals and the relay's
+    counts.
 
-    The kernel may send a frame of its own (neighbour discovery) in between; then it is done again.
+    If the kernel sends a frame of its own (neighbour discovery) in between, the burst is repeated.
     """
     link = made.link("alpha", "beta")
     for _ in range(_TRIES):
@@ -41,7 +42,7 @@ def burst(made: Lab, **settings: float) -> tuple[list[int], Counters]:
         counted = Counters(*(getattr(after, n) - getattr(before, n) for n in Counters.__slots__))
         if counted.received == COUNT:
             return arrived, counted
-    raise AssertionError(f"the link is never quiet: {counted}")
+    raise AssertionError(f"the link did not become quiet: {counted}")
 
 
 def test_a_good_relay_passes_everything(lab: StartLab) -> None:
@@ -73,7 +74,7 @@ def test_interfaces_count_what_the_relay_counts(lab: StartLab) -> None:
     made = lab(PAIR)
 
     def look() -> list[int]:
-        """Differences that stay what they are: frames sent before the relay was ready are in them."""
+        """Returns constant differences: frames that were sent before the relay was ready."""
         forward, backward = made.link("alpha", "beta").settled()
         alpha, beta = made.counters("alpha"), made.counters("beta")
         return [
@@ -86,7 +87,7 @@ def test_interfaces_count_what_the_relay_counts(lab: StartLab) -> None:
         ]
 
     def seen() -> list[int]:
-        """When no frame of the kernel's own passes between one reading and the next."""
+        """Takes readings until no frame of the kernel's own passes between two of them."""
         while (found := look()) != look():
             pass
         return found
@@ -124,7 +125,7 @@ def test_a_link_can_be_cut_one_way(lab: StartLab) -> None:
 def test_delay_comes_from_the_file(lab: StartLab) -> None:
     made = lab(PAIR.replace("relay = true", 'delay = "40ms"'))
     with datagrams(made, "alpha") as alpha, datagrams(made, "beta") as beta:
-        send(alpha, made.ipv4("beta"), 1)  # from here on the neighbour is known
+        send(alpha, made.ipv4("beta"), 1)  # from here on the neighbour is resolved
         assert collect(beta, 1) == [0]
         waiting = []
         for number in range(20):
@@ -139,7 +140,7 @@ def test_the_relay_sees_frames_as_a_wire_carries_them(
 ) -> None:
     made = lab(PAIR)
     with datagrams(made, "alpha") as alpha, datagrams(made, "beta") as beta:
-        send(alpha, made.ipv4("beta"), 1)  # from here on the neighbour is known
+        send(alpha, made.ipv4("beta"), 1)  # from here on the neighbour is resolved
         assert collect(beta, 1) == [0]
         before, _ = made.link("alpha", "beta").settled()
         alpha.setsockopt(17, 103, 1000)  # UDP_SEGMENT: one call, 20 datagrams

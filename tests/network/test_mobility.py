@@ -1,4 +1,4 @@
-"""The mobility tracking example, short, on the embedded design: all of it as `python -m` runs it."""
+"""The mobility tracking example, short, on the embedded design, as `python -m` runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""MQTT over three daemons in network namespaces, on links that lose and reorder, and on one that is cut."""
+"""MQTT over three daemons in network namespaces, on links that lose and reorder, and on a link that is
+cut."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ PATIENCE = 60.0  # seconds until a test gives up; nothing is asserted about it
 
 
 def topology(*, h1: str = "", h2: str = "", h3: str = "") -> str:
-    """Three hosts on a bridge; what is given is said of a host's link."""
+    """Returns three hosts on a bridge; arguments add settings of a host's link."""
     links = {"h1": h1, "h2": h2, "h3": h3}
     said = [f'[[links]]\nbetween = ["{host}", "lan"]\n{more}\n' for host, more in links.items()]
     return "\n".join([*(f"[hosts.{host}]" for host in links), "[bridges.lan]", *said])
@@ -32,7 +33,7 @@ COUNT = 300
 
 def line_of(process: subprocess.Popen[bytes]) -> str:
     assert process.stdout is not None
-    line = process.stdout.readline().decode()  # daemons and clients end by themselves where they cannot go on
+    line = process.stdout.readline().decode()  # daemons and clients that cannot continue end by themselves
     assert line, "it has ended"
     return line
 
@@ -77,7 +78,7 @@ class Cluster:
         return ["-h", self.lab.ipv4(host), "-V", "mqttv5"]
 
     def subscribe(self, host: str, *options: str, count: int) -> subprocess.Popen[bytes]:
-        """mosquitto_sub that has its SUBACK."""
+        """Starts mosquitto_sub; returns when its SUBACK has arrived."""
         command = ["stdbuf", "-oL", "mosquitto_sub", *self.at(host), "-d", "-F", "%t %p", "-C", str(count)]
         command += ["-W", str(int(PATIENCE))]
         process = self.lab.start(host, *command, *options)
@@ -86,22 +87,22 @@ class Cluster:
         return process
 
     def publish(self, host: str, topic: str, payloads: Sequence[str], qos: int) -> None:
-        """All by one client, acknowledged when it returns."""
+        """Publishes all with one client; returns when all are acknowledged."""
         command = ["mosquitto_pub", *self.at(host), "-t", topic, "-q", str(qos), "-l"]
         process = self.lab.start(host, *command, stdin=subprocess.PIPE)
         process.communicate("".join(f"{payload}\n" for payload in payloads).encode(), timeout=PATIENCE)
         assert process.returncode == 0
 
     def account(self, host: str, of: str) -> tuple[int, int, int]:
-        """Records that `of` was addressed by `host`, that were delivered, and that are outstanding, over all
-        runs, as `treecast streams` has it."""
+        """Returns records addressed to `of` by `host`, delivered, and outstanding, over all runs, as in
+        `treecast streams`."""
         done = self.lab.run(host, sys.executable, "-m", "treecast.middleware.cli", "streams", "--json")
         rows = [row for stream in json.loads(done.stdout) for row in stream["accounts"] if row["host"] == of]
         delivered = sum(row["live"] + row["repaired"] + row["replayed"] for row in rows)
         return sum(row["addressed"] for row in rows), delivered, sum(row["outstanding"] for row in rows)
 
     def closes(self, host: str, of: str, records: int) -> None:
-        """Every record was addressed once, and delivered."""
+        """Waits until every record was addressed once and delivered."""
         deadline = time.monotonic() + PATIENCE
         while (found := self.account(host, of)) != (records, records, 0):
             assert time.monotonic() < deadline, found
@@ -109,7 +110,7 @@ class Cluster:
 
 
 def shown(subscriber: subprocess.Popen[bytes], topic: str) -> list[str]:
-    """What it was sent, once it has all that it waits for."""
+    """Returns the received payloads, once the subscriber has everything that it waits for."""
     out, _ = subscriber.communicate(timeout=PATIENCE)
     lines = out.decode().splitlines()
     return [line.removeprefix(f"{topic} ") for line in lines if line.startswith(f"{topic} ")]
@@ -136,7 +137,7 @@ def test_three_hosts_on_bad_links(cluster: Callable[[str], Cluster]) -> None:
 
 
 def test_a_host_that_is_cut_off_gets_what_it_missed(cluster: Callable[[str], Cluster]) -> None:
-    """And nobody else waits for it."""
+    """No other host waits for it."""
     made = cluster(BAD)
     near = made.subscribe("h2", "-t", "t", "-q", "1", count=2 * COUNT)
     far = made.subscribe("h3", "-t", "t", "-q", "1", count=2 * COUNT)
@@ -150,8 +151,8 @@ def test_a_host_that_is_cut_off_gets_what_it_missed(cluster: Callable[[str], Clu
 
 
 def test_both_ends_are_killed(cluster: Callable[[str], Cluster]) -> None:
-    """What was acknowledged at a host that is killed then reaches a session that was away when it was, and
-    the account says so."""
+    """Messages acknowledged at a host that is then killed reach a session that was away. The account
+    agrees."""
     made = cluster(BAD.replace('"1%"', '"0%"'))
     session = ["-i", "lasting", "-c", "-x", "3600", "-t", "t", "-q", "2"]
     first = made.subscribe("h2", *session, count=1)
@@ -169,11 +170,12 @@ def test_both_ends_are_killed(cluster: Callable[[str], Cluster]) -> None:
 
 
 ROUNDS = 20
-LARGE, EACH = 20, 20_000  # messages of a round, and bytes of one
+LARGE, EACH = 20, 20_000  # messages of a round, and bytes per message
 
 
 def test_two_hosts_get_one_copy(cluster: Callable[[str], Cluster]) -> None:
-    """Two by unicast; once the rate has earned a group, one: counted in bytes on the sender's wire."""
+    """By unicast there are two copies; once the rate has earned a group there is one. The sender's wire shows
+    it in bytes."""
     made = cluster(topology())
     subscribers = [
         made.subscribe(host, "-t", "big", "-q", "1", "-F", "%t", "-W", "600", count=ROUNDS * LARGE)

@@ -1,7 +1,7 @@
-"""Hosts that send on to hosts: three zones of four hosts on routers that carry no multicast, and two tiers.
+"""Hosts that relay to hosts: three zones of four hosts on routers without multicast, and two tiers.
 
-Copies into a zone are bytes at the router's interfaces. All fabrics are of this process; their sockets are
-the namespaces' own.
+Copies into a zone are counted as bytes at the router's interfaces. All fabrics are in this process; their
+sockets are in the namespaces.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from treecast.middleware.model.counters import FabricCounters
 PORT = 7672
 STREAM_ID = 7
 START = Progress(0, 0)
-# All fabrics share one processor here: who waits for it is not slow, and is replayed nothing.
+# All fabrics share one processor here: a host that waits for it is not slow, and gets no replay.
 PATIENT = replace(STREAM, quiet_after=20.0, slow_share=1.1)
 BYTES = 50_000
 BURST = 200  # messages: 10 MB
@@ -36,7 +36,7 @@ KILLS = 3
 
 
 class Counted:
-    """A sink that checks order and content, and keeps no bytes."""
+    """A sink that checks order and content without keeping bytes."""
 
     def __init__(self, first: int = 0) -> None:
         self.next = first
@@ -56,10 +56,10 @@ def _payload(number: int) -> bytes:
 
 
 class Site:
-    """Fabrics in zones, of which the first host is the origin of one stream to all others."""
+    """Fabrics in zones; the first host is the origin of one stream to all others."""
 
     def __init__(self, made: Lab, zones: dict[str, str], stream: StreamSettings = PATIENT) -> None:
-        """`zones`: labels by the names of hosts."""
+        """`zones`: zone labels by host name."""
         self.settings = FabricSettings(stream=stream, carriers=(NAME,))
         self.made = made
         self.zones = zones
@@ -87,7 +87,7 @@ class Site:
         self.joined[name] = self.at[name].join(1, STREAM_ID, 1, sink, progress=progress)
 
     async def begin(self) -> None:
-        """All are there, and known to be reached by the carrier."""
+        """Waits until all hosts are up and the carrier reaches them."""
         first = self.names[0]
         for name in self.names:
             self.start(name)
@@ -113,7 +113,7 @@ class Site:
         end = self.origin.end + count
         while self.origin.end < end:
             if self.origin.publish(_payload(self.origin.end), 1) is None:
-                await asyncio.sleep(0.001)  # more waits than the log takes at once
+                await asyncio.sleep(0.001)  # the log is full
 
     async def all_have(self, end: int) -> None:
         await until(lambda: all(sink.next >= end for sink in self.sinks.values()))
@@ -129,7 +129,8 @@ class Site:
 
 
 def described(zones: dict[str, str]) -> Description:
-    """A bridge for each zone, and a router between them: its interface `n` is that of the zone `n`."""
+    """Returns a bridge for each zone, and a router between them; the router's interface `n` belongs to zone
+    `n`."""
     labels = sorted(set(zones.values()))
     lans = {label: f"lan{number}" for number, label in enumerate(labels)}
     return Description(
@@ -144,7 +145,7 @@ def described(zones: dict[str, str]) -> Description:
 
 
 def entered(made: Lab, zones: dict[str, str]) -> dict[str, int]:
-    """Bytes that the router has sent into each zone."""
+    """Returns the bytes that the router has sent into each zone."""
     labels = sorted(set(zones.values()))
     return {label: made.counters("core", f"eth{n}")["tx_bytes"] for n, label in enumerate(labels)}
 
@@ -167,7 +168,7 @@ async def test_one_copy_crosses_each_boundary_and_nobody_sends_more_than_twice_w
     site = Site(made, THREE)
     try:
         await site.begin()
-        await site.send(20)  # windows open, and heads have answered
+        await site.send(20)  # opens windows, and lets zone heads reply
         before, own = entered(made, THREE), sent(made, site.names)
         await site.send(BURST)
         published = BURST * BYTES
@@ -186,7 +187,7 @@ async def test_one_copy_crosses_each_boundary_and_nobody_sends_more_than_twice_w
 
 
 async def test_two_tiers_are_entered_once_each(lab: StartLab) -> None:
-    """Both zones of eu are behind a router of their own: what crosses to it crosses once for both."""
+    """Both zones of eu are behind their own router: traffic to it crosses once for both."""
     zones = {"u1": "us", "u2": "us", "x1": "eu/x", "x2": "eu/x", "y1": "eu/y", "y2": "eu/y"}
     lans = {"us": "lanu", "eu/x": "lanx", "eu/y": "lany"}
     made = lab(
@@ -217,7 +218,7 @@ async def test_two_tiers_are_entered_once_each(lab: StartLab) -> None:
 
 
 async def _kill_and_restart(site: Site) -> None:
-    """The host that serves zone b is killed in mid-stream; it comes back where it was, and gets the rest."""
+    """Kills the host that serves zone b in mid-stream; it comes back at its position and gets the rest."""
     await site.publish(10)
     before = {name: site.carrier(name).sent_on for name in site.names}
     await site.send(10)
@@ -236,7 +237,7 @@ async def _kill_and_restart(site: Site) -> None:
 
 
 async def _kills(lab: StartLab, count: int) -> None:
-    """With settings by which the others soon go on without who is dead."""
+    """With settings by which the others soon continue without a dead host."""
     made = lab(described(THREE))
     site = Site(made, THREE, STREAM)
     try:

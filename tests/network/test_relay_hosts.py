@@ -1,4 +1,4 @@
-"""Three daemons in two zones and no multicast: Kafka topics cross to the other zone once."""
+"""Three daemons in two zones without multicast: Kafka topics cross to the other zone once."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def reader(made: Lab, host: str) -> subprocess.Popen[bytes]:
 def read(process: subprocess.Popen[bytes], count: int) -> list[int]:
     assert process.stdout is not None
     found: list[int] = []
-    given_up = threading.Timer(PATIENCE, process.kill)  # then a line is empty
+    given_up = threading.Timer(PATIENCE, process.kill)  # readline then returns an empty line
     given_up.start()
     while len(found) < count:
         value = json.loads(process.stdout.readline())["value"]
@@ -70,7 +70,7 @@ def read(process: subprocess.Popen[bytes], count: int) -> list[int]:
 
 
 def hosts_by_relay(made: Lab) -> int:
-    """How many hosts get alpha's stream by the relay carrier."""
+    """Returns the number of hosts that get alpha's stream by the relay carrier."""
     with DaemonClient(f"unix:{made.folder / 'alpha' / 'run' / 'control.sock'}") as client:
         return sum(
             account.carrier == "relay" for stream in client.list_streams() for account in stream.accounts

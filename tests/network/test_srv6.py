@@ -1,5 +1,5 @@
 """Three daemons on six SRv6 routers: Kafka topics travel by replication segments that the network controller
-programs over P4Runtime, one copy on each link of their trees."""
+programs over P4Runtime, with one copy on each link of their trees."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ kafka = pytest.importorskip("kafka")
 PROGRAM = Path(__file__).resolve().parents[2] / "p4" / "srv6_replication.p4"
 HOSTS = ("alpha", "beta", "gamma")
 ROUTERS = ("r1", "r2", "r3", "r4", "r5", "r6")
-# alpha is at r1, beta at r3, gamma at r6; two ways lead from r1 to r2's side, and the tree parts at r2.
+# alpha is at r1, beta at r3, gamma at r6; two paths lead from r1 to r2, where the tree branches.
 LINKS = (
     *(("alpha", "r1"), ("beta", "r3"), ("gamma", "r6")),
     *(("r1", "r2"), ("r2", "r3"), ("r2", "r5"), ("r5", "r6"), ("r1", "r4"), ("r4", "r5")),
@@ -58,7 +58,7 @@ def line(process: subprocess.Popen[bytes]) -> str:
 
 
 def way_to_sids(made: Lab, host: str) -> None:
-    """By whatever neighbour: a router takes any frame."""
+    """Adds a route to the SIDs by any neighbour: a router accepts every frame."""
     other = next(one for one in HOSTS if one != host)
     made.run(host, "ip", "-6", "route", "add", f"{BLOCK}/32", "via", made.ipv6(other), "dev", "eth0")
 
@@ -94,7 +94,7 @@ def reader(made: Lab, host: str) -> subprocess.Popen[bytes]:
 
 
 def read(process: subprocess.Popen[bytes], count: int) -> list[int]:
-    """What follows; where nothing does, an empty line fails the test."""
+    """Returns the next `count` numbers; an empty line, if no more come, fails the test."""
     assert process.stdout is not None
     given_up = threading.Timer(PATIENCE, process.kill)
     given_up.start()

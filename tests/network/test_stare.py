@@ -1,4 +1,5 @@
-"""Real daemons on a P4 switch of either design, in network namespaces: states travel by it, acknowledged."""
+"""Real daemons on a P4 switch of either design, in network namespaces: it forwards states, and acknowledges
+them."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ READY = 60.0
 
 
 def built(lab: StartLab, design: str) -> Lab:
-    """Three hosts on a switch, or on a plain bridge."""
+    """Builds three hosts on a switch, or on a plain bridge."""
     hosts, links = dict.fromkeys(HOSTS, Host()), tuple(Link((host, "s")) for host in HOSTS)
     if design == "bridge":
         return lab(Description(hosts=hosts, bridges={"s": Bridge(snooping=False)}, links=links))
@@ -52,7 +53,7 @@ def built(lab: StartLab, design: str) -> Lab:
 
 
 def _own_address(made: Lab) -> str:
-    """The last of the hosts' network."""
+    """Returns the last address of the hosts' network."""
     return str(made.interface("h1").ipv4.network[-2])
 
 
@@ -63,7 +64,7 @@ def _line(process: subprocess.Popen[bytes]) -> str:
 
 
 def start_daemons(made: Lab, folder: Path) -> None:
-    """One on each host; the first has the coordinator, the others start at once after it."""
+    """Starts one daemon on each host; the first has the coordinator, the others start right after it."""
     started = []
     for host in HOSTS:
         data, ip = folder / host, made.ipv4(host)
@@ -82,7 +83,7 @@ def start_daemons(made: Lab, folder: Path) -> None:
 
 @contextlib.contextmanager
 def vnfs(made: Lab, *hosts: str) -> Iterator[list[stare.Vnf]]:
-    """Clients of this process, at the daemons' Unix sockets."""
+    """Yields clients of this process, connected to the daemons' Unix sockets."""
     with contextlib.ExitStack() as opened:
         yield [
             opened.enter_context(
@@ -130,7 +131,7 @@ def test_states_between_three_hosts(
 
 
 def _replicas(made: Lab) -> int:
-    """Copies that the switch has made."""
+    """Returns the number of copies that the switch has made."""
     path = made.switch_stats("s")
     pid = next(child.pid for child in made._children if str(path) in child.args and child.poll() is None)
     os.kill(pid, signal.SIGUSR1)
@@ -147,7 +148,7 @@ STATE = 5000
 async def test_streams_travel_by_the_stare_carrier(
     lab: StartLab, design: str, ipv6: bool, require: Callable[[object, str], None]
 ) -> None:
-    """Segments with VNF id 0: the switch copies them to who has registered, and to nobody else."""
+    """Segments have VNF id 0: the switch copies them to registered hosts only."""
     require(importlib.util.find_spec("finsy"), "finsy is not installed")
     made = await asyncio.to_thread(built, lab, design)
     settings = FabricSettings(stream=STREAM, carriers=("stare",))
@@ -168,7 +169,7 @@ async def test_streams_travel_by_the_stare_carrier(
         await carry(origin, sinks)
         assert [peer.carrier for peer in origin.peers()] == ["stare"]
         assert fabric.state().carriers[1].name == "stare"
-        assert made.counters("h3")["rx_bytes"] - before < 20_000  # of a million that h2 got
+        assert made.counters("h3")["rx_bytes"] - before < 20_000  # h2 got a million
         leave(fabric, STATE)
         await until(lambda: not carrier.registered)
     assert _replicas(made) >= MESSAGES

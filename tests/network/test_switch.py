@@ -1,5 +1,4 @@
-"""A lab's P4 switches: processes of their own on veth pairs, programmed over P4Runtime, carrying real
-traffic."""
+"""A lab's P4 switches: separate processes on veth pairs, programmed over P4Runtime, carrying real traffic."""
 
 from __future__ import annotations
 
@@ -74,7 +73,7 @@ def _entry(mac: int, action: str, **arguments: int) -> tuple[str, Entry]:
 
 
 async def _program(made: Lab) -> None:
-    """Ports: s has a 1, b 2, t 3; t has c 1, s 2."""
+    """Programs the ports: s has a 1, b 2, t 3; t has c 1, s 2."""
     macs = {node: int(made.interface(node).mac.replace(":", ""), 16) for node in "abc"}
     towards = {"s": {"a": 1, "b": 2, "c": 3}, "t": {"a": 2, "b": 2, "c": 1}}
     for switch, ports in towards.items():

@@ -1,4 +1,4 @@
-"""Datagrams between the hosts of a lab: numbered, so that loss, copies and disorder can be counted."""
+"""Datagrams between the hosts of a lab, numbered so that loss, copies and disorder can be counted."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from treecast.middleware.dataplane.lab.namespaces import open_socket
 PORT = 5000
 GROUP = "239.1.2.3"
 _SILENCE = 0.3  # seconds without a datagram that end a collection; nothing is asserted about it
-_PATIENCE = 20.0  # the same while something is still to come
+_PATIENCE = 20.0  # the same while more datagrams are expected
 _BUFFER_BYTES = 8 * 1024 * 1024
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 
 
 @contextlib.contextmanager
 def datagrams(lab: Lab, node: str, *, ipv6: bool = False) -> Iterator[socket.socket]:
-    """A UDP socket of a host on PORT, all addresses."""
+    """Opens a UDP socket of a host on PORT, all addresses."""
     end = open_socket(lab.namespace(node), socket.AF_INET6 if ipv6 else socket.AF_INET, socket.SOCK_DGRAM)
     with end:
         for option in (_SO_SNDBUFFORCE, _SO_RCVBUFFORCE):
@@ -32,7 +32,7 @@ def datagrams(lab: Lab, node: str, *, ipv6: bool = False) -> Iterator[socket.soc
 
 
 def join(lab: Lab, node: str, end: socket.socket, group: str = GROUP) -> None:
-    """Makes a host's socket a member, on the host's first interface."""
+    """Adds a host's socket to a group, on the host's first interface."""
     request = struct.pack(
         "4s4s", ipaddress.ip_address(group).packed, ipaddress.ip_address(lab.ipv4(node)).packed
     )
@@ -40,14 +40,14 @@ def join(lab: Lab, node: str, end: socket.socket, group: str = GROUP) -> None:
 
 
 def send(end: socket.socket, target: str, count: int, *, size: int = 100, first: int = 0) -> None:
-    """Sends `count` datagrams that begin with their number."""
+    """Sends `count` datagrams that start with their number."""
     padding = bytes(size - 4)
     for number in range(first, first + count):
         end.sendto(struct.pack("!I", number) + padding, (target, PORT))
 
 
 def collect(end: socket.socket, wanted: int = 0) -> list[int]:
-    """The numbers that arrive, until there is silence: a longer one where fewer than `wanted` came."""
+    """Returns the numbers that arrive until there is silence; waits longer if fewer than `wanted` came."""
     numbers: list[int] = []
     while select.select([end], [], [], _SILENCE if len(numbers) >= wanted else _PATIENCE)[0]:
         numbers.append(struct.unpack_from("!I", end.recv(65536))[0])
@@ -55,7 +55,7 @@ def collect(end: socket.socket, wanted: int = 0) -> list[int]:
 
 
 def reaches(lab: Lab, one: str, other: str, *, ipv6: bool = False, tries: int = 20) -> bool:
-    """Whether a datagram gets to the other host and its answer back."""
+    """Returns whether a datagram reaches the other host and its reply comes back."""
     target = lab.ipv6(other) if ipv6 else lab.ipv4(other)
     with datagrams(lab, one, ipv6=ipv6) as here, datagrams(lab, other, ipv6=ipv6) as there:
         for _ in range(tries):

@@ -20,7 +20,7 @@ Require = Callable[[object, str], None]
 
 
 def _typed() -> ModuleType:
-    """The module beside this one: tests are imported by their paths."""
+    """Imports the module beside this one: tests are imported by their paths."""
     spec = importlib.util.spec_from_file_location("tutorials_typed", Path(__file__).with_name("typed.py"))
     assert spec is not None
     assert spec.loader is not None
@@ -35,7 +35,7 @@ typed = _typed()
 
 @pytest.fixture
 def read_and_type(tmp_path: Path, require: Require) -> Iterator[Callable[[str], int]]:
-    """Types a page in a folder and a network of its own; both are gone afterwards."""
+    """Types a page in its own folder and network, which are both removed afterwards."""
     require(
         sys.platform == "linux" and typed.can_have_a_namespace(), "network namespaces cannot be made here"
     )
@@ -59,16 +59,17 @@ def read_and_type(tmp_path: Path, require: Require) -> Iterator[Callable[[str], 
 
 @pytest.fixture
 def read_and_type_as_root(tmp_path: Path, require: Require) -> Iterator[Callable[[str], int]]:
-    """Types a page that makes a lab; the lab is gone afterwards."""
+    """Types a page that makes a lab; the lab is removed afterwards."""
     require(sys.platform == "linux" and os.geteuid() == 0, "network namespaces need root")
     for module in ("pyroute2", "finsy"):
         require(importlib.util.find_spec(module), f"{module} is not installed")
     for name in ("examples/lab", "p4"):
-        shutil.copytree(ROOT / name, tmp_path / name)  # a lab of the same file elsewhere is another lab
+        # a lab of the same file in another folder is another lab
+        shutil.copytree(ROOT / name, tmp_path / name)
     shell = typed.Shell(tmp_path)
     yield lambda name: typed.run(PAGES / f"{name}.md", shell, shell, tmp_path)
     with contextlib.suppress(AssertionError, OSError):
-        shell.type("treecast lab down $LAB")  # where the page's own did not come
+        shell.type("treecast lab down $LAB")  # in case the page stopped before its own `lab down`
     shell.end()
 
 

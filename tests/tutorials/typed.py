@@ -24,8 +24,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 300.0  # seconds until a command is given up; nothing is asserted about it
-TRIES = 60  # of a command that is repeated; each takes most of a second
-LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1"}  # a namespace has no other address, whatever the host is called
+TRIES = 60  # of a repeated command; each takes most of a second
+LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1"}  # a namespace has no other address, whatever the host's name is
 END = "--- the end of a command ---"
 
 _BLOCK = re.compile(
@@ -37,7 +37,7 @@ _PROMPTS = ("# ", "$ ")
 
 @dataclass(slots=True)
 class Step:
-    """A command, what it has to print, and how it is typed."""
+    """A command, its expected output, and the way to type it."""
 
     command: str
     printed: list[str] = field(default_factory=list)
@@ -46,13 +46,13 @@ class Step:
 
 
 def files(page: str) -> dict[str, str]:
-    """The files that a page shows, by name."""
+    """Returns the files that a page shows, by name."""
     found = ((_TITLE.search(match["head"]), match["text"]) for match in _BLOCK.finditer(page))
     return {title[1]: text for title, text in found if title}
 
 
 def steps(page: str) -> list[Step]:
-    """What the page's console blocks type, each with what follows it there."""
+    """Returns the commands of the page's console blocks, each with its expected output."""
     found: list[Step] = []
     for match in _BLOCK.finditer(page):
         note = match["note"] or ""
@@ -74,15 +74,15 @@ def _typed(text: str, *, outside: bool, repeated: bool) -> list[Step]:
 
 
 def shows(printed: str, expected: Sequence[str]) -> bool:
-    """Whether the expected lines are there in this order; `...` is anything, even nothing."""
+    """Returns whether the expected lines are printed in this order; `...` is anything, even nothing."""
     patterns = [re.escape(" ".join(line.split())).replace(r"\.\.\.", ".*") for line in expected]
     lines = iter([" ".join(line.split()) for line in printed.splitlines()])
-    wanted = [pattern for pattern in patterns if pattern not in ("", ".*")]  # lines left out, or none
+    wanted = [pattern for pattern in patterns if pattern not in ("", ".*")]  # lines may be left out
     return all(any(re.fullmatch(pattern, line) for line in lines) for pattern in wanted)
 
 
 def namespace() -> list[str]:
-    """The command before a shell that gives it a network of its own, where every port is free."""
+    """Returns the command prefix that gives a shell its own network, in which every port is free."""
     return ["unshare", *(["--map-root-user"] if os.geteuid() else []), "--net"]
 
 
@@ -93,7 +93,7 @@ def can_have_a_namespace() -> bool:
 
 
 class Shell:
-    """One bash, as a reader has it open, with what a command prints to its terminal."""
+    """One bash, as a reader has it open, with the terminal output of each command."""
 
     def __init__(self, folder: Path, *before: str) -> None:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -109,7 +109,7 @@ class Shell:
         )
 
     def type(self, command: str) -> str:
-        """What it printed. AssertionError where it fails, or does not end."""
+        """Returns the output of a command. Raises AssertionError if it fails or does not end."""
         assert self._bash.stdin is not None
         assert self._bash.stdout is not None
         self._bash.stdin.write(f"{command}\nprintf '%s %s\\n' '{END}' $?\n")
@@ -118,7 +118,8 @@ class Shell:
         given_up = threading.Timer(PATIENCE, self._bash.kill)
         given_up.start()
         for line in self._bash.stdout:
-            before, end, code = line.partition(END)  # a program may end without a newline, or with colours
+            # a program may end its output without a newline, or with colours
+            before, end, code = line.partition(END)
             if end:
                 given_up.cancel()
                 printed += [before] if before.strip() else []
@@ -128,7 +129,7 @@ class Shell:
         raise AssertionError(f"did not end: {command}\n{''.join(printed)}")
 
     def end(self) -> None:
-        """Ends what was started in the background as well: the jobs of this shell, and it alone."""
+        """Also ends background processes: the jobs of this shell, and no others."""
         if self._bash.poll() is None:
             try:
                 self.type("kill $(jobs -p) 2>/dev/null; wait")
@@ -139,7 +140,8 @@ class Shell:
 
 
 def run(page: Path, inside: Shell, outside: Shell, folder: Path) -> int:
-    """Writes the page's files, types its commands, compares what they print; how many there were."""
+    """Writes the page's files, types its commands, and compares the output; returns the number of
+    commands."""
     text = page.read_text("utf-8")
     for name, content in files(text).items():
         (folder / name).write_text(content)
@@ -152,5 +154,5 @@ def run(page: Path, inside: Shell, outside: Shell, folder: Path) -> int:
             printed = shell.type(step.command)
             tries += 1
         wanted = "\n".join(step.printed)
-        assert shows(printed, step.printed), f"{step.command}\nprinted\n{printed}\nand not\n{wanted}"
+        assert shows(printed, step.printed), f"{step.command}\nprinted\n{printed}\ninstead of\n{wanted}"
     return len(found)

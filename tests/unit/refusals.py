@@ -1,4 +1,4 @@
-"""What is expected where something is refused."""
+"""Expectations about refusals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 
 @contextmanager
 def refusal(fault: Fault) -> Iterator[None]:
-    """The block is refused for just this reason."""
+    """Expects the block to be refused for exactly this reason."""
     with pytest.raises(TreecastError) as caught:
         yield
     assert caught.value.fault is fault

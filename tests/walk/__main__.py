@@ -3,12 +3,12 @@
     python -m tests.walk                a Kafka record, and an MQTT message of QoS 1
     python -m tests.walk kafka --json   the first alone
 
-Two daemons run interpreted, each in a process of its own: A, where the message is produced, and B, where it
-is consumed. What counts is every function of ours that begins, in any thread of either, from the moment
-before the request is sent until, at A, the answer is written and the message sent to B, and, at B, the
+Two daemons run interpreted, each in its own process: A, where the message is produced, and B, where it is
+consumed. Every function of ours that starts counts, in any thread of either. At A the trace runs from the
+moment before the request is sent until the reply is written and the message sent to B; at B it runs until the
 consumer's bytes are written. The consumer's request (a Fetch that waits, a subscription) came before. The
-first messages of a connection are not traced; of those that are, only what all have in common counts, so that
-timers are left out.
+first messages of a connection are not traced; of the traced ones, only what all have in common counts, so
+that timers are left out.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ MESSAGES: dict[str, Callable[[DaemonProcess, DaemonProcess], Carried]] = {
     "kafka": KafkaRecord,
     "mqtt": MqttMessage,
 }
-WRITERS = ("", "shims/")  # whose last write ends a trace: A has to answer and to send, B to hand over
-PAUSE = 0.05  # seconds after what comes before a message, for what it sets off
+WRITERS = ("", "shims/")  # their last write ends a trace: A must reply and send, B must deliver
+PAUSE = 0.05  # seconds for the effects of what precedes a message
 
 
 def traced(hosts: Sequence[TracedDaemon], work: Callable[[], int]) -> list[list[Entry]]:
-    """What each host enters for `work`, which answers when it was done."""
+    """Returns the functions that each host enters during `work`, which returns the time of its end."""
     for host in hosts:
         host.begin()
     done = work()
@@ -49,13 +49,14 @@ def traced(hosts: Sequence[TracedDaemon], work: Callable[[], int]) -> list[list[
 
 
 def waited(seconds: float) -> int:
-    """Nothing is sent."""
+    """Sends nothing."""
     time.sleep(seconds)
     return time.monotonic_ns()
 
 
 def walk(carried: Carried, hosts: Sequence[TracedDaemon], before: int, traces: int) -> Way:
-    """`before` messages that are not traced, then `traces` that are, each followed by as long without any."""
+    """Carries `before` untraced messages, then `traces` traced ones, each followed by a quiet window of equal
+    length."""
     found: list[list[list[Entry]]] = []
     quiet: list[list[Entry]] = []
     for number in range(before + traces):
@@ -74,7 +75,7 @@ def walk(carried: Carried, hosts: Sequence[TracedDaemon], before: int, traces: i
 
 
 def joined(stack: ExitStack, folder: Path) -> list[TracedDaemon]:
-    """Two daemons of one cluster, the first with the coordinator."""
+    """Starts two daemons of one cluster, the first with the coordinator."""
     flags = ("--fabric", "127.0.0.1:0", "--admin", "off", "--stare", "off", "--amqp", "off")
     a = TracedDaemon(folder / "a", "--name", "a", *flags)
     stack.enter_context(a)
@@ -86,13 +87,9 @@ def joined(stack: ExitStack, folder: Path) -> list[TracedDaemon]:
 
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m tests.walk", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument(
-        "messages", nargs="*", choices=[*MESSAGES, []], help="kafka, mqtt; both where none is named"
-    )
-    parser.add_argument(
-        "--before", type=int, default=9, help="messages that come first and are not traced (9)"
-    )
-    parser.add_argument("--traces", type=int, default=20, help="how many are traced (20)")
+    parser.add_argument("messages", nargs="*", choices=[*MESSAGES, []], help="kafka, mqtt; default: both")
+    parser.add_argument("--before", type=int, default=9, help="untraced messages before the traced ones (9)")
+    parser.add_argument("--traces", type=int, default=20, help="number of traced messages (20)")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args(words)
     with ExitStack() as stack:

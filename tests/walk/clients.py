@@ -1,7 +1,7 @@
-"""Clients that send one message and take it elsewhere, and do nothing that is not asked of them.
+"""Clients that send one message and receive it elsewhere, and do nothing else.
 
-Other people's clients ask again as soon as they are answered, and acknowledge what they receive: that is the
-beginning of the next message's way, and would be traced with this one's now and then.
+Ordinary clients send a new request as soon as they get a reply, and acknowledge what they receive. That is
+the start of the next message's way, and would sometimes be traced with this one's.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from treecast.shims.mqtt.codec_packets import Ack, Connect, FilterRequest, Publi
 from treecast.shims.mqtt.codec_read import read_length
 
 PAYLOAD = b"x" * 100
-_WAIT_MS = 30_000  # of a fetch: no empty answer comes between two messages
+_WAIT_MS = 30_000  # of a fetch, so that no empty reply comes between two messages
 _SECONDS = 60.0
 
 
 class Carried(Protocol):
-    """A connection to each of two hosts. `ready`, then `carry`, and again."""
+    """A connection to each of two hosts. `ready`, then `carry`, repeatedly."""
 
     name: str
 
     def ready(self) -> None:
-        """All that comes before the message: the consumer asks, or acknowledges what it had."""
+        """Does everything that precedes a message: the consumer asks, or acknowledges the last message."""
         ...
 
     def carry(self) -> int:
-        """Sends one and waits until it has come and the sender has its answer; when that was, in nanoseconds
-        of the monotonic clock."""
+        """Sends one message; waits until it has arrived and the sender has its reply; returns that time in
+        nanoseconds of the monotonic clock."""
         ...
 
     def close(self) -> None: ...
 
 
 class KafkaRecord:
-    """Produce 9 with acks=all at A, which leads the partition; a Fetch 12 waits at B, where a replica is."""
+    """Produce 9 with acks=all at A, which leads the partition; a Fetch 12 waits at B, which has a replica."""
 
     name = "a Kafka record"
     topic = "walk"
@@ -53,10 +53,10 @@ class KafkaRecord:
             client.create_topic(self.topic, 1, leaders=["a"])
         self._producer = Connection(*a.address("kafka"), timeout=_SECONDS)
         self._consumer = Connection(*b.address("kafka"), timeout=_SECONDS)
-        self._consumer.create_topic(self.topic, 1)  # it is there; returns when B knows who leads it
+        self._consumer.create_topic(self.topic, 1)  # returns when B knows the topic's leader
         batch = bytes(build_batch([Record(b"key", PAYLOAD, timestamp=1_700_000_000_000)]))
         self._produce = frames.produce_request(self.topic, 0, batch, acks=-1)
-        self._error_at = frames.produce_error_position(self.topic) - 4  # answers come without their length
+        self._error_at = frames.produce_error_position(self.topic) - 4  # replies come without their length
         self._fetch = frames.FetchRequest(self.topic, 0, 1 << 20, 1, _WAIT_MS)
         self._offset = 0
 
@@ -102,7 +102,7 @@ class MqttMessage:
         self._publisher = _MqttConnection(a, "publisher")
         self._subscriber = _MqttConnection(b, "subscriber")
         self._subscriber.subscribe(self.topic)
-        self._owed = 0  # the packet id that the subscriber has to acknowledge
+        self._owed = 0  # the packet id that the subscriber must acknowledge
         self._packet_id = 0
 
     def ready(self) -> None:
@@ -143,7 +143,7 @@ class _MqttConnection:
         self._socket.sendall(data)
 
     def packet(self) -> tuple[int, bytes]:
-        """The kind of the next packet, and what follows its length."""
+        """Returns the kind of the next packet, and its body."""
         while True:
             data = self._buffer
             size, body = read_length(data, 0, len(data))

@@ -1,11 +1,10 @@
-"""A daemon that says which of our functions it enters: a child process, and the handle of whoever started it.
+"""A daemon that reports the functions of ours that it enters: a child process, and its handle in the parent.
 
-The child is `treecast up` with a profile function in each of its threads. It listens on a Unix socket, where
-`begin` and `end` are each answered by a line: the second with what was entered between them. A function
-counts when it begins; a coroutine that goes on after it has waited does not begin again. Comprehensions are
-part of the function around them. Where a face or the fabric writes to a socket is noted as well: there a
-message leaves the host. The loop is asyncio's own, since what uvloop is told to write no profile function
-sees.
+The child is `treecast up` with a profile function in each of its threads. It listens on a Unix socket, and
+replies to `begin` and `end` with a line each; the reply to `end` lists the functions entered in between. A
+function counts when it starts; a coroutine that resumes does not start again. Comprehensions are part of the
+function around them. Writes of a face or the fabric to a socket are noted as well, as there a message leaves
+the host. The loop is asyncio's own, since no profile function sees the writes of uvloop.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ LINKED = f"{ROOT / 'src' / 'treecast'}{os.sep}"  # an editable install imports t
 SOCKET = "WALK_SOCKET"
 WRITES = frozenset(
     {"send", "sendto", "sendmsg", "write", "writev"}
-)  # of a socket, or of `os` with its descriptor
+)  # methods of a socket, and functions of `os` with its descriptor
 TRANSPORT = frozenset(
     write.__code__ for write in (_SelectorSocketTransport.write, _SelectorSocketTransport.writelines)
 )
@@ -44,7 +43,7 @@ _COMMAND_SECONDS = 60.0
 
 
 class Recorder:
-    """A profile function. Each code object is judged once; what is not ours costs a look-up."""
+    """A profile function. Each code object is judged once; other code costs one look-up."""
 
     def __init__(self) -> None:
         self._entered: list[tuple[CodeType, int, bool]] | None = None
@@ -79,7 +78,7 @@ class Recorder:
 
 
 def ours(code: CodeType) -> str:
-    """The file of a function of ours, from the repository's root; empty for all others."""
+    """Returns the file of a function of ours, from the repository's root; empty for all others."""
     if code.co_name.startswith("<") and code.co_name != "<lambda>":
         return ""
     path = code.co_filename
@@ -89,12 +88,12 @@ def ours(code: CodeType) -> str:
 
 
 def is_write(function: Any) -> bool:
-    """Whether a function in C writes to a socket."""
+    """Returns whether a function in C writes to a socket."""
     return function.__name__ in WRITES and isinstance(function.__self__, socket.socket | ModuleType)
 
 
 def begins(frame: FrameType) -> bool:
-    """Whether a frame that is entered was not entered before: RESUME's argument says what it comes from."""
+    """Returns whether a frame is entered for the first time; RESUME's argument tells."""
     code = frame.f_code
     return not code.co_flags & _PAUSES or code.co_code[frame.f_lasti + 1] & 3 == 0
 
@@ -113,7 +112,7 @@ def _serve(recorder: Recorder, listener: socket.socket) -> None:
 
 
 def main() -> int:
-    """`treecast up` in this process, traced."""
+    """Runs `treecast up` in this process, traced."""
     sys.modules["uvloop"] = None  # type: ignore[assignment]  # as if it were not installed
     from treecast.middleware.cli import main as treecast
 
@@ -129,7 +128,7 @@ def main() -> int:
 
 
 class TracedDaemon(DaemonProcess):
-    """A daemon as a child process; `begin` and `end` enclose what is traced."""
+    """A daemon as a child process; `begin` and `end` enclose the trace."""
 
     def __init__(self, data: Path, *flags: str) -> None:
         super().__init__(data, flags)

@@ -1,4 +1,4 @@
-"""What a way is made of, and the command, short. How long a way may be is said in docs/results, not here."""
+"""The parts of a way, and the command, short. docs/results states how long a way may be, not this test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.walk.way import Entry, File, Function, Way, as_text, host_way, until_
 
 
 def trace(*names: str) -> list[Entry]:
-    """`f.py:g` a nanosecond apart; with `!` behind it a write."""
+    """Returns a trace of `f.py:g` a nanosecond apart; a following `!` marks a write."""
     found = []
     for at, name in enumerate(names):
         path, _, function = name.rstrip("!").partition(":")
@@ -69,8 +69,9 @@ def test_one_message_of_each_kind(capsys: pytest.CaptureFixture[str]) -> None:
             rooms = paths(found)
             assert any(path.startswith(f"shims/{face}/") for path in rooms), rooms
             assert any(path.startswith("middleware/fabric/sockets/") for path in rooms), rooms
-        assert paths(way["hosts"][0])[0].startswith(f"shims/{face}/")  # first the client's socket,
-        assert paths(way["hosts"][1])[0].startswith("middleware/fabric/")  # and there the fabric's
+        assert paths(way["hosts"][0])[0].startswith(f"shims/{face}/")  # the client's socket comes first
+        # here the fabric's socket comes first
+        assert paths(way["hosts"][1])[0].startswith("middleware/fabric/")
         assert way["calls"] == sum(found["calls"] for found in way["hosts"])
 
 

@@ -1,9 +1,8 @@
-"""What was entered in several traces of the same thing, as one way: pure.
+"""Combines several traces of the same action into one way. Pure.
 
-A trace is a list of entries in the order in which they happened on one host. What a message is the cause of
-is entered in every trace; timers and other neighbours are entered in some. So a function is of the way if it
-is in all traces, with the least number of calls that any of them has, and what is in some only is listed
-apart.
+A trace is a list of entries in the order in which they happened on one host. A message's own functions are in
+every trace; timers and other activities are in some. So a function belongs to the way if it is in all traces,
+with the least number of calls in any of them. Functions of some traces only are listed apart.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from msgspec import Struct
 
 
 class Entry(Struct, frozen=True, array_like=True):
-    """A function that began, or one that writes to a socket. `at` in nanoseconds of the monotonic clock,
-    which all processes share."""
+    """The start of a function, or a write to a socket. `at` in nanoseconds of the monotonic clock, which all
+    processes share."""
 
     file: str  # from the repository's root
     function: str
@@ -31,7 +30,7 @@ class Function(Struct, frozen=True):
 
 
 class File(Struct, frozen=True):
-    """What one host entered of a file, its functions in the order of their first call."""
+    """The functions of a file that one host entered, in the order of their first call."""
 
     path: str
     calls: int
@@ -39,7 +38,8 @@ class File(Struct, frozen=True):
 
 
 class HostWay(Struct, frozen=True):
-    """What one host did. `sometimes`: functions of some traces only, with the number of these traces."""
+    """The functions of one host. `sometimes`: functions of some traces only, with the number of these
+    traces."""
 
     host: str
     files: tuple[File, ...]
@@ -51,7 +51,7 @@ class HostWay(Struct, frozen=True):
 
 
 class Way(Struct, frozen=True):
-    """`quiet`: functions that were entered in every window in which nothing was sent; they would be noise."""
+    """`quiet`: functions entered in every window without a message; they would be noise."""
 
     message: str
     traces: int
@@ -60,7 +60,7 @@ class Way(Struct, frozen=True):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Each file once, however many hosts enter it."""
+        """Returns each file once, however many hosts enter it."""
         return tuple(dict.fromkeys(file.path for host in self.hosts for file in host.files))
 
     @property
@@ -72,8 +72,8 @@ Trace = Sequence[Entry]
 
 
 def until_written(trace: Trace, room: str, done: int) -> list[Entry]:
-    """What was entered until the last write of a room (the beginning of a path) before `done`; all that was
-    entered before `done` where there was none."""
+    """Returns the entries up to the last write of a room (a path prefix) before `done`; all entries before
+    `done` if there was no such write."""
     writes = [
         entry.at for entry in trace if entry.writes and entry.file.startswith(room) and entry.at <= done
     ]
@@ -82,7 +82,7 @@ def until_written(trace: Trace, room: str, done: int) -> list[Entry]:
 
 
 def host_way(host: str, traces: Sequence[Trace]) -> HostWay:
-    """What all traces have in common, files in the order of the first one's first touch."""
+    """Returns what all traces have in common, files in the order of their first entry in the first trace."""
     counted = [Counter((entry.file, entry.function) for entry in trace) for trace in traces]
     always = {key: min(count[key] for count in counted) for key in counted[0]} if counted else {}
     order = [key for key in always if always[key]]
@@ -96,12 +96,12 @@ def host_way(host: str, traces: Sequence[Trace]) -> HostWay:
 
 
 def in_every(traces: Sequence[Trace]) -> tuple[str, ...]:
-    """Functions that all traces have."""
+    """Returns the functions of all traces."""
     return tuple(f"{f.path}:{g.name}" for f in host_way("", traces).files for g in f.functions)
 
 
 def as_rows(way: Way) -> dict[str, Any]:
-    """For JSON: totals first."""
+    """Returns rows for JSON: totals first."""
     return {
         "message": way.message,
         "traces": way.traces,
@@ -117,7 +117,7 @@ def as_rows(way: Way) -> dict[str, Any]:
 
 
 def as_text(way: Way) -> str:
-    """For people: a line per file, with its functions."""
+    """Returns text for people: a line per file, with its functions."""
     lines = [f"{way.message}: {len(way.files)} files, {way.calls} calls (in each of {way.traces} traces)"]
     for host in way.hosts:
         lines.append(f"\n  host {host.host}: {len(host.files)} files, {host.calls} calls")

@@ -39,7 +39,7 @@ def url(amqp: DaemonProcess) -> str:
 
 @pytest.fixture(autouse=True)
 def forgiving() -> Iterator[None]:
-    """pika leaves the sockets of connections that failed to the garbage collector."""
+    """pika leaves the sockets of failed connections to the garbage collector."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -54,5 +54,5 @@ def parameters(amqp: DaemonProcess) -> pika.ConnectionParameters:
 
 @pytest.fixture
 def name() -> Callable[[str], str]:
-    """A name that nobody else has."""
+    """Returns a function that makes unique names."""
     return lambda prefix: f"{prefix}-{uuid.uuid4().hex[:6]}-{next(_numbers)}"

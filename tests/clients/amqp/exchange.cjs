@@ -1,4 +1,4 @@
-// Publishes with confirms, and prints what a second connection gets: [[body, redelivered], ...].
+// Publishes with confirms, and prints the messages that a second connection gets: [[body, redelivered], ...].
 const amqp = require("amqplib");
 const [url, queue] = process.argv.slice(2);
 const count = 20;

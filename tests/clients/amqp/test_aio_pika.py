@@ -1,4 +1,4 @@
-"""aio-pika, unmodified: its robust connection over a restart of the daemon, its patterns."""
+"""aio-pika, unmodified: its robust connection across a restart of the daemon, and its patterns."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_the_drop_in_finds_the_daemon(
 
 
 async def test_calls(url: str, name: Callable[[str], str]) -> None:
-    """Its RPC pattern: an exclusive queue with a name of the server's, and a dead-letter exchange."""
+    """Its RPC pattern: an exclusive queue named by the server, and a dead-letter exchange."""
     async with await aio_pika.connect_robust(url) as connection:
         rpc = await RPC.create(await connection.channel(), durable=True)
         method = name("double")
@@ -87,7 +87,7 @@ async def test_a_robust_connection_goes_on_after_a_kill(start_daemon: Callable[.
     await asyncio.wait_for(back.wait(), PATIENCE_S)
     async with asyncio.timeout(PATIENCE_S):
         await channel.default_exchange.publish(aio_pika.Message(b"after", delivery_mode=2), "q")
-        while (body := await got.get()) == b"before":  # its acknowledgement had not arrived
+        while (body := await got.get()) == b"before":  # its acknowledgement may be lost
             pass
     assert body == b"after"
     await connection.close()

@@ -1,4 +1,4 @@
-"""`amq.topic` beside Kafka and MQTT on one host: the same topic, each message once, by real clients."""
+"""`amq.topic` with Kafka and MQTT on one host: the same topic, each message once, by real clients."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def bound(channel: BlockingChannel, name: str, key: str) -> str:
 
 
 def take(channel: BlockingChannel, queue: str, count: int) -> list[tuple[bytes, str, Any]]:
-    """(body, routing key, properties) of so many messages, and no more are there."""
+    """Returns (body, routing key, properties) of exactly `count` messages."""
     found: list[tuple[bytes, str, Any]] = []
     deadline = time.monotonic() + PATIENCE_S
     while len(found) < count and time.monotonic() < deadline:
@@ -111,7 +111,7 @@ def test_a_topic_that_kafka_has_is_one_for_three_faces(
 
 
 def wait_until_fed(host: DaemonProcess, channel: BlockingChannel, queue: str, mqtt: Newer) -> None:
-    """A partition is followed a moment after somebody wants it: what comes before is not handed out."""
+    """Waits until the queue follows the partition; earlier messages are not delivered."""
     producer = Producer({"bootstrap.servers": host.kafka})
     deadline = time.monotonic() + PATIENCE_S
     number = 0
@@ -136,7 +136,7 @@ def wait_until_fed(host: DaemonProcess, channel: BlockingChannel, queue: str, mq
 
 
 def read(bootstrap: str, topic: str, count: int) -> list[bytes]:
-    """The latest records."""
+    """Returns the latest records."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     found: list[bytes] = []
@@ -150,7 +150,7 @@ def read(bootstrap: str, topic: str, count: int) -> list[bytes]:
 def test_what_was_confirmed_comes_to_a_session_that_lasts(
     start_daemon: Callable[..., DaemonProcess],
 ) -> None:
-    """An MQTT client that is away while its message is published by AMQP and the daemon is killed."""
+    """An MQTT client is away while its message is published by AMQP and the daemon is killed."""
     daemon = start_daemon("--kafka", "off", "--stare", "off")
     client = Newer(daemon, "sleepy", lasting=True)
     client.subscribe("a/b")

@@ -38,7 +38,7 @@ def amqp091_go(
     require: Callable[[object, str], None],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """The program of `amqp091_go`, built; its go.mod pins the client, its go.sum the digests."""
+    """The compiled program of `amqp091_go`; its go.mod pins the client, its go.sum the digests."""
     program = tmp_path_factory.mktemp("go") / "exchange"
     command = [require_tool("go"), "build", "-o", str(program), "."]
     done = subprocess.run(command, cwd=HERE / "amqp091_go", capture_output=True, text=True, check=False)

@@ -33,7 +33,7 @@ def channel(parameters: pika.ConnectionParameters) -> Iterator[BlockingChannel]:
 def take(
     channel: BlockingChannel, queue: str, count: int, *, ack: bool = True
 ) -> list[tuple[bytes, Any, Any]]:
-    """(body, method, properties) of so many messages."""
+    """Returns (body, method, properties) of `count` messages."""
     found: list[tuple[bytes, Any, Any]] = []
     for method, properties, body in channel.consume(queue, auto_ack=False, inactivity_timeout=PATIENCE_S):
         if method is None:
@@ -168,7 +168,7 @@ def test_refusals(parameters: pika.ConnectionParameters, name: Callable[[str], s
 
 
 class Exchange:
-    """A client of callbacks: publishes `COUNT` messages with confirms, consumes them, and closes."""
+    """A client with callbacks: publishes `COUNT` messages with confirms, consumes them, and closes."""
 
     COUNT = 100
 
@@ -266,7 +266,7 @@ def test_what_was_confirmed_is_there_after_a_kill(start_daemon: Callable[..., Da
     channel.basic_qos(prefetch_count=20)
     handed = take(channel, "q", 20, ack=False)
     channel.basic_ack(handed[9][1].delivery_tag, multiple=True)
-    channel.queue_declare("q", passive=True)  # what was sent before is done
+    channel.queue_declare("q", passive=True)  # the reply shows that everything sent before is done
     daemon.kill()
     daemon.restart()
     host, port = daemon.address("amqp")

@@ -22,8 +22,8 @@ import org.apache.kafka.common.serialization.StringSerializer;
 /**
  * Copier BOOTSTRAP SOURCE TARGET GROUP TRANSACTIONAL_ID: copies one topic into another, exactly once.
  *
- * <p>A member of the new group protocol (KIP-848). What it writes is where each record came from, PARTITION:OFFSET. It
- * prints "copied N" after each transaction, and ends with code 3 where it has been fenced or is no member any more.
+ * <p>A member of the new group protocol (KIP-848). Each output value is its source record's position, PARTITION:OFFSET.
+ * It prints "copied N" after each transaction, and exits with code 3 if it was fenced or removed from the group.
  */
 public final class Copier {
     private static final int FENCED = 3;
@@ -64,7 +64,7 @@ public final class Copier {
                 | OutOfOrderSequenceException
                 | AuthorizationException
                 | FencedInstanceIdException
-                | UnknownMemberIdException e) { // the last where it looks up commits as it comes back
+                | UnknownMemberIdException e) { // the last comes from a look-up of commits after a return
             System.out.println("ended " + e);
             System.exit(FENCED);
         }
@@ -96,7 +96,7 @@ public final class Copier {
         }
     }
 
-    /** Back to what the group has committed. */
+    /** Returns to the group's committed offsets. */
     private void rewind() {
         consumer.committed(consumer.assignment()).forEach((partition, committed) -> {
             long offset = committed == null ? 0 : committed.offset();

@@ -23,11 +23,11 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Migrate BOOTSTRAP TOPIC PARTITIONS GROUP ASSIGNOR: three classic consumers of a group are replaced by consumers
- * of the new protocol and those by classic ones again, member by member, while records come in.
+ * Migrate BOOTSTRAP TOPIC PARTITIONS GROUP ASSIGNOR: replaces three classic consumers of a group by consumers of
+ * the new protocol, one by one, and then these by classic ones, while records arrive.
  *
- * <p>Prints, after the word "result", the group's type after each way, then how many records were sent, how many were read, how often one was
- * read twice, and how often partitions were lost. Last, what a subscription by a pattern is given.
+ * <p>Prints, after the word "result", the group's type after each direction, then the numbers of records sent, records
+ * read, repeated reads, and lost partitions. The last item is the assignment of a subscription by a pattern.
  */
 public final class Migrate {
     private static final int TEAM = 3;
@@ -91,7 +91,7 @@ public final class Migrate {
                     consumer.commitSync(done);
                 }
             } catch (CommitFailedException | RebalanceInProgressException e) {
-                // it is committed when the partitions are given up
+                // committed when the partitions are revoked
             }
         }
 

@@ -217,7 +217,7 @@ public final class Probe {
                 producer.beginTransaction();
                 out.forEach(producer::send);
                 producer.sendOffsetsToTransaction(next, consumer.groupMetadata());
-                producer.flush(); // or an abort would drop what was not sent yet
+                producer.flush(); // otherwise an abort would drop unsent records
                 if (attempt % 3 == 2) {
                     producer.abortTransaction();
                     first.forEach(consumer::seek);

@@ -31,7 +31,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory, require_tool: Callable
 
 @pytest.fixture(scope="module")
 def mqtt(tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> Iterator[DaemonProcess]:
-    """A daemon whose MQTT face is on, over TCP, WebSocket, TLS and a Unix socket."""
+    """A daemon with an MQTT face over TCP, WebSocket, TLS and a Unix socket."""
     tls = ("--mqtt-tls", "127.0.0.1:0", "--mqtt-tls-certificate", str(certificate))
     daemon = DaemonProcess(tmp_path_factory.mktemp("mqtt") / "data", [*FACES, *tls])
     try:
@@ -74,7 +74,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[DaemonProce
 
 @pytest.fixture
 def clients() -> Iterator[list[Client]]:
-    """Whoever is put into it is closed when the test ends."""
+    """A list of clients that are closed when the test ends."""
     made: list[Client] = []
     yield made
     for client in made:

@@ -1,4 +1,4 @@
-// Publishes with each QoS, and prints what a second client gets: [[topic, payload, qos], ...].
+// Publishes with each QoS, and prints the messages that a second client gets: [[topic, payload, qos], ...].
 const mqtt = require("mqtt");
 const [url, version, prefix] = process.argv.slice(2);
 const options = { protocolVersion: Number(version), reconnectPeriod: 0 };

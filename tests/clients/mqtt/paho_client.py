@@ -17,7 +17,7 @@ PATIENCE_S = 60.0
 
 
 class Client:
-    """A paho client whose messages come in a queue."""
+    """A paho client that puts its messages into a queue."""
 
     def __init__(
         self, client_id: str, version: int, transport: Literal["tcp", "websockets"] = "tcp", **options: Any
@@ -40,7 +40,7 @@ class Client:
         self.paho.on_subscribe = lambda client, data, mid, reasons, properties: self.subscribed.put(reasons)
 
     def open(self, host: str, port: int, **options: Any) -> bool:
-        """Whether the session was there."""
+        """Connects; returns whether the session was present."""
         self.paho.connect(host, port, **options)
         self.paho.loop_start()
         return self.connected.get(timeout=PATIENCE_S)
@@ -50,7 +50,7 @@ class Client:
         self.subscribed.get(timeout=PATIENCE_S)
 
     def publish(self, topic: str, payload: bytes, qos: int = 0, **options: Any) -> None:
-        """Returns when it is acknowledged."""
+        """Returns when the message is acknowledged."""
         self.paho.publish(topic, payload, qos, **options).wait_for_publish(PATIENCE_S)
 
     def next(self) -> paho.MQTTMessage:
@@ -66,13 +66,14 @@ class Client:
     def close(self) -> None:
         self.paho.disconnect()
         self.paho.loop_stop()
-        # A thread that is stopped before it has sent DISCONNECT leaves its socket open, any leaves the pair
-        # that wakes it: the collector may find these before the client, which would close them.
+        # A thread that stops before it has sent DISCONNECT leaves its socket open, and every thread leaves
+        # its wake-up socket pair. The garbage collector may find these before the client, which would close
+        # them.
         self.paho._reset_sockets()
 
 
 class Newer(Client):
-    """Of version 5, connected to `daemon`; its session lasts an hour if it is `lasting`."""
+    """An MQTT 5 client connected to `daemon`; if `lasting`, its session expires after an hour."""
 
     def __init__(self, daemon: DaemonProcess, name: str, *, lasting: bool = False) -> None:
         super().__init__(name, paho.MQTTv5)

@@ -1,4 +1,4 @@
-"""A host of the fabric without a broker, beside a daemon: the basis of an agent."""
+"""A fabric host without a broker, beside a daemon: the basis of an agent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from treecast.middleware.model.records import Record
 from treecast.middleware.relay.brokerless import BrokerlessHost, FabricHostSettings
 from treecast.middleware.wire.record_batch import build_batch
 
-WAIT = 30.0  # seconds until something has to have happened
+WAIT = 30.0  # seconds
 
 
 class Agent(Subscriber):
@@ -111,7 +111,7 @@ async def test_the_agent_writes_partitions_and_has_replicas_but_leads_none(
     read = partition.read(0, 1 << 20, Isolation.READ_UNCOMMITTED, at_least_one=True)
     found = read if isinstance(read, PartitionRead) else await read
     assert found.high_watermark == 1
-    await until(lambda: partition.size == found.size)  # the replica has it
+    await until(lambda: partition.size == found.size)  # the replica has caught up
     assert bytes(found.chunks[0])[61:] == batch[61:]
 
 

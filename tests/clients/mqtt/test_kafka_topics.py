@@ -1,6 +1,5 @@
 """One topic shared by MQTT and Kafka: the cells of docs/faces/matrix.md with real clients, on one host and
-two.
-"""
+two."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ def connect(clients: list[Any]) -> Connect:
 
 
 def create(hosts: Sequence[DaemonProcess], topic: str, partitions: int = 2, *leaders: str) -> None:
-    """Both hosts know it when this returns."""
+    """Creates a topic; returns when both hosts know it."""
     with DaemonClient(hosts[0].control) as client:
         client.create_topic(topic, partitions, leaders=leaders)
     until_known(hosts[1], topic, partitions)
@@ -60,7 +59,7 @@ def produce(daemon: DaemonProcess, topic: str, *records: dict[str, Any]) -> None
 
 
 def consume(daemon: DaemonProcess, topic: str, count: int, partitions: int = 2) -> list[Any]:
-    """`count` records, and not one more that would be there by then."""
+    """Returns `count` records, and checks that no more have arrived by then."""
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": daemon.kafka, "group.id": "unused", "auto.offset.reset": "earliest"}
     )
@@ -117,7 +116,7 @@ def test_a_record_is_published_to_subscribers_of_all_hosts_once(
     subscribers[0].publish("end", b"end")
     for subscriber in subscribers:
         assert subscriber.payloads(1) == [b"end"]
-    consume(hosts[0], topic, 50)  # nothing came back
+    consume(hosts[0], topic, 50)  # subscribers' hosts wrote nothing back
 
 
 def test_what_becomes_of_a_records_key_headers_and_value(
@@ -130,7 +129,7 @@ def test_what_becomes_of_a_records_key_headers_and_value(
     produce(hosts[0], "cells.k", {"key": b"key", "value": b"v", "headers": headers}, {"value": None})
     first, second = client.next(), client.next()
     assert (first.topic, first.payload, first.qos, first.retain) == ("cells/k", b"v", 1, False)
-    assert first.properties.UserProperty == [("plain", "text")]  # the key, and what is no text, stay behind
+    assert first.properties.UserProperty == [("plain", "text")]  # the key and non-text headers are left out
     assert first.properties.ContentType == "text/plain"
     assert second.payload == b""
 
@@ -277,14 +276,14 @@ def test_a_session_that_lasts_gets_records_of_the_time_when_its_daemon_was_kille
     got = [again.next()]
     while got[-1].payload != b"19":
         got.append(again.next())
-    fresh = [one.payload for one in got if one.payload != b"0"]  # that one may not have been acknowledged
+    fresh = [one.payload for one in got if one.payload != b"0"]  # record 0 may not have been acknowledged
     assert fresh == [b"%d" % n for n in range(1, 20)]
 
 
 def test_what_was_acknowledged_while_the_leader_was_away_is_recorded_once(
     hosts: list[DaemonProcess], connect: Connect
 ) -> None:
-    """The publisher's daemon spools it, is killed, and brings it to the leader when both are back."""
+    """The publisher's daemon spools them, is killed, and delivers them to the leader when both are back."""
     create(hosts, "spooled.x", 1, "b")
     client = connect(hosts[0], "spooling")
     client.publish("spooled/x", b"0", 2)

@@ -17,7 +17,7 @@ PATIENCE_S = 60
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> Iterator[DaemonProcess]:
-    """Clients need the certificate that the server has, too: it has signed itself."""
+    """Clients need the server's certificate, too: it is self-signed."""
     flags = ["--kafka", "off", "--admin", "off", "--mqtt", "off", "--mqtt-tls", "127.0.0.1:0"]
     flags += ["--mqtt-tls-certificate", str(certificate), "--mqtt-tls-authority", str(certificate)]
     daemon = DaemonProcess(tmp_path_factory.mktemp("secured") / "data", flags)

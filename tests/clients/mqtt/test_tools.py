@@ -49,7 +49,7 @@ def test_mosquitto_pub_and_sub(mqtt: DaemonProcess, require_tool: Callable[[str]
     )
     assert subscriber.stdout is not None
     lines = []
-    for line in subscriber.stdout:  # until it says that it is subscribed
+    for line in subscriber.stdout:  # until it reports its subscription
         lines.append(line)
         if line.startswith("Subscribed"):
             break

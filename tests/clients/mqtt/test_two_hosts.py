@@ -1,4 +1,5 @@
-"""Mosquitto's own clients at two daemons of one cluster: subscribed at one, published at the other."""
+"""Mosquitto's own clients at two daemons of one cluster: one subscribes at one daemon, the other publishes at
+the other."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ def at(daemon: DaemonProcess) -> list[str]:
 
 
 class Subscribed:
-    """mosquitto_sub that is subscribed: its SUBACK has come."""
+    """A mosquitto_sub whose SUBACK has arrived."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self.process = subprocess.Popen(

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.clients
 
 
 class Willing:
-    """A client with a will and a session that lasts."""
+    """A client with a will and a persistent session."""
 
     def __init__(self, program: str, daemon: DaemonProcess, topic: str, delay: int = 0) -> None:
         will = ["--will-topic", topic, "--will-payload", "gone", "--will-qos", "1", "--will-retain"]
@@ -54,7 +54,7 @@ def willing(require_tool: Callable[[str], str]) -> Iterator[Callable[..., Willin
 
 
 def shown(program: str, daemon: DaemonProcess, topic: str) -> str:
-    """What is published to the topic, or was kept there."""
+    """Returns the messages published to the topic, or retained there."""
     command = [program, *at(daemon), "-t", topic, "-q", "1", "-C", "1", "-W", str(PATIENCE_S)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
@@ -68,7 +68,8 @@ def test_a_will_outlives_its_daemon(
     killed: bool,
     delay: int,
 ) -> None:
-    """Of a client that had gone, and whose delay was running, and of one that was connected."""
+    """The will of an absent client whose delay was running, and that of a connected client, are both
+    published."""
     daemon = start_daemon("--kafka", "off", "--admin", "off", "--mqtt", "127.0.0.1:0")
     gone, here = willing(daemon, "will/gone", 2), willing(daemon, "will/here", delay)
     gone.kill()

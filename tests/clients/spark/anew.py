@@ -21,7 +21,8 @@ NOW = {"availableNow": True}
 
 
 class Anew:
-    """Each method answers what the test looks at. `stream` runs a query that writes files, `rows` reads."""
+    """The result of each method is checked by a test. `stream` runs a query that writes files, `rows` reads
+    them."""
 
     def __init__(
         self,
@@ -38,8 +39,8 @@ class Anew:
     # --- the sink
 
     def copied(self) -> dict[str, Any]:
-        """Blue and green: a checkpoint is copied, and the copy writes elsewhere; its last batch was noted by
-        nobody. Then the first does that batch again, and writes it to a topic that was made anew."""
+        """Blue-green: a checkpoint whose last batch is not noted as done is copied, and the copy writes
+        elsewhere. Then the first query repeats that batch, and writes it to a new topic of the same name."""
         blue, green = self._topics("blue", "green")
         self._sink("blue", blue)
         self._forget("blue", 2)
@@ -53,7 +54,8 @@ class Anew:
         return found | {"anew": self._count(blue)}
 
     def restored(self) -> dict[str, Any]:
-        """A checkpoint goes back to what it was: under its next numbers other rows were written already."""
+        """A checkpoint is restored to an earlier state; other rows were already written under its next
+        numbers."""
         (topic,) = self._topics("restored")
         self._sink("restored", topic)
         self._forget("restored", 1, 2)
@@ -75,7 +77,7 @@ class Anew:
         return {"counts": counts}
 
     def named(self) -> dict[str, Any]:
-        """Batch writes outside of a stream: the name has to do."""
+        """Batch writes outside of a stream, identified by name only."""
         (topic,) = self._topics("named")
         self._write(50, topic, 7)
         errors = [error_of(lambda: self._write(60, topic, 7)), error_of(lambda: self._write(50, topic, 6))]
@@ -84,7 +86,7 @@ class Anew:
         return {"errors": errors, "count": self._count(topic)}
 
     def columns(self) -> dict[str, Any]:
-        """A column says the topic, so that the target is not in the name: rows of others are no repeat."""
+        """A column gives the topic, so the name lacks the target: rows of other topics are no repetition."""
         one, two = self._topics("column-1", "column-2")
         self._write(50, one, 3, column=True)
         return {
@@ -95,7 +97,7 @@ class Anew:
     # --- the source
 
     def recreated(self) -> dict[str, Any]:
-        """Checkpoints at 200; then there are topics of these names with fewer records, and with more."""
+        """Checkpoints at 200; then topics of these names are created with fewer records, and with more."""
         found: dict[str, Any] = {}
         for name, size in (("fewer", 10), ("more", 300)):
             (topic,) = self._topics(name)
@@ -113,7 +115,7 @@ class Anew:
         return found
 
     def without_ids(self) -> dict[str, Any]:
-        """The checkpoint is that of an earlier version."""
+        """The checkpoint is one of an earlier version."""
         (topic,) = self._topics("old")
         self._fill(topic, 200)
         self._stream("old", NOW, subscribe=topic)
@@ -124,7 +126,7 @@ class Anew:
         self._stream("old", NOW, subscribe=topic, failOnDataLoss="false")
         return {"error": error, "rows": len(self._rows("old"))}
 
-    # --- with
+    # --- helpers
 
     def _topics(self, *names: str) -> list[str]:
         topics = [f"anew-{name}-{self._folder.name}" for name in names]
@@ -185,7 +187,7 @@ class Anew:
         return int(self._spark.read.format("treecast").options(**options).load().count())
 
     def _forget(self, checkpoint: str, *numbers: int) -> None:
-        """Spark has not noted that these batches are done."""
+        """Removes Spark's note that these batches are done."""
         for number in numbers:
             self._drop(checkpoint, "commits", number)
 

@@ -1,7 +1,7 @@
 """Restarts from checkpoints that retention and compaction have overtaken; `reads.py` runs them itself.
 
 Three topics of one partition get ten batches of ten records, one segment each. A query has read the first
-batch. Then segments are deleted: of one topic by size, of one by time; the third is compacted. The daemon
+batch. Then segments are deleted: in one topic by size, in one by time; the third is compacted. The daemon
 must check often for segments to delete.
 """
 
@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
 from writes import error_of
 
 BATCHES, BATCH = 10, 10  # batches, and records of each
-OLD = 5  # so many batches are an hour old where time counts
+OLD = 5  # batches that are an hour old, for retention by time
 HOUR_MS = 3_600_000
 KEYS = 5
 SEGMENT = {"segment.bytes": "1500", "retention.ms": "-1"}  # one batch, not two
@@ -38,7 +38,7 @@ NOW = {"availableNow": True}
 
 
 class Cuts:
-    """Each method is what the test looks at."""
+    """A test checks the result of each method."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Cuts:
     ) -> None:
         """`stream(name, trigger, **options)` runs a query into a table, `rows(name)`: (topic, offset)."""
         self._address, self._stream, self._rows = address, stream, rows
-        run = Path(folder).name  # a run that is repeated has topics of its own
+        run = Path(folder).name  # a repeated run has its own topics
         self._topics = {name: f"cut-{name}-{run}" for name in CUTS}
         self._admin = AdminClient({"bootstrap.servers": self._address})
         made = [NewTopic(topic, 1, 1, config=SEGMENT) for topic in self._topics.values()]
@@ -58,7 +58,7 @@ class Cuts:
 
     def cut(self) -> dict[str, Any]:
         everything = {"subscribe": ",".join(self._topics.values())}
-        keys = {"subscribe": self._topics["keys"], "maxOffsetsPerTrigger": "31"}  # ends fall into the gap
+        keys = {"subscribe": self._topics["keys"], "maxOffsetsPerTrigger": "31"}  # batches end inside the gap
         self._put(0)
         self._stream("cut", NOW, **everything)
         self._stream("cut-keys", NOW, **keys)
@@ -83,12 +83,12 @@ class Cuts:
         }
 
     def _new(self, written: str, name: str) -> list[int]:
-        """The offsets of a topic that a query has written since the first batch."""
+        """Returns the offsets of a topic that a query has written since the first batch."""
         rows = self._rows(written)
         return [offset for topic, offset in rows if topic == self._topics[name] and offset >= BATCH]
 
     def _put(self, batch: int) -> None:
-        """One batch into each topic."""
+        """Writes one batch into each topic."""
         producer = Producer({"bootstrap.servers": self._address, "linger.ms": 500})
         now = int(time.time() * 1000)
         for name, topic in self._topics.items():
@@ -106,7 +106,7 @@ class Cuts:
         self._admin.incremental_alter_configs([resource])[resource].result(60)
 
     def _start_after(self, name: str, offset: int) -> int:
-        """Where the log begins, once that is beyond `offset`."""
+        """Waits until the log starts beyond `offset`, and returns its start."""
         consumer = Consumer({"bootstrap.servers": self._address, "group.id": "looks"})
         part = TopicPartition(self._topics[name], 0)
         try:
@@ -115,12 +115,12 @@ class Cuts:
             consumer.close()
 
     def _compacted(self) -> list[int]:
-        """Which offsets compaction has left, once it has looked at all but the last segment."""
+        """Returns the offsets that remain once compaction has processed all segments but the last."""
         kept = BATCH * (BATCHES - 1) - KEYS
         return _until(lambda: left if (left := self._offsets("keys"))[0] >= kept else None)
 
     def _offsets(self, name: str) -> list[int]:
-        """All offsets that a consumer is given."""
+        """Returns all offsets that a consumer gets."""
         settings = {"bootstrap.servers": self._address, "group.id": "looks"}
         consumer = Consumer(settings | {"enable.auto.commit": False})
         found: list[int] = []
@@ -136,10 +136,10 @@ class Cuts:
 
 
 def _until(look: Callable[[], Any]) -> Any:
-    """What it finds, once that is something."""
+    """Repeats `look` until its result is true, and returns it."""
     deadline = time.monotonic() + PATIENCE_S
     while (found := look()) is None:
         if time.monotonic() > deadline:
-            raise TimeoutError("retention or compaction has not done its work")
+            raise TimeoutError("retention or compaction has not finished")
         time.sleep(0.1)
     return found

@@ -46,7 +46,7 @@ VALUES = (
 
 
 class Reads:
-    """One session; each method is a read, and answers what the test looks at."""
+    """One session; each method performs a read, and a test checks its result."""
 
     def __init__(self, address: str, folder: str) -> None:
         self.address, self.folder = address, folder
@@ -122,7 +122,7 @@ class Reads:
         }
 
     def small(self) -> dict[str, Any]:
-        """Batches that are read beside the driver go to one task each, larger ones to one a partition."""
+        """Batches read beside the driver go to one task each, larger ones to one task per partition."""
         found = {}
         for rows in ("300", "1500"):
             name = f"small-{rows}"
@@ -155,8 +155,9 @@ class Reads:
         }
 
     def grows(self) -> dict[str, Any]:
-        """A pattern's query reads a topic; another one, and a partition of the first, come while it runs."""
-        run = Path(self.folder).name  # a run that is repeated has topics of its own
+        """A query by pattern reads a topic; another topic, and a partition of the first, are added while it
+        runs."""
+        run = Path(self.folder).name  # a repeated run has its own topics
         first, second = f"grow-{run}-a", f"grow-{run}-b"
         admin = AdminClient({"bootstrap.servers": self.address})
         admin.create_topics([NewTopic(first, 1, 1)])[first].result(60)
@@ -176,7 +177,7 @@ class Reads:
         return {"rows": sorted([row["topic"][-1], row["partition"], row["offset"]] for row in rows)}
 
     def _put(self, *places: tuple[str, int]) -> None:
-        """Five records into each partition."""
+        """Writes five records into each partition."""
         producer = Producer({"bootstrap.servers": self.address})
         for topic, partition in places:
             for n in range(5):
@@ -184,7 +185,7 @@ class Reads:
         assert producer.flush(60) == 0
 
     def _await_rows(self, query: Any, count: int) -> None:
-        """Until the query has read so many, by its own account."""
+        """Waits until the query reports this many rows."""
         deadline = time.monotonic() + 300
         while sum(progress["numInputRows"] for progress in query.recentProgress) < count:
             if query.exception() is not None:
@@ -217,7 +218,7 @@ class Reads:
         }
 
     def json(self) -> dict[str, Any]:
-        """What is kept of values that do not fit, by us and by Spark, in a session that is not in UTC."""
+        """Values that do not fit, as parsed by us and by Spark, in a session that is not in UTC."""
         topic = f"json-{Path(self.folder).name}"
         admin = AdminClient({"bootstrap.servers": self.address})
         admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
@@ -250,7 +251,7 @@ class Reads:
 
 
 def _all(doer: Reads | Cuts | Writes | Anew) -> dict[str, Any]:
-    """What each of its methods found, in their order."""
+    """Returns the results of all methods, in their order."""
     names = [name for name in vars(type(doer)) if not name.startswith("_")]
     return {name: getattr(doer, name)() for name in names}
 

@@ -18,16 +18,16 @@ from treecast.spark_connectors.sink import naming
 from treecast.spark_connectors.sink.naming import Batch
 from treecast.spark_connectors.sink.producing import Producer
 
-SLOW = "Python worker failed to connect back"  # Spark gives it 10 s, whatever the machine does
+SLOW = "Python worker failed to connect back"  # Spark allows 10 s, however busy the machine is
 TOPICS = ("columns", "repeated", "failed", "stream")
 
 
 class Writes:
-    """Each method is a write, and answers what the test looks at."""
+    """Each method performs a write, and a test checks its result."""
 
     def __init__(self, spark: SparkSession, address: str, folder: str) -> None:
         self.spark, self.address, self.folder = spark, address, folder
-        self.run = Path(folder).name  # a run that is repeated has topics of its own
+        self.run = Path(folder).name  # a repeated run has its own topics
         admin = AdminClient({"bootstrap.servers": address})
         made = admin.create_topics([NewTopic(self._topic(name), 3, 1) for name in TOPICS])
         for one in made.values():
@@ -71,7 +71,7 @@ class Writes:
         }
 
     def repeated(self) -> dict[str, Any]:
-        """The same batch of the same query twice, and one without a name twice."""
+        """Writes the same batch of the same query twice, and one without a name twice."""
         frame = self._numbers(50).selectExpr("cast(id as string) as value")
         for _ in range(2):
             self._write(frame, topic=self._topic("repeated"), queryName=f"daily-{self.run}", batchId="7")
@@ -81,7 +81,7 @@ class Writes:
         return {"named": named, "all": self._read(self._topic("repeated")).count()}
 
     def failed(self) -> dict[str, Any]:
-        """A task fails once anything is staged; readers of committed records see what is written later."""
+        """A task fails after something was staged; readers of committed records see later writes."""
         settings = {
             "bootstrap.servers": self.address,
             "group.id": "looks",
@@ -97,7 +97,7 @@ class Writes:
                 while time.monotonic() < deadline:
                     if any(looks.get_watermark_offsets(kafka.TopicPartition(topic, n))[1] for n in range(3)):
                         break
-                    time.sleep(0.05)  # nothing tells a task when another process has written
+                    time.sleep(0.05)  # a task gets no notice of another process's writes
                 raise ValueError("this task fails")
             return f"{n} " + "." * 500
 
@@ -114,7 +114,7 @@ class Writes:
         }
 
     def stream(self) -> dict[str, Any]:
-        """From the topic `spark`, with the driver's note of the last batch lost once."""
+        """Copies the topic `spark`; the driver's note of the last batch is lost once."""
         first = self._run()
         commits = Path(self.folder, "sink-checkpoint", "commits")
         for note in (commits / "2", commits / ".2.crc"):
@@ -152,7 +152,7 @@ class Writes:
         return naming.of_stream(query, number, where)
 
     def _is_open(self, batch: Batch) -> bool:
-        """Whether the daemon would let a task begin to stage a part of this batch."""
+        """Returns whether the daemon would let a task start to stage a part of this batch."""
         producer = self._producer()
         try:
             return producer.begin(batch.part(secrets.token_hex(4)))
@@ -179,7 +179,8 @@ class Writes:
 
 
 def error_of(action: Callable[[], object]) -> str:
-    """What an action fails with. A worker that was too slow to start is no answer: the run is repeated."""
+    """Returns the error of an action. If a worker started too slowly, the error is raised and the run
+    repeated."""
     try:
         action()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""One life of a data directory under AMQP load: load, kill, restart, look, again and again."""
+"""One life of a data directory under AMQP load: load, kill, restart and checks, repeated."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .workers import DEAD, KEEP, WORK, Consumer, Publisher, Worker, drain, is_re
 
 FSYNC = ("interval", "never", "batch")
 JOIN_S = 90.0
-START_S = 300.0  # for a daemon to start, however busy the machine is
+START_S = 300.0  # time for a daemon to start, however busy the machine is
 OFF = ("--kafka", "--admin", "--control", "--stare", "--mqtt")
 
 
 class Episode:
-    """`problems`: what was found amiss. `counts`: what was published, confirmed and seen.
+    """`problems`: violations found. `counts`: messages published, confirmed and read.
 
-    `patience`: seconds for clients to get what there is to get.
+    `patience`: seconds that clients may take to read everything that is stored.
     """
 
     def __init__(self, folder: Path, seed: int, number: int, python: str, patience: float) -> None:
@@ -56,7 +56,8 @@ class Episode:
             worker.up.set()
 
     def cycle(self, number: int, *, damage: bool = False) -> None:
-        """One kill, and the look after it. `damage` takes something away, to show that it is found out."""
+        """Kills the daemon once and checks the queues. `damage` removes data, to prove that the check notices
+        it."""
         rng = random.Random(f"{self._seed}-{number}")
         for publisher in self.publishers:
             publisher.gate.set()
@@ -64,7 +65,7 @@ class Episode:
         self._kill()
         if damage:
             self._damage()
-        if rng.random() < 0.2:  # once more while it starts
+        if rng.random() < 0.2:  # a second kill, during the restart
             self.daemon.start(wait=False)
             time.sleep(rng.uniform(0.0, 0.8))
             self._kill()
@@ -81,13 +82,13 @@ class Episode:
         self.kills += 1
 
     def _damage(self) -> None:
-        """Cuts the last half off the log of queues."""
+        """Cuts off the second half of the log of queues."""
         log = max((self.daemon.data / "queues").glob("*.journal"))
         with log.open("r+b") as file:
             file.truncate(log.stat().st_size // 2)
 
     def _settle(self) -> None:
-        """Publishers finish what they have begun, and the consumer gets all of that."""
+        """Waits until publishers have finished their pending messages and the consumer has received them."""
         for publisher in self.publishers:
             publisher.gate.clear()
         self._wait(lambda: not any(publisher.pending for publisher in self.publishers), "publishers")
@@ -113,7 +114,7 @@ class Episode:
         ]
 
     def _look(self) -> None:
-        """While the consumer is away, and has left nothing."""
+        """Reads both queues while the consumer is away and owes no acknowledgement."""
         address = self.daemon.address("amqp")
         self._wait(self._finished, "the consumer")
         self._kept.update(drain(address, KEEP, self._patience))
@@ -123,7 +124,7 @@ class Episode:
         self.consumer.go_on()
 
     def _finished(self) -> bool:
-        """Whether the consumer has settled all there is. It is away then."""
+        """Returns whether the consumer has settled everything. The consumer is away then."""
         address = self.daemon.address("amqp")
         if ready(address, WORK):
             return False

@@ -1,4 +1,4 @@
-"""A plain blocking AMQP connection with one channel, by pamqp, which keeps nothing over a break."""
+"""A plain blocking AMQP connection with one channel, by pamqp. It keeps no state across disconnections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ M = TypeVar("M", bound=base.Frame)
 
 
 class Broken(OSError):
-    """The connection ended, as it does when the daemon is killed."""
+    """The connection ended, for example because the daemon was killed."""
 
 
 class Delivered(NamedTuple):
@@ -23,7 +23,7 @@ class Delivered(NamedTuple):
 
 
 def publish(exchange: str, key: str, payload: bytes) -> bytes:
-    """A persistent message, as frames on channel 1."""
+    """Returns a persistent message as frames on channel 1."""
     properties = commands.Basic.Properties(delivery_mode=2)
     return b"".join(
         frame.marshal(one, 1)
@@ -36,7 +36,7 @@ def publish(exchange: str, key: str, payload: bytes) -> bytes:
 
 
 class Link:
-    """One connection, and its channel 1."""
+    """One connection and its channel 1."""
 
     def __init__(self, address: tuple[str, int], timeout: float = 20.0) -> None:
         self._buffer = b""
@@ -64,7 +64,7 @@ class Link:
             raise Broken(str(error)) from error
 
     def ask(self, method: base.Frame, kind: type[M], channel: int = 1) -> M:
-        """Sends, and waits for the answer; what else comes is kept for `receive`."""
+        """Sends a method and waits for its answer; keeps other frames for `receive`."""
         self.send(method, channel=channel)
         return self._await(kind)
 
@@ -80,7 +80,7 @@ class Link:
         raise Broken(f"no {kind.name}")
 
     def receive(self, wait: float) -> list[base.Frame | Delivered]:
-        """What has come, after `wait` seconds at most."""
+        """Returns the frames and messages that arrive within `wait` seconds."""
         if self._found:
             found, self._found = self._found, []
             return found
@@ -118,6 +118,6 @@ class Link:
         self._socket.close()
 
     def leave(self) -> None:
-        """Closes in order: all that was sent before is done then."""
+        """Closes the connection in order, so that the broker has handled everything sent before."""
         self.ask(commands.Connection.Close(200, "", 0, 0), commands.Connection.CloseOk, 0)
         self.close()

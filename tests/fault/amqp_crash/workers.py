@@ -1,7 +1,7 @@
-"""Publishers with confirms, and a consumer that acknowledges most and rejects some, over breaks.
+"""Publishers with confirms, and a consumer that acknowledges most messages and rejects some. All reconnect.
 
-A message is `publisher number attempt`: what was not confirmed is published again as another attempt. So
-each attempt may be in a queue once, and one that was confirmed has to be.
+A message is `publisher number attempt`. An unconfirmed message is published again as a new attempt. So a
+queue may hold each attempt at most once, and must hold each confirmed attempt.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pamqp import base, commands
 from .link import Broken, Delivered, Link, publish
 
 WINDOW = 200
-REJECTED = 7  # each one of so many messages is rejected
+REJECTED = 7  # the consumer rejects every seventh message
 EXCHANGE, WORK, KEEP, DEAD = "load", "work", "keep", "dead"
 Address = Callable[[], tuple[str, int]]
 
@@ -24,7 +24,7 @@ _Basic, _Queue, _Exchange = commands.Basic, commands.Queue, commands.Exchange
 
 
 def declare(link: Link) -> None:
-    """What the load needs; the same again is no error."""
+    """Declares the exchanges and queues of the load; repeating it is no error."""
     link.ask(_Exchange.Declare(exchange=EXCHANGE, exchange_type="fanout", durable=True), _Exchange.DeclareOk)
     dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": DEAD}
     for name, arguments in ((WORK, dead), (KEEP, {}), (DEAD, {})):
@@ -38,7 +38,7 @@ def is_rejected(body: bytes) -> bool:
 
 
 def ready(address: tuple[str, int], queue: str) -> int:
-    """How many messages a queue has ready."""
+    """Returns the number of ready messages of a queue."""
     link = Link(address)
     count = link.ask(_Queue.Declare(queue=queue, passive=True), _Queue.DeclareOk).message_count
     link.leave()
@@ -46,7 +46,7 @@ def ready(address: tuple[str, int], queue: str) -> int:
 
 
 def drain(address: tuple[str, int], queue: str, patience: float) -> list[bytes]:
-    """All that a queue holds, which is settled."""
+    """Reads and settles all messages of a queue."""
     link = Link(address)
     count = link.ask(_Queue.Declare(queue=queue, passive=True), _Queue.DeclareOk).message_count or 0
     found: list[bytes] = []
@@ -64,12 +64,12 @@ def drain(address: tuple[str, int], queue: str, patience: float) -> list[bytes]:
 
 
 class Worker(threading.Thread):
-    """Connects again after each break. `problems` is shared by all."""
+    """A thread that reconnects after each disconnection. All workers share `problems`."""
 
     def __init__(self, name: str, address: Address, problems: list[str]) -> None:
         super().__init__(name=name, daemon=True)
         self.problems = problems
-        self.up = threading.Event()  # the daemon runs, or soon will
+        self.up = threading.Event()  # set while the daemon runs or is about to
         self.ended = False
         self._address = address
         self.link: Link | None = None
@@ -103,12 +103,12 @@ class Worker(threading.Thread):
 
 
 class Publisher(Worker):
-    """`confirmed`: attempts that the daemon has answered for; `pending`: those that it has not, by tag."""
+    """`confirmed`: attempts that the daemon confirmed; `pending`: attempts without a confirm yet, by tag."""
 
     def __init__(self, number: int, address: Address, problems: list[str]) -> None:
         super().__init__(f"pub{number}", address, problems)
         self.number = number
-        self.gate = threading.Event()  # new ones may be sent
+        self.gate = threading.Event()  # set while new messages may be sent
         self.sent: set[bytes] = set()
         self.confirmed: set[bytes] = set()
         self.pending: dict[int, tuple[int, int]] = {}  # (message, attempt)
@@ -119,7 +119,7 @@ class Publisher(Worker):
         return b"%d %d %d " % (self.number, message, attempt) + b"." * (message * 13 % 300)
 
     def resume(self, link: Link) -> None:
-        """What was not confirmed is published again."""
+        """Publishes unconfirmed messages again."""
         declare(link)
         link.ask(commands.Confirm.Select(), commands.Confirm.SelectOk)
         again = [(message, attempt + 1) for message, attempt in self.pending.values()]
@@ -156,9 +156,9 @@ class Publisher(Worker):
 
 
 class Consumer(Worker):
-    """Settles everything, and leaves in order when it is told to: then all that it has settled is.
+    """Settles all messages, and disconnects in order when told to, so that its last settlements count.
 
-    `seen`: how often each message came.
+    `seen`: number of deliveries of each message.
     """
 
     def __init__(self, address: Address, problems: list[str]) -> None:
@@ -168,7 +168,7 @@ class Consumer(Worker):
         self.left = threading.Event()
 
     def pause(self, patience: float) -> bool:
-        """Whether it has left."""
+        """Returns whether the consumer has disconnected."""
         self.left.clear()
         self.leaving.set()
         return self.left.wait(patience)
@@ -188,7 +188,7 @@ class Consumer(Worker):
                 self.left.set()
             time.sleep(0.02)
             return
-        if self.left.is_set():  # the link is closed
+        if self.left.is_set():  # the link was closed on purpose
             self.left.clear()
             raise Broken("goes on with another")
         answers: list[base.Frame] = []

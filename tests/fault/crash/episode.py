@@ -1,4 +1,4 @@
-"""One life of a data directory: load, kill, restart, verify, repeatedly, and a thorough end."""
+"""One life of a data directory: repeated load, kill, restart and checks, then a thorough end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .workers import (
     Worker,
 )
 
-# Small segments and sparse indexes, so that rolls, indexes and compaction are under way when the kill comes.
+# Small segments and sparse indexes make it likely that a kill interrupts a roll, an index or a compaction.
 TOPICS = {
     "plain": {"segment.bytes": "300000"},
     "idempotent": {"segment.bytes": "100000", "index.interval.bytes": "512"},
@@ -44,7 +44,8 @@ LAST_LOAD = 0.5  # seconds, at the end of a life
 
 @dataclass
 class Cycle:
-    """How one cycle kills. Times in s; `during_start` is after the restart's beginning, None: not at all."""
+    """The kills of one cycle. Times in s; `during_start` counts from the start of the restart, None: no
+    second kill."""
 
     number: int
     load_for: float
@@ -66,7 +67,7 @@ class Times:
 
 
 class Episode:
-    """`python` runs the daemon. Raises DaemonFailed where it doesn't come back."""
+    """`python` runs the daemon. Raises DaemonFailed if the daemon does not come back."""
 
     def __init__(self, folder: Path, seed: int, number: int, python: str, fsync: str | None) -> None:
         self.folder = folder
@@ -119,9 +120,9 @@ class Episode:
         self.members = [GroupMember(address, n, self.members_ledger, self.seed) for n in (1, 2)]
 
     def run(self, cycle: Cycle, *, damage: bool = False) -> None:
-        """Load until the kill, then up again, and everything that was acknowledged must be there.
+        """Runs load until the kill, restarts, and checks that every acknowledged record is stored.
 
-        `damage` takes something away in between, to show that it is found out.
+        `damage` removes data in between, to prove that the check notices it.
         """
         self.gate.open()
         time.sleep(cycle.load_for)
@@ -137,7 +138,7 @@ class Episode:
         self.verify(acked)
 
     def _damage(self) -> None:
-        """Cuts the last third off the newest segment of a partition that was acknowledged."""
+        """Cuts off the last third of the newest segment of a partition with acknowledged records."""
         newest = max((self.daemon.data / "logs" / "idempotent-0").glob("*.log"))
         with newest.open("r+b") as log:
             log.truncate(newest.stat().st_size * 2 // 3)
@@ -154,10 +155,10 @@ class Episode:
         self.usual_start = time.monotonic() - begun
         self.times.restarts.append(self.usual_start)
 
-    # --- looking
+    # --- checks
 
     def verify(self, members_acked: dict[int, int]) -> None:
-        """What is new since the last look, and all that is small."""
+        """Reads everything that is new since the last check, and all small topics completely."""
         oracle, address = self.oracle, self.daemon.kafka
         new = {place: position for place, position in oracle.positions.items() if place[0] != "compacted"}
         oracle.read_up_to(
@@ -231,12 +232,12 @@ class Episode:
                 self.oracle.problem(f"topic {topic}: retention.ms is {there.get(topic)}, not {retention}")
         for topic in maker.must_not_exist:
             if topic in there:
-                self.oracle.problem(f"topic {topic} was deleted, and is there")
+                self.oracle.problem(f"topic {topic} was deleted but exists")
 
     # --- the end
 
     def end(self, patience: float = 60.0) -> None:
-        """Lets everything finish, and reads the whole of every log once more."""
+        """Waits for all workers to finish, and reads every log completely once more."""
         oracle = self.oracle
         self._settle(patience)
         if left := self.librdkafka.finish(patience):
@@ -259,12 +260,12 @@ class Episode:
                 )
 
     def _settle(self, patience: float) -> None:
-        """Everybody comes in once more, to ask for what the last kill left open, and is answered to the end.
+        """Lets every worker in once more, so that it resolves requests that the last kill left open.
 
-        The load before the gate is shut is there to see that: nobody is killed, so no answer may be missing.
+        The load runs until the gate is shut. No kill happens now, so no answer may be missing.
         """
         self.gate.open()
-        self.gate.wait_until_in(len(self.workers) + 1, patience)  # librdkafka's producer is the one more
+        self.gate.wait_until_in(len(self.workers) + 1, patience)  # plus one for librdkafka's producer
         time.sleep(LAST_LOAD)
         self.gate.close(patience)
 
@@ -275,7 +276,7 @@ class Episode:
         return condition()
 
     def _verify_members(self, patience: float) -> None:
-        """The group reaches the end of its topic, and its members have read every record on the way."""
+        """Checks that the group reaches the end of its topic and that its members have read every record."""
         topic = GroupMember.topic
         wanted = {n: self.oracle.positions[topic, n] for n in range(PARTITIONS)}
 
@@ -290,10 +291,12 @@ class Episode:
             read = self.members_ledger.read.get(number, set())
             self.oracle.tally.group_read += len(read)
             if there - read:
-                self.oracle.problem(f"{GroupMember.group}: never read {sorted(there - read)[:5]} of {number}")
+                self.oracle.problem(
+                    f"{GroupMember.group}: did not read {sorted(there - read)[:5]} of {number}"
+                )
             if read - there:
                 self.oracle.problem(
-                    f"{GroupMember.group}: read {sorted(read - there)[:5]} of {number}, not there"
+                    f"{GroupMember.group}: read {sorted(read - there)[:5]} of {number}, which are not stored"
                 )
 
     def _reread(self) -> None:
@@ -312,7 +315,7 @@ class Episode:
                 )
 
     def close(self, *, keep: Path | None = None) -> None:
-        """Ends everything; with `keep` the data directory and the log go there."""
+        """Stops everything; moves the data directory and the log to `keep` if it is given."""
         self.gate.end()
         for member in self.members:
             member.end()

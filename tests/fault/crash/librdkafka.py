@@ -19,7 +19,7 @@ QUIET = {"log_level": 0, "error_cb": lambda error: None}
 
 
 class LibrdkafkaProducer(threading.Thread):
-    """Lives through all kills and retries by itself; callbacks are served only while the gate is open."""
+    """Survives all kills and retries by itself; callbacks are served only while the gate is open."""
 
     topic = "librdkafka"
 
@@ -82,13 +82,13 @@ class LibrdkafkaProducer(threading.Thread):
         self.producer.poll(0.01)
 
     def finish(self, timeout: float) -> int:
-        """Waits until everything is answered; gives what is left."""
+        """Waits until every record is answered; returns the number of records left."""
         return int(self.producer.flush(timeout))
 
 
 @dataclass
 class GroupLedger:
-    """What the members committed and read, by partition."""
+    """The offsets that the members committed and the records that they read, by partition."""
 
     acked: dict[int, int] = field(default_factory=dict)
     attempted: dict[int, int] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class GroupLedger:
 
 
 class GroupMember(threading.Thread):
-    """A consumer that commits what it has read. It goes and comes back now and then."""
+    """A consumer that commits what it has read. It leaves and rejoins the group from time to time."""
 
     group = "group-members"
     topic = "plain"
@@ -150,7 +150,7 @@ class GroupMember(threading.Thread):
         try:
             [answer] = consumer.commit(message=message, asynchronous=False)
         except KafkaException:
-            return  # the broker is away, or another member has the partition: not committed as far as we know
+            return  # the broker is away, or another member has the partition: the commit may have failed
         if answer.error is None:
             with self._ledger.lock:
                 acked = self._ledger.acked
@@ -160,7 +160,8 @@ class GroupMember(threading.Thread):
 def read_partitions(
     address: str, starts: dict[tuple[str, int], int], isolation: str, show: Callable[..., None]
 ) -> dict[tuple[str, int], int]:
-    """Shows each record from `starts` on as show(place, offset, key, value); gives where each partition ends.
+    """Calls show(place, offset, key, value) for each record from `starts` on; returns the end of each
+    partition.
 
     The end is the high watermark, or the last stable offset for read_committed.
     """
@@ -189,7 +190,8 @@ def read_partitions(
                 place = (message.topic(), message.partition())
                 if message.error() is None:
                     show(place, message.offset(), message.key(), message.value())
-                    if place in ends:  # written after its end was seen, while others were still read
+                    # written after this partition's end was reached, while others were still being read
+                    if place in ends:
                         ends[place] = message.offset() + 1
                 elif message.error().code() == -191:  # _PARTITION_EOF
                     ends[place] = message.offset()

@@ -39,9 +39,9 @@ class Stream:
 
 class Outcome(enum.Enum):
     OPEN = "open"
-    COMMITTING = "committing"  # the decision was sent, the answer is not here
+    COMMITTING = "committing"  # the decision was sent, its answer has not arrived
     COMMITTED = "committed"
-    ABORTED = "aborted"  # from the moment when nothing but an abort can follow
+    ABORTED = "aborted"  # from the moment when only an abort can follow
 
 
 @dataclass
@@ -58,15 +58,15 @@ class Tally:
     acked: dict[str, int] = field(default_factory=dict)  # by kind of producer
     verified: int = 0
     reread: int = 0
-    unknown_found: int = 0  # not acknowledged before the kill, yet stored: allowed
+    unknown_found: int = 0  # not acknowledged before the kill but stored, which is allowed
     unknown_gone: int = 0
-    repeats_answered: int = 0  # retried batches that were stored already, answered with their offset
+    repeats_answered: int = 0  # retried batches that were already stored, answered with their first offset
     committed: int = 0
     aborted: int = 0
     decisions_repeated: int = 0
     offset_commits: int = 0
     topics_made: int = 0
-    compacted_away: int = 0  # the most at one look
+    compacted_away: int = 0  # the maximum at one check
     group_read: int = 0
 
     def add(self, other: Tally) -> None:
@@ -81,7 +81,7 @@ class Tally:
 
 
 class Oracle:
-    """Holds everything that one life of a data directory must still say."""
+    """Everything that the daemon must still hold during one life of a data directory."""
 
     def __init__(self) -> None:
         self.streams: dict[str, Stream] = {}
@@ -98,14 +98,14 @@ class Oracle:
     def problem(self, text: str) -> None:
         self.problems.append(text)
 
-    # --- what workers say
+    # --- reports of workers
 
     def stream(self, name: str, place: Place, *, gapless: bool = False) -> Stream:
         self.positions.setdefault(place, 0)
         return self.streams.setdefault(name, Stream(name, place, gapless))
 
     def ack(self, stream: Stream, first: int, count: int, base_offset: int) -> None:
-        """`count` records from sequence `first` on were acknowledged at `base_offset`."""
+        """Notes that `count` records from sequence `first` on were acknowledged at `base_offset`."""
         kind = stream.name.split(".")[0]
         for step in range(count):
             sequence, offset = first + step, base_offset + step
@@ -130,10 +130,10 @@ class Oracle:
         transaction.records.add((stream.name, sequence))
         self.owner[stream.name, sequence] = transaction
 
-    # --- what the reader sees
+    # --- reports of the reader
 
     def see(self, place: Place, offset: int, value: bytes | None) -> None:
-        """A record that was not read before, in the order of offsets."""
+        """Takes a record that was not read before, in the order of offsets."""
         self.tally.verified += 1
         self.digests.setdefault(place, {})[offset] = zlib.crc32(value or b"")
         try:
@@ -167,13 +167,14 @@ class Oracle:
             self.problem(f"{stream.place} {offset}: {stream.name} goes from {stream.last_seen} to {sequence}")
 
     def see_again(self, place: Place, offset: int, value: bytes | None) -> None:
-        """A record that was read before: it must be the same."""
+        """Takes a record that was read before: it must be unchanged."""
         self.tally.reread += 1
         if self.digests.get(place, {}).get(offset) != zlib.crc32(value or b""):
             self.problem(f"{place} {offset}: is not what was read before")
 
     def read_up_to(self, ends: Mapping[Place, int]) -> None:
-        """All partitions have been shown up to `ends`: whatever was acknowledged must have been among it."""
+        """Checks, after all partitions were shown up to `ends`, that every acknowledged record was among
+        them."""
         for place, end in ends.items():
             if end < self.positions.get(place, 0):
                 self.problem(f"{place}: ends at {end}, but was read up to {self.positions[place]}")
@@ -187,7 +188,7 @@ class Oracle:
             stream.unchecked.clear()
 
     def see_committed(self, place: Place, offset: int, value: bytes | None) -> None:
-        """A record as a reader of committed transactions gets it."""
+        """Takes a record as a reader of committed transactions gets it."""
         try:
             key = read_value(value)
         except NotOurs as error:
@@ -204,7 +205,7 @@ class Oracle:
         self.visible.add(key)
 
     def committed_up_to(self, positions: Mapping[Place, int], *, final: bool = False) -> None:
-        """Committed transactions must be wholly visible below the positions that their readers reached."""
+        """Checks that committed transactions are complete below the positions that their readers reached."""
         self.committed_positions.update(positions)
         for number in sorted(self.unsettled):
             transaction = self.transactions[number]
@@ -234,7 +235,8 @@ class Oracle:
     def check_compacted(
         self, place: Place, records: Iterable[tuple[int, bytes, bytes | None]], end: int
     ) -> None:
-        """The whole of a compacted partition: (offset, key, value). Each key's newest must have stayed."""
+        """Takes a whole compacted partition as (offset, key, value). The newest record of each key must be
+        there."""
         latest: dict[bytes, int] = {}
         found = 0
         last = -1
@@ -282,13 +284,13 @@ COMPACTED_KEYS = 37
 
 
 def compacted_key(sequence: int) -> bytes:
-    """The key of a compacted stream's record."""
+    """Returns the key of a compacted stream's record."""
     return b"key-%d" % (sequence % COMPACTED_KEYS)
 
 
 @dataclass
 class OffsetLedger:
-    """What one group committed for one partition, by one committer in order. -1: nothing."""
+    """The offsets that one committer, in order, committed for one partition of a group. -1: none."""
 
     group: str
     place: Place
@@ -296,7 +298,7 @@ class OffsetLedger:
     attempted: int = -1
 
     def check(self, oracle: Oracle, committed: int) -> None:
-        """After a restart: never before the last acknowledged, never what was not asked for."""
+        """After a restart the offset is at least the last acknowledged one, and one that was requested."""
         if committed < self.acked:
             oracle.problem(f"{self.group} {self.place}: went back from {self.acked} to {committed}")
         elif committed > self.attempted:

@@ -1,4 +1,4 @@
-"""A small blocking Kafka client: requests of kafka-python's schema, batches of its builder, pipelined."""
+"""A small blocking Kafka client with kafka-python's request schemas and batch builder, and pipelining."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from kafka.protocol.producer import (
 )
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-# Errors after which a client asks again: the broker is not ready yet, or a transaction is being completed.
+# Errors after which a client retries: the broker is not ready yet, or a transaction is being completed.
 RETRIABLE = frozenset({5, 6, 7, 14, 15, 16, 51})
 REPLY_SECONDS = 20.0
 
 
 class Broken(Exception):
-    """The connection ended: what was sent may or may not have been done."""
+    """The connection ended: the request may or may not have been carried out."""
 
 
 class Refused(Exception):
-    """The broker said no. `code` is Kafka's error code."""
+    """The broker refused the request. `code` is Kafka's error code."""
 
     def __init__(self, what: str, code: int) -> None:
         super().__init__(f"{what}: error {code}")
@@ -43,7 +43,7 @@ class Refused(Exception):
 
 
 class Connection:
-    """One connection, replies in order of requests."""
+    """One connection with replies in the order of requests."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -63,7 +63,7 @@ class Connection:
             raise Broken(str(error)) from error
 
     def receive(self) -> Any:
-        """The next reply."""
+        """Returns the next reply."""
         while not self._replies:
             try:
                 data = self._socket.recv(1 << 18)
@@ -79,7 +79,7 @@ class Connection:
         return self.receive()
 
     def insist(self, what: str, request: Any, code_of: Any) -> Any:
-        """Asks until the answer is neither retriable nor an error; other errors raise Refused."""
+        """Repeats the request while the error is retriable; raises Refused for other errors."""
         deadline = time.monotonic() + REPLY_SECONDS
         while True:
             reply = self.ask(request)
@@ -138,7 +138,7 @@ def produce(
 
 
 def produced(reply: Any) -> tuple[int, int]:
-    """(error code, base offset)"""
+    """Returns (error code, base offset)."""
     [topic] = reply.responses
     [partition] = topic.partition_responses
     return partition.error_code, partition.base_offset
@@ -225,7 +225,7 @@ def top_code(reply: Any) -> int:
 
 
 def only_partition_code(reply: Any) -> int:
-    """Of replies with one topic and one partition."""
+    """Returns the error code of a reply with one topic and one partition."""
     return int(reply.topics[0].partitions[0].error_code)
 
 
@@ -258,7 +258,7 @@ def offset_fetch(group: str, topic: str, partitions: Sequence[int]) -> Any:
 
 
 def fetched_offsets(reply: Any) -> dict[int, tuple[int, str]]:
-    """Partition -> (offset, metadata)."""
+    """Returns partition -> (offset, metadata)."""
     return {
         part.partition_index: (part.committed_offset, part.metadata or "")
         for topic in reply.topics
@@ -297,7 +297,7 @@ def set_config(topic: str, key: str, value: str) -> Any:
 
 
 def retention_by_topic(connection: Connection, topics: Sequence[str]) -> dict[str, str]:
-    """retention.ms of those of the topics that exist."""
+    """Returns retention.ms of each of the topics that exists."""
     resource_type = DescribeConfigsRequest.DescribeConfigsResource
     resources = [
         resource_type(version=1, resource_type=2, resource_name=topic, configuration_keys=["retention.ms"])

@@ -1,7 +1,7 @@
 """The load: one thread per worker, each with a raw connection, which continues after each kill.
 
-A worker's `step` sends something. When the connection breaks, `broken` records what became unknown, and
-`resume` continues on the next connection: plain producers drop it, the others ask again.
+A worker's `step` sends something. When the connection breaks, `broken` notes the unanswered requests, and
+`resume` handles them on the next connection: plain producers drop them, the other workers repeat them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .values import make_value
 
 PLAIN, IDEMPOTENT, TRANSACTIONAL, COMPACTED = "plain", "idempotent", "transactional", "compacted"
 PARTITIONS = 3
-IN_FLIGHT = 5  # batches: the broker remembers as many of an idempotent producer (KIP-98)
+IN_FLIGHT = 5  # batches; the broker remembers this many of an idempotent producer (KIP-98)
 
 
 class Gate:
-    """Lets workers run, and knows when all of them stand still.
+    """Lets workers run, and knows when all of them have stopped.
 
-    Openings are numbered from 1, and a worker comes in once in each: one whose connection breaks waits
-    for the next, also where the gate was shut and opened again before it looked.
+    Openings are numbered from 1, and a worker enters each opening once. A worker whose connection breaks
+    waits for the next opening, even if the gate was shut and opened again in between.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Gate:
         self._open = False
         self._ended = False
         self._running = 0
-        self._came_in = 0  # workers, during this opening
+        self._came_in = 0  # workers that entered during this opening
         self.breaks_are_expected = False
 
     @property
@@ -51,11 +51,11 @@ class Gate:
             self._changed.notify_all()
 
     def expect_breaks(self) -> None:
-        """The daemon is about to be killed. A connection that breaks earlier is the daemon's fault."""
+        """Announces a kill of the daemon. A connection that breaks earlier is the daemon's fault."""
         self.breaks_are_expected = True
 
     def wait_until_in(self, workers: int, timeout: float = 60.0) -> None:
-        """Waits until so many have come in since the gate was opened; raises TimeoutError."""
+        """Waits until this many workers have entered the current opening; raises TimeoutError."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._came_in >= workers, timeout):
                 raise TimeoutError(f"{self._came_in} of {workers} workers came in")
@@ -73,7 +73,7 @@ class Gate:
             self._changed.notify_all()
 
     def enter(self, last: int) -> int:
-        """Waits for an opening after `last`, the one that the worker was in before; 0: there is none."""
+        """Waits for an opening after `last`, the worker's previous one. Returns 0 if there is none."""
         with self._changed:
             self._changed.wait_for(lambda: self._ended or (self._open and self._opening > last))
             if self._ended:
@@ -143,7 +143,7 @@ class Worker(threading.Thread):
 
 
 class Producer(Worker):
-    """Pipelined batches to the partitions of one topic."""
+    """Sends pipelined batches to the partitions of one topic."""
 
     kind = PLAIN
     topic = "plain"
@@ -162,7 +162,7 @@ class Producer(Worker):
         ]
 
     def make(self, stream: Stream, count: int) -> Batch:
-        """The next batch of a stream; from now on its records may be in the log."""
+        """Makes the next batch of a stream; from now on its records may be in the log."""
         first = stream.sent
         records = [
             (self.key(stream, number), make_value(stream.name, number, self.rng))
@@ -182,7 +182,7 @@ class Producer(Worker):
         connection.send(wire.produce(topic, partition, batch.data, self.acks, self.transactional_id))
 
     def take(self, connection: wire.Connection) -> None:
-        """The answer to the oldest batch in flight."""
+        """Takes the reply to the oldest batch in flight."""
         code, offset = wire.produced(connection.receive())
         batch = self.in_flight.popleft()
         if code:
@@ -201,11 +201,11 @@ class Producer(Worker):
             self.take(connection)
 
     def broken(self) -> None:
-        self.in_flight.clear()  # a plain producer never learns what became of it
+        self.in_flight.clear()  # a plain producer never learns the fate of these batches
 
 
 class IdempotentProducer(Producer):
-    """Asks again, with the same sequence numbers, for whatever was not answered."""
+    """Repeats every unanswered batch with the same sequence numbers."""
 
     kind = IDEMPOTENT
     topic = "idempotent"
@@ -227,7 +227,7 @@ class IdempotentProducer(Producer):
 
 
 class CompactedProducer(IdempotentProducer):
-    """Few keys, over and over, into a topic that is compacted all the time."""
+    """Writes few keys repeatedly into a topic that is compacted continuously."""
 
     kind = COMPACTED
     topic = "compacted"
@@ -238,7 +238,8 @@ class CompactedProducer(IdempotentProducer):
 
 
 class TransactionalProducer(Producer):
-    """Transactions over several partitions, some with a group's offset; commits, aborts and leaves alone."""
+    """Runs transactions over several partitions, some with a group's offset; commits, aborts or abandons
+    them."""
 
     kind = TRANSACTIONAL
     topic = "transactional"
@@ -257,12 +258,12 @@ class TransactionalProducer(Producer):
         self.number = 0
 
     def _init(self, connection: wire.Connection) -> None:
-        """A new epoch; the broker aborts what the old one left open."""
+        """Gets a new epoch; the broker aborts the transaction that the old one left open."""
         if self.current is not None:
             self.current.outcome = Outcome.ABORTED
             self.oracle.tally.aborted += 1
             self.current, self.decision = None, None
-        self.producer = None  # unknown until the answer is here
+        self.producer = None  # unknown until the reply arrives
         reply = connection.insist("InitProducerId", wire.init_producer(self.transactional_id), wire.top_code)
         self.producer = (reply.producer_id, reply.producer_epoch)
         self.sequences = dict.fromkeys(range(PARTITIONS), 0)
@@ -381,7 +382,7 @@ class OffsetCommitter(Worker):
 
 
 class TopicMaker(Worker):
-    """Makes topics, changes one's configuration, deletes some: definitions are acknowledged as well."""
+    """Makes topics, changes a configuration, deletes some: definitions are acknowledged as well."""
 
     def __init__(self, *arguments: object, **more: object) -> None:
         super().__init__(*arguments, **more)  # type: ignore[arg-type]

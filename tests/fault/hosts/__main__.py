@@ -1,4 +1,4 @@
-"""Hosts in network namespaces, under load: bad links, cut-off hosts, kills; every record accounted for.
+"""Hosts in network namespaces under load: bad links, cut-off hosts, kills; every record is accounted for.
 
     python -m tests.fault.hosts loss --loss 0.01 --seconds 600
     python -m tests.fault.hosts loss --loss 0.1 --seconds 600
@@ -11,11 +11,11 @@
     python -m tests.fault.hosts burst --receivers 2,8 --mb 100
     python -m tests.fault.hosts all         all of these, about 50 minutes
 
-Producers write down what was acknowledged, with offsets; consumers on every host write down what they
-read. Both must be the same to the record: each once, in order, at the same offsets everywhere; and
-`treecast streams` has to close. `outage` also says what the hosts that stay see of it, beside windows in
-which nothing happens, and fails where that stands out. A run that is finished is kept in out/hosts/ and only
-shown again (`--fresh` repeats it). Needs root.
+Producers record acknowledgements with offsets; consumers on every host record what they read. Both ledgers
+must agree on every record: each once, in order, at the same offset everywhere; and the accounts of `treecast
+streams` must close. `outage` also reports the effect on the remaining hosts, compared with windows without
+any event, and fails if it stands out. A finished run is kept in out/hosts/ and only shown again (`--fresh`
+repeats it). Needs root.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def run(name: str, options: Options, keep: Path) -> Result:
-    """One scenario; what its daemons logged is kept in `keep` where something is wrong."""
+    """Runs one scenario; copies the daemons' logs to `keep` if there is a problem."""
     with tempfile.TemporaryDirectory(prefix="treecast-hosts-") as folder:
         try:
             result = SCENARIOS[name](options, Path(folder))
@@ -104,27 +104,27 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("scenario", choices=[*sorted(SCENARIOS), "all"])
-    parser.add_argument("--seconds", type=float, default=20.0, help="of load")
+    parser.add_argument("--seconds", type=float, default=20.0, help="duration of the load")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--hosts", type=int, default=4)
-    parser.add_argument("--loss", type=float, default=0.01, help="lost, reordered, doubled on each link")
+    parser.add_argument("--loss", type=float, default=0.01, help="share of packets lost, reordered, doubled")
     parser.add_argument("--rate", type=float, default=1000.0, help="records per second")
-    parser.add_argument("--size", type=int, default=1024, help="of a record")
+    parser.add_argument("--size", type=int, default=1024, help="bytes of a record")
     parser.add_argument("--behind", type=int, default=1_000_000, help="records that a cut-off host lacks")
-    parser.add_argument("--count", type=int, default=20, help="kills, lost disks or full ones")
+    parser.add_argument("--count", type=int, default=20, help="kills, lost disks or full disks")
     parser.add_argument(
-        "--rounds", type=int, default=3, help="outages, each with a control after it; of --compare"
+        "--rounds", type=int, default=3, help="outages, each with a control; also for --compare"
     )
     burst.add_arguments(parser)
     parser.add_argument("--python", default=sys.executable, help="the interpreter that runs the daemons")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "hosts")
-    parser.add_argument("--fresh", action="store_true", help="repeat a run that is finished")
+    parser.add_argument("--fresh", action="store_true", help="repeat a finished run")
     parser.add_argument("--json", action="store_true", help="the result as JSON on standard output")
     return parser.parse_args(words)
 
 
 def chosen(given: argparse.Namespace, say: Callable[[str], None]) -> list[tuple[str, Options]]:
-    """The scenarios to run; `all` are those that the project promises, in full length."""
+    """Returns the scenarios to run; `all` selects those that the project promises, in full length."""
     values = {f.name: getattr(given, f.name) for f in fields(Options) if hasattr(given, f.name)}
     values |= {"python": str(Path(given.python).absolute()), "burst": burst.chosen(given)}
     options = Options(**values, judged=True, say=say)
@@ -134,7 +134,7 @@ def chosen(given: argparse.Namespace, say: Callable[[str], None]) -> list[tuple[
 
 
 def finished(name: str, options: Options, given: argparse.Namespace) -> tuple[Result, float] | None:
-    """The result of this very run, if it was finished before."""
+    """Returns the result of an identical run that finished before."""
     path = given.out / f"{label(name, options)}.json"
     if given.fresh or not path.exists():
         return None

@@ -1,8 +1,8 @@
 """The cost of a burst without a fabric: one process sends datagrams, others count their bytes and report.
 
-`send` has one window for all, opened by the slowest reporter; `receive` reports its number of bytes each time
-enough new ones have arrived. Nothing is stored, checked or repeated. `burst_bare.py` runs it in a host's
-namespace.
+`send` has one window for all receivers, which the slowest report opens; `receive` reports its byte count
+whenever enough new bytes have arrived. Nothing is stored, checked or repeated. `burst_bare.py` runs it in a
+host's namespace.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def spent() -> float:
 
 
 def send(own: str, group: str, total: int, targets: list[str]) -> None:
-    """`group` empty: to each target a copy of its own."""
+    """Sends to `group`; if it is empty, sends each target its own copy."""
     sock = opened(own)
     sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(own))
     size = [(socket.IPPROTO_UDP, UDP_SEGMENT, struct.pack("=H", SEGMENT))]

@@ -1,9 +1,9 @@
 """Bursts: the number of copies on the origin's link, each receiver's speed, and the cost.
 
-Each case has its own site: plain links to a switch with snooping, which lose nothing. An origin publishes as
-fast as its daemon accepts, to readers at every other host: to a *fresh* topic, which they have just started
-to read, or to a *standing* one, after some seconds of small records. Bytes are those of the origin's
-interface, until every account is closed: live data, repairs, replays, heartbeats and channels.
+Each case has its own site: lossless links to a switch with snooping. An origin publishes as fast as its
+daemon accepts, to readers at every other host: to a *fresh* topic, which they have just started to read, or
+to a *standing* one, after some seconds of small records. Byte counts are those of the origin's interface
+until every account is closed: live data, repairs, replays, heartbeats and channels.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from .latency import percentile, within
 from .result import Bursts, Options, Result
 
 UNICAST = "unicast"
-_SLOW_RATE, _SLOW_LINK = 0.9, 1.3  # of the rate without a slow one; copies, with one
-_MANY, _FASTER, _MORE_CPU = 8, 2.0, 1.3  # from so many receivers on: than N copies; than one receiver
-_OF_FLOOR = 0.9  # of what the machine allows
+_SLOW_RATE, _SLOW_LINK = 0.9, 1.3  # rate relative to the run without a slow receiver; copies with one
+# from this many receivers on: rate relative to N copies, CPU relative to one receiver
+_MANY, _FASTER, _MORE_CPU = 8, 2.0, 1.3
+_OF_FLOOR = 0.9  # of the rate that the machine allows
 _SMALL_WORSE = 2.0  # times the idle p99
 _PACKET = 1500
 _BARE_MB = 400.0
@@ -37,17 +38,17 @@ COSTS = ("case", *WAYS, "CPU s of origin", "all")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     one = parser.add_argument_group("burst")
-    one.add_argument("--receivers", type=_integers, help="hosts that read all: 2,8")
+    one.add_argument("--receivers", type=_integers, help="numbers of reading hosts: 2,8")
     one.add_argument("--mb", "--size-mb", type=_numbers, help="payload in 10^6 bytes: 100,1000")
-    one.add_argument("--partitions", type=_integers, help="of the topic: 1,8")
+    one.add_argument("--partitions", type=_integers, help="partitions of the topic: 1,8")
     one.add_argument("--kind", choices=("kafka", "mqtt", "both"))
     one.add_argument("--start", choices=("fresh", "standing", "both"))
     one.add_argument("--carrier", choices=("ip-multicast", UNICAST))
-    one.add_argument("--slow", type=float, help="of the others' processor time that one receiver has: 0.1")
-    one.add_argument("--batch", type=int, help="bytes of a Kafka record batch, 1 MB as kcat's")
-    one.add_argument("--small", action="store_true", help="beside it a stream of 100 records/s")
-    one.add_argument("--compare", action="store_true", help="with one receiver and with all by unicast")
-    one.add_argument("--most", type=float, help="copies per payload; by unicast for each receiver")
+    one.add_argument("--slow", type=float, help="one receiver's share of processor time: 0.1")
+    one.add_argument("--batch", type=int, help="bytes of a Kafka record batch; 1 MB as with kcat")
+    one.add_argument("--small", action="store_true", help="add a stream of 100 records/s")
+    one.add_argument("--compare", action="store_true", help="also run one receiver and all by unicast")
+    one.add_argument("--most", type=float, help="maximum copies per payload; by unicast for each receiver")
 
 
 def _integers(text: str) -> tuple[int, ...]:
@@ -64,7 +65,7 @@ def chosen(given: argparse.Namespace) -> Bursts:
 
 
 def label(bursts: Bursts) -> str:
-    """Of a run, as part of a file's name."""
+    """Returns a run's label for use in file names."""
     values = asdict(bursts).items()
     return "-".join(
         f"{name}{'+'.join(f'{v:g}' for v in value) if isinstance(value, tuple) else value}"
@@ -73,14 +74,14 @@ def label(bursts: Bursts) -> str:
 
 
 def cases(bursts: Bursts) -> Iterator[list[Case]]:
-    """Those that are looked at beside each other; the one that was asked for is the last of them."""
+    """Yields the cases to compare with each other; the requested one comes last."""
     kinds = ("kafka", "mqtt") if bursts.kind == "both" else (bursts.kind,)
     starts = ("fresh", "standing") if bursts.start == "both" else (bursts.start,)
     for kind, mb, partitions, start, receivers in product(
         kinds, bursts.mb, bursts.partitions, starts, bursts.receivers
     ):
         if kind == "mqtt" and partitions != bursts.partitions[0]:
-            continue  # it knows none
+            continue  # this kind has no such case
         partitions = 1 if kind == "mqtt" else partitions
         case = Case(receivers, mb, partitions, kind, start, bursts.carrier, 0.0, bursts.small, bursts.batch)
         beside: list[Case] = []
@@ -106,7 +107,7 @@ def burst(options: Options, folder: Path) -> Result:
             measured.append(outcome)
             _judge(outcome, options, result)
             if not result.problems:
-                shutil.rmtree(here, ignore_errors=True)  # logs in memory would be missed by the next case
+                shutil.rmtree(here, ignore_errors=True)  # logs in memory would take memory from the next case
         outcomes = list(found.values())
         if options.burst.compare:
             _beside_unicast(outcomes, options, result)
@@ -118,8 +119,8 @@ def burst(options: Options, folder: Path) -> Result:
 
 
 def _turns(group: Sequence[Case], rounds: int) -> Iterator[Case]:
-    """Each case once in a round, each round beginning with another: what runs first may find more memory at
-    hand."""
+    """Yields each case once per round. Each round starts with another case, as the first finds more free
+    memory."""
     for first in range(rounds):
         at = -first % len(group)
         yield from (*group[at:], *group[:at])
@@ -137,7 +138,7 @@ def _tables(outcomes: Sequence[Outcome], result: Result) -> None:
     ]
     result.table("bytes on the origin's link / payload, rates of receivers", RATES, rates)
     sent = [(one.case.name, *(f"{share:.2f}" for share in _shares(one))) for one in outcomes]
-    result.table("what these bytes were for, / payload", SENT, sent)
+    result.table("the link's bytes by purpose / payload", SENT, sent)
     costs = [
         (
             one.case.name,
@@ -146,11 +147,11 @@ def _tables(outcomes: Sequence[Outcome], result: Result) -> None:
         )
         for one in outcomes
     ]
-    result.table("records of all receivers by how they came, processor time of daemons", COSTS, costs)
+    result.table("records of all receivers by outcome, processor time of daemons", COSTS, costs)
 
 
 def _shares(one: Outcome) -> list[float]:
-    """By purpose, and what is left of the link's bytes."""
+    """Returns the shares of the link's bytes by purpose, and the rest."""
     found = [one.sent[what] / one.payload for what in PURPOSES]
     return [*found, one.copies - sum(found)]
 
@@ -167,7 +168,7 @@ def _judge(outcome: Outcome, options: Options, result: Result) -> None:
 
 
 def _small(outcome: Outcome, options: Options, result: Result) -> None:
-    """The latencies of the small stream, and what the burst makes of them."""
+    """Reports the latencies of the small stream, and how much the burst raises them."""
     samples = sorted(outcome.samples)
     found = [within(samples, [window]) for window in outcome.windows]
     p50, p99 = ([percentile(one, percent) for one in found] for percent in (50, 99))
@@ -193,18 +194,17 @@ def _small(outcome: Outcome, options: Options, result: Result) -> None:
 
 
 def _beside_unicast(outcomes: Sequence[Sequence[Outcome]], options: Options, result: Result) -> None:
-    """What all receivers have of multicast, against one receiver and against as many copies; medians of the
-    rounds."""
+    """Compares multicast with one receiver and with as many copies, as medians of the rounds."""
     one, copies, last = outcomes[0], outcomes[1], outcomes[2]
     name, receivers = last[0].case.name, last[0].case.receivers
     rows = [(runs[0].case.name, *(f"{value:.2f}" for value in _against(last, runs))) for runs in outcomes[:2]]
-    result.table(f"{name}: as times that of", ("case", "MB/s, median", "CPU of origin", "of all"), rows)
+    result.table(f"{name}: relative to", ("case", "MB/s, median", "CPU of origin", "of all"), rows)
     result.data[name]["against"] = {runs[0].case.name: _against(last, runs) for runs in outcomes[:2]}
     faster, cpu = _against(last, copies)[0], _against(last, one)[1]
     bare_faster, bare_cpu = _bare(last[0].case, options, result)
     free = _without_origin(last, copies)
     result.table(
-        f"{name}: what this machine allows",
+        f"{name}: limits of this machine",
         ("bound", "times"),
         [
             ("rate of sockets alone, against as many copies", f"{bare_faster:.2f}"),
@@ -224,13 +224,14 @@ def _beside_unicast(outcomes: Sequence[Sequence[Outcome]], options: Options, res
 
 
 def _without_origin(last: Sequence[Outcome], copies: Sequence[Outcome]) -> float:
-    """How many times the rate of copies the receivers' own work leaves: all hosts share these cores."""
+    """Estimates the rate relative to copies without the origin's work, as all hosts share these cores."""
     receivers = median([one.all_cpu - one.origin_cpu for one in last])
     return median([one.all_cpu for one in copies]) / receivers
 
 
 def _bare(case: Case, options: Options, result: Result) -> tuple[float, float]:
-    """Of sockets alone on this machine: rate against as many copies, origin's CPU against one receiver."""
+    """Measures plain sockets: the rate relative to as many copies, the origin's CPU relative to one
+    receiver."""
     ways = ((case.receivers, True), (case.receivers, False), (1, False))
     loops = [bare(count, _BARE_MB, multicast=way, seed=options.seed) for count, way in ways]
     rows = [(one.name, f"{one.rate:.0f}", f"{one.origin_cpu:.2f}", f"{one.all_cpu:.2f}") for one in loops]
@@ -250,7 +251,8 @@ def _against(ones: Sequence[Outcome], others: Sequence[Outcome]) -> tuple[float,
 
 
 def _beside_slow(plain: Outcome, slow: Outcome, options: Options, result: Result) -> None:
-    """What the others have of their rate while one is slow, and the link until they had everything."""
+    """Compares the other receivers' rates, and the link's bytes, with those of a run without a slow
+    receiver."""
     share, name = median(slow.rates) / median(plain.rates), slow.case.name
     *_, last = slow.seconds
     rows = [

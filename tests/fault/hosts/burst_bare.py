@@ -1,4 +1,4 @@
-"""The same burst by a bare loop of sockets: the machine's limit, with all hosts on its processors."""
+"""The same burst with plain sockets: the machine's limit, with all hosts on its processors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PATIENCE_S = 120.0
 
 @dataclass(frozen=True)
 class Bare:
-    """One loop. `seconds`: until all had said that they have all. CPU in seconds."""
+    """One run. `seconds`: until all receivers have reported everything. CPU in seconds."""
 
     name: str
     payload: int
@@ -30,12 +30,12 @@ class Bare:
 
     @property
     def rate(self) -> float:
-        """MB/s of each receiver."""
+        """Returns MB/s of each receiver."""
         return self.payload / 1e6 / self.seconds
 
 
 def bare(receivers: int, megabytes: float, *, multicast: bool, seed: int) -> Bare:
-    """Sends so much to so many in a lab of its own. Amiss where a datagram was lost."""
+    """Sends `megabytes` to `receivers` hosts in a lab of its own. Raises Amiss if a datagram was lost."""
     hosts = [f"h{number}" for number in range(1, receivers + 2)]
     whole = SEGMENT * AT_ONCE
     total = -(-int(megabytes * 1e6) // whole) * whole
@@ -64,7 +64,7 @@ def bare(receivers: int, megabytes: float, *, multicast: bool, seed: int) -> Bar
 def _line(process: subprocess.Popen[bytes]) -> dict[str, float]:
     assert process.stdout is not None
     if not select.select([process.stdout], [], [], _PATIENCE_S)[0]:
-        raise Amiss("the bare loop has lost datagrams: it does not end")
+        raise Amiss("the bare loop lost datagrams and does not end")
     line = process.stdout.readline()
     if not line:
         raise Amiss(f"an end of the bare loop ended with {process.wait()}")

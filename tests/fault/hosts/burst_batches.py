@@ -30,7 +30,7 @@ _INT32 = struct.Struct(">i")
 
 @dataclass(slots=True)
 class Batch:
-    """What is sent at once, and what is noted of it when it is acknowledged."""
+    """A batch that is sent at once, and the numbers that are noted when it is acknowledged."""
 
     partition: int
     first: int
@@ -40,7 +40,8 @@ class Batch:
 
 
 class Encoder:
-    """Makes batches of one number of records from one encoded batch: only the heads of the values change."""
+    """Makes batches with a fixed number of records from one encoded batch; only the heads of the values
+    change."""
 
     def __init__(self, topic: str, records: int, size: int) -> None:
         value = _MARK.ljust(size, b".")
@@ -51,7 +52,7 @@ class Encoder:
         self._heads = list(_places(bytes(self._template), _MARK))
 
     def data(self, first: int, sent: float = 0.0) -> tuple[bytes, int]:
-        """A batch whose records are numbered from `first`, and its checksum."""
+        """Returns a batch whose records are numbered from `first`, and its checksum."""
         data = bytearray(self._template)
         for number, at in enumerate(self._heads, first):
             data[at : at + HEAD_SIZE] = make_value(PRODUCER, number, sent, HEAD_SIZE)
@@ -74,7 +75,8 @@ def _places(data: bytes, mark: bytes) -> Iterator[int]:
 def encoded(
     topic: str, partitions: int, before: int, records: int, size: int, limit: int
 ) -> tuple[list[Batch], list[Batch]]:
-    """(batches of one record each, those of the burst), by turns for each partition. `limit`: bytes."""
+    """Returns (batches of one record each, those of the burst), round robin over partitions. `limit`:
+    bytes."""
     encoders: dict[int, Encoder] = {}
     numbers = [0] * partitions
 
@@ -96,7 +98,7 @@ def encoded(
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a reader notes of a batch. `whole`: its bytes are those that were summed up."""
+    """A reader's notes on a batch. `whole`: its bytes match its checksum."""
 
     producer: int
     first: int
@@ -106,7 +108,8 @@ class Seen:
 
 
 def look(batch: memoryview) -> Seen:
-    """No step is taken for each record: they follow each other in what the producer summed up."""
+    """Reads the head only, without a step per record; the producer's checksum covers the order of the
+    records."""
     (crc,) = _SUM.unpack_from(batch, _CRC_AT)
     producer, first = _NUMBERS.unpack_from(batch, _value_at(batch))
     records = _INT32.unpack_from(batch, LAST_OFFSET_DELTA)[0] + 1
@@ -114,8 +117,8 @@ def look(batch: memoryview) -> Seen:
 
 
 def _value_at(batch: memoryview) -> int:
-    """Where the value of the first record begins, which has no key: behind its length, attributes, time and
-    offset, the key's length and the value's."""
+    """Returns where the value of the first record starts. The record has no key; its length, attributes,
+    timestamp, offset and the lengths of key and value come before."""
     at = _after_varint(batch, RECORDS_AT) + 1
     for _ in range(4):
         at = _after_varint(batch, at)

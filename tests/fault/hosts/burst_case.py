@@ -18,18 +18,18 @@ from .result import Options, Result
 from .site import Consuming, Site, Worker, wait_for, workers
 from .slowed import Slowed, cpu_seconds
 
-STANDING_S, STANDING_RATE = 6.0, 100.0  # the records before a burst whose group stands
+STANDING_S, STANDING_RATE = 6.0, 100.0  # the records before a burst to a standing group
 SMALL, SMALL_RATE, SMALL_SIZE = "small", 100.0, 100
 TOPIC = f"{LOAD}-burst"
 PURPOSES = ("group data", "unicast data", "repair", "replay", "others")
 _LOOK_S = 0.01
-_PREPARE_S = 300.0  # to encode what is sent
-_STUCK_S = 30.0  # without a record, where some are missing
+_PREPARE_S = 300.0  # time to encode the burst
+_STUCK_S = 30.0  # without a new record while some are missing
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is sent to how many. `slow`: the share of the others' processor time that the last one has."""
+    """The payload and its receivers. `slow`: the last receiver's share of the others' processor time."""
 
     receivers: int
     mb: float
@@ -54,19 +54,19 @@ class Case:
 
 @dataclass
 class Outcome:
-    """What it took. Times in seconds since the first record was sent, bytes on the origin's link."""
+    """The measurements. Times in seconds since the first record was sent, bytes on the origin's link."""
 
     case: Case
     payload: int
     seconds: dict[str, float]  # until the last record, by receiver
-    read: dict[str, float]  # the share of all records that came, by receiver
+    read: dict[str, float]  # the share of all records that arrived, by receiver
     produced: float
     link: int
-    link_early: int  # when all but the slow one had everything
+    link_early: int  # bytes when all receivers but the slow one had everything
     origin_cpu: float
     all_cpu: float
-    delivered: dict[str, int]  # records by how they came, or did not: live, repaired, replayed, expired
-    sent: dict[str, int]  # bytes of segments, by what they were for
+    delivered: dict[str, int]  # records by outcome: live, repaired, replayed, expired
+    sent: dict[str, int]  # bytes of segments by purpose
     samples: list[Sample] = field(default_factory=list)
     windows: list[Window] = field(default_factory=list)
 
@@ -76,7 +76,7 @@ class Outcome:
 
     @property
     def rates(self) -> list[float]:
-        """MB/s of the receivers that are not slowed, ascending."""
+        """Returns MB/s of the receivers that are not slowed, ascending."""
         fast = list(self.seconds)[: self.case.receivers - bool(self.case.slow)]
         return sorted(self.rate(host) for host in fast)
 
@@ -119,7 +119,7 @@ class End(Worker):
 
 
 class Burst:
-    """A case at a site that stands."""
+    """Runs a case at a site that is up."""
 
     def __init__(self, site: Site, case: Case, options: Options, result: Result) -> None:
         self.site = site
@@ -152,7 +152,7 @@ class Burst:
 
     @contextlib.contextmanager
     def _small(self) -> Iterator[Consuming | None]:
-        """A second topic beside it, whose reader at the first receiver times each record."""
+        """Runs a second topic beside the burst; its reader at the first receiver times each record."""
         if not self.case.small:
             yield None
             return
@@ -162,7 +162,7 @@ class Burst:
         address, limits = site.daemons[self.origin].kafka, ("--size", SMALL_SIZE, "--rate", SMALL_RATE)
         load = Worker(site, self.origin, "burst_kafka.py", "steady", address, SMALL, 1, *limits)
         with workers(load, reader):
-            if self.options.judged:  # else what is measured is how long these two wait for a core
+            if self.options.judged:  # otherwise the measurement is how long these two wait for a core
                 ours = [load.process.pid, reader.process.pid]
                 keep_to(os.sched_getaffinity(0), ours, Place.SOON)
             wait_for(lambda: reader.read > SMALL_RATE, "the small stream")
@@ -173,10 +173,11 @@ class Burst:
             self.result.problems += differences(sent, reader.result(SETTLE_S), f"small, {reader.host}")
 
     def _stand(self, producer: End, readers: list[End]) -> None:
-        """Small records for a while, so that the group stands; and, beside a small stream, calm."""
+        """Sends small records for a while, so that the group stands; with a small stream, measures it without
+        load."""
         if self.before:
             producer.tell(f"trickle {STANDING_RATE:g}")
-            wait_for(lambda: min(end.read for end in readers) >= self.before, "what comes before the burst")
+            wait_for(lambda: min(end.read for end in readers) >= self.before, "the records before the burst")
         begun = time.monotonic()
         time.sleep(self.options.phase if self.case.small else 0.0)
         self.idle = Window("idle", begun, time.monotonic())
@@ -214,7 +215,7 @@ class Burst:
         )
 
     def _wait(self, readers: list[End], whole: int) -> None:
-        """Until they have all, or have ended, or none gets further for long."""
+        """Waits until all have everything, or have ended, or none has progressed for long."""
         done, deadline = -1, 0.0
         while any(end.read < whole and end.process.poll() is None for end in readers):
             now = sum(end.read for end in readers)
@@ -233,7 +234,7 @@ class Burst:
             self.result.problems += differences(sent, reader.result(SETTLE_S), who)
 
     def _accounts(self) -> None:
-        """All of them close, and say of the burst exactly what was sent."""
+        """Checks that all accounts close and report exactly what was sent."""
         own = Result()
         addressed = (self.before + self.records) * self.case.receivers if self.case.kind == "kafka" else None
         account(self.site, own, addressed=addressed)
@@ -243,12 +244,12 @@ class Burst:
         return self.site.lab.counters(self.origin)["tx_bytes"]
 
     def _streams(self) -> list[dict[str, Any]]:
-        """The burst's own, at its origin."""
+        """Returns the burst's own streams at its origin."""
         found = self.site.daemons[self.origin].treecast("streams")
         return [s for s in found if s["outgoing"] and s["name"].startswith((TOPIC, "mqtt"))]
 
     def _delivered(self) -> dict[str, int]:
-        """Records of all receivers together, by how they came."""
+        """Returns records of all receivers together, by outcome."""
         ways = {"live": 0, "repaired": 0, "replayed": 0, "expired": 0, "refused": 0}
         for stream in self._streams():
             for row in stream["accounts"]:
@@ -257,7 +258,7 @@ class Burst:
         return ways
 
     def _sent(self) -> dict[str, int]:
-        """Bytes by purpose; live data to a group and to single hosts apart."""
+        """Returns bytes by purpose; live data to a group and to single hosts apart."""
         purposes = dict.fromkeys(PURPOSES, 0)
         for stream in self._streams():
             for row in stream["sent"]:
@@ -268,7 +269,7 @@ class Burst:
 
 
 def measure(case: Case, options: Options, folder: Path, result: Result) -> Outcome:
-    """Its problems are added to those of `result`."""
+    """Measures one case and adds its problems to those of `result`."""
     flags = ["--carrier", case.carrier] if case.carrier != "ip-multicast" else []
     with Site(
         folder,

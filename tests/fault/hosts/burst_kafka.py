@@ -1,19 +1,20 @@
-"""One end of a Kafka burst as a process, which costs little beside the daemons that are measured.
+"""One end of a Kafka burst as a process that costs little beside the measured daemons.
 
     burst_kafka.py produce ADDRESS TOPIC PARTITIONS --records N [--before N] [--size N] [--batch N]
     burst_kafka.py steady ADDRESS TOPIC 1 --rate R [--size N]
     burst_kafka.py read ADDRESS TOPIC PARTITIONS
 
-The producer encodes all record batches before it says {"ready": true}. The line `trickle RATE` on its
-standard input sends the first `--before` records one by one, `go` sends the rest as fast as it is taken. The
-reader is ready once each partition has answered a fetch; `expect N` says how many records there will be.
-Both say how far they are and, by the machine's steady clock, when they began and when the last record was
-there; and in the end their ledger. A batch is checked by its CRC-32C, its first number, its offset and its
-count: so all of its bytes are, and no step is taken for each record while the clock runs.
+The producer encodes all record batches before it prints {"ready": true}. The line `trickle RATE` on its
+standard input sends the first `--before` records one by one; `go` sends the rest at full speed. The reader is
+ready once each partition has answered a fetch; `expect N` tells it the number of records. Both report their
+progress and, by the machine's steady clock, when they began and when the last record arrived; their ledger
+comes last. A batch is checked by its CRC-32C, its first number, its offset and its count. This covers all of
+its bytes without a step per record while the clock runs.
 
-`steady` sends a record at a time until its standard input ends, whether the last ones are answered or not.
-Each has the time at which it was due, so that what waits to be sent is late as well. librdkafka would do, did
-it not poll without a pause while answers are late, which takes a core from those that are measured.
+`steady` sends one record at a time until its standard input ends, whether the last ones are answered or not.
+Each record carries the time at which it was due, so that time spent waiting to be sent counts as latency.
+librdkafka cannot be used: it polls without a pause while answers are late, which takes a core from the
+measured processes.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ from ledger import Ledger
 from treecast.middleware.load.connection import Connection
 from treecast.middleware.load.frames import FetchRequest, parse_fetch_head, produce_error_position
 
-WINDOW = 8  # requests that wait for an answer
+WINDOW = 8  # requests in flight
 _SAY_EVERY_S = 0.2
-_QUIET_S = 0.5  # so long a reader waits for what must not come
+_QUIET_S = 0.5  # a reader waits this long for records that must not come
 _FETCH_BYTES, _FETCH_WAIT_MS = 1 << 20, 200
 _PREFIX = struct.Struct(">qi")
 _ANSWER = struct.Struct(">hq")  # error, base offset
@@ -55,7 +56,7 @@ def say(**what: Any) -> None:
 
 
 class Sending:
-    """One connection; answers come in the order of requests."""
+    """One connection; replies come in the order of requests."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         host, _, port = options.address.rpartition(":")
@@ -68,7 +69,7 @@ class Sending:
         self._connection = Connection(host, int(port), 120)
 
     def send(self, batches: list[Batch], rate: float = 0.0) -> None:
-        """All, and waits for their answers. `rate`: batches per second."""
+        """Sends all batches and waits for their replies. `rate`: batches per second."""
         begun = said = time.monotonic()
         for number, batch in enumerate(batches):
             if rate:
@@ -85,13 +86,13 @@ class Sending:
         say(acked=self.acked, begun=begun, last=time.monotonic())
 
     def put(self, batch: Batch | None) -> None:
-        """For `take_all`, which ends after None."""
+        """Queues a batch for `take_all`, which ends after None."""
         if batch is not None:
             self._connection.send(batch.frame)
         self._given.put(batch)
 
     def take_all(self) -> None:
-        """Answers to batches of one record, which are noted as its reader does."""
+        """Takes replies to batches of one record, and notes them as the reader does."""
         while (batch := self._given.get()) is not None:
             error, offset = _ANSWER.unpack_from(self._connection.receive(), self._answer_at)
             if error:
@@ -125,7 +126,7 @@ def produce(options: argparse.Namespace) -> Ledger:
 
 
 def steady(options: argparse.Namespace) -> Ledger:
-    """A thread takes the answers."""
+    """Sends on the clock while a thread takes the replies."""
     sending = Sending(options)
     encoder = Encoder(options.topic, 1, options.size)
     begun, number = time.monotonic(), 0
@@ -145,7 +146,7 @@ def steady(options: argparse.Namespace) -> Ledger:
 
 
 class Fetching:
-    """One partition, over a connection of its own."""
+    """One partition over its own connection."""
 
     def __init__(self, address: tuple[str, int], topic: str, partition: int, ledger: Ledger) -> None:
         self.answered = False
@@ -170,7 +171,7 @@ class Fetching:
         self._socket.sendall(self._request.at(self._offset))
 
     def receive(self) -> int:
-        """Takes what has come; the records of an answer that is whole."""
+        """Receives what has arrived; returns the number of records of a complete reply."""
         with memoryview(self._buffer) as view:
             count = self._socket.recv_into(view[self._filled :])
         if not count:
@@ -196,13 +197,13 @@ class Fetching:
             offset, length = _PREFIX.unpack_from(self._buffer, at)
             after = at + _PREFIX.size + length
             if after > end:
-                break  # torn, as it may be
+                break  # a reply may end in the middle of a batch
             found += self.note(offset, memoryview(self._buffer)[at:after])
             at = after
         return found
 
     def note(self, offset: int, batch: memoryview) -> int:
-        """The records of a batch that was stored at `offset`."""
+        """Notes a batch stored at `offset`; returns its number of records."""
         seen = look(batch)
         if not seen.whole:
             self._problems.append(f"{self._place} {offset}: the batch is damaged")
@@ -243,7 +244,7 @@ def read(options: argparse.Namespace) -> Ledger:
 
 
 def _expected() -> int:
-    """What the line of standard input says; nothing more is expected once it has ended."""
+    """Returns the number given on standard input, or 0 once standard input has ended."""
     words = sys.stdin.readline().split()
     return int(words[1]) if words else 0
 
@@ -255,10 +256,10 @@ def main() -> None:
     parser.add_argument("topic")
     parser.add_argument("partitions", type=int)
     parser.add_argument("--records", type=int, default=0)
-    parser.add_argument("--before", type=int, default=0, help="records that come one by one")
+    parser.add_argument("--before", type=int, default=0, help="records sent one by one")
     parser.add_argument("--size", type=int, default=1024)
     parser.add_argument("--batch", type=int, default=1_000_000, help="bytes of a record batch")
-    parser.add_argument("--rate", type=float, default=100.0, help="records per second, of a steady stream")
+    parser.add_argument("--rate", type=float, default=100.0, help="records per second of a steady stream")
     options = parser.parse_args()
     ledger = {"produce": produce, "steady": steady, "read": read}[options.end](options)
     print(json.dumps({"ledger": ledger.as_json()}), flush=True)

@@ -1,11 +1,11 @@
-"""One end of an MQTT burst as a process: as `burst_kafka.py`, with raw packets of MQTT 3.1.1 and QoS 1.
+"""One end of an MQTT burst as a process: like `burst_kafka.py`, with raw packets of MQTT 3.1.1 and QoS 1.
 
     burst_mqtt.py produce ADDRESS TOPIC PARTITIONS --records N [--before N] [--size N]
     burst_mqtt.py read ADDRESS TOPIC PARTITIONS
 
-The topic is one, whatever PARTITIONS says. The publisher has a window of unacknowledged messages, and takes
-PUBACKs in the order of its messages, as the protocol asks. The subscriber looks at each message: its number
-and all of its bytes; a message that comes twice, is left out, or is moved, does not follow the one before it.
+There is one topic, whatever PARTITIONS says. The publisher has a window of unacknowledged messages, and takes
+PUBACKs in the order of its messages, as the protocol requires. The subscriber checks each message: its number
+and all of its bytes. A repeated, missing or reordered message breaks the sequence.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from ledger import Lane, Ledger, make_value
 
 PRODUCER = 1
-WINDOW = 1000  # messages that wait for an acknowledgement
-_BLOCK = 250  # messages that are sent at once
+WINDOW = 1000  # messages waiting for an acknowledgement
+_BLOCK = 250  # messages sent at once
 _SAY_EVERY_S = 0.2
 _QUIET_S = 0.5
 _SILENCE_S = 120.0
@@ -54,7 +54,7 @@ def text(word: str) -> bytes:
 
 
 class Connection:
-    """Packets as (first byte, body), in the order in which they come."""
+    """Yields packets as (first byte, body), in the order of arrival."""
 
     def __init__(self, address: str, client: str) -> None:
         host, _, port = address.rpartition(":")
@@ -71,7 +71,7 @@ class Connection:
             raise ConnectionError(f"{found} came instead of {kind:#x} {body!r}")
 
     def packets(self) -> list[tuple[int, bytes]]:
-        """At least one, as soon as it is whole."""
+        """Returns at least one packet, as soon as it is complete."""
         found: list[tuple[int, bytes]] = []
         while not found:
             data = self.socket.recv(1 << 18)
@@ -99,7 +99,7 @@ class Connection:
 
 
 class Publishing:
-    """Messages are numbered from 0; their ids go round."""
+    """Messages are numbered from 0; packet ids wrap around."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -109,7 +109,7 @@ class Publishing:
         self._connection = Connection(options.address, "publisher")
 
     def encoded(self, first: int, count: int) -> list[bytes]:
-        """Blocks of messages."""
+        """Returns blocks of encoded messages."""
         topic, size = text(self.options.topic), self.options.size
         messages = [
             packet(_PUBLISH, topic + _UINT16.pack(n % _IDS + 1) + make_value(PRODUCER, n, 0.0, size))
@@ -221,7 +221,7 @@ def main() -> None:
     parser.add_argument("topic")
     parser.add_argument("partitions", type=int)
     parser.add_argument("--records", type=int, default=0)
-    parser.add_argument("--before", type=int, default=0, help="records that come one by one")
+    parser.add_argument("--before", type=int, default=0, help="records sent one by one")
     parser.add_argument("--size", type=int, default=1024)
     options = parser.parse_args()
     ledger = produce(options) if options.end == "produce" else read(options)

@@ -1,7 +1,7 @@
-"""Runs `treecast` commands, one after the other, and pays for their imports once.
+"""Runs `treecast` commands one after the other, and pays for their imports once.
 
-A line of standard input is a JSON list of words; one of standard output is [exit code, what it printed, what
-it printed as an error].
+A line of standard input is a JSON list of words; a line of standard output is [exit code, standard output,
+standard error] of the command.
 """
 
 from __future__ import annotations

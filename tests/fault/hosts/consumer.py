@@ -1,9 +1,9 @@
 """A consumer as a process: `consumer.py ADDRESS TOPIC PARTITIONS [--watch PRODUCER]`.
 
-librdkafka, all partitions from their beginning. Prints a JSON line now and then: {"read": n, "samples":
-[[when a record of the watched producer was sent, in s; its latency in ms], ...]}, those since the last line.
-A line `expect N` on its standard input says how many records there are; once it has them, and nothing more
-has come for a moment, it prints its ledger and ends. `end` ends it at once.
+Reads all partitions from the beginning with librdkafka. Prints a JSON line from time to time: {"read": n,
+"samples": [[when a record of the watched producer was sent, in s; its latency in ms], ...]}, with the samples
+since the last line. A line `expect N` on its standard input tells it the number of records; once it has them,
+and no more have come for a moment, it prints its ledger and ends. `end` ends it at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _AT_ONCE = 2000
 
 
 class Reading:
-    """One consumer and what it has read."""
+    """One consumer and its ledger."""
 
     def __init__(self, address: str, topic: str, partitions: int, watched: int | None) -> None:
         self.ledger = Ledger()
@@ -72,7 +72,7 @@ class Reading:
             self.last = now
 
     def _come(self) -> list[Message]:
-        """What is there, as soon as something is: `consume` alone would gather for as long as it may wait."""
+        """Returns messages as soon as there are some: `consume` alone would gather until its time-out."""
         first = self._consumer.poll(_WAIT_S)
         return [] if first is None else [first, *self._consumer.consume(_AT_ONCE, 0)]
 
@@ -89,7 +89,7 @@ class Reading:
 
 
 def asked() -> list[str]:
-    """The words of a line that has come; `end` where standard input has ended."""
+    """Returns the words of the next line; `end` once standard input has ended."""
     if not select.select([sys.stdin], [], [], 0)[0]:
         return []
     return (sys.stdin.readline() or "end").split()
@@ -113,7 +113,7 @@ def run(address: str, topic: str, partitions: int, watched: int | None) -> Ledge
         if expected is not None and reading.read >= expected and now - reading.last > _QUIET_S:
             break
         if reading.ledger.problems:
-            break  # a reader that was sent elsewhere reads no more, and nobody need wait for it
+            break  # a reader that was sent to another offset reads no more, and nobody need wait for it
     reading.close()
     return reading.ledger
 

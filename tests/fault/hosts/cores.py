@@ -1,16 +1,16 @@
-"""Which processes run on which cores, and which of them come first there.
+"""Assigns processes to cores, and decides which of them have priority there.
 
-Hosts that have cores of their own wait for nobody; here they share two. Linux has two ways to say who comes
-first, and neither does for all:
+Real hosts have their own cores and wait for nobody; here they share two. Linux has two ways to set
+priorities, and neither suits all processes:
 
-A real-time policy takes the core at once from whoever has it, from the other core too. But what spins in it
-keeps the others away for 0.95 s at a time, and librdkafka's producer does spin (poll with a time-out of 0)
-while five requests wait for an answer: so the leader could not answer.
+A real-time policy takes the core at once from any other process, from the other core too. But a process that
+spins under it blocks the others for 0.95 s at a time, and librdkafka's producer does spin (poll with a
+time-out of 0) while five requests wait for a reply: so the leader could not reply.
 
-A short slice and a high weight (EEVDF, since 6.12) give the core back where a thread does not rest. But
-whoever has just had more than its share waits for its core until the next tick, a millisecond; and where
-the kernel preempts lazily (since 6.13), a core is not interrupted for such a thread that another core has
-woken. With this alone, the wait for a core was nearly all that a catch-up added to latencies.
+A short slice and a high weight (EEVDF, since 6.12) give the core back while a thread keeps running. But a
+thread that has just had more than its share waits for its core until the next tick, a millisecond; and where
+the kernel preempts lazily (since 6.13), a core is not interrupted for a thread that another core has woken.
+With this alone, waiting for a core was nearly all that a catch-up added to latencies.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ import platform
 import struct
 from collections.abc import Iterable, Iterator
 
-_SET_ATTRIBUTES = {"x86_64": 314, "aarch64": 274}  # sched_setattr(2); there is no call for it in libc 2.36
+_SET_ATTRIBUTES = {"x86_64": 314, "aarch64": 274}  # sched_setattr(2); libc 2.36 has no call for it
 _ATTRIBUTES = struct.Struct("=IIQiIQQQ")  # struct sched_attr, its first version
-_SHORTEST_NS, _USUAL_NS = 100_000, 0  # slices; 0: the system's
+_SHORTEST_NS, _USUAL_NS = 100_000, 0  # slices; 0: the system's default
 _FIRST, _BEFORE_OTHERS = -20, -10  # nice values
 
 
 class Place(enum.Enum):
-    """When a process has a core that others want as well."""
+    """The priority of a process on a core that others want as well."""
 
-    AT_ONCE = "as soon as it has something to do, for as long as it has: for what rests soon"
-    SOON = "mostly as soon as it has something to do, and gives it back"
-    SHARED = "with all others"
+    AT_ONCE = "at once and without limit; for processes that rest soon"
+    SOON = "mostly at once; yields the core again"
+    SHARED = "shared with all others"
 
 
 @contextlib.contextmanager
 def halves(apart: bool) -> Iterator[tuple[set[int], set[int]]]:
-    """(cores for some, those of all else, which is what is started meanwhile); the former empty where
-    nothing is to be kept `apart`, or cannot be."""
+    """Yields (the reserved cores, all other cores); processes started meanwhile use the latter. The former is
+    empty if `apart` is false or the machine has too few cores."""
     usable = os.sched_getaffinity(0)
     rest = set(sorted(usable)[len(usable) // 2 :])
     if not apart or rest == usable:
@@ -57,10 +57,10 @@ def halves(apart: bool) -> Iterator[tuple[set[int], set[int]]]:
 
 
 def keep_to(cores: set[int], processes: Iterable[int], place: Place) -> None:
-    """These processes, with all their threads, run on these cores from now on."""
+    """Moves these processes, with all their threads, to these cores from now on."""
     for process in processes:
         for thread in map(int, os.listdir(f"/proc/{process}/task")):
-            with contextlib.suppress(ProcessLookupError):  # it has ended
+            with contextlib.suppress(ProcessLookupError):  # the thread has ended
                 os.sched_setaffinity(thread, cores)
                 if place is Place.AT_ONCE:
                     os.sched_setscheduler(thread, os.SCHED_RR, os.sched_param(1))
@@ -71,7 +71,8 @@ def keep_to(cores: set[int], processes: Iterable[int], place: Place) -> None:
 
 
 def _share(thread: int, nice: int, slice_ns: int) -> None:
-    """It shares its core by weight. OSError where the kernel refuses; older ones have one slice for all."""
+    """Lets a thread share its core by weight. Raises OSError if the kernel refuses; older kernels have one
+    slice for all."""
     os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
     os.setpriority(os.PRIO_PROCESS, thread, nice)
     number = _SET_ATTRIBUTES.get(platform.machine())

@@ -6,8 +6,9 @@ follow   reads all of them, so that its host has replicas, and forgets what it r
 audit    reads each partition from its beginning to its end, and writes a line of FILE for each record: topic,
          partition, offset, producer, sequence
 
-Producers are not idempotent: a record may be there twice, and what was acknowledged has to be where it was
-said to be. Each prints a JSON line now and then, and in the end an empty ledger with its problems.
+Producers are not idempotent: a record may be stored twice, and an acknowledged record must be at the
+acknowledged offset. Each client prints a JSON line from time to time, and at the end an empty ledger with its
+problems.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ from ledger import Ledger, make_value, read_value
 
 _SAY_EVERY_S = 0.2
 _SLICE_S = 0.01
-_AUDIT_S = 120.0  # without anything new an audit gives up
+_AUDIT_S = 120.0  # an audit gives up after this long without a new record
 _RETRY = {"retry.backoff.ms": 50, "retry.backoff.max.ms": 500}
 _RECONNECT = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500, "log_level": 0}
 
 
 def ended() -> bool:
-    """Whether standard input has ended."""
+    """Returns whether standard input has ended."""
     return bool(select.select([sys.stdin], [], [], 0)[0]) and not sys.stdin.readline()
 
 
 class Saying:
-    """A line now and then."""
+    """Prints a progress line from time to time."""
 
     def __init__(self) -> None:
         self._last = 0.0
@@ -113,7 +114,7 @@ def _consumer(given: argparse.Namespace, **more: Any) -> Consumer:
 
 
 def follow(given: argparse.Namespace, file: TextIO, ledger: Ledger) -> None:
-    """A reader of records that are lost then is sent to the end of what is there."""
+    """Follows all partitions. A reader whose next records are lost is sent to the end of the log."""
     consumer = _consumer(given, **{"auto.offset.reset": "latest", "fetch.wait.max.ms": 200})
     saying, read = Saying(), 0
     while not ended():
@@ -142,7 +143,7 @@ def audit(given: argparse.Namespace, file: TextIO, ledger: Ledger) -> None:
                 open_.clear()
         saying.say(read=read)
     if open_:
-        ledger.problems.append(f"the ends of {sorted(open_)} are not reached")
+        ledger.problems.append(f"the ends of {sorted(open_)} were not reached")
     consumer.close()
 
 

@@ -1,4 +1,5 @@
-"""Kafka load for the scenarios about disks: the records sent, and those that a host then has."""
+"""Kafka load for the scenarios about disks: the records sent, and the records that a host holds at the
+end."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ Place = tuple[str, int]  # topic, partition
 
 @dataclass(frozen=True)
 class Ack:
-    """That a record is at an offset, heard at `at` (s)."""
+    """The record is at an offset; the acknowledgement arrived at `at` (s)."""
 
     place: Place
     offset: int
@@ -27,7 +28,7 @@ class Ack:
 
 
 class Load:
-    """`topics`: by the host that leads it."""
+    """`topics`: each host's topic, by the host that leads it."""
 
     def __init__(self, site: Site, options: Options, folder: Path, result: Result) -> None:
         self.site = site
@@ -42,7 +43,7 @@ class Load:
             self.site.create_topic(topic, PARTITIONS, host)
 
     def reader(self, role: str, host: str) -> Worker:
-        """Of all topics."""
+        """Starts a reader of all topics."""
         file = self._folder / f"{role}-{host}.txt"
         words = [role, self.site.daemons[host].kafka, file, "--partitions", PARTITIONS]
         return Worker(self.site, host, "disk_client.py", *words, "--topics", *self.topics.values())
@@ -63,7 +64,7 @@ class Load:
                 yield Ack((topic, int(partition)), int(offset), number, int(sequence), float(at))
 
     def audited(self, host: str) -> dict[Place, dict[int, tuple[int, int]]]:
-        """(producer, sequence) by offset, as the host has them in the end."""
+        """Returns (producer, sequence) by offset, as the host holds them at the end."""
         audit = self.reader("audit", host)
         with workers(audit):
             self.result.problems += audit.result(PATIENCE_S).problems

@@ -1,15 +1,16 @@
-"""A host's disk is lost, again and again, each host's in turn, while records come: what had a second copy is
-found again, and all else is named.
+"""Each host in turn loses its disk repeatedly under load: records with a second copy are recovered, all
+others named.
 
 Each host leads a topic, has a producer of that topic and a reader that keeps its replicas going; one more
-producer sends to all topics. A loss: every second time the host is cut off for a moment, so that its disk
-alone has some records; the daemon is killed, its directory removed, and it is started on an empty one as the
-runbook says; for the host with the coordinator its store is made anew first. Before the start all other hosts
-are asked up to where they have each partition of the lost host: what one of them has must stay.
+producer sends to all topics. Before every second loss the host is cut off for a moment, so that only its own
+disk has some records. Then the daemon is killed, its directory removed, and the daemon started on an empty
+one as the runbook says; if the host has the coordinator, its store is rebuilt first. Before the start all
+other hosts are asked how far they have each partition of the lost host: records that one of them has must
+stay.
 
-The oracle. A record that was acknowledged before a loss at an offset below what another host had then, has to
-be at that offset in the end, at every host. One above has to lie in a loss that `treecast streams` names.
-While a partition waits, `treecast streams --check` may not end with 0.
+The oracle. A record that was acknowledged before a loss, at an offset that another host had then, must be at
+that offset at every host in the end. A record at a higher offset must lie in a loss that `treecast streams`
+names. While a partition waits, `treecast streams --check` must not exit with 0.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ from .site import CONTROL, Amiss, HostDaemon, Site, wait_for, workers
 
 _READ_S = 60.0
 _CUT_S = 1.0
-_ALIKE = 200  # records of a host that others may lack while all is well
+_ALIKE = 200  # records of a host that others may lack without a problem
 _COPIED_S = 30.0
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A disk that was lost. What was acknowledged before `at` was acknowledged by it: then nobody has led
-    since the kill, however late its last answers are heard. `kept`: up to where any other host had its
-    partitions."""
+    """A disk that was lost. Records acknowledged before `at` were acknowledged by its old daemon: nobody has
+    led since the kill, however late its last replies arrive. `kept`: the end of the copies of its partitions
+    at other hosts."""
 
     host: str
     at: float
@@ -46,7 +47,7 @@ class Loss:
 
 @dataclass
 class Judged:
-    """`lost`: acknowledged, and named as lost. `problems`: what must not be."""
+    """`lost`: records acknowledged and named as lost. `problems`: violations."""
 
     found: int = 0
     lost: int = 0
@@ -59,8 +60,8 @@ def judge(
     named: Mapping[Place, Sequence[int]],
     records: Mapping[Place, Mapping[int, tuple[int, int]]],
 ) -> Judged:
-    """`named`: from which offset on each loss of a partition is named, oldest first. `records`: (producer,
-    sequence) by offset, as a host has them in the end. Pure."""
+    """Compares acknowledgements with the logs. `named`: the first offset of each loss named for a partition,
+    oldest first. `records`: (producer, sequence) by offset, as a host has them at the end. Pure."""
     judged = Judged()
     of: dict[Place, list[Loss]] = {}
     for loss in losses:
@@ -73,7 +74,7 @@ def judge(
             judged.found += 1
         elif not gone:
             times = [loss.at for loss in of.get(ack.place, ())]
-            judged.problems.append(f"{ack} is not there, though another host had it at each loss ({times})")
+            judged.problems.append(f"{ack} is missing, though another host had it at each loss ({times})")
         elif _is_named(named.get(ack.place, ()), gone[0], ack.offset):
             judged.lost += 1
         else:
@@ -91,7 +92,8 @@ class Losing(Load):
     def __init__(self, site: Site, options: Options, folder: Path, result: Result) -> None:
         super().__init__(site, options, folder, result)
         self.losses: list[Loss] = []
-        self.behind: list[int] = []  # before each loss, records of the host that nobody else had
+        # before each loss, the number of the host's records that no other host had
+        self.behind: list[int] = []
         self.rebuilt_s: list[float] = []
         self._rng = random.Random(options.seed)
 
@@ -102,7 +104,7 @@ class Losing(Load):
         number = len(self.losses)
         self.behind.append(self._behind(host))
         if (number + number // len(self.site.names)) % 2 == 0:
-            link.cut()  # its own producer goes on: what it is told now, no other host has
+            link.cut()  # its own producer goes on: only this host has the records acknowledged now
             time.sleep(_CUT_S)
         daemon.kill()
         shutil.rmtree(daemon.data)
@@ -128,7 +130,7 @@ class Losing(Load):
         return self._rng.choice([name for name in self.site.names if name != host])
 
     def _kept(self, host: str) -> dict[Place, int]:
-        """Up to where the others have what `host` led."""
+        """Returns how far other hosts have the partitions that `host` led."""
         kept = {(self.topics[host], number): 0 for number in range(PARTITIONS)}
         for name in self.site.names:
             if name != host:
@@ -137,24 +139,25 @@ class Losing(Load):
         return kept
 
     def _behind(self, host: str) -> int:
-        """How many of its records nobody else has, once those that lost their disks before have copied what
-        there is, or after a while."""
+        """Returns how many of its records no other host has, once earlier losers have caught up, or after a
+        while."""
         with contextlib.suppress(Amiss):
             wait_for(lambda: self._lacked(host) <= _ALIKE, f"copies of what {host} has", _COPIED_S, 0.5)
         return max(0, self._lacked(host))
 
     def _lacked(self, host: str) -> int:
-        """Negative where others got more between two looks."""
+        """Returns how far others lag. Negative if others progressed between two queries."""
         return sum(self._ends(host, host).values()) - sum(self._kept(host).values())
 
     def _ends(self, at: str, of: str) -> dict[Place, int]:
-        """How far host `at` has what host `of` leads."""
+        """Returns how far host `at` has the partitions that host `of` leads."""
         topic = self.topics[of]
         found = self.site.daemons[at].treecast("partitions", "list", topic)
         return {(topic, one["partition"]): one["end"] for one in found}
 
     def _wait_until_led(self, host: str, other: str) -> None:
-        """At the host itself, and at another; the check has to fail between two looks at what waits."""
+        """Waits until the host itself and another see a leader; the check must fail while a partition
+        waits."""
         topic = self.topics[host]
         waited = False
 
@@ -171,14 +174,15 @@ class Losing(Load):
 
         wait_for(led, f"{topic} to be led again", PATIENCE_S, 0.3)
 
-    # --- in the end
+    # --- at the end
 
     def named(self) -> dict[Place, list[int]]:
-        """From which offset on each loss is named, as `treecast streams` says at every host alike."""
+        """Returns the first offset of each loss, which `treecast streams` must name identically at every
+        host."""
         told: list[dict[Place, list[int]]] = []
 
         def alike() -> bool:
-            """A host hears of a loss when its watch of the coordinator goes on."""
+            """A host hears of a loss when its watch of the coordinator resumes."""
             told[:] = [self._named_at(daemon) for daemon in self.site.daemons.values()]
             return all(one == told[0] for one in told)
 
@@ -199,13 +203,13 @@ def _presence(daemon: HostDaemon, host: str) -> str:
 
 
 def _check(daemon: HostDaemon, topic: str) -> bool:
-    """Whether `treecast streams --check` ends with 0."""
+    """Returns whether `treecast streams --check` exits with 0."""
     code, _, _ = daemon._commands.run(["streams", topic, "--check"])
     return code == 0
 
 
 def disk_loss(options: Options, folder: Path) -> Result:
-    """Each host's disk in turn, the one with the coordinator's second."""
+    """Loses each host's disk in turn, the coordinator's second."""
     result = Result()
     with Site(folder, options.hosts, seed=options.seed, python=options.python) as site:
         run = Losing(site, options, folder, result)
@@ -251,13 +255,13 @@ def _conclude(run: Losing, result: Result) -> None:
             result.problems.append(f"{host}: and {len(judged.problems) - 20} more")
     assert judged is not None
     if not judged.lost:
-        result.problems.append("no disk had a record alone: nothing was shown of what is lost")
+        result.problems.append("every record had a copy, so the run did not test losses")
     result.row("disks lost", len(run.losses))
-    result.row("of these with the coordinator's store", sum(one.host == site.names[0] for one in run.losses))
+    result.row("disks with the coordinator's store", sum(one.host == site.names[0] for one in run.losses))
     result.row("records acknowledged", len(acks))
-    result.row("found again", judged.found)
-    result.row("on the lost disk alone, and named as lost", judged.lost)
-    result.row("records without a copy just before a loss, at most", max(run.behind, default=0))
+    result.row("records recovered", judged.found)
+    result.row("records on the lost disk only, named as lost", judged.lost)
+    result.row("maximum of records without a copy just before a loss", max(run.behind, default=0))
     result.row("longest time from start to led again", f"{max(run.rebuilt_s, default=0.0):.1f} s")
 
 

@@ -11,7 +11,7 @@ from .site import Amiss, Consuming, HostDaemon, Producing, Site, wait_for
 
 SETTLE_S = 180.0
 ACCOUNT_S = 60.0
-LOAD = "load"  # the topics' names begin so
+LOAD = "load"  # prefix of the topics' names
 _TOTALS = ("addressed", "live", "repaired", "replayed", "filtered", "expired", "refused", "outstanding")
 
 
@@ -21,7 +21,7 @@ def end(
     result: Result,
     patience: float = SETTLE_S,
 ) -> Ledger:
-    """Waits for all acknowledgements, then for all consumers, and compares."""
+    """Waits for all acknowledgements, then for all consumers, and compares their ledgers."""
     for producer in producers:
         producer.close_input()
     acknowledged = merged([producer.result(patience) for producer in producers])
@@ -34,7 +34,7 @@ def end(
 def compare(
     acknowledged: Ledger, consumers: Sequence[Consuming], result: Result, patience: float = SETTLE_S
 ) -> None:
-    """Every consumer has to read what was acknowledged, and no more."""
+    """Every consumer must read exactly the acknowledged records."""
     for consumer in consumers:
         consumer.tell(f"expect {acknowledged.count}")
     for consumer in consumers:
@@ -45,7 +45,7 @@ def compare(
 
 
 def _received(consumer: Consuming) -> list[str]:
-    """How far the streams are that the consumer's host receives."""
+    """Returns the positions of the streams that the consumer's host receives."""
     streams = consumer.site.daemons[consumer.host].treecast("streams")
     return [
         f"{stream['name']} of {stream['origin']}: {stream['state']} {stream['next']} of {stream['end']}"
@@ -55,10 +55,10 @@ def _received(consumer: Consuming) -> list[str]:
 
 
 def account(site: Site, result: Result, without: tuple[str, ...] = (), addressed: int | None = None) -> None:
-    """`treecast streams` at every origin: nothing outstanding, and sums that are right.
+    """Checks `treecast streams` at every origin: nothing outstanding, and consistent sums.
 
-    `addressed`: so many records of the load to all hosts together, each of which was delivered, over all
-    restarts.
+    `addressed`: the number of records of the load addressed to all hosts together, counted over all restarts.
+    Each of them must be delivered.
     """
     totals = dict.fromkeys(_TOTALS, 0)
     said = delivered = 0
@@ -84,12 +84,13 @@ def account(site: Site, result: Result, without: tuple[str, ...] = (), addressed
 
 
 def closed_rows(daemon: HostDaemon, result: Result, without: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The rows of one origin, once nothing is outstanding; a problem where it gets no less for long."""
+    """Returns the rows of one origin once nothing is outstanding; adds a problem if the backlog stops
+    shrinking."""
     rows: list[dict[str, Any]] = []
     least = [-1]
 
     def nearer() -> bool:
-        """Whether it is closed, or less is outstanding than ever before."""
+        """Returns whether the account is closed, or less is outstanding than ever before."""
         left = sum(row["outstanding"] for row in look())
         if left and 0 <= least[0] <= left:
             return False
@@ -115,5 +116,5 @@ def closed_rows(daemon: HostDaemon, result: Result, without: tuple[str, ...]) ->
 
 
 def count(value: Any) -> int:
-    """A total, or totals by reason."""
+    """Sums a total, or totals by reason."""
     return sum(value.values()) if isinstance(value, dict) else int(value)

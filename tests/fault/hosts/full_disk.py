@@ -1,16 +1,16 @@
-"""A host's disk fills while records and messages come, is full for a while, and has room again.
+"""A host's disk fills under load, stays full for a while, and has room again.
 
-Hosts with small file systems of their own: the first has the coordinator's store on it, the second has none.
-Each is filled in turn, up to a little, and the load takes the rest: beside each host a Kafka producer to the
-topic that it leads, and an MQTT publisher of QoS 1. Readers of all topics
-keep replicas at each host, and a session that lasts takes all messages there.
+Hosts have small file systems of their own; the first also holds the coordinator's store. Each is filled in
+turn except for a small rest, which the load uses up: beside each host a Kafka producer writes to the topic
+that it leads, and an MQTT publisher sends with QoS 1. Readers of all topics keep replicas at each host, and a
+persistent session receives all messages there.
 
-While it is full: one line in its log, `treecast status` and `/readyz` that say so, KAFKA_STORAGE_ERROR for a
-produce to what the host leads, and publishers that are turned away or wait. What does not need the host goes
-on. When there is room again it goes on by itself.
+While the disk is full, the log has one line, and `treecast status` and `/readyz` report it; a produce to the
+host's topic gets KAFKA_STORAGE_ERROR, and publishers are refused or wait. Work that does not need the host
+goes on. When there is room again the host recovers by itself.
 
-The oracle. Each record that was acknowledged is at its offset in the end, at every host. Each message that
-was acknowledged has come to every session. `treecast streams --check` ends with 0.
+The oracle. Each acknowledged record is at its offset at every host in the end. Each acknowledged message has
+reached every session. `treecast streams --check` exits with 0.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from .site import Amiss, HostDaemon, Site, Worker, wait_for, workers
 
 MOUNTED, MIB = 2, 1 << 20
 DISK_BYTES = 256 * MIB
-LEFT_BYTES = 6 * MIB  # that the load has to fill
+LEFT_BYTES = 6 * MIB  # left for the load to fill
 SAID, OVER = "refuses writes", "takes writes again"
 STORAGE_ERROR = 56
 ADMIN = "127.0.0.1:7670"
 _READ_S = 60.0
-_FULL_S = 4.0  # that it is full for, at least
-_MORE = 20  # records or messages by which somebody gets further
+_FULL_S = 4.0  # minimum time of a full disk
+_MORE = 20  # records or messages that count as progress
 _MOST_THAT_FIT = 20  # records of 100 kB, produced while the disk is full
-_NOBODY = 1 << 31  # the number of no producer
-_LINES = 12  # that a host may log, from when its disk is full until it has caught up
+_NOBODY = 1 << 31  # a producer number that nobody has
+_LINES = 12  # maximum log lines of a host, from a full disk until it has caught up
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Judged:
 def records_of(
     acks: Sequence[Ack], records: Mapping[Place, Mapping[int, tuple[int, int]]], who: str
 ) -> Judged:
-    """Whether each record that was acknowledged is where it was said to be. Pure."""
+    """Checks that each acknowledged record is at its acknowledged offset. Pure."""
     judged = Judged()
     for ack in acks:
         if records.get(ack.place, {}).get(ack.offset) == (ack.producer, ack.sequence):
@@ -65,7 +65,8 @@ def records_of(
 def messages_of(
     acked: Mapping[int, Set[int]], received: Mapping[int, Set[int]], sent: Mapping[int, int], who: str
 ) -> Judged:
-    """Whether each message that was acknowledged has come, and none that nobody sent; by publisher. Pure."""
+    """Checks, by publisher, that each acknowledged message arrived and none arrived that nobody sent.
+    Pure."""
     judged = Judged()
     for publisher in sorted(acked.keys() | received.keys()):
         got, wanted = received.get(publisher, set()), acked.get(publisher, set())
@@ -83,7 +84,7 @@ def messages_of(
 
 
 class SmallDisk:
-    """A file system of its own at a host's data directory, in memory. It has to be there before the host."""
+    """A file system in memory at a host's data directory. It must exist before the host starts."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -96,7 +97,7 @@ class SmallDisk:
             raise Amiss(f"no file system can be mounted at {folder}: {done.stderr.strip()}")
 
     def fill(self, left: int) -> None:
-        """Takes all but `left` bytes."""
+        """Uses up all but `left` bytes."""
         found = os.statvfs(self.folder)
         with self._filling.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, max(found.f_bavail * found.f_frsize - left, 1))
@@ -105,12 +106,12 @@ class SmallDisk:
         self._filling.unlink()
 
     def close(self) -> None:
-        """Once nobody works there any more."""
+        """Unmounts the file system once no process uses it."""
         subprocess.run(["umount", "--lazy", str(self.folder)], check=False)
 
 
 class Messages:
-    """The MQTT side of the load. Publishers are numbered as hosts are."""
+    """The MQTT side of the load. Publishers have the numbers of their hosts."""
 
     def __init__(self, site: Site, folder: Path, options: Options) -> None:
         self.site = site
@@ -119,7 +120,7 @@ class Messages:
         self.subscribers = {host: self._client(host, n, "subscribe") for n, host in enumerate(site.names)}
         wait_for(
             lambda: all(one.said.get("subscribed") for one in self.subscribers.values()),
-            "all to be subscribed",
+            "all subscriptions",
             _READ_S,
         )
         limits = ("--rate", rate, "--size", options.size)
@@ -139,7 +140,7 @@ class Messages:
         return int(self.publishers[host].said.get("acked", 0))
 
     def turned_away(self) -> dict[str, int]:
-        """How often publishers and subscribers were disconnected, by reason."""
+        """Returns the number of disconnections of publishers and subscribers, by reason."""
         found: dict[str, int] = {}
         for one in (*self.publishers.values(), *self.subscribers.values()):
             for reason, count in one.said.get("reasons", {}).items():
@@ -147,7 +148,8 @@ class Messages:
         return found
 
     def conclude(self, result: Result) -> int:
-        """Ends the publishers, waits for the subscribers, and compares; how many were acknowledged."""
+        """Ends the publishers, waits for the subscribers, and compares; returns the number of acknowledged
+        messages."""
         sent: dict[int, int] = {}
         acked: dict[int, set[int]] = {}
         for publisher in self.publishers.values():
@@ -158,7 +160,7 @@ class Messages:
             acked[number] = {int(line) for line in self._file("publish", host).read_text().split()}
             sent[number] = max([int(last.get("sent", 0)), *(one + 1 for one in acked[number])])
         for host, subscriber in self.subscribers.items():
-            with contextlib.suppress(Amiss):  # then the comparison says what has not come
+            with contextlib.suppress(Amiss):  # the comparison below reports missing messages
                 wait_for(lambda host=host: not self._missing(host, acked), "messages", PATIENCE_S, 0.5)
             subscriber.close_input()
             subscriber.result(PATIENCE_S)
@@ -179,7 +181,7 @@ class Messages:
 
 
 class Filling(Load):
-    """The run. `disks`: by host, of those that are filled."""
+    """The run. `disks`: the file systems to fill, by host."""
 
     def __init__(
         self, site: Site, options: Options, folder: Path, result: Result, disks: Mapping[str, SmallDisk]
@@ -188,7 +190,7 @@ class Filling(Load):
         self.disks = disks
         self.times: dict[str, int] = {}
         self.lines: dict[str, int] = {}
-        self.further = 0  # acknowledged beside hosts that had room, while another had none
+        self.further = 0  # acknowledged beside hosts with room while another host had none
         self.back_s: list[float] = []
         self._rng = random.Random(options.seed)
 
@@ -197,14 +199,14 @@ class Filling(Load):
         self.producers = {host: self.producer(host, topic, size=size) for host, topic in self.topics.items()}
         self.messages = Messages(self.site, self._folder, self.options)
 
-    # --- full, and not full any more
+    # --- a full disk, and its recovery
 
     def fill(self, host: str) -> None:
         daemon, disk = self.site.daemons[host], self.disks[host]
         self.times[host] = self.times.get(host, 0) + 1
         before = self._logged(host)
         disk.fill(LEFT_BYTES)
-        wait_for(lambda: self._says(daemon), f"{host} to say that it is full", 120, 0.2)
+        wait_for(lambda: self._says(daemon), f"{host} to report a full disk", 120, 0.2)
         begun, others = time.monotonic(), self._others(host)
         self._look(daemon, full=True)
         self._produce_in_vain(host)
@@ -214,7 +216,7 @@ class Filling(Load):
         self.further += sum(self._others(host)) - sum(others)
         disk.free()
         begun = time.monotonic()
-        wait_for(lambda: not self._says(daemon), f"{host} to say that it is over", 60, 0.2)
+        wait_for(lambda: not self._says(daemon), f"{host} to report that there is room", 60, 0.2)
         self._look(daemon, full=False)
         self._await_more(lambda: self._here(host), f"the clients of {host}")
         self.back_s.append(time.monotonic() - begun)
@@ -232,21 +234,21 @@ class Filling(Load):
             raise Amiss(f"{error}: acknowledged were {before}, and are {how_far()}") from None
 
     def _here(self, host: str) -> list[int]:
-        """How far those are who need the host."""
+        """Returns the progress of clients that need the host."""
         return [int(self.producers[host].said.get("acked", 0)), self.messages.acked(host)]
 
     def _others(self, host: str) -> list[int]:
-        """How far those are who do not."""
+        """Returns the progress of clients that do not need it."""
         names = [name for name in self.site.names if name != host]
         kafka = [int(self.producers[name].said.get("acked", 0)) for name in names]
         return [*kafka, *(self.messages.acked(name) for name in names)]
 
     def _says(self, daemon: HostDaemon) -> bool:
-        """Whether its status says that its disk is full."""
+        """Returns whether the status reports a full disk."""
         return any(SAID in problem for problem in daemon.treecast("status")["problems"])
 
     def _look(self, daemon: HostDaemon, *, full: bool) -> None:
-        """At its status and pages; a problem where they say otherwise."""
+        """Checks the host's status and pages; adds a problem if they disagree."""
         problems = daemon.treecast("status")["problems"]
         if any(SAID in problem for problem in problems) is not full:
             self.result.problems.append(f"the status of {daemon.host}, full: {full}, says {problems}")
@@ -267,12 +269,12 @@ class Filling(Load):
         return status, text
 
     def _produce_in_vain(self, host: str) -> None:
-        """By a client that does not try again, beside the host and beside another."""
+        """Produces without retries, beside the host and beside another."""
         other = self._rng.choice([name for name in self.site.names if name != host])
         for beside in (host, other):
             with contextlib.suppress(Amiss):
                 code = 0
-                for _ in range(_MOST_THAT_FIT):  # what the log has reserved may hold some
+                for _ in range(_MOST_THAT_FIT):  # space that the log has reserved may hold some
                     code = code or self.produce_once(beside, self.topics[host])
                 if code != STORAGE_ERROR:
                     self.result.problems.append(
@@ -280,7 +282,7 @@ class Filling(Load):
                     )
 
     def produce_once(self, beside: str, topic: str) -> int:
-        """Kafka's error code."""
+        """Returns Kafka's error code."""
         program = (
             "import sys; sys.path.insert(0, sys.argv[1])\n"
             "from crash import wire\n"
@@ -304,7 +306,7 @@ class Filling(Load):
     def _judge_log(self, host: str, before: Sequence[str]) -> None:
         new = self._logged(host)[len(before) :]
         self.lines[host] = self.lines.get(host, 0) + len(new)
-        for text in (SAID, OVER):  # at once the first time, and then rarely
+        for text in (SAID, OVER):  # logged at once the first time, then rarely
             if not 1 <= self._count(host, text) <= self.times[host]:
                 self.result.problems.append(f"{host} says {self._count(host, text)} times: {text!r}")
         if len(new) > _LINES:
@@ -315,7 +317,7 @@ class Filling(Load):
 
 @contextlib.contextmanager
 def small_disks(folder: Path, hosts: Sequence[str]) -> Iterator[dict[str, SmallDisk]]:
-    """Where a site in `folder` has its hosts' data."""
+    """Mounts a small file system at each data directory of a site in `folder`."""
     with contextlib.ExitStack() as mounted:
         disks: dict[str, SmallDisk] = {}
         for host in hosts:
@@ -325,7 +327,7 @@ def small_disks(folder: Path, hosts: Sequence[str]) -> Iterator[dict[str, SmallD
 
 
 def full_disk(options: Options, folder: Path) -> Result:
-    """The disk of the second host and that of the first, with the coordinator's store, in turn."""
+    """Fills the disk of the second host and then that of the first, with the coordinator's store."""
     result = Result()
     names = [f"h{number}" for number in range(1, options.hosts + 1)][:MOUNTED]
     with (
@@ -381,18 +383,18 @@ def _conclude(run: Filling, result: Result) -> None:
         result.problems += judged.problems[:20]
         if len(judged.problems) > 20:
             result.problems.append(f"{host}: and {len(judged.problems) - 20} more")
-    result.row("times that a disk was full", sum(run.times.values()))
-    result.row("of these with the coordinator's store", run.times.get(run.site.names[0], 0))
-    result.row("records acknowledged, and found at every host", len(acks))
-    result.row("messages acknowledged, and come to every session", messages)
-    result.row("of both, beside hosts with room while another had none", run.further)
+    result.row("full disks", sum(run.times.values()))
+    result.row("disks with the coordinator's store", run.times.get(run.site.names[0], 0))
+    result.row("records acknowledged and present at every host", len(acks))
+    result.row("messages acknowledged and delivered to every session", messages)
+    result.row("of both, at hosts with room while another had none", run.further)
     result.row("lines in the logs of full hosts", sum(run.lines.values()))
     for reason, count in sorted(reasons.items()):
         result.row(f"MQTT clients disconnected: {reason}", count)
-    result.row("longest time from room to going on", f"{max(run.back_s, default=0.0):.1f} s")
+    result.row("longest time from room to progress", f"{max(run.back_s, default=0.0):.1f} s")
 
 
 def _checks(daemon: HostDaemon) -> bool:
-    """Whether `treecast streams --check` ends with 0."""
+    """Returns whether `treecast streams --check` exits with 0."""
     code, _, _ = daemon._commands.run(["streams", "--check"])
     return code == 0

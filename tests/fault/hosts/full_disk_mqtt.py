@@ -5,8 +5,8 @@ publish    QoS 1 to TOPIC until its standard input ends, then until all is ackno
 subscribe  QoS 1, to all of `full/#`, in a session that lasts; writes (publisher, number) of each message as a
            line of FILE, until its standard input ends
 
-Both connect again whenever they are disconnected, and say how often, with the reason. Each prints a JSON line
-now and then, and in the end an empty ledger with its problems.
+Both reconnect after each disconnection, and report the number of disconnections by reason. Each prints a JSON
+line from time to time, and at the end an empty ledger with its problems.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 TOPICS = "full/#"
-WINDOW = 200  # messages that wait for an acknowledgement
+WINDOW = 200  # messages waiting for an acknowledgement
 _SAY_EVERY_S = 0.2
 _LASTS_S = 3600
 
 
 class End:
-    """A client that stays connected as well as it can. `lock` keeps its numbers."""
+    """A client that reconnects until it ends. `lock` guards its numbers."""
 
     def __init__(self, given: argparse.Namespace, file: TextIO) -> None:
         self.given = given
@@ -91,8 +91,8 @@ class Publishing(End):
         super().__init__(given, file)
         self.sent = 0
         self.refused = 0
-        self._waiting: dict[int, int] = {}  # by packet id, the number
-        self._early: dict[int, ReasonCode] = {}  # PUBACKs that came before the number was noted
+        self._waiting: dict[int, int] = {}  # number by packet id
+        self._early: dict[int, ReasonCode] = {}  # PUBACKs that arrived before the number was noted
         self._again: list[int] = []
         self.client.on_publish = self._acked
 
@@ -114,7 +114,7 @@ class Publishing(End):
             self.done += 1
 
     def _publish(self, number: int) -> None:
-        """The lock is not held meanwhile: paho holds one of its own in `_acked`."""
+        """Publishes without holding the lock: paho holds a lock of its own while it calls `_acked`."""
         value = make_value(self.given.number, number, time.monotonic(), self.given.size)
         mid = self.client.publish(self.given.topic, value, qos=1).mid
         with self.lock:

@@ -1,7 +1,7 @@
 """Effects on other hosts: latencies in windows of a run, compared with windows without any action. Pure.
 
 A round is a list of windows, the first of which is calm; each other one is compared with it, by the factor of
-a percentile. The machine itself also changes these factors: so every round is followed by one with windows of
+a percentile. The machine itself also changes these factors. So every round is followed by one with windows of
 the same lengths without any action, and only values that stand out from all of those count as effects.
 """
 
@@ -14,14 +14,14 @@ from statistics import median
 
 PERCENTILES = (50.0, 90.0, 99.0)
 WORSE = 1.2  # times the control's factor
-_LEAST = 100  # samples of a window that say something of its percentiles
+_LEAST = 100  # minimum samples of a window for a percentile
 
-Sample = tuple[float, float]  # when it was sent, in seconds; its latency in ms
+Sample = tuple[float, float]  # (time of sending in seconds, latency in ms)
 
 
 @dataclass(frozen=True)
 class Window:
-    """From `begin` to `end`, in seconds of the clock that samples are stamped by."""
+    """From `begin` to `end`, in seconds of the clock that stamps samples."""
 
     name: str
     begin: float
@@ -33,14 +33,15 @@ class Window:
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Of ascending values; not a number where there are none."""
+    """Returns a percentile of ascending values; NaN if there are none."""
     if not ordered:
         return float("nan")
     return ordered[min(int(len(ordered) * percent / 100), len(ordered) - 1)]
 
 
 def within(samples: Sequence[Sample], windows: Sequence[Window]) -> list[float]:
-    """Ascending latencies of what was sent in one of the windows. `samples` in the order of sending."""
+    """Returns ascending latencies of records sent in one of the windows. `samples` in the order of
+    sending."""
     sent = [at for at, _ in samples]
     found: list[float] = []
     for window in windows:
@@ -50,7 +51,7 @@ def within(samples: Sequence[Sample], windows: Sequence[Window]) -> list[float]:
 
 @dataclass
 class Watched:
-    """What one host has seen: of the rounds with an outage, and of those without one, the windows of each."""
+    """The windows of each round that one host has seen, with and without an outage."""
 
     host: str
     samples: list[Sample]
@@ -61,9 +62,8 @@ class Watched:
         self.samples.sort()
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        """Two for each window, one with an outage and, if there was any, one without: its name, records,
-        percentiles in ms, and the factors at which these stand to those of the calm window, as the median of
-        the rounds."""
+        """Yields one or two rows for each window, with and without an outage: its name, records, percentiles
+        in ms, and the factors relative to the calm window, as medians of the rounds."""
         for at, window in enumerate(self.outages[0]):
             yield (window.name, *self._row(self.outages, at))
             if self.controls:
@@ -76,7 +76,7 @@ class Watched:
         yield from (f"{median(self._factors(rounds, at, percent)):.2f}" for percent in PERCENTILES)
 
     def _factors(self, rounds: Sequence[Sequence[Window]], at: int, percent: float) -> list[float]:
-        """Of each round: the window's percentile over that of the calm one."""
+        """Returns for each round the window's percentile divided by that of the calm one."""
         found = []
         for windows in rounds:
             calm = percentile(within(self.samples, windows[:1]), percent)
@@ -84,15 +84,15 @@ class Watched:
         return found
 
     def effects(self, but: Collection[str] = ()) -> list[str]:
-        """What stands out from the control: the factor of a window, as the median of its rounds, is above
-        that of every control round, and `WORSE` times their median. `but`: windows that are not looked at."""
+        """Returns the windows that stand out: their median factor is above that of every control round and
+        above `WORSE` times the control's median. `but`: windows to skip."""
         found: list[str] = []
         for at, window in enumerate(self.outages[0]):
             if at == 0 or window.name in but:
                 continue
             seen = within(self.samples, [windows[at] for windows in self.outages])
             if len(seen) < _LEAST:
-                found.append(f"{self.host}: only {len(seen)} records were sent to it, {window.name}")
+                found.append(f"{self.host}: only {len(seen)} records were sent to it during {window.name}")
                 continue
             for percent in PERCENTILES:
                 factor = median(self._factors(self.outages, at, percent))

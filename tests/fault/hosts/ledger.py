@@ -1,9 +1,9 @@
-"""The records that every host must have read: ledgers of producers and consumers, compared to the record.
+"""The records that every host must have read: ledgers of producers and consumers, compared record by record.
 Pure.
 
 A *lane* is one producer's records for one partition, numbered from 0. The producer notes (sequence, offset)
-of each acknowledgement, each consumer (sequence, offset) of each record, both in order, as a count, the last
-numbers, and a running CRC over all. Equal summaries mean: the same records, each once, in the same order, at
+of each acknowledgement, each consumer (sequence, offset) of each record. Both keep the count, the last
+numbers, and a running CRC in order. Equal summaries mean the same records, each once, in the same order, at
 the same offsets.
 """
 
@@ -20,12 +20,12 @@ HEAD_SIZE = _HEAD.size
 
 
 def make_value(producer: int, sequence: int, now: float, size: int) -> bytes:
-    """`size` bytes that say who sent them, as which one, and when."""
+    """Returns `size` bytes that state the producer, the sequence and the time."""
     return _HEAD.pack(producer, sequence, now).ljust(max(size, HEAD_SIZE), b".")
 
 
 def read_value(value: bytes) -> tuple[int, int, float]:
-    """Producer, sequence and time. ValueError where nobody of ours wrote it."""
+    """Returns producer, sequence and time. Raises ValueError for values of other writers."""
     if len(value) < HEAD_SIZE or value[HEAD_SIZE:].strip(b"."):
         raise ValueError(f"invented: {value[:40]!r}")
     producer, sequence, sent = _HEAD.unpack_from(value)
@@ -34,7 +34,7 @@ def read_value(value: bytes) -> tuple[int, int, float]:
 
 @dataclass(slots=True)
 class Lane:
-    """The summary. `wrong` counts what does not follow: a repeat, a hole, an offset that falls."""
+    """The summary of a lane. `wrong` counts breaks in the sequence: a repeat, a gap, a decreasing offset."""
 
     count: int = 0
     sequence: int = -1
@@ -55,7 +55,7 @@ class Lane:
         self.crc = zlib.crc32(_PAIR.pack(sequence, offset), self.crc)
 
     def note_run(self, sequence: int, offset: int, records: int, checksum: int) -> None:
-        """A batch of `records` that follow each other: its first numbers, and what its bytes sum up to."""
+        """Notes a batch of consecutive `records`: its first numbers, and the checksum of its bytes."""
         if sequence != self.sequence + 1 or offset <= self.offset:
             self.wrong += 1
             self.first_wrong = self.first_wrong or (
@@ -69,7 +69,7 @@ class Lane:
 
 @dataclass
 class Ledger:
-    """All lanes that one process knows, by `producer/topic-partition`."""
+    """All lanes of one process, by `producer/topic-partition`."""
 
     lanes: dict[str, Lane] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -97,7 +97,7 @@ class Ledger:
 
 
 def merged(ledgers: list[Ledger]) -> Ledger:
-    """Ledgers of different producers as one."""
+    """Merges ledgers of different producers."""
     whole = Ledger()
     for ledger in ledgers:
         whole.lanes.update(ledger.lanes)
@@ -106,7 +106,7 @@ def merged(ledgers: list[Ledger]) -> Ledger:
 
 
 def differences(acknowledged: Ledger, read: Ledger, who: str) -> list[str]:
-    """What `who` has read otherwise than it was acknowledged, one line a lane. Empty: all is well."""
+    """Returns where the records that `who` read differ from the acknowledged ones, one line per lane."""
     found = [f"{who}: {problem}" for problem in read.problems]
     for key in sorted(acknowledged.lanes.keys() | read.lanes.keys()):
         sent, got = acknowledged.lanes.get(key, Lane()), read.lanes.get(key, Lane())

@@ -1,14 +1,15 @@
-"""Two hosts are cut off under load; one comes back, one never does, and the others must not notice.
+"""Two hosts are cut off under load; one comes back, one never does, and the others must not be affected.
 
-A round: all is well; the hosts are cut off; `behind` records come; nothing else comes; one host is back and
-catches up; it has caught up. A slow, steady producer goes on all the time, and what is looked at is how
-long its records take to readers at the leader and at another host. After each round come windows of the same
-lengths in which nothing happens (`latency`).
+A round: normal operation; the hosts are cut off; `behind` records come; no more records come; one host is
+back and catches up; it has caught up. A slow, steady producer runs all the time, and the measurement is the
+latency of its records at readers at the leader and at another host. After each round come windows of the same
+lengths without any event (`latency`).
 
-Hosts have cores of their own, and here they share two. So where times are judged, the leader keeps to one of
-them, the readers and the host that stays come first wherever they run (`cores`), and all else has what
-they leave of the other core: else what is measured is the wait for a core beside a host that catches up. And
-cores are kept from halting, or a virtual machine waits for its host each time that one is to go on.
+Real hosts have their own cores; here they share two. So where times are judged, the leader keeps to one core,
+the readers and the remaining host have priority wherever they run (`cores`), and all other processes use the
+rest of the other core. Otherwise the measurement would be the wait for a core beside a host that catches up.
+Cores are also kept from halting, as a virtual machine waits for its hypervisor whenever a halted one is to
+resume.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ CALM, CUT, LOAD, AWAY, BACK, AFTER = (
 
 
 def outage(options: Options, folder: Path) -> Result:
-    """A host falls `behind` records behind and catches up; another stays away; what the others see of it."""
+    """One host falls `behind` records behind and catches up, another stays away; the others' latencies are
+    measured."""
     result = Result()
     with (
         awake(options.judged),
@@ -54,7 +56,7 @@ def outage(options: Options, folder: Path) -> Result:
         calm = Producing(site, first, TOPIC, 2, 1, size=100, rate=500)
 
         def seat(resting: bool) -> None:
-            """Whoever watches comes at once, unless nobody rests, as where the load comes."""
+            """Gives readers priority at once, unless none rests, as where the load comes."""
             if not own:
                 return
             leader, watcher = (Place.SHARED, Place.AT_ONCE) if resting else (Place.SOON, Place.SOON)
@@ -75,7 +77,7 @@ def outage(options: Options, folder: Path) -> Result:
 
 
 class _Story:
-    """The windows of each round, and what the hosts that stay saw in them."""
+    """The windows of each round, and the latencies of the remaining hosts in them."""
 
     def __init__(
         self,
@@ -97,7 +99,7 @@ class _Story:
         self.controls: list[list[Window]] = []
 
     def round(self, number: int, first: str, away: str, dead: str) -> Producing:
-        """Answers the producer that made them fall behind."""
+        """Runs a round; returns the producer that made the hosts fall behind."""
         site, options, windows = self.site, self.options, list[Window]()
         self._phase(windows, CALM)
         site.link(away).cut()
@@ -110,7 +112,7 @@ class _Story:
         with self._window(windows, LOAD), workers(load):
             load.result(600)
             wait_for(
-                lambda: self.steady.read >= before + options.behind, "the host that stays to read them", 300
+                lambda: self.steady.read >= before + options.behind, "the remaining host to read them", 300
             )
         self._check_lag(number)
         self.seat(True)
@@ -132,7 +134,8 @@ class _Story:
             self.result.problems.append(f"the host that was cut off was only {lag} records behind")
 
     def _control(self, windows: Sequence[Window]) -> list[Window]:
-        """The same lengths of time, and nothing happens. The load's own is not of use: nothing comes."""
+        """Runs windows of the same lengths without any event. The load's own window is skipped, as nothing
+        comes in it."""
         found = list[Window]()
         for window in windows:
             with self._window(found, window.name):
@@ -150,7 +153,7 @@ class _Story:
         windows.append(Window(name, begun, time.monotonic()))
 
     def conclude(self) -> None:
-        """The table; where times are judged, what stands out is a problem."""
+        """Makes the table; where times are judged, a window that stands out is a problem."""
         for one in self.watching:
             watched = Watched(one.host, one.samples, self.outages, self.controls)
             title = f"end-to-end latency at {one.host} in ms, and x times that of its calm window"

@@ -9,7 +9,7 @@ from .result import Options
 
 
 def progress(options: Options, what: Callable[[], str], seconds: float) -> None:
-    """Waits `seconds`, and says every now and then how it goes."""
+    """Waits `seconds` and reports progress from time to time."""
     deadline = time.monotonic() + seconds
     every = max(2.0, seconds / 30)
     while (left := deadline - time.monotonic()) > 0:

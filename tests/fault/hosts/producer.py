@@ -1,8 +1,8 @@
 """A producer as a process: `producer.py ADDRESS TOPIC PARTITIONS NUMBER --size --rate [--count]`.
 
-librdkafka, idempotent, without an end to its patience. Sends until `count`, or until its standard input
-ends, then waits for every acknowledgement. Prints a JSON line now and then: {"sent": n, "acked": n}, and
-at the end its ledger.
+An idempotent librdkafka producer that retries forever. It sends `count` records, or until its standard input
+ends, then waits for every acknowledgement. Prints a JSON line from time to time, {"sent": n, "acked": n}, and
+its ledger at the end.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ledger import Ledger, make_value, read_value
 
 _SLICE_S = 0.01
 _SAY_EVERY_S = 0.2
-_RUN = 16  # records that go to one partition in turn
+_RUN = 16  # consecutive records to one partition
 
 
 class Sending:
-    """One producer and what it was told."""
+    """One producer and its acknowledgements."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -79,7 +79,7 @@ class Sending:
 
 
 def ended() -> bool:
-    """Whether standard input has ended."""
+    """Returns whether standard input has ended."""
     return bool(select.select([sys.stdin], [], [], 0)[0]) and not sys.stdin.readline()
 
 
@@ -110,10 +110,10 @@ def main() -> None:
     parser.add_argument("partitions", type=int)
     parser.add_argument("number", type=int)
     parser.add_argument("--size", type=int, default=1024)
-    parser.add_argument("--rate", type=float, default=0.0, help="records per second, 0: as fast as it goes")
+    parser.add_argument("--rate", type=float, default=0.0, help="records per second, 0: full speed")
     parser.add_argument("--count", type=int, default=2**62)
-    parser.add_argument("--wait-ms", type=int, default=2, help="that a batch waits for more records")
-    parser.add_argument("--batch", type=int, default=1_000_000, help="bytes at which it waits no more")
+    parser.add_argument("--wait-ms", type=int, default=2, help="time that a batch waits for more records")
+    parser.add_argument("--batch", type=int, default=1_000_000, help="bytes at which a batch is sent")
     print(json.dumps({"ledger": run(parser.parse_args()).as_json()}), flush=True)
 
 

@@ -9,24 +9,24 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Bursts:
-    """Which bursts: of each choice, all are combined with all."""
+    """The bursts to run: every combination of the choices."""
 
     receivers: tuple[int, ...] = (2, 8)
     mb: tuple[float, ...] = (100.0,)
     partitions: tuple[int, ...] = (1,)
-    kind: str = "kafka"  # or mqtt, both
-    start: str = "both"  # or fresh, standing
+    kind: str = "kafka"  # or `mqtt`, `both`
+    start: str = "both"  # or `fresh`, `standing`
     carrier: str = "ip-multicast"  # or unicast
-    slow: float = 0.0  # the share of the others' processor time that one receiver has, beside a run without
-    small: bool = False  # a small stream beside it
+    slow: float = 0.0  # one receiver's share of the others' processor time, beside a run without; 0: none
+    small: bool = False  # adds a small stream
     batch: int = 1_000_000  # bytes of a record batch
-    compare: bool = False  # with one receiver by unicast, and with all by unicast
-    most: float = 1.15  # copies per payload; by unicast for each receiver
+    compare: bool = False  # also runs one receiver by unicast, and all by unicast
+    most: float = 1.15  # maximum copies per payload; by unicast for each receiver
 
 
 @dataclass
 class Options:
-    """How large it is made. Rates in records/s, sizes in bytes."""
+    """The size of a scenario. Rates in records/s, sizes in bytes."""
 
     seconds: float = 20.0
     seed: int = 1
@@ -36,10 +36,10 @@ class Options:
     size: int = 1024
     behind: int = 1_000_000
     count: int = 20
-    subscribers: tuple[int, ...] = (1, 3, 7)  # hosts, one after the other
-    phase: float = 10.0  # seconds that a latency is looked at
-    rounds: int = 1  # outages, each with a control after it
-    judged: bool = False  # whether a latency can be a problem; where much else runs, it says nothing
+    subscribers: tuple[int, ...] = (1, 3, 7)  # host counts, one after the other
+    phase: float = 10.0  # seconds of each latency window
+    rounds: int = 1  # outages, each followed by a control
+    judged: bool = False  # whether a latency can be a problem; on a busy machine it says nothing
     python: str = ""
     burst: Bursts = field(default_factory=Bursts)
     say: Callable[[str], None] = print
@@ -56,7 +56,7 @@ class Shown:
 
 @dataclass
 class Result:
-    """`rows`: what was measured, name and value; `problems`: what must not be."""
+    """`rows`: measurements as name and value; `problems`: violations."""
 
     rows: list[tuple[str, str]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)

@@ -42,7 +42,7 @@ def loss(options: Options, folder: Path) -> Result:
         lost = sum(link[way].lost for link in links for way in ("forward", "backward"))
         result.row("frames lost on links", lost)
         if options.loss and not lost:
-            result.problems.append("no link has lost anything")
+            result.problems.append("no link has lost a frame")
     return result
 
 
@@ -84,7 +84,7 @@ class _Load:
 
 
 def leader(options: Options, folder: Path) -> Result:
-    """A leader dies: producers elsewhere get a retriable error, consumers go on reading; it comes back."""
+    """A leader dies: producers elsewhere get a retriable error, consumers continue reading; it comes back."""
     result = Result()
     with Site(folder, 3, seed=options.seed, python=options.python) as site:
         first, leading, reader = site.names
@@ -92,9 +92,9 @@ def leader(options: Options, folder: Path) -> Result:
         early = Consuming(site, reader, TOPIC, 1)
         producer = Producing(site, first, TOPIC, 1, 1, rate=options.rate)
         with workers(producer, early):
-            wait_for(lambda: early.read > options.rate, "the records to flow")
+            wait_for(lambda: early.read > options.rate, "records to arrive")
             known = producer.acked
-            wait_for(lambda: early.read >= known, "the replica to have them")
+            wait_for(lambda: early.read >= known, "the replica to catch up")
             site.daemons[leading].kill()
             answer = _produce_once(site, first)
             result.row("a produce to the dead leader's partition", answer)
@@ -102,10 +102,10 @@ def leader(options: Options, folder: Path) -> Result:
                 result.problems.append(f"not a retriable error, but {answer}")
             late = Consuming(site, reader, TOPIC, 1)
             with workers(late):
-                wait_for(lambda: late.read >= known, "a new consumer to read what is replicated")
+                wait_for(lambda: late.read >= known, "a new consumer to read the replica")
                 result.row("read at a replica while the leader is dead", late.read)
                 site.daemons[leading].start()
-                wait_for(lambda: producer.acked > known + options.rate, "producing to go on")
+                wait_for(lambda: producer.acked > known + options.rate, "producing to continue")
                 end([producer], [early, late], result)
             account(site, result)
     return result
@@ -123,7 +123,7 @@ _RETRIABLE = {5: "LEADER_NOT_AVAILABLE", 6: "NOT_LEADER_OR_FOLLOWER", 7: "REQUES
 
 
 def _produce_once(site: Site, host: str) -> str:
-    """The name of the error that one produce at `host` gets."""
+    """Returns the name of the error that one produce at `host` gets."""
     crash = str(Path(__file__).resolve().parents[1])
     address = site.daemons[host].kafka
     done = site.lab.run(host, site.client_python, "-c", _PRODUCE, crash, address, TOPIC, timeout=60)

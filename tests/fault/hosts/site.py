@@ -1,4 +1,4 @@
-"""A site: hosts on one switch in a lab, a daemon in each, and producers and consumers beside them."""
+"""A site: hosts on one switch in a lab, each with a daemon and with producers and consumers beside it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ FABRIC, CONTROL, KAFKA, MQTT = 7672, 7671, 9092, 1883
 
 
 class Amiss(Exception):
-    """Something did not happen in time, or ended by itself. The text says what, with the log."""
+    """Something did not happen in time, or a process ended by itself. The text states it, with the log."""
 
 
 def description(
     hosts: Sequence[str], relayed: Sequence[str], relay: Mapping[str, str | float] | None = None
 ) -> str:
-    """TOML of hosts on a switch with snooping; a link that has a relay can be cut, and bytes count as on a
-    wire."""
+    """Returns TOML of hosts on a switch with snooping. A link with a relay can be cut, and its bytes count as
+    on a wire."""
     lines = [f"[hosts.{host}]" for host in hosts] + ["[bridges.lan]", "snooping = true", "querier = true"]
     for host in hosts:
         lines += ["[[links]]", f'between = ["{host}", "lan"]']
@@ -45,7 +45,7 @@ def description(
 
 
 class Commands:
-    """`treecast` commands in a host's namespace: one process runs them all, started by the first."""
+    """Runs `treecast` commands in a host's namespace, all in one process that the first command starts."""
 
     def __init__(self, site: Site, host: str) -> None:
         self._site = site
@@ -54,11 +54,11 @@ class Commands:
         self._lock = threading.Lock()
 
     def run(self, words: list[str]) -> tuple[int, str, str]:
-        """(exit code, what it printed, what it printed as an error). Amiss where it does not end."""
+        """Returns (exit code, standard output, standard error). Raises Amiss if the command does not end."""
         with self._lock:
             if (
                 self._process is None or self._process.poll() is not None
-            ):  # it ends with the thread that began it
+            ):  # it ends with the thread that started it
                 program = [self._site.python, str(HERE / "commands.py")]
                 self._process = self._site.lab.start(self._host, *program, stdin=subprocess.PIPE)
             asked, said = self._process.stdin, self._process.stdout
@@ -71,13 +71,13 @@ class Commands:
                 raise Amiss(f"treecast {' '.join(words)} at {self._host} does not end")
             line = said.readline()
         if not line:
-            raise Amiss(f"treecast {' '.join(words)} at {self._host} ended without a word")
+            raise Amiss(f"treecast {' '.join(words)} at {self._host} ended without output")
         code, out, error = json.loads(line)
         return code, out, error
 
 
 class HostDaemon:
-    """One host's `treecast up`, in its namespace. The first one holds the coordinator."""
+    """One host's `treecast up` in its namespace. The first one holds the coordinator."""
 
     def __init__(self, site: Site, host: str, data: Path, flags: list[str]) -> None:
         self.site = site
@@ -98,7 +98,7 @@ class HostDaemon:
         return [*words, *self.flags]
 
     def start(self) -> None:
-        """Returns when it is ready. Amiss with its log where it is not."""
+        """Returns when it is ready. Raises Amiss with its log if it does not start."""
         self.launch()
         self.wait_ready()
 
@@ -143,7 +143,7 @@ class HostDaemon:
         return self.log_path.read_bytes()[-size:].decode(errors="replace") if self.log_path.exists() else ""
 
     def kill(self) -> None:
-        """SIGKILL, as a crash would."""
+        """Sends SIGKILL, as in a crash."""
         self.process.kill()
         self.process.wait()
 
@@ -157,9 +157,9 @@ class HostDaemon:
             raise Amiss(f"{self.host} did not end within {STOP_S:g} s:\n{self.tail()}") from None
 
     def treecast(self, *words: str) -> Any:
-        """What a `treecast ... --json` command says, run in this host.
+        """Returns the output of a `treecast ... --json` command in this host.
 
-        Where a machine has much to do, a call may take longer than the command waits: then it is run again.
+        On a busy machine a call may exceed the command's time-out; then it is run again.
         """
         deadline = time.monotonic() + ANSWER_S
         while True:
@@ -173,7 +173,7 @@ class HostDaemon:
 
 
 class Worker:
-    """A producer or consumer in a host's namespace: the last thing it said, and in the end its ledger."""
+    """A producer or consumer in a host's namespace: its last report, and its ledger at the end."""
 
     def __init__(self, site: Site, host: str, program: str, *arguments: object) -> None:
         self.site = site
@@ -199,7 +199,7 @@ class Worker:
 
     @property
     def _done(self) -> tuple[Any, Any]:
-        """How far it is."""
+        """Returns its progress."""
         return self.said.get("acked"), self.said.get("read")
 
     def tell(self, line: str) -> None:
@@ -214,9 +214,9 @@ class Worker:
             self.process.stdin.close()
 
     def result(self, timeout: float) -> Ledger:
-        """Its ledger once it has ended. Amiss with the last it said where it gets no further for `timeout`.
+        """Returns its ledger once it has ended. Raises Amiss with its last report if it stalls for `timeout`.
 
-        How fast it goes is no matter here: that depends on what else the machine has to do.
+        Its speed does not matter: that depends on the machine's other load.
         """
         done, deadline = self._done, time.monotonic() + timeout
         while self.process.poll() is None:
@@ -224,7 +224,7 @@ class Worker:
                 done, deadline = self._done, time.monotonic() + timeout
             if time.monotonic() > deadline:
                 who = f"the {type(self).__name__} at {self.host}"
-                raise Amiss(f"{who} has got no further for {timeout:g} s, it said {self.said}")
+                raise Amiss(f"{who} made no progress for {timeout:g} s; it last said {self.said}")
             time.sleep(0.05)
         self._listener.join(5)
         if self.ledger is None:
@@ -233,8 +233,8 @@ class Worker:
 
 
 class Producing(Worker):
-    """`rate` in records/s over all partitions, 0: as fast as it goes. A batch waits for `wait_ms`, or for
-    `batch` bytes."""
+    """`rate` in records/s over all partitions, 0: full speed. A batch waits for `wait_ms`, or for `batch`
+    bytes."""
 
     def __init__(
         self,
@@ -279,9 +279,9 @@ class Consuming(Worker):
 
 
 class Site:
-    """Made by `with Site(...)`: the lab, and a daemon in each host, the first with the coordinator.
+    """Made by `with Site(...)`: the lab, and a daemon in each host; the first holds the coordinator.
 
-    `relayed`: the hosts whose links have relays, all unless it says otherwise.
+    `relayed`: the hosts whose links have relays; all hosts by default.
     """
 
     def __init__(
@@ -345,14 +345,14 @@ class Site:
         return self.lab.link(host, "lan")
 
     def create_topic(self, name: str, partitions: int, leader: str, **config: str) -> None:
-        """Led by `leader`, as seen at every host when it returns."""
+        """Creates a topic led by `leader`; returns when every host sees it."""
         words = ["topics", "create", name, "--partitions", str(partitions), "--leader", leader]
         for key, value in config.items():
             words += ["--config", f"{key.replace('_', '.')}={value}"]
         try:
             self.daemons[leader].treecast(*words)
         except Amiss as error:
-            if "exists" not in str(error):  # an answer that came too late
+            if "exists" not in str(error):  # the reply to an earlier attempt came too late
                 raise
         for daemon in self.daemons.values():
             if daemon.running:
@@ -372,7 +372,7 @@ def wait_for(condition: Callable[[], object], what: str, timeout: float = 60.0, 
 
 @contextlib.contextmanager
 def workers(*all_of_them: Worker) -> Iterator[None]:
-    """Ends those that still run."""
+    """Ends the workers that still run."""
     try:
         yield
     finally:

@@ -1,4 +1,5 @@
-"""A daemon limited to a share of the others' processor time: it is stopped while it is ahead."""
+"""A daemon limited to a share of the others' processor time: it is stopped while it is ahead of that
+share."""
 
 from __future__ import annotations
 
@@ -13,12 +14,13 @@ from statistics import median
 from .site import HostDaemon
 
 _LOOK_S = 0.005
-_LEAST_S = 0.002  # of processor time, before it is stopped at all
-_CPU_CLOCK = 2  # of a process, as pthread_getcpuclockid(3) makes it
+_LEAST_S = 0.002  # minimum processor time before it is stopped
+_CPU_CLOCK = 2  # a process's clock, in the encoding of pthread_getcpuclockid(3)
 
 
 def cpu_seconds(process: int) -> float:
-    """What all threads of a process have taken, in user space and in the kernel. 0 where it has ended."""
+    """Returns the processor time of all threads, in user space and in the kernel. 0 if the process has
+    ended."""
     try:
         return time.clock_gettime((~process << 3) | _CPU_CLOCK)
     except OSError:
@@ -26,15 +28,16 @@ def cpu_seconds(process: int) -> float:
 
 
 class Slowed:
-    """As a context: the last daemon has `share` of what each of the others has (the median), not counting
-    the first, which is the origin. Once these are done, it goes on at the same speed. A share of 0 does
+    """A context in which the last daemon has `share` of the median of the other daemons, not counting the
+    first, which is the origin. Once these are done, it continues at the same speed. A share of 0 does
     nothing."""
 
     def __init__(self, daemons: Sequence[HostDaemon], share: float) -> None:
         *others, last = (daemon.process.pid for daemon in daemons[1:])
         self._others, self._slow, self._share = others, last, share
         self._ended = threading.Event()
-        self._done: tuple[float, float] | None = None  # when the others were, and what they took by then
+        # when the others finished, and their processor time by then
+        self._done: tuple[float, float] | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Slowed:
@@ -62,7 +65,7 @@ class Slowed:
                 stopped = ahead
 
     def _allowed(self) -> float:
-        """What the others have taken, or would have, did they go on as they did."""
+        """Returns the others' processor time, extrapolated at the same rate once they have finished."""
         if self._done is None:
             return self._taken()
         when, taken = self._done

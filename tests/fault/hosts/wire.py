@@ -1,7 +1,7 @@
 """The traffic on a publisher's link for 1, 3 and 7 subscribing hosts, by multicast and by unicast.
 
-Bytes are the link's own counters. A starved receiver gets its losses again, and its readers ask the leader
-meanwhile, on the channel; that cost is taken from the product's counters (`treecast streams`, `treecast
+Bytes are the link's own counters. A starved receiver has its losses repaired, and its readers ask the leader
+meanwhile, on the channel. That cost is taken from the product's counters (`treecast streams`, `treecast
 status`), shown in separate rows, and not attributed to the carrier.
 """
 
@@ -17,18 +17,18 @@ from .ledger import Ledger, merged
 from .result import Options, Result
 from .site import Amiss, Consuming, HostDaemon, Producing, Site, wait_for, workers
 
-# (name, milliseconds and bytes that a batch waits for, most that the link may carry for each published byte)
+# (name, milliseconds and bytes that a batch waits for, maximum bytes on the link per published byte)
 BATCHES = (("batches of 2 ms", 2, 1_000_000, 1.25), ("batches of 64 KiB", 500, 65_536, 1.15))
 CARRIERS = ("ip-multicast", "unicast")
 ETHERNET_IP_UDP = 14 + 20 + 8
-STARE = 8  # before the segment, where it goes to a group
+STARE = 8  # bytes before the segment if it goes to a group
 AGAIN = ("repair", "replay", "skip")
-_HOLD_S = 0.5  # a state that lasts so long is settled
+_HOLD_S = 0.5  # a state that lasts this long is settled
 
 
 @dataclass
 class Sent:
-    """Bytes on the publisher's link since it began, and what the product says of them, by purpose."""
+    """Bytes on the publisher's link since the start, and the product's own counts by purpose."""
 
     link: int
     purposes: dict[str, int]
@@ -45,7 +45,7 @@ class Sent:
 
 @dataclass
 class Measuring:
-    """One carrier: a topic, and hosts that subscribe to it one after the other."""
+    """Measures one carrier with a topic and hosts that subscribe one after the other."""
 
     site: Site
     options: Options
@@ -71,7 +71,7 @@ class Measuring:
         self.site.create_topic(self.topic, 1, self.publisher)
         others = [name for name in self.site.names if name != self.publisher]
         try:
-            self._produce(1000, *BATCHES[0][1:3])  # before the first subscribes: nothing of it is live
+            self._produce(1000, *BATCHES[0][1:3])  # before the first subscription, so that none of it is live
             for subscribers in self.options.subscribers:
                 new = others[len(self.consumers) : subscribers]
                 self.consumers += [Consuming(self.site, host, self.topic, 1) for host in new]
@@ -84,14 +84,14 @@ class Measuring:
                 pass
 
     def _earn(self) -> None:
-        """A topic is given its group by its rate."""
+        """Produces until the topic's rate earns it a group."""
         deadline = time.monotonic() + SETTLE_S
         while time.monotonic() < deadline:
             self._produce(300, *BATCHES[0][1:3])
             try:
                 return wait_for(self._ready, "the carrier", 15.0, _HOLD_S)
             except Amiss:
-                continue  # nobody was live yet, and what was sent was replayed
+                continue  # nobody was live yet, so the records were replayed
         raise Amiss(f"{self.topic} is not on {self.carrier} at {len(self.consumers)} hosts: {self._state()}")
 
     def _produce(self, records: int, wait_ms: int, batch: int) -> None:
@@ -111,7 +111,7 @@ class Measuring:
             self.ledgers.append(load.result(SETTLE_S + self.options.seconds))
 
     def _measure(self, name: str, wait_ms: int, batch: int, most: float) -> None:
-        """Between two settled states."""
+        """Measures between two settled states."""
         options, result = self.options, self.result
         records = int(options.rate * options.seconds)
         before = self._settled()
@@ -133,10 +133,10 @@ class Measuring:
                 f"to {copies * most:.2f}, beside repairs; {result.data[what]}; {self._state()}"
             )
 
-    # --- what can be seen of the publisher
+    # --- counters of the publisher
 
     def _stream(self) -> dict[str, Any] | None:
-        """The topic's stream as its origin sees it."""
+        """Returns the topic's stream as its origin sees it."""
         found = [
             stream
             for stream in self.daemon.treecast("streams", self.topic)
@@ -152,11 +152,12 @@ class Measuring:
         ]
 
     def _ready(self) -> bool:
-        """Every subscriber is live on the carrier that it should be on, and has everything."""
+        """Returns whether every subscriber is live on the expected carrier and has everything."""
         stream = self._stream()
         if stream is None or any(consumer.read < self.published for consumer in self.consumers):
             return False
-        carrier = self.carrier if len(self.consumers) > 1 else "unicast"  # one copy is one copy
+        # a single receiver gets its copy by unicast
+        carrier = self.carrier if len(self.consumers) > 1 else "unicast"
         live = [
             row["host"]
             for row in stream["accounts"]
@@ -165,7 +166,8 @@ class Measuring:
         return sorted(live) == sorted(consumer.host for consumer in self.consumers)
 
     def _settled(self) -> Sent:
-        """What was sent, once all is there, and still so after a moment in which nothing was repeated."""
+        """Waits until everything has arrived and nothing was repeated for a moment; returns the bytes
+        sent."""
         found: list[Sent] = []
 
         def held() -> bool:
@@ -193,10 +195,11 @@ class Measuring:
 
 
 def wire(options: Options, folder: Path) -> Result:
-    """A daemon chooses the carrier of what it leads: so the publisher alone is started again in between."""
+    """The leader's daemon chooses the carrier, so only the publisher is restarted between the two
+    measurements."""
     result = Result()
     with Site(folder, 8, seed=options.seed, python=options.python) as site:
-        publisher = site.names[1]  # the first has the coordinator
+        publisher = site.names[1]  # the first holds the coordinator
         for carrier in CARRIERS:
             if carrier == "unicast":
                 site.daemons[publisher].stop()

@@ -5,13 +5,13 @@
     python -m tests.fault.kafka_apps mirror --kills 12
     python -m tests.fault.kafka_apps all
 
-In turn one of the application's processes and each daemon get SIGKILL, at a random moment, and are started
-again; then the application has to go on by itself. In the end the feeding stops, and what has come out is
-held against what was acknowledged on the way in: nothing may be lost, and where the application promises
-exactly-once nothing may be doubled. With --control it promises less, which the account has to find.
-Takes a JDK 17 and the jars that Maven fetches at the first run.
+One of the application's processes and each daemon are killed with SIGKILL in turn, at a random moment, and
+restarted; then the application must continue by itself. At the end the feeding stops, and the output is
+compared with the acknowledged input: nothing may be lost, and where the application promises exactly-once
+nothing may be doubled. With --control it promises less, and the account must notice that. Needs a JDK 17 and
+the jars that Maven fetches at the first run.
 
-Exit code: 0 nothing amiss, 1 something is; then the logs of all processes are kept in --out.
+Exit code: 0 no problem, 1 a problem; then the logs of all processes are kept in --out.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from .streams import Streams
 
 APPS: dict[str, type[App]] = {"streams": Streams, "connect": Connect, "mirror": Mirror}
 ROOT = Path(__file__).resolve().parents[3]
-SOME = 200  # records that show that it goes on
+SOME = 200  # records that count as progress
 PATIENCE_S = 240.0
 
 
 class StandsStillError(Exception):
-    """It does not go on."""
+    """The application makes no progress."""
 
 
 @dataclass
 class Result:
-    """One application's run. `pauses`: from each kill until `SOME` more records had come out, in seconds."""
+    """One application's run. `pauses`: seconds from each kill until `SOME` more records had come out."""
 
     app: str
     kills: dict[str, int] = field(default_factory=dict)
@@ -70,7 +70,7 @@ def wait(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         if time.monotonic() > deadline:
             raise StandsStillError(f"waited {PATIENCE_S:.0f} s in vain for {what}")
-        time.sleep(0.1)  # records come out of Java processes: each look reads what there is
+        time.sleep(0.1)  # records come out of Java processes: each check reads all that are available
 
 
 def work(app: App, kills: int, rng: random.Random, result: Result, say: Say) -> None:
@@ -140,15 +140,17 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("app", choices=[*APPS, "all"])
-    parser.add_argument("--kills", type=int, default=6, help="of application and daemons together, each app")
-    parser.add_argument("--rate", type=int, default=500, help="records a second that go in")
+    parser.add_argument(
+        "--kills", type=int, default=6, help="kills of application and daemons together, per app"
+    )
+    parser.add_argument("--rate", type=int, default=500, help="input records per second")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--python", default=sys.executable, help="the interpreter that runs the daemons")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "kafka_apps")
     parser.add_argument(
-        "--control", action="store_true", help="without exactly-once: doubled records are found"
+        "--control", action="store_true", help="without exactly-once; the run must find doubled records"
     )
-    parser.add_argument("--keep", action="store_true", help="keep the logs in any case")
+    parser.add_argument("--keep", action="store_true", help="keep the logs also without a problem")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     missing = [*missing_tools(), *([] if shutil.which("javac") else ["javac"])]

@@ -1,4 +1,5 @@
-"""Connect in distributed mode: a file into a topic by an exactly-once source, and the topic into a file."""
+"""Connect in distributed mode: an exactly-once source copies a file into a topic, a sink the topic into a
+file."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ SETTINGS = {
     "offset.storage.topic": "connect-offsets",
     "status.storage.topic": "connect-status",
     "plugin.discovery": "service_load",
-    # so that a worker that is gone is soon done without
+    # so that a dead worker is replaced soon
     "session.timeout.ms": "6000",
     "heartbeat.interval.ms": "1000",
     "scheduled.rebalance.max.delay.ms": "2000",
@@ -45,7 +46,7 @@ class FileFeeder:
     def __init__(self, path: Path, rate: int) -> None:
         self._path, self._rate = path, rate
         self.written = 0
-        self.problems: list[str] = []  # what it writes to is always there
+        self.problems: list[str] = []  # always empty: a file is always available
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="file feeder", daemon=True)
         self._thread.start()
@@ -101,7 +102,7 @@ class Connect(App):
         self._configure("sink", sink)
 
     def _configure(self, name: str, config: dict[str, str]) -> None:
-        """By Connect's own interface, once its workers serve it."""
+        """Configures a connector by Connect's REST interface, once the workers serve it."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self._ports[0]}/connectors/{name}/config",
             json.dumps({"tasks.max": "1", **config}).encode(),
@@ -116,14 +117,14 @@ class Connect(App):
             except (urllib.error.URLError, ConnectionError, TimeoutError):
                 if time.monotonic() > deadline:
                     raise
-                time.sleep(0.5)  # its REST server says when it is there by answering only
+                time.sleep(0.5)  # only an answer shows that its REST server is up
 
     def out(self) -> int:
-        """What has come through both, so that either that stands still is seen."""
+        """Returns the records that have passed both connectors, so that a stall of either is seen."""
         return min(self.reader.look(), len(self._in_file()))
 
     def _in_file(self) -> list[bytes]:
-        """A worker that was killed may have left a piece of a line."""
+        """Returns the complete lines; a killed worker may have left part of a line."""
         return re.findall(rb"#\d+;", self._to.read_bytes()) if self._to.exists() else []
 
     def accounts(self) -> list[Account]:
@@ -131,5 +132,5 @@ class Connect(App):
         sent = self.feeder.values
         return [
             account("file to topic", sent, [value for _, value in self.reader.records], exact=True),
-            account("topic to file", sent, self._in_file(), exact=False),  # a sink's promise is at least once
+            account("topic to file", sent, self._in_file(), exact=False),  # a sink promises at least once
         ]

@@ -15,7 +15,7 @@ TOPIC = "source"
 
 @dataclass
 class Mirror(App):
-    """The daemons `near` and `far`; the topic is `near.source` there."""
+    """The daemons `near` and `far`; the mirrored topic is `near.source` at `far`."""
 
     name = "MirrorMaker 2"
 

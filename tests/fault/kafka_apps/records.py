@@ -8,19 +8,19 @@ import time
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-SAME_BROKERS = {"metadata.recovery.strategy": "none"}  # the daemon comes back where it was
+SAME_BROKERS = {"metadata.recovery.strategy": "none"}  # the daemon comes back at the same address
 CALL_S = 60.0
 
 
 def make_topics(address: str, partitions: dict[str, int]) -> None:
-    """`partitions`: how many, by topic."""
+    """Makes topics; `partitions`: the number of partitions by topic."""
     admin = AdminClient({"bootstrap.servers": address})
     for made in admin.create_topics([NewTopic(name, count) for name, count in partitions.items()]).values():
         made.result(CALL_S)
 
 
 class Feeder:
-    """Produces the numbers from 0 on, as text, at a steady rate; `values` were acknowledged."""
+    """Produces ascending numbers from 0 as text, at a steady rate; `values`: the acknowledged ones."""
 
     def __init__(self, address: str, topic: str, partitions: int, rate: int) -> None:
         self._producer = Producer(
@@ -57,7 +57,7 @@ class Feeder:
             self._producer.produce(
                 self._topic, b"%d" % number, partition=partition, on_delivery=self._delivered
             )
-        except BufferError:  # while the daemon is away; this number is left out
+        except BufferError:  # while the daemon is away; this number is skipped
             self._producer.poll(0.1)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
@@ -72,7 +72,7 @@ class Feeder:
 
 
 class Reader:
-    """All committed records of a topic from its beginning; each look goes on where the last one ended."""
+    """Reads all committed records of a topic from its beginning; each look continues after the last one."""
 
     def __init__(self, address: str, topic: str) -> None:
         self._address, self._topic = address, topic
@@ -80,7 +80,8 @@ class Reader:
         self.records: list[tuple[bytes | None, bytes]] = []  # (key, value)
 
     def look(self) -> int:
-        """Reads to the end; how many records there are by now. What cannot be reached is looked at later."""
+        """Reads to the end and returns the number of records so far. Unreachable partitions are left to the
+        next look."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self._address,
@@ -94,7 +95,7 @@ class Reader:
         try:
             self._read(consumer)
         except KafkaException:
-            pass  # the daemon or the topic is not there yet
+            pass  # the daemon or the topic does not exist yet
         finally:
             consumer.close()
         return len(self.records)

@@ -1,4 +1,4 @@
-"""Shared by the applications: daemons, Java processes to be killed, and the final account."""
+"""Shared by the applications: daemons, Java processes to kill, and the final account."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ JVM = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class Worker:
-    """A Java process that is started again as it was. Its log goes on."""
+    """A Java process that can be restarted with the same command and log."""
 
     def __init__(self, name: str, words: Sequence[str], folder: Path, classes: str = "") -> None:
         self.name = name
@@ -42,7 +42,7 @@ class Worker:
 
 @dataclass
 class Account:
-    """What went in and what came out of one output."""
+    """The input and the output of one output topic or file."""
 
     output: str
     records_in: int
@@ -57,19 +57,19 @@ class Account:
 
 
 def account(output: str, sent: set[bytes], found: Sequence[bytes], *, exact: bool) -> Account:
-    """`sent`: what was acknowledged, each value once; `found` may have more: sent, but not answered."""
+    """`sent`: the acknowledged values, each once; `found` may also have values without an acknowledgement."""
     once = set(found)
     return Account(output, len(sent), len(found), len(sent - once), len(found) - len(once), exact)
 
 
 class Feeding(Protocol):
-    """Whoever brings records into an application, until it is stopped."""
+    """Feeds records into an application until it is stopped."""
 
-    problems: list[str]  # what went wrong beside lost and doubled records
+    problems: list[str]  # problems other than lost and doubled records
 
     @property
     def values(self) -> set[bytes]:
-        """What has to come out, as far as it is known to have gone in."""
+        """Returns the values that must come out, as far as their input is certain."""
         ...
 
     def stop(self) -> None: ...
@@ -77,31 +77,31 @@ class Feeding(Protocol):
 
 @dataclass
 class App(ABC):
-    """An application on one or more daemons. `folder` holds all that it keeps."""
+    """An application on one or more daemons. `folder` holds all of its data."""
 
     folder: Path
     python: str
     rate: int  # records a second
-    once: bool = True  # False: the application is set up to promise less
+    once: bool = True  # False: the application is configured to promise less
     daemons: dict[str, DaemonProcess] = field(default_factory=dict)
     workers: list[Worker] = field(default_factory=list)
     feeder: Feeding = field(init=False)
-    reader: Reader = field(init=False)  # of what comes out
+    reader: Reader = field(init=False)  # reads the output
 
     name = ""
 
     def daemon(self, name: str) -> DaemonProcess:
-        """Starts one."""
+        """Starts a daemon."""
         made = DaemonProcess(self.folder / name, FLAGS, python=self.python)
         self.daemons[name] = made
         return made.start()
 
     def victims(self) -> list[str]:
-        """Who is killed, in turn."""
+        """Returns the processes to kill, in turn."""
         return ["application", *self.daemons]
 
     def kill(self, victim: str, rng: random.Random) -> None:
-        """SIGKILL to one of the Java processes or to a daemon; it is started again at once."""
+        """Sends SIGKILL to one of the Java processes or to a daemon, and restarts it at once."""
         if victim in self.daemons:
             self.daemons[victim].kill()
             self.daemons[victim].restart()
@@ -119,18 +119,18 @@ class App(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Daemons, topics, `feeder`, `reader` and the application; returns when all are started, not yet at
-        work."""
+        """Starts daemons, topics, `feeder`, `reader` and the application; does not wait for the first
+        records."""
 
     def out(self) -> int:
-        """How many records have come out by now."""
+        """Returns the number of records that have come out so far."""
         return self.reader.look()
 
     @abstractmethod
     def accounts(self) -> list[Account]: ...
 
     def complete(self) -> bool:
-        """Whether nothing is missing any more."""
+        """Returns whether the output is complete."""
         return not any(found.lost for found in self.accounts())
 
 

@@ -49,7 +49,7 @@ class Streams(App):
         ]
 
     def _of_counts(self) -> Account:
-        """The last count of each digit, held against how many records there are."""
+        """Compares the last count of each digit with the number of records."""
         self._source.look()
         self._counts.look()
         there_are = Counter(value[-1:] for _, value in self._source.records)

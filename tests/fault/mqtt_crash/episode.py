@@ -1,4 +1,4 @@
-"""One life of a data directory under MQTT load: load, kill, restart, look, again and again."""
+"""One life of a data directory under MQTT load: load, kill, restart and checks, repeated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .workers import Publisher, Subscriber, Worker
 
 FSYNC = ("interval", "never", "batch")
 JOIN_S = 90.0
-START_S = 300.0  # for a daemon to start, however busy the machine is
+START_S = 300.0  # time for a daemon to start, however busy the machine is
 FACES = (
     "--kafka",
     "off",
@@ -32,9 +32,9 @@ FACES = (
 
 
 class Episode:
-    """`problems`: what was found amiss. `counts`: what was published, acknowledged and seen.
+    """`problems`: violations found. `counts`: messages published, acknowledged and read.
 
-    `patience`: seconds for clients to get what there is to get.
+    `patience`: seconds that clients may take to read everything that is stored.
     """
 
     def __init__(self, folder: Path, seed: int, number: int, python: str, patience: float) -> None:
@@ -70,7 +70,8 @@ class Episode:
             assert subscriber.subscribed.wait(self._patience)
 
     def cycle(self, number: int, *, damage: bool = False) -> None:
-        """One kill, and the look after it. `damage` takes something away, to show that it is found out."""
+        """Kills the daemon once and checks the sessions. `damage` removes data, to prove that the check
+        notices it."""
         rng = random.Random(f"{self._seed}-{number}")
         sleepy = self.subscribers[1]
         sleepy.up.clear()
@@ -81,7 +82,7 @@ class Episode:
         self._kill()
         if damage:
             self._damage()
-        if rng.random() < 0.2:  # once more while it starts
+        if rng.random() < 0.2:  # a second kill, during the restart
             self.daemon.start(wait=False)
             time.sleep(rng.uniform(0.0, 0.8))
             self._kill()
@@ -97,20 +98,20 @@ class Episode:
         self.kills += 1
 
     def _damage(self) -> None:
-        """Cuts the last half off the journal."""
+        """Cuts off the second half of the journal."""
         journal = max((self.daemon.data / "pubsub").glob("*.journal"))
         with journal.open("r+b") as file:
             file.truncate(journal.stat().st_size // 2)
 
     def _settle(self) -> None:
-        """Publishers finish what they have begun, then both subscribers get all."""
+        """Waits until publishers have finished and both subscribers have received everything."""
         for publisher in self.publishers:
             publisher.gate.clear()
         self.subscribers[1].up.set()
         self._wait(lambda: not any(publisher.pending for publisher in self.publishers), "publishers")
         for subscriber in self.subscribers:
             self._wait(lambda found=subscriber: not self._missing(found), subscriber.name)
-        time.sleep(0.1)  # whatever else would come
+        time.sleep(0.1)  # time for messages that must not come
 
     def _wait(self, done: Callable[[], bool], who: str) -> None:
         deadline = time.monotonic() + self._patience

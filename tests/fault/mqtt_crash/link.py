@@ -1,4 +1,4 @@
-"""A plain blocking MQTT 5 connection, which keeps nothing over a break."""
+"""A plain blocking MQTT 5 connection. It keeps no state across disconnections."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ EXPIRY_S = 100_000
 
 
 class Broken(OSError):
-    """The connection ended, as it does when the daemon is killed."""
+    """The connection ended, for example because the daemon was killed."""
 
 
 class Link:
-    """One connection of a session that lasts. `present`: the daemon still had it."""
+    """One connection of a persistent session. `present`: the daemon still had the session."""
 
     def __init__(self, address: tuple[str, int], client_id: str, timeout: float = 20.0) -> None:
         self._buffer = b""
@@ -40,7 +40,7 @@ class Link:
             raise Broken(str(error)) from error
 
     def receive(self, wait: float) -> list[Packet]:
-        """What has come, after `wait` seconds at most."""
+        """Returns the packets that arrive within `wait` seconds."""
         early = getattr(self, "_early", None)
         if early:
             self._early = []

@@ -1,4 +1,4 @@
-"""Publishers and subscribers that keep their half of the session over breaks, as the specification asks."""
+"""Publishers and subscribers that keep their part of the session across disconnections, as specified."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Address = Callable[[], tuple[str, int]]
 
 
 class Worker(threading.Thread):
-    """Connects again after each break. `problems` is shared by all."""
+    """A thread that reconnects after each disconnection. All workers share `problems`."""
 
     def __init__(self, name: str, address: Address, problems: list[str]) -> None:
         super().__init__(name=name, daemon=True)
         self.problems = problems
-        self.up = threading.Event()  # the daemon runs, or soon will
+        self.up = threading.Event()  # set while the daemon runs or is about to
         self.ended = False
         self._address = address
         self._known = False
@@ -56,7 +56,7 @@ class Worker(threading.Thread):
         self._known = True
 
     def resume(self, again: bool) -> None:
-        """The session goes on over a new connection."""
+        """Continues the session over a new connection."""
 
     def step(self) -> None:
         raise NotImplementedError
@@ -68,14 +68,13 @@ class Worker(threading.Thread):
 
 
 class Publisher(Worker):
-    """Publishes numbers with one QoS. `acked`: what the daemon has answered for; `sent`: how many there
-    are."""
+    """Publishes numbers with one QoS. `acked`: acknowledged numbers; `sent`: how many were published."""
 
     def __init__(self, qos: int, number: int, address: Address, problems: list[str]) -> None:
         super().__init__(f"pub{qos}-{number}", address, problems)
         self.qos = qos
         self.topic = f"t/{qos}/{number}".encode()
-        self.gate = threading.Event()  # new ones may be sent
+        self.gate = threading.Event()  # set while new messages may be sent
         self.sent = 0
         self.acked: set[int] = set()
         self.pending: dict[int, tuple[int, bool]] = {}  # packet id: (number, released)
@@ -86,7 +85,7 @@ class Publisher(Worker):
         return Publish(self.topic, payload, self.qos, False, again, packet_id)
 
     def resume(self, again: bool) -> None:
-        """[MQTT-4.4.0-1]: all that is unfinished is sent again, in order."""
+        """Sends all unfinished packets again, in order [MQTT-4.4.0-1]."""
         packets: list[Packet] = [
             Ack(codec.PUBREL, packet_id) if released else self._publish(packet_id, number, True)
             for packet_id, (number, released) in self.pending.items()
@@ -124,7 +123,7 @@ class Publisher(Worker):
 
 
 class Subscriber(Worker):
-    """Takes everything. `seen` counts messages of (topic, number), handed to the application once each."""
+    """Takes everything. `seen` counts each (topic, number) handed to the application."""
 
     def __init__(self, name: str, address: Address, problems: list[str]) -> None:
         super().__init__(name, address, problems)
@@ -151,7 +150,7 @@ class Subscriber(Worker):
             link.send(*answers)
 
     def _take(self, packet: Publish) -> Ack:
-        """Method A of figure 4.3: a QoS 2 under an id that is held is the same message again."""
+        """Uses method A of figure 4.3: a QoS 2 message with a held id is the same message again."""
         if packet.qos == 1 or packet.packet_id not in self._held:
             number = int(packet.payload.split(b" ")[0])
             self.seen[packet.topic, number] += 1

@@ -2,12 +2,12 @@
 
     python -m tests.fault.spark_hosts --hosts 3 --rows 300000
 
-Hosts are network namespaces on one switch, with a daemon in each. Spark is a `local-cluster`, whose executors
-`java.py` starts in a host each. The driver is on the first host, and so are the leaders of all partitions;
-its address is the only one that Spark is given. Rows are written, and read until the daemons have whole
-replicas; of the last read the counters of all daemons and links are looked at: what an executor has read must
-have come from its own host's daemon, and next to nothing by the network. Then the same once more with
-localDaemon=false, which must be found out. Needs root. Exit code: 0 nothing amiss, 1 something is.
+Hosts are network namespaces on one switch, with a daemon in each. Spark is a `local-cluster`; `java.py`
+starts each executor in a host of its own. The driver and the leaders of all partitions are on the first host,
+whose address is the only one that Spark is given. Rows are written, and read until the daemons have complete
+replicas. The last read is checked against the counters of all daemons and links: an executor must have read
+from its own host's daemon, and almost nothing over the network. The same run with localDaemon=false must fail
+that check. Needs root. Exit code: 0 no problem, 1 a problem.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from .cluster import Cluster
 from .counts import ADMIN, Read, counted, read_of
 from .job import TASKS
 
-READS = 6  # at most, until replicas are whole
+READS = 6  # maximum number until replicas are complete
 FLAGS = ["--kafka", f"0.0.0.0:{KAFKA}", "--admin", f"127.0.0.1:{ADMIN}"]
 OWN, GIVEN = "its own", "the driver's"  # the daemon that executors are told to read from
 
 
 @dataclass
 class Outcome:
-    """Reads by which daemon executors are told to read from."""
+    """The reads with one setting of the daemon that executors read from."""
 
     reads: dict[str, Read] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
 def run(folder: Path, *, hosts: int, rows: int, size: int = 100, python: str = sys.executable) -> Outcome:
-    """In a site of its own, which is gone when it returns."""
+    """Runs in a site of its own, which is removed before it returns."""
     outcome = Outcome()
     try:
         with Site(folder, hosts, python=python, flags=FLAGS) as site:
@@ -56,7 +56,7 @@ def run(folder: Path, *, hosts: int, rows: int, size: int = 100, python: str = s
         return outcome
     outcome.problems += outcome.reads[OWN].problems
     if not any("passed the link" in problem for problem in outcome.reads[GIVEN].problems):
-        outcome.problems.append("that executors read from another host's daemon is not found out")
+        outcome.problems.append("reads from another host's daemon were not detected")
     return outcome
 
 
@@ -68,9 +68,9 @@ def once(site: Site, cluster: Cluster, rows: int, size: int, *, local: bool) -> 
 
 
 def settled(site: Site, cluster: Cluster, rows: int, size: int) -> Read:
-    """The first read with which nothing is amiss, and for which no daemon asked a leader; else the last.
+    """Returns the first read without a problem for which no daemon asked a leader, otherwise the last one.
 
-    Replicas have to be whole first. On a busy machine Spark may also run a task twice, which reads twice.
+    Replicas must be complete first. On a busy machine Spark may also run a task twice, which reads twice.
     """
     for _ in range(READS):
         read = once(site, cluster, rows, size, local=True)
@@ -85,7 +85,7 @@ def main() -> int:
     parser.add_argument("--hosts", type=int, default=3)
     parser.add_argument("--rows", type=int, default=300_000)
     parser.add_argument("--size", type=int, default=100, help="bytes of a row")
-    parser.add_argument("--python", default=sys.executable, help="what runs the daemons")
+    parser.add_argument("--python", default=sys.executable, help="the interpreter that runs the daemons")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     if os.geteuid() != 0:

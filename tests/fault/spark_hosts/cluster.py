@@ -17,19 +17,19 @@ from tests.fault.hosts.site import KAFKA, Amiss, Site
 from treecast.spark_connectors.workers import light_home
 
 HERE = Path(__file__).parent
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # they begin and end several machines on few cores
-RUNTIME = "TREECAST_RUNTIME_DIR"  # a lab is found by that of who made it, not by a host's own
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # several JVMs start and end on few cores
+RUNTIME = "TREECAST_RUNTIME_DIR"  # a lab is found by its creator's runtime directory, not by a host's own
 ANSWER_S = 400.0
 
 
 class Cluster:
-    """Returns when all executors are there. They and the driver end with the lab."""
+    """Returns when all executors have registered. They and the driver end with the lab."""
 
     def __init__(self, site: Site, folder: Path, rows: int, size: int) -> None:
         self._log = folder / "spark.log"
         address = site.lab.ipv4(site.names[0])
         settings = {
-            "SPARK_HOME": str(light_home(folder)),  # executors work in a folder of it
+            "SPARK_HOME": str(light_home(folder)),  # executors work in a subfolder of it
             "SPARK_LOCAL_IP": address,
             "SPARK_SUBMIT_OPTS": JAVA,
             "PYSPARK_PYTHON": sys.executable,
@@ -48,7 +48,7 @@ class Cluster:
         self._answer()
 
     def ask(self, *words: str) -> dict[str, Any]:
-        """What the driver answers to one line. Amiss where it has ended."""
+        """Returns the driver's reply to one line. Raises Amiss if the driver has ended."""
         assert self._driver.stdin is not None
         self._driver.stdin.write(" ".join(words).encode() + b"\n")
         self._driver.stdin.flush()
@@ -70,7 +70,7 @@ class Cluster:
 
 
 def java_home(site: Site, folder: Path) -> Path:
-    """A JAVA_HOME for executors, whose `java` is `java.py`."""
+    """Makes a JAVA_HOME for executors whose `java` is `java.py`."""
     java = shutil.which("java", path=f"{os.environ.get('JAVA_HOME', '')}/bin:{os.environ['PATH']}")
     assert java is not None, "java is there"
     hosts = ",".join(f"{host}={site.lab.ipv4(host)}" for host in site.names)

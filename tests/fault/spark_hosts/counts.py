@@ -12,9 +12,9 @@ from treecast.middleware.dataplane.lab import namespaces
 
 ADMIN = 7670
 RECORD_BYTES = (
-    16  # at most, of a record without key and headers beside its value, its share of a batch's head too
+    16  # maximum overhead of a record without key and headers, including its share of the batch header
 )
-CALLS_BYTES = 256 << 10  # what Spark says to its executors and is told, and a driver's questions
+CALLS_BYTES = 256 << 10  # traffic between Spark and its executors, and a driver's requests
 _COUNTED = {
     "given": 'treecast_face_bytes_out_total{face="kafka"}',
     "replica": "treecast_relay_local_read_bytes_total",
@@ -24,8 +24,8 @@ _COUNTED = {
 
 @dataclass(frozen=True)
 class Counts:
-    """Bytes of one host: `given` by its daemon to Kafka clients, of that `replica` from replicas and `asked`
-    of leaders for it; `network` is what passed its link, both ways."""
+    """Bytes of one host: `given` by its daemon to Kafka clients, `replica` of these from replicas, `asked` of
+    leaders for them; `network` counts both directions of its link."""
 
     given: int
     replica: int
@@ -42,7 +42,7 @@ class Counts:
 
 
 def counted(site: Site) -> dict[str, Counts]:
-    """Of each host, until now."""
+    """Returns the counts of each host until now."""
     return {host: _of(site, host) for host in site.names}
 
 
@@ -61,7 +61,7 @@ def _metrics() -> str:
 
 @dataclass
 class Read:
-    """One read of all rows. `executors`: of each host its executor, and how many rows that has read."""
+    """One read of all rows. `executors`: each host's executor and the number of rows it has read."""
 
     executors: dict[str, tuple[str, int]]
     sums: dict[str, int]
@@ -70,7 +70,7 @@ class Read:
 
 
 def read_of(said: dict[str, Any], counts: dict[str, Counts], rows: int, size: int) -> Read:
-    """What the driver `said`, beside what was counted meanwhile, and what is amiss with it."""
+    """Returns the driver's report and the counts of the same time, with the problems that they show."""
     executors = {host: (str(name), int(count)) for host, (name, count) in said["executors"].items()}
     read = Read(executors, said["sums"], counts)
     wanted = {"count": rows, "total": rows * (rows - 1) // 2, "lowest": 0, "highest": rows - 1}
@@ -82,7 +82,8 @@ def read_of(said: dict[str, Any], counts: dict[str, Counts], rows: int, size: in
 
 
 def _elsewhere(read: Read, host: str, rows: int, size: int) -> list[str]:
-    """Whether the executor of `host` has read from another daemon, or another executor from this one's."""
+    """Checks whether the executor of `host` read elsewhere, or another executor read from this host's
+    daemon."""
     executor, count = read.executors.get(host, ("", 0))
     found, problems = read.counts[host], []
     if not count:

@@ -1,9 +1,9 @@
-"""`java` for the executors of Spark's `local-cluster`: each is started in a host of the lab of its own.
+"""`java` for the executors of Spark's `local-cluster`: starts each executor in a lab host of its own.
 
     java.py LAB JAVA HOST=ADDRESS,... WORDS...
 
-Spark starts all executors where the driver is. The number of an executor says in which host it belongs; there
-it is told that host's address, and has that host's environment, as if Spark had started it on that machine.
+Spark starts all executors on the driver's host. The executor's number selects its host; it gets that host's
+address and environment, as if Spark had started it on that machine.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The driver: `job.py EXECUTORS ADDRESS JAVA_HOME ROWS SIZE`. Told by lines, answers by lines of JSON.
+"""The driver: `job.py EXECUTORS ADDRESS JAVA_HOME ROWS SIZE`. Reads commands as lines, answers with lines of
+JSON.
 
-`write` puts ROWS rows of SIZE bytes, numbers, into the topic `rows`, as many into each of its partitions.
-`read true` reads them with `localDaemon`, `read false` without; it tells which executor has read how many at
-which host, and what says whether it was each row once. Anything else ends it.
+`write` puts ROWS rows of SIZE bytes, numbers, into the topic `rows`, evenly over its partitions. `read true`
+reads them with `localDaemon`, `read false` without. The answer states how many rows each executor has read at
+which host, and whether each row came once. Any other line ends it.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from pyspark.sql import SparkSession
 if TYPE_CHECKING:
     import pyarrow
 
-TASKS = 2  # of each executor: the topic has as many partitions
+TASKS = 2  # per executor; the topic has as many partitions
 ATTEMPTS = 3
-SLOW = "failed to connect back"  # Spark gives a Python worker 10 s to start, whatever the machine does
+SLOW = "failed to connect back"  # Spark allows a Python worker 10 s to start, however busy the machine is
 
 
 def session(executors: int, host: str, java_home: str) -> SparkSession:
@@ -31,7 +32,7 @@ def session(executors: int, host: str, java_home: str) -> SparkSession:
         "spark.executor.memory": "512m",
         "spark.executor.cores": "1",
         "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""),
-        "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # all executors are there before a task is
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # all executors register before the first task
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s",
         "spark.sql.shuffle.partitions": "1",
         "spark.executorEnv.JAVA_HOME": java_home,
@@ -45,7 +46,8 @@ def session(executors: int, host: str, java_home: str) -> SparkSession:
 
 
 def read_here(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """In an executor: its number, which is that of its folder; its host; and which values it has read."""
+    """Runs in an executor: returns its number (the name of its folder), its host, and the values it has
+    read."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -99,7 +101,7 @@ class Job:
 
 
 def patiently(action: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Again where Spark has given a Python worker up that was slow to start."""
+    """Repeats an action if Spark gave up on a Python worker that started slowly."""
     for attempt in range(ATTEMPTS):
         try:
             return action()

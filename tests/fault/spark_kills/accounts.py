@@ -1,12 +1,12 @@
-"""What has to be in the output of the Spark run: every input once in each topic it was written to. Pure.
+"""The required output of the Spark run: every input exactly once in each output topic. Pure.
 
-The input topic may be made anew, and so may the output; each topic that once was is told apart by its
-*generation*. A value is the input's partition, offset and number, and numbers are never used again, so a
-value tells of which generation of the input it is.
+The input topic may be replaced by a new one of the same name, and so may the output; each such topic is a
+*generation*. A value is the input's partition, offset and number. Numbers are never reused, so a value
+identifies its input generation.
 
-What was in a generation of the input when it was deleted has to be in the output where the query was given
-time to read all; else only what was there already has to stay, and the rest went with the topic: it is
-counted. In the generation that is there now all has to arrive.
+When an input generation is deleted, all of its records must be in the output if the query had time to read
+them. Otherwise only records already in the output must stay; the others are lost with the topic and counted.
+All records of the current generation must arrive.
 """
 
 from __future__ import annotations
@@ -15,36 +15,37 @@ from collections import Counter
 
 
 class Accounts:
-    """`gone`: inputs that nobody had read when their topic was deleted, and nobody ever will."""
+    """`gone`: inputs that nobody had read when their topic was deleted."""
 
     def __init__(self) -> None:
         self.gone = 0
         self._known: set[bytes] = set()  # inputs of earlier generations
-        self._due: set[bytes] = set()  # of these, what has to be there
-        self._now: set[bytes] = set()  # inputs of the generation that is there now
-        self._found: Counter[bytes] = Counter()  # in the topic that is written to now
-        self._before: list[Counter[bytes]] = []  # in those that were written to before
+        self._due: set[bytes] = set()  # the subset that must be in the output
+        self._now: set[bytes] = set()  # inputs of the current generation
+        self._found: Counter[bytes] = Counter()  # in the current output topic
+        self._before: list[Counter[bytes]] = []  # in the previous output topics
 
     def fed(self, value: bytes) -> None:
-        """An input, as read back."""
+        """Notes an input, as read back."""
         self._now.add(value)
 
     def written(self, value: bytes) -> None:
-        """Read from the topic that is written to now."""
+        """Notes a value read from the current output topic."""
         self._found[value] += 1
 
     def turn(self) -> int:
-        """Another topic is written to from now on, or another of the same name. The number of the last."""
+        """Switches to another output topic, or another of the same name. Returns the previous topic's
+        number."""
         self._before.append(self._found)
         self._found = Counter()
         return len(self._before) - 1
 
     def written_before(self, number: int, value: bytes) -> None:
-        """Read from the topic with this number."""
+        """Notes a value read from the output topic with this number."""
         self._before[number][value] += 1
 
     def input_anew(self, *, complete: bool) -> None:
-        """The input is another one from now on. `complete`: the query had the time to read all."""
+        """Switches to another input topic. `complete`: the query had time to read the old one to its end."""
         due = self._now if complete else self._now & self.seen()
         self._due |= due
         self._known |= self._now
@@ -52,32 +53,33 @@ class Accounts:
 
     @property
     def new_seen(self) -> int:
-        """How many inputs of the generation that is there now are in the output."""
+        """Returns how many inputs of the current generation are in the output."""
         return len(self._now & self.seen())
 
     def seen(self) -> set[bytes]:
-        """In any topic that was ever written to."""
+        """Returns the values seen in any output topic."""
         return set(self._found).union(*self._before)
 
     def missing(self) -> set[bytes]:
-        """What is not there yet."""
+        """Returns the inputs that are still missing."""
         return (self._due | self._now) - self.seen()
 
     def strange(self) -> set[bytes]:
-        """What was written and is no input. While inputs are read, those that were not may be among them."""
+        """Returns outputs that are no known input. While inputs are being read, some may just not be read
+        back yet."""
         return self.seen() - self._now - self._known
 
     def twice(self) -> list[bytes]:
-        """What is there more than once in one topic."""
+        """Returns the values that occur more than once in one topic."""
         counters = (self._found, *self._before)
         return [value for found in counters for value, count in found.items() if count > 1]
 
     def some(self) -> bytes:
-        """A value that is in the topic that is written to now."""
+        """Returns a value of the current output topic."""
         return min(self._found)
 
     def close(self) -> None:
-        """All is read."""
+        """Notes that everything has been read."""
         self.gone = len(self._known - self.seen())
 
     @property

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-INPUT, OUTPUT = "in", "out"  # `out-1` and so on are as `out`
+INPUT, OUTPUT = "in", "out"  # later outputs are `out-1` and so on
 PARTITIONS = {INPUT: 3, OUTPUT: 2}
 RATE = 100  # records a second
 WRITE_SECONDS = 600
-READ_SECONDS = 2.0  # that one look at a topic takes at most
+READ_SECONDS = 2.0  # maximum duration of one look at a topic
 
 Take = Callable[[int, int, bytes], None]
 
@@ -24,7 +24,7 @@ def make_topic(address: str, topic: str) -> None:
 
 
 def make_topic_anew(address: str, topic: str) -> None:
-    """Another one of the same name."""
+    """Deletes the topic and creates another of the same name."""
     admin = AdminClient({"bootstrap.servers": address})
     admin.delete_topics([topic])[topic].result(60)
     make_topic(address, topic)
@@ -35,7 +35,7 @@ def _partitions(topic: str) -> int:
 
 
 class Feeder(threading.Thread):
-    """Numbers into the input, idempotently, until it is ended; what is there is read back from there."""
+    """Writes numbers into the input, idempotently, until it is ended, and reads the input back."""
 
     def __init__(self, address: str) -> None:
         super().__init__(daemon=True)
@@ -44,7 +44,7 @@ class Feeder(threading.Thread):
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._number = 0
-        self.fed = 0  # into the topic that is there now; while it is paused all is there
+        self.fed = 0  # in the current topic; while paused, all of them are stored
 
     def _connected(self) -> Producer:
         return Producer(
@@ -64,7 +64,7 @@ class Feeder(threading.Thread):
         self._producer.poll(0)
 
     def pause(self) -> None:
-        """Returns when all is written."""
+        """Returns when everything is written."""
         self._lock.acquire()
         self._flush()
 
@@ -72,12 +72,12 @@ class Feeder(threading.Thread):
         self._lock.release()
 
     def fed_surely(self) -> int:
-        """How many are in the topic that is there now, or will be."""
+        """Returns the number of records that are in the current topic or will be."""
         with self._lock:
             return self.fed
 
     def begin_anew(self, count: int) -> None:
-        """While paused: the topic is another one, and has `count` records at once."""
+        """While paused: replaces the topic by another one that has `count` records at once."""
         self._producer, self.fed = self._connected(), 0
         self._feed(count)
         self._flush()
@@ -93,7 +93,7 @@ class Feeder(threading.Thread):
 
 
 class Reader:
-    """All committed records of a topic, from where the last look ended."""
+    """Reads all committed records of a topic; each look continues after the last one."""
 
     def __init__(self, address: str, topic: str) -> None:
         self._address = address
@@ -117,7 +117,7 @@ class Reader:
         return consumer
 
     def read(self, take: Take) -> int:
-        """Hands (partition, offset, value) of what is new over, for a while; how many there were."""
+        """Passes (partition, offset, value) of new records to `take` for a while; returns their number."""
         count, deadline = 0, time.monotonic() + READ_SECONDS
         while time.monotonic() < deadline and (message := self._consumer.poll(0.3)):
             count += self._taken(message, take)
@@ -131,13 +131,13 @@ class Reader:
         return True
 
     def read_all(self, take: Take) -> None:
-        """To the end as it is now, however long the daemon takes to answer."""
+        """Reads to the current end, however long the daemon takes to answer."""
         self._consumer.close()
         self._consumer = consumer = self._begun(**{"enable.partition.eof": True})
         open_, deadline = set(self._next), time.monotonic() + WRITE_SECONDS
         while open_:
             if time.monotonic() > deadline:
-                raise RuntimeError(f"the end of {self._topic} is not reached")
+                raise RuntimeError(f"the end of {self._topic} was not reached")
             message = consumer.poll(0.3)
             if message is None:
                 continue
@@ -145,7 +145,7 @@ class Reader:
                 open_.discard(message.partition())
 
     def held_up(self) -> bool:
-        """Whether an open transaction keeps some of what is there from being read."""
+        """Returns whether an open transaction prevents reading some records."""
         ends = []
         for isolation in ("read_committed", "read_uncommitted"):
             consumer = self._begun(**{"isolation.level": isolation})

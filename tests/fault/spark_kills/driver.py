@@ -15,16 +15,16 @@ from pathlib import Path
 
 QUERY = Path(__file__).with_name("query.py")
 START_SECONDS = 600
-SLOW = b"failed to connect back"  # Spark gives a Python worker 10 s to start, whatever the machine does
-ANEW = b"made anew"  # what a query says that finds another topic of the same name
-# A driver lives for a minute at most: a JVM that compiles each method once, and quickly, is there sooner.
+SLOW = b"failed to connect back"  # Spark allows a Python worker 10 s to start, however busy the machine is
+ANEW = b"made anew"  # the error of a query that finds another topic of the same name
+# A driver lives for a minute at most. A JVM that compiles each method once, and quickly, starts sooner.
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Driver:
-    """One `query.py`, started again whenever it is asked for. `log` takes what it says.
+    """One `query.py`, restarted on request. `log` takes its output.
 
-    It writes to `topic`, until `hand_over` names another.
+    It writes to `topic` until `hand_over` names another.
     """
 
     def __init__(self, folder: Path, address: str, topic: str) -> None:
@@ -41,7 +41,7 @@ class Driver:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Returns when the query has begun."""
+        """Returns when the query has started."""
         said = self.begun()
         environment = os.environ | {
             "JAVA_TOOL_OPTIONS": JAVA,
@@ -70,15 +70,16 @@ class Driver:
         return self._process is not None and self._process.poll() is None
 
     def begun(self) -> int:
-        """How often a query was begun."""
+        """Returns how often a query was started."""
         return self._lines().count(b"begun")
 
     def failures(self, word: bytes = b"") -> int:
-        """How often the query was begun again after a failure; of those only whose text has `word`."""
+        """Returns how often the query was restarted after a failure; with `word`, only failures whose text
+        has it."""
         return sum(word in line for line in self._lines() if line.startswith(b"failed: "))
 
     def _lines(self) -> list[bytes]:
-        """Those of `query.py` itself."""
+        """Returns the lines of `query.py` itself."""
         with self._said.open("rb") as said:
             said.seek(self._read_to)
             while (line := said.readline()).endswith(b"\n"):
@@ -88,19 +89,19 @@ class Driver:
         return self._own
 
     def accept_loss(self, accepted: bool) -> None:
-        """Whether queries that are begun from now on have failOnDataLoss=false."""
+        """Sets whether queries started from now on have failOnDataLoss=false."""
         if accepted:
             self._accept_loss.touch()
         else:
             self._accept_loss.unlink(missing_ok=True)
 
     def batch(self) -> int:
-        """The number of the newest batch that is done, -1 for none: Spark notes each in its checkpoint."""
+        """Returns the number of the newest finished batch, -1 for none, as noted in Spark's checkpoint."""
         noted = self._checkpoint / "commits"
         return max((int(path.name) for path in noted.glob("[0-9]*")), default=-1)
 
     def noted_id(self) -> str:
-        """The id of the input topic behind the newest batch that is done; empty for none."""
+        """Returns the input topic's id of the newest finished batch; empty for none."""
         try:
             *_, last = (self._checkpoint / "offsets" / f"{self.batch()}").read_text().splitlines()
             return str(json.loads(last)["in"]["id"])
@@ -108,7 +109,8 @@ class Driver:
             return ""
 
     def hand_over(self, topic: str) -> None:
-        """What is started next writes to `topic`, by a copy of the checkpoint: blue and green."""
+        """Lets the next start write to `topic` from a copy of the checkpoint, as in a blue-green
+        deployment."""
         before = self._checkpoint
         self.topic, self._checkpoint = topic, self._folder / f"checkpoint-{topic}"
         shutil.copytree(before, self._checkpoint)
@@ -117,14 +119,14 @@ class Driver:
         return self._said.read_bytes()[-3000:].decode(errors="replace")
 
     def kill(self) -> None:
-        """The whole of it at once: JVM, Python, and workers."""
+        """Kills JVM, Python and workers at once."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
     def kill_driver_alone(self) -> None:
-        """JVM and Python, not the workers: those go on until they notice."""
+        """Kills JVM and Python but not the workers, which go on until they notice."""
         assert self._process is not None
         jvms = [
             pid for pid, command in below(self._process.pid).items() if b"java" in command.split(b"\0")[0]
@@ -135,7 +137,7 @@ class Driver:
         self._process.wait()
 
     def kill_worker(self, rng: random.Random) -> bool:
-        """One of the Python processes that work for the JVM; False where there is none now."""
+        """Kills one of the JVM's Python workers; returns False if there is none now."""
         assert self._process is not None
         found = below(self._process.pid)
         workers = sorted(pid for pid, command in found.items() if b"\0pyspark." in command)
@@ -146,7 +148,7 @@ class Driver:
         return True
 
     def end(self) -> None:
-        """Stops the query in order, or kills it where that takes too long."""
+        """Stops the query in order, or kills it if that takes too long."""
         self._stop.touch()
         if self._process is not None:
             with suppress(subprocess.TimeoutExpired):
@@ -156,7 +158,7 @@ class Driver:
 
 
 def below(top: int) -> dict[int, bytes]:
-    """The command lines of all processes below `top`, by process id."""
+    """Returns the command lines of all processes below `top`, by process id."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():

@@ -20,21 +20,21 @@ from .clients import INPUT, OUTPUT, Feeder, Reader, make_topic, make_topic_anew
 from .driver import ANEW, SLOW, Driver
 
 CATCH_UP_SECONDS = 240  # without any progress
-OUTPUT_ANEW = 0.15  # of the driver's kills are followed by an output topic that is made anew
-AGAIN = 0.15  # of the kills are followed by another while the query recovers
+OUTPUT_ANEW = 0.15  # share of the driver's kills that are followed by a new output topic of the same name
+AGAIN = 0.15  # share of the kills that are followed by another during recovery
 MOST_AT_ONCE = 20_000  # records
 
 
 class Shares(Struct, frozen=True):
-    """`green`: of the driver's kills that are followed by a copied checkpoint which writes elsewhere.
-    `anew`: of all kills that are followed by an input topic that is made anew."""
+    """`green`: share of the driver's kills after which a copied checkpoint writes elsewhere. `anew`: share of
+    all kills after which the input topic is replaced by a new one."""
 
     green: float = 0.4
     anew: float = 0.07
 
 
 class Episode:
-    """`problems` is what was amiss. `python` runs the daemon. `spent`: seconds, by what for."""
+    """`problems`: violations found. `python` runs the daemon. `spent`: seconds by activity."""
 
     def __init__(self, folder: Path, seed: int, life: int, python: str, shares: Shares) -> None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -46,15 +46,15 @@ class Episode:
         self.kills: Counter[str] = Counter()
         self.spent: Counter[str] = Counter()
         self.accounts = Accounts()
-        self._batch = -1  # the newest that was done at the last kill
-        self._at_kill = ""  # what the wait for the next batch is a wait after
+        self._batch = -1  # the newest one finished at the last kill
+        self._at_kill = ""  # the event after which the next batch is awaited
         flags = ["--admin", "off", "--control", "off"]
         self.daemon = DaemonProcess(folder / "data", flags, python=python)
         self.daemon.log_path = folder / "daemon.log"
         self._begun = ExitStack()
         self._outputs = 1
-        self._blue: dict[int, Reader] = {}  # of the topics that were written to before, by their number
-        self._inputs = 0  # read back of the topic that is there now
+        self._blue: dict[int, Reader] = {}  # of the previous output topics, by their number
+        self._inputs = 0  # read back from the current topic
 
     @contextmanager
     def _timed(self, what: str) -> Iterator[None]:
@@ -95,7 +95,7 @@ class Episode:
     # --- kills
 
     def cycle(self, number: int, *, drivers: bool) -> None:
-        """One kill of a query that runs, at a moment that the seed says. `drivers`: of the driver."""
+        """Kills a running query once, at a moment chosen by the seed. `drivers`: kills its driver."""
         rng = random.Random(f"{self.seed}-{number}")
         anew = rng.random() < self.shares.anew
         complete = anew and rng.random() < 0.5
@@ -121,7 +121,8 @@ class Episode:
                 self._go_on_anew()
 
     def _await_batch(self) -> None:
-        """Until the query has done a batch since the last kill: only what runs can be killed."""
+        """Waits until the query has finished a batch since the last kill: only a running query can be
+        killed."""
         self._until(lambda: self.driver.batch() > self._batch, "the query does no batch any more")
 
     def _until(self, condition: Callable[[], object], what: str) -> None:
@@ -150,11 +151,11 @@ class Episode:
             time.sleep(rng.choice((0, rng.uniform(0, 1))))
             self.daemon.restart()
 
-    # --- topics and checkpoints that are others from now on
+    # --- switches to other topics and checkpoints
 
     def _turn_output(self, rng: random.Random) -> None:
-        """While no driver runs. A batch that was under way may be in both topics; each topic has none of its
-        records twice, and together they have all."""
+        """Switches the output while no driver runs. A batch in progress may end up in both topics; no topic
+        has a record twice, and together they have all."""
         drawn = rng.random()
         if drawn < self.shares.green:
             topic = f"{OUTPUT}-{self._outputs}"
@@ -174,14 +175,14 @@ class Episode:
         self._out = Reader(self.address, self.driver.topic)
 
     def _let_it_read_all(self) -> None:
-        """Nothing is fed any more, and the query has read what there is."""
+        """Lets the query read everything while nothing is fed."""
         self.feeder.pause()
         self._read_input_to(self.feeder.fed)
         with self._timed("until the query had read an input topic before it was deleted"):
             self._await_all()
 
     def _make_input_anew(self, rng: random.Random, *, complete: bool) -> None:
-        """With fewer records than it had, or with more. The query has to fail."""
+        """Replaces the input by a topic with fewer records, or with more. The query must fail."""
         if not complete:
             self.feeder.pause()
             self._read_input_to(self.feeder.fed)
@@ -200,13 +201,13 @@ class Episode:
         self.kills[f"input topics made anew: {had}, {'more' if more else 'fewer'} records than before"] += 1
 
     def _go_on_anew(self) -> None:
-        """The query has failed and written nothing of the new topic, until it is told to accept the loss."""
+        """Checks that the query failed and wrote nothing of the new topic, then lets it accept the loss."""
         self._until(lambda: self.driver.failures(ANEW) > self._loud, "the query does not see the new topic")
         self.kills["input topics made anew: the query failed and said so"] += 1
         self._read_input()
         self._written()
         if self.accounts.new_seen:
-            self.problems.append("the query has read of a topic that was made anew, though it was to fail")
+            self.problems.append("the query read the new topic although it had to fail")
         self.driver.accept_loss(True)
         self._until(
             lambda: self.driver.noted_id() not in ("", self._id),
@@ -217,10 +218,10 @@ class Episode:
         self._until(lambda: self.driver.begun() > begun, "the query is not begun again")
         self._batch = -1
 
-    # --- looks
+    # --- checks
 
     def damage(self) -> None:
-        """Writes what is there once more, to show that it is found out."""
+        """Writes existing records once more, to prove that the check notices it."""
         producer = Producer({"bootstrap.servers": self.address})
         producer.produce(self.driver.topic, self.accounts.some(), partition=0)
         if producer.flush(60):
@@ -234,7 +235,7 @@ class Episode:
         self._inputs += 1
 
     def _written(self) -> int:
-        for number, reader in self._blue.items():  # what an open transaction had kept from being read
+        for number, reader in self._blue.items():  # records that an open transaction had kept from being read
             reader.read(lambda _, __, value, number=number: self.accounts.written_before(number, value))
         return self._out.read(self._take_written)
 
@@ -242,12 +243,12 @@ class Episode:
         return self._in.read(self._take_input)
 
     def _read_input_to(self, fed: int) -> None:
-        """At least so many of the topic that is there now."""
+        """Reads back at least this many records of the current topic."""
         while self._inputs < fed:
             self._read_input()
 
     def _await_all(self) -> None:
-        """Until all that was read back of the input is in the output; a problem where it does not come."""
+        """Waits until all inputs read back are in the output; adds a problem if they do not arrive."""
         missing = self.accounts.missing()
         deadline = time.monotonic() + CATCH_UP_SECONDS
         while missing and time.monotonic() < deadline:
@@ -259,7 +260,7 @@ class Episode:
             self.problems.append(f"{len(missing)} records are missing; {self.driver.tail()}")
 
     def look(self) -> None:
-        """Waits until all that is in the input now is in the output, once."""
+        """Waits until all current inputs are in the output once."""
         with self._timed("looking for all that was fed"):
             self._read_input_to(self.feeder.fed_surely())
             self._await_all()
@@ -268,7 +269,7 @@ class Episode:
     def _compare(self) -> None:
         for _ in range(
             CATCH_UP_SECONDS
-        ):  # the input goes on, and what is written may be ahead of what was read
+        ):  # the input goes on, and the output may be ahead of the inputs read back
             if not self.accounts.strange():
                 break
             self._read_input()
@@ -277,7 +278,7 @@ class Episode:
                 self.problems.append(f"{what}: {len(found)}, such as {sorted(found)[:3]}")
 
     def end(self, *, damage: bool = False) -> None:
-        """No more input; everything must be there, once, in the end."""
+        """Ends the input; checks that everything is in the output once."""
         self.feeder.end()
         if not self.problems:
             self.look()
@@ -292,5 +293,5 @@ class Episode:
         self.accounts.close()
 
     def close(self) -> None:
-        """Ends whatever was begun."""
+        """Ends everything that was started."""
         self._begun.close()

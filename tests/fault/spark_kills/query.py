@@ -1,8 +1,8 @@
 """The driver that gets killed: `query.py ADDRESS CHECKPOINT STOP TOPIC`.
 
-Copies the topic `in` to TOPIC, each record with the place it came from. A query that fails is begun
-again on its checkpoint, and so is one when the file `accept-loss` beside STOP comes or goes: while it is
-there, with failOnDataLoss=false. Ends when the file STOP is there, or nobody waits for it any more.
+Copies the topic `in` to TOPIC, each record with its source position. A failed query is restarted on its
+checkpoint, and so is one when the file `accept-loss` beside STOP appears or disappears: while it exists, the
+query has failOnDataLoss=false. Ends when the file STOP exists, or its parent process is gone.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from treecast.spark_connectors.workers import quick_start
 
-ROWS = 4000  # of a batch at most
-_PLAN = "=== Streaming Query ==="  # behind it, an error tells the query's plan
+ROWS = 4000  # maximum of a batch
+_PLAN = "=== Streaming Query ==="  # in an error, the query's plan follows it
 
 
 def begun(spark: SparkSession, address: str, checkpoint: str, topic: str, strict: bool) -> StreamingQuery:
@@ -40,7 +40,8 @@ def main() -> None:
     spark = (
         SparkSession.builder.master("local[2,8]")  # a task may fail seven times
         .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")  # it ends no line, and others' words follow it
+        # it does not end its lines, so other output would follow it
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .getOrCreate()
     )

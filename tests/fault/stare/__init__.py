@@ -1,1 +1,1 @@
-"""STARE over 20 lossy emulated switches, subscriptions coming and going: `python -m tests.fault.stare`."""
+"""STARE over 20 lossy emulated switches with changing subscriptions: `python -m tests.fault.stare`."""

@@ -1,16 +1,16 @@
 """STARE over 20 emulated switches on links that lose, double and delay; VNFs subscribe, leave and publish.
 
-python -m tests.fault.stare                                  100,000 states, the embedded design
-python -m tests.fault.stare --design register --states 10000
-python -m tests.fault.stare --states 2000 --seed 7           as long as a coffee
+    python -m tests.fault.stare                                    100,000 states, the embedded design
+    python -m tests.fault.stare --design register --states 10000
+    python -m tests.fault.stare --states 2000 --seed 7             a few minutes
 
-At the end every subscriber has the last value of each state that it subscribes to, nobody has got one that it
-did not, update numbers were in order and each came once; in the embedded design each switch holds exactly the
-ports that the subscriptions imply; of the register design it is told what it holds beyond and what it lacks.
-Accounts close: of updates, of packets on links, of the replica controller's backlog.
+At the end every subscriber has the last value of each state that it subscribes to, and of no other; update
+numbers were in order and each came once. In the embedded design each switch holds exactly the ports that the
+subscriptions imply; for the register design the report states the superfluous and the missing ports. Accounts
+close: of updates, of packets on links, of the replica controller's backlog.
 
-With --parts N the states are cut into N runs with seeds of their own, for machines with less memory. What is
-finished is kept in --out and not repeated; --fresh repeats it.
+With --parts N the states are divided into N runs with seeds of their own, for machines with less memory.
+Finished parts are kept in --out and not repeated; --fresh repeats them.
 """
 
 from __future__ import annotations
@@ -47,30 +47,30 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--design", choices=["embedded", "register"], default=known.design)
     parser.add_argument("--states", type=int, default=100_000)
     parser.add_argument(
-        "--parts", type=int, default=1, help="runs with seeds of their own, one after the other"
+        "--parts", type=int, default=1, help="number of runs with seeds of their own, one after the other"
     )
     for name, help_ in (
         ("switches", ""),
         ("vnfs", ""),
         ("operations", "for each state: half publish, a quarter each join and leave"),
-        ("rate", "operations a simulated second"),
+        ("rate", "operations per simulated second"),
         ("loss", "share of packets on each link, and of signals"),
         ("duplicate", "share"),
         ("reorder", "share"),
         ("refresh", "simulated seconds between a host's refreshes"),
-        ("settle", "simulated seconds, at most, in which all has to come to rest"),
+        ("settle", "maximum simulated seconds until everything is at rest"),
         ("seed", ""),
     ):
         default = getattr(known, name)
         parser.add_argument(f"--{name}", type=type(default), default=default, help=help_)
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "stare")
-    parser.add_argument("--fresh", action="store_true", help="repeat what is finished")
+    parser.add_argument("--fresh", action="store_true", help="repeat finished runs")
     parser.add_argument("--json", action="store_true", help="results as JSON on standard output")
     return parser.parse_args()
 
 
 def parts(given: argparse.Namespace) -> list[Options]:
-    """The runs; together they have all states."""
+    """Returns the runs; together they have all states."""
     names = Options.__dataclass_fields__
     whole = Options(**{name: getattr(given, name) for name in names})
     if given.parts == 1:
@@ -89,7 +89,7 @@ def label(options: Options) -> str:
 
 
 class Progress:
-    """Lines on standard error, not too many."""
+    """Prints progress to standard error at intervals."""
 
     def __init__(self, console: Console, name: str) -> None:
         self._console = console
@@ -114,7 +114,7 @@ def finished(path: Path, fresh: bool, console: Console) -> dict[str, Any] | None
 
 
 def one(options: Options, path: Path, progress: Progress) -> dict[str, Any]:
-    """Runs it; what has no problems is kept, and what switches hold wrongly is written beside it."""
+    """Runs one part; keeps a result without problems, and writes wrong switch entries beside it."""
     begun = time.process_time()
     result: Result = run(options, progress)
     rows = {
@@ -145,7 +145,7 @@ def show(found: dict[str, Any], console: Console) -> None:
     table.add_column("value", justify="right")
     for name, value in found["rows"].items():
         table.add_row(name, f"{value:,}")
-    table.add_row("[bold]what must not be", f"[bold {'red' if wrong else 'green'}]{wrong}")
+    table.add_row("[bold]problems", f"[bold {'red' if wrong else 'green'}]{wrong}")
     console.print(table)
     for problem in found["problems"][:20]:
         console.print(f"[red]{problem}", soft_wrap=True, highlight=False)
@@ -156,7 +156,7 @@ def main() -> int:
     console = Console(stderr=True)
     gc.set_threshold(
         100_000, 50, 100
-    )  # millions of objects live long; looking through them all takes seconds
+    )  # millions of objects live long; a collection of all of them takes seconds
     bad = 0
     for number, options in enumerate(runs := parts(given), 1):
         path = given.out / f"{label(options)}.json"

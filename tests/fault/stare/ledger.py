@@ -6,12 +6,13 @@ from bisect import insort
 
 from treecast.middleware.wire.stare_signals import Update
 
-Pair = tuple[int, int]  # state, VNF that publishes
+Pair = tuple[int, int]  # state, publishing VNF
 _MOST_PROBLEMS = 20
 
 
 class Got:
-    """What a subscriber has of a pair since it subscribed: numbers from `first` up to and without `end`."""
+    """The updates of a pair that a subscriber has got since it subscribed: from `first` up to but excluding
+    `end`."""
 
     __slots__ = ("count", "end", "first", "value")
 
@@ -22,8 +23,8 @@ class Got:
 
 
 class Subscription:
-    """What a VNF has of a state, by who publishes. `answered`: where each publisher was when switch and
-    replica controller had confirmed it; all from there on must come. None until then."""
+    """A VNF's updates of a state, by publisher. `answered`: each publisher's number when switch and replica
+    controller had confirmed the subscription; every later update must come. None until then."""
 
     __slots__ = ("answered", "got")
 
@@ -33,14 +34,14 @@ class Subscription:
 
 
 class Ledger:
-    """All VNFs of a run, by their ids. `early`: updates that a subscription missed before it was answered."""
+    """All VNFs of a run, by id. `early`: updates that a subscription missed before it was confirmed."""
 
     def __init__(self) -> None:
         self.subscribers: dict[int, list[int]] = {}  # by state, in order
         self.last: dict[Pair, tuple[int, bytes]] = {}  # number and value
         self.got: dict[tuple[int, int], Subscription] = {}  # by (subscriber, state)
         self.delivered = 0
-        self.settled = 0  # delivered to who has left since
+        self.settled = 0  # delivered to VNFs that have left since
         self.early = 0
         self.problems: list[str] = []
 
@@ -49,7 +50,7 @@ class Ledger:
         self.got[vnf, state] = Subscription()
 
     def answered(self, vnf: int, state: int, publishers: list[int]) -> None:
-        """The subscription is confirmed."""
+        """Notes that the subscription is confirmed."""
         ends = ((one, self.last.get((state, one))) for one in publishers)
         self.got[vnf, state].answered = {one: last[0] + 1 for one, last in ends if last is not None}
 
@@ -61,7 +62,7 @@ class Ledger:
         self.last[state, vnf] = (number, value)
 
     def deliver(self, vnf: int, update: Update) -> None:
-        """A VNF gets an update."""
+        """Notes that a VNF got an update."""
         self.delivered += 1
         mine = self.got.get((vnf, update.state))
         if mine is None:
@@ -82,12 +83,12 @@ class Ledger:
         got.value = update.value
 
     def _begins(self, vnf: int, mine: Subscription, update: Update) -> None:
-        """A publisher that was not heard before."""
+        """Notes the first update of a publisher."""
         if mine.answered is not None and update.number > mine.answered.get(update.vnf, 0):
             self._problem(f"VNF {vnf} misses what came before {_name(update)}, its first")
 
     def _skipped(self, vnf: int, mine: Subscription, first: int, update: Update) -> None:
-        """Updates from `first` to this one did not come and will not."""
+        """Notes that updates from `first` to this one were skipped and will not come."""
         must = update.number if mine.answered is None else mine.answered.get(update.vnf, 0)
         if update.number > max(first, must):
             self._problem(f"VNF {vnf} misses what came before {_name(update)}, from {max(first, must)} on")
@@ -100,7 +101,7 @@ class Ledger:
     # --- the end
 
     def missing(self, most: int = _MOST_PROBLEMS) -> list[str]:
-        """Who has not the last value of a state that it subscribes to."""
+        """Returns the subscribers that lack the last value of one of their states."""
         found = []
         for (state, publisher), (number, value) in self.last.items():
             for vnf in self.subscribers.get(state, ()):
@@ -117,8 +118,8 @@ class Ledger:
         return found
 
     def account(self) -> dict[str, int]:
-        """Updates: addressed is what lies between the first that each subscriber got and the last that there
-        is; for who has left, what it got."""
+        """Accounts for updates. Addressed are those from a subscriber's first to the last published; for a
+        VNF that has left, those it got."""
         addressed = delivered = skipped = 0
         for (_, state), mine in self.got.items():
             for publisher, got in mine.got.items():

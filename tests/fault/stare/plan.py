@@ -9,30 +9,30 @@ from random import Random
 from treecast.middleware.routing.network import Network, build, with_hosts
 from treecast.middleware.wire.stare import FIRST_STATE
 
-MOST_LINKS = 5  # of a switch to others, so that it has at most 6 ports
+MOST_LINKS = 5  # per switch to other switches, so that it has at most 6 ports
 
 
 @dataclass(frozen=True)
 class Options:
-    """How large it is made. Shares from 0 to 1, times in simulated seconds."""
+    """The size of a run. Shares from 0 to 1, times in simulated seconds."""
 
     design: str = "embedded"
     states: int = 1000
     switches: int = 20
     vnfs: int = 40
-    operations: float = 4.0  # for each state, beside its first subscriptions
+    operations: float = 4.0  # per state, in addition to its first subscriptions
     rate: float = 10_000.0  # operations a second
     loss: float = 0.05
     duplicate: float = 0.01
     reorder: float = 0.05
     refresh: float = 30.0
     seed: int = 1
-    settle: float = 600.0  # at most
+    settle: float = 600.0  # maximum
 
 
 @dataclass(frozen=True)
 class Operation:
-    """`what`: publish, join or leave; `which` chooses among those that can."""
+    """`what`: publish, join or leave; `which` selects one of the possible ones."""
 
     what: str
     state: int
@@ -41,7 +41,7 @@ class Operation:
 
 
 def network_of(options: Options) -> Network:
-    """A random tree of switches with some links more, and a host on each."""
+    """Returns a random tree of switches with some extra links, and a host on each switch."""
     rng = Random(f"{options.seed}/network")
     count = options.switches
     edges: list[tuple[int, int]] = []
@@ -65,7 +65,7 @@ def states_of(options: Options) -> range:
 
 
 def publishers_of(options: Options) -> dict[int, list[int]]:
-    """By state the VNFs, as numbers from 0; a tenth of the states has two."""
+    """Returns the VNFs (numbers from 0) of each state; a tenth of the states has two."""
     rng = Random(f"{options.seed}/publishers")
     return {
         state: rng.sample(range(options.vnfs), 2 if rng.random() < 0.1 else 1) for state in states_of(options)
@@ -73,7 +73,8 @@ def publishers_of(options: Options) -> dict[int, list[int]]:
 
 
 def operations(options: Options) -> Iterator[Operation]:
-    """First every state gets one to three subscribers, in random order, then all mixed, half publishes."""
+    """Yields one to three subscriptions of every state in random order, then a mix of operations, half of
+    them publishes."""
     rng = Random(f"{options.seed}/operations")
     states = states_of(options)
     first = [state for state in states for _ in range(rng.randint(1, 3))]

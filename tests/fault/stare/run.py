@@ -16,19 +16,19 @@ from .ledger import Ledger
 from .plan import Operation, Options, network_of, operations, publishers_of, states_of
 
 DELAY = 0.001
-LOOK_EVERY = 5.0  # simulated seconds, whether all has come to rest
-AT_ONCE = 0.001  # operations of so much time are one moment
+LOOK_EVERY = 5.0  # simulated seconds between checks for rest
+AT_ONCE = 0.001  # operations within this time count as one moment
 REFRESHES = 3
 LONGEST = 1.5  # a refresh comes after 1 to 1.5 times its setting
-CONFIRM_EVERY = 0.05  # how often it is seen which subscriptions are confirmed
+CONFIRM_EVERY = 0.05  # seconds between checks for confirmed subscriptions
 _MOST_VIEWS = 100  # differences
-Say = Callable[[str, float], None]  # what is done, and how much of it
+Say = Callable[[str, float], None]  # (current activity, its progress)
 
 
 @dataclass
 class Result:
-    """`rows`: what was measured; `problems`: what must not be; `views`: what hosts and switches know of the
-    states that switches hold wrongly."""
+    """`rows`: measurements; `problems`: violations; `views`: what hosts and switches know of states with
+    wrong switch entries."""
 
     rows: dict[str, Any] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Result:
 
 
 class Run:
-    """`go` once."""
+    """One run; call `go` once."""
 
     def __init__(self, options: Options, say: Say = lambda what, share: None) -> None:
         self.options = options
@@ -58,7 +58,7 @@ class Run:
         chosen = publishers_of(options)
         self._publishers = {state: [self.vnfs[one] for one in some] for state, some in chosen.items()}
         self._waiting: dict[tuple[int, int], None] = {}  # subscriptions that are not confirmed
-        self._before: dict[str, int] = {}  # what switches held wrongly before hosts refreshed
+        self._before: dict[str, int] = {}  # wrong switch entries before hosts refreshed
 
     def _open(self, number: int) -> int:
         hosts = self.net.network.hosts
@@ -70,7 +70,7 @@ class Run:
     # --- operations
 
     def play(self) -> None:
-        """All operations, at the plan's rate."""
+        """Performs all operations at the plan's rate."""
         per_moment = max(round(self.options.rate * AT_ONCE), 1)
         pause = per_moment / self.options.rate
         total = round((2 + self.options.operations) * self.options.states)
@@ -85,7 +85,8 @@ class Run:
                     self._confirm()
 
     def _confirm(self) -> None:
-        """As the daemon does before it answers a VNF: the switch knows, and the replica controller."""
+        """Confirms subscriptions as a daemon answers its VNF: once the switch and the replica controller know
+        them."""
         for vnf, state in list(self._waiting):
             node = self.net.node_of(vnf)
             if node.announced(state) and node.subscription(state) is SubState.REGISTERED:
@@ -114,9 +115,9 @@ class Run:
     # --- rest
 
     def rest(self) -> float:
-        """Until all that must come has come; how many simulated seconds it took.
+        """Waits until all updates have arrived; returns the simulated seconds it took.
 
-        In the register design every host refreshes three times before: what stays then stays for long.
+        In the register design every host refreshes three times first; what stays then stays for long.
         """
         begun, limit = self.net.now, self.options.settle
         least = 0.0
@@ -130,14 +131,14 @@ class Run:
         return self.net.now - begun
 
     def _at_rest(self) -> bool:
-        """Refreshes go on all the time: of those nothing is waited for."""
+        """Returns whether nothing is pending except refreshes, which never end."""
         switches = [one.cpu.controller for one in self.net.switches.values() if one.cpu is not None]
         if self.ledger.missing(1) or not all(one.settled for one in switches):
             return False
         return self._told() and (self.options.design == "register" or not self.differences())
 
     def _told(self) -> bool:
-        """Whether the replica controller has all that was published."""
+        """Returns whether the replica controller has all published updates."""
         spans = (self.net.controller.span(pair) for pair in self.ledger.last)
         ends = (number + 1 for number, _ in self.ledger.last.values())
         return all(span is not None and span[1] == end for span, end in zip(spans, ends, strict=True))
@@ -145,7 +146,7 @@ class Run:
     def differences(self) -> list[tuple[int, int, int, int]]:
         return self.net.differences(states_of(self.options))
 
-    # --- what came of it
+    # --- results
 
     def result(self, rested: float) -> Result:
         self._say("checking", 1.0)
@@ -166,7 +167,7 @@ class Run:
         return Result({**self._rows(rested), **account, **before, **_bits(differences)}, problems, views)
 
     def view(self, state: int) -> dict[str, Any]:
-        """What each host and switch knows of a state; ports of switches in binary."""
+        """Returns what each host and switch knows of a state; ports of switches in binary."""
         hosts = {node: host.node.subscription(state) for node, host in self.net.hosts.items()}
         switches = {}
         for node, one in self.net.switches.items():
@@ -203,9 +204,9 @@ class Run:
             "bits held by switches": sum(ports.bit_count() for one in held for ports in one.values()),
             "published": sum(one.published for one in nodes),
             "recovered": sum(one.recovered for one in nodes),
-            "missed by subscriptions not answered yet": self.ledger.early,
+            "missed by unconfirmed subscriptions": self.ledger.early,
             "requests of hosts": sum(one.registers + one.removes for one in nodes),
-            "publishes that nobody at the host wants": sum(
+            "publishes without a subscriber at the host": sum(
                 one.refused.get("NOT_SUBSCRIBED", 0) for one in nodes
             ),
             "packets on links": sum(way.packets for way in ways),
@@ -223,7 +224,7 @@ def _difference(switch: int, state: int, held: int, implied: int) -> str:
 
 
 def _bits(differences: list[tuple[int, int, int, int]]) -> dict[str, int]:
-    """What the register design leaves behind, in ports of switches."""
+    """Counts the entries that the register design leaves behind, in ports of switches."""
     return {
         "stale bits": sum((held & ~implied).bit_count() for _, _, held, implied in differences),
         "missing bits": sum((implied & ~held).bit_count() for _, _, held, implied in differences),
@@ -231,7 +232,7 @@ def _bits(differences: list[tuple[int, int, int, int]]) -> dict[str, int]:
 
 
 def run(options: Options, say: Say = lambda what, share: None) -> Result:
-    """The whole of it."""
+    """Performs a whole run."""
     one = Run(options, say)
     one.play()
     return one.result(one.rest())

@@ -1,5 +1,5 @@
-"""A stand-in for an AMQP broker: one exchange, one queue, in a thread. What is published is confirmed and
-delivered; how it confirms, and whether it delivers twice, tests choose."""
+"""A stand-in for an AMQP broker: one exchange, one queue, in a thread. It confirms and delivers published
+messages; tests choose how it confirms, and whether it delivers twice."""
 
 import contextlib
 import socket
@@ -53,7 +53,7 @@ class AmqpBroker:
             threading.Thread(target=self._serve_until_it_leaves, args=(connected,), daemon=True).start()
 
     def _serve_until_it_leaves(self, connected: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # a client, or the one that consumes, may go at any time
+        with contextlib.suppress(OSError):  # a publisher or consumer may disconnect at any time
             self._serve(connected)
 
     def _serve(self, connected: socket.socket) -> None:
@@ -115,6 +115,6 @@ class AmqpBroker:
             header = amqp.TWO.pack(60, 0) + struct.pack(">QHB", len(body), 1 << 12, 2)
             out += amqp.method(amqp.DELIVER, fields)
             out += amqp.frame(amqp.HEADER, 1, header) + amqp.frame(amqp.BODY, 1, body)
-        half = len(out) // 2 + 1  # a message is cut somewhere
+        half = len(out) // 2 + 1  # cuts a message somewhere in the middle
         self._consumer.sendall(out[:half])
         self._consumer.sendall(out[half:])

@@ -1,4 +1,4 @@
-"""Cores are kept awake, in the better way that works here, for as long as it is wanted."""
+"""Cores are kept awake on request, by the best way that works on this machine."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def idle(pid: int) -> bool:
 
 
 def open_files() -> set[str]:
-    """Of this process."""
+    """Returns the open files of this process."""
     found = set()
     for descriptor in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # the listing's own
+        with contextlib.suppress(OSError):  # the descriptor of the listing itself
             found.add(os.readlink(f"/proc/self/fd/{descriptor}"))
     return found
 
 
 def refused(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """As for who is not root: there is nothing to ask the kernel with."""
+    """Simulates a user without root's rights: neither kernel interface is available."""
     monkeypatch.setattr(module, "_LATENCY", folder / "cpu_dma_latency" / "refused")
 
 
@@ -78,7 +78,7 @@ def test_the_kernel_is_asked_for_no_latency_for_as_long_as_the_file_is_open(
             assert (asked.exists() and asked.read_bytes() == bytes(4)) is expected
             assert (str(asked) in open_files()) is expected
         assert str(asked) not in open_files()
-    driver.unlink()  # as where the kernel has no cpuidle
+    driver.unlink()  # as on a kernel without cpuidle
     with polling() as polls:
         assert not polls
 

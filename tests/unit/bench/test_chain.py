@@ -1,4 +1,4 @@
-"""The load on servers in a row, against a stand-in that speaks AMQP, and its parts."""
+"""The load on servers in a row, and its parts, against a stand-in that speaks AMQP."""
 
 import socket
 import struct
@@ -142,7 +142,7 @@ def test_all_that_is_published_is_confirmed_and_arrives(start_broker, options):
 
 @pytest.fixture(params=[FixedRate, PacedRate], ids=["python", "native"])
 def at_rate(request, monkeypatch):
-    """Both loads at a rate, which have to say the same."""
+    """Both loads at a rate; they must report the same."""
     if request.param is PacedRate and program() is None:
         pytest.skip("the native load generator needs rustc")
     monkeypatch.setattr(load, "at_rate", lambda: request.param)

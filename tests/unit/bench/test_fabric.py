@@ -1,4 +1,4 @@
-"""The comparison of servers in a row: its peers as far as they can be told of without starting them."""
+"""The comparison of servers in a row: its peers, as far as tests can check them without starting them."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What can be said of the Kafka peer without Java."""
+"""The Kafka peer, as far as tests can check it without Java."""
 
 import re
 

@@ -1,4 +1,5 @@
-"""`bench.micro_hop` reaches into the parts that it measures: that it finds them, never how fast they are."""
+"""`bench.micro_hop` uses internals of the parts that it measures. The tests check that these exist, not their
+speed."""
 
 import subprocess
 import sys

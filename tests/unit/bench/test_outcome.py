@@ -1,4 +1,4 @@
-"""What a comparison leaves behind, with two peers and with several."""
+"""The files of a comparison, with two peers and with several."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.console import Console
 
 
 class Known(Peer):
-    """One that was measured before."""
+    """A peer that was measured before."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""Servers as the operating system sees them, on real child processes."""
+"""Servers as the operating system sees them, with real child processes."""
 
 import os
 import select
@@ -35,7 +35,7 @@ def test_cpu_of_the_process_and_of_its_children_is_counted():
         server.stdin.write("\n")
         server.stdin.flush()
         server.stdout.readline()
-        # The child is gone from the list; what it used has moved to its parent's account, in ticks of 10 ms.
+        # The child has left the list; its CPU time has moved to its parent's account, in ticks of 10 ms.
         assert process.descendants(server.pid) == [server.pid]
         assert process.cpu_seconds([server.pid]) >= running - 0.02
         server.stdin.write("\n")
@@ -102,7 +102,8 @@ def test_a_harness_that_is_killed_leaves_no_server_behind(tmp_path):
         "from bench.core.process import ServerProcess\n"
         "sleeper = [sys.executable, '-c', 'import time; print(1, flush=True); time.sleep(600)']\n"
         f"server = ServerProcess(sleeper, pathlib.Path({str(tmp_path)!r}) / 'log')\n"
-        "server.wait_until(server.tail, 60)\n"  # before it runs, nothing has asked for its death yet
+        # until it runs, it has not asked the kernel to end with its parent
+        "server.wait_until(server.tail, 60)\n"
         "print(server.pid, flush=True)\n"
         "time.sleep(600)\n"
     )

@@ -1,4 +1,4 @@
-"""How long the raw produce runs are, and how the floor's log is laid out."""
+"""The length of the raw produce runs, and the layout of the floor's log."""
 
 import pytest
 from bench.core.load import LoadRun
@@ -11,9 +11,9 @@ from treecast.middleware.load.bench import BenchOptions
 @pytest.mark.parametrize(
     ("seconds", "rate", "records"),
     [
-        (0, 5_000, 1_000),  # the short form: as many again
+        (0, 5_000, 1_000),  # the short form: the same number again
         (3, 5_000, 15_000),
-        (3, 100, 1_000),  # a slow server gets no fewer than its warm-up
+        (3, 100, 1_000),  # a slow server gets at least as many as in its warm-up
         (3, 1e12, raw.MOST_BYTES // 1_024),
     ],
 )

@@ -36,7 +36,7 @@ def test_median_spread_and_ratio():
         (THROUGHPUT, 200, 100, 400, "yes", 0.5),
         (THROUGHPUT, 150, 100, 160, "yes (floor)", 150 / 160),
         (THROUGHPUT, 143, 100, 160, "no", 143 / 160),
-        (THROUGHPUT, 180, 100, 160, "no", 180 / 160),  # what is beaten so clearly is no floor
+        (THROUGHPUT, 180, 100, 160, "no", 180 / 160),  # a floor that is beaten so clearly is no floor
         (SERVER_CPU, 50, 100, 10, "yes", 0.2),
         (SERVER_CPU, 51, 100, 10, "no", 10 / 51),
         (SERVER_CPU, 80, 100, 75, "yes (floor)", 75 / 80),
@@ -55,14 +55,14 @@ def test_no_verdict_where_the_rounds_of_the_bare_loop_lie_far_apart():
     unsteady = row(THROUGHPUT, ours=[300], theirs=[100], floor=[400, 801])
     assert (steady.verdict, steady.reached) == ("yes", True)
     assert (unsteady.verdict, unsteady.reached) == ("unsteady", None)
-    assert row(ACK_P50, ours=[3], theirs=[1], floor=[400, 801]).verdict == ""  # nothing was asked
+    assert row(ACK_P50, ours=[3], theirs=[1], floor=[400, 801]).verdict == ""  # no requirement
 
 
 @pytest.mark.parametrize(
     ("many", "left_out"), [(1, 0), (5, 0), (8, 0), (9, 1), (11, 1), (12, 2), (15, 3), (25, 7)]
 )
 def test_how_sure_a_median_is_hangs_on_all_rounds_where_they_are_few(many, left_out):
-    """The tables of the sign test say the same."""
+    """The bounds agree with the tables of the sign test."""
     values = [float(number) for number in range(many)]
     assert report.sure(values[::-1]) == (values[left_out], values[many - 1 - left_out])
 

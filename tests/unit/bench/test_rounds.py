@@ -8,7 +8,7 @@ from bench.core.rounds import SERVER, Rounds
 
 
 class RecordedPeer(Peer):
-    """Notes what is asked of it."""
+    """Records the calls that it gets."""
 
     broken = False
 
@@ -39,7 +39,7 @@ class RecordedPeer(Peer):
 
 class Counting(Workload):
     def __init__(self, name: str, *, floor: bool = False, fails: bool = False, ended: int = 0) -> None:
-        """`ended`: the round in which the user has had enough."""
+        """`ended`: the round in which the user interrupts."""
         self.name, self.floor, self._fails, self._ended = name, floor, fails, ended
 
     def run(self, peer: Peer, number: int):

@@ -1,4 +1,4 @@
-"""The plumbing of the comparison of Spark's connectors; no Spark is started."""
+"""The plumbing of the comparison of Spark's connectors; no test starts Spark."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_the_floor_gives_rows_of_our_schema_and_takes_what_comes(monkeypatch: py
     pytest.importorskip("pyspark")
     from bench.floor import spark as bare
 
-    monkeypatch.setattr(bare, "settle", lambda: None)  # it is for the process of a worker
+    monkeypatch.setattr(bare, "settle", lambda: None)  # it is meant for a worker's process
     source = bare.BareSource({"rows": "1000", "tasks": "2"})
     reader = source.streamReader(source.schema())
     parts = reader.partitions(reader.initialOffset(), {"rows": 1000})

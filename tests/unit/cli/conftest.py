@@ -1,4 +1,4 @@
-"""The `treecast` command in this process, beside one real daemon for each module of tests."""
+"""The `treecast` command in this process, beside one real daemon per test module."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from treecast.middleware.daemon.process import DaemonProcess
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command answered."""
+    """The exit code and output of a command."""
 
     code: int
     out: str
@@ -38,7 +38,7 @@ Treecast = Callable[..., Ran]
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Nothing of a daemon on this machine is found by chance."""
+    """Hides any daemon that runs on this machine."""
     for name in ("TREECAST_KAFKA", "TREECAST_CONTROL", "TREECAST_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TREECAST_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
@@ -46,7 +46,7 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def command(alone: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Treecast:
-    """`command("topics", "list", stdin=b"...")`, with no daemon about."""
+    """Returns `command("topics", "list", stdin=b"...")`, which runs without a daemon."""
 
     def run(*arguments: str, stdin: bytes = b"") -> Ran:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
@@ -59,6 +59,6 @@ def command(alone: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
 
 @pytest.fixture
 def treecast(command: Treecast, shared_daemon: DaemonProcess, monkeypatch: pytest.MonkeyPatch) -> Treecast:
-    """The command as it runs beside `shared_daemon`."""
+    """Returns the command as it runs beside `shared_daemon`."""
     monkeypatch.setenv("TREECAST_RUNTIME_DIR", str(shared_daemon.runtime_dir))
     return command

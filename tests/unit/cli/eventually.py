@@ -1,4 +1,4 @@
-"""Waiting for what commands of running daemons show in the end."""
+"""Waits until commands of running daemons show the expected state."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-WAIT = 60.0  # seconds until something has to have happened
+WAIT = 60.0  # seconds
 
 
 def until(condition: Callable[[], Any]) -> Any:
-    """What `condition` returns as soon as that is true."""
+    """Calls `condition` until it is true, and returns its result."""
     end = time.monotonic() + WAIT
     while not (found := condition()):
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.1)  # each look starts a command: none shows a change by itself
+        assert time.monotonic() < end, "the condition did not become true in time"
+        time.sleep(0.1)  # each call starts a command, and no command reports a change by itself
     return found

@@ -1,4 +1,4 @@
-"""status, topics and groups beside a real daemon, as tables and as JSON."""
+"""`status`, `topics` and `groups` beside a real daemon, as tables and as JSON."""
 
 from __future__ import annotations
 

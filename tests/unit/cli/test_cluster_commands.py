@@ -1,4 +1,4 @@
-"""`treecast status`, `doctor` and `streams` beside a joined daemon, and what they print of accounts."""
+"""`treecast status`, `doctor` and `streams` beside a joined daemon, and how they print accounts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def stream(**account) -> pb.StreamStatus:
 
 
 class Client:
-    """A daemon that has these streams."""
+    """A client of a daemon that has these streams."""
 
     def __init__(self, *found: pb.StreamStatus | pb.PartitionStanding) -> None:
         self._found = found
@@ -38,7 +38,8 @@ class Client:
 
 @pytest.fixture
 def beside(command, monkeypatch: pytest.MonkeyPatch):
-    """`beside(streams...)("streams", ...)`: the command with a daemon that has them."""
+    """Returns `beside(streams...)("streams", ...)`, which runs the command with a daemon that has these
+    streams."""
 
     def make(*found: pb.StreamStatus | pb.PartitionStanding):
         monkeypatch.setattr(streams_module, "daemon_at", lambda control: Client(*found))
@@ -134,7 +135,7 @@ def standing(state: str, **more) -> pb.PartitionStanding:
 def test_the_check_fails_while_a_partition_is_not_as_it_should_be(beside, state: str) -> None:
     treecast = beside(stream(), standing(state, problem="it waits for host c"))
     assert treecast("streams", "--check").code == 1
-    assert treecast("streams", "u", "--check").code == 0  # another topic's
+    assert treecast("streams", "u", "--check").code == 0  # the account of another topic
     assert treecast("streams").code == 0
     (line,) = [line for line in treecast("streams").lines if line.startswith("t-1")]
     assert state.upper() in line

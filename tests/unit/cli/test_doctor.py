@@ -1,4 +1,4 @@
-"""doctor: what it finds on this machine, and what would keep a daemon from starting."""
+"""`doctor` reports this machine's state, and everything that would keep a daemon from starting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from treecast.middleware.daemon.listeners import bound_address, listen
 
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, alone: None) -> None:
-    """Settings under which a daemon could start, whatever else runs on this machine."""
+    """Settings with which a daemon could start, whatever else runs on this machine."""
     monkeypatch.setenv("TREECAST_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("TREECAST_KAFKA", "127.0.0.1:0")
     monkeypatch.setenv("TREECAST_ADMIN", "off")
@@ -70,7 +70,7 @@ def test_a_port_in_use_is_bad(free: None, command, monkeypatch: pytest.MonkeyPat
 def test_beside_a_daemon_that_daemon_is_asked(
     free: None, treecast, shared_daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the settings of this shell are. The daemon's own ports are no trouble."""
+    """The settings of this shell do not matter. The daemon's own ports are not reported as taken."""
     monkeypatch.setenv("TREECAST_KAFKA", shared_daemon.kafka)
     monkeypatch.delenv("TREECAST_CONTROL")
     found = findings(treecast("doctor", "--json"))
@@ -109,7 +109,7 @@ def test_somebody_else_at_the_control_address_is_bad(
 def test_a_runtime_directory_of_another_user_is_not_taken(
     free: None, command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where this user may write there, as root may."""
+    """This holds even if this user may write there, as root may."""
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     monkeypatch.delenv("TREECAST_RUNTIME_DIR")

@@ -27,7 +27,7 @@ def hosts(start_daemon, tmp_path: Path) -> list[DaemonProcess]:
 
 @pytest.fixture
 def readers(hosts: list[DaemonProcess]) -> Iterator[Callable[[str], None]]:
-    """`readers(topic)`: both other hosts read it until the test is over."""
+    """Returns `readers(topic)`: both other hosts read the topic until the test is over."""
     running: list[subprocess.Popen[bytes]] = []
 
     def read(topic: str) -> None:

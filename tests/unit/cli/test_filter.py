@@ -1,4 +1,4 @@
-"""`treecast filter check`: how a filter is read, and where it can't be."""
+"""`treecast filter check` prints how it reads a filter, or points at the error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`treecast p4`: what is printed, what is written, and the exit codes."""
+"""`treecast p4`: output, written files and exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""produce and consume beside a real daemon."""
+"""`produce` and `consume` beside a real daemon."""
 
 from __future__ import annotations
 

@@ -23,14 +23,14 @@ PAYMENTS = [f"payment {number}" for number in range(5)]
 
 
 def documented() -> list[tuple[str, list[str]]]:
-    """(host, words after `treecast`) of each command of the section."""
+    """Returns (host, words after `treecast`) of each command of the section."""
     section = PAGE.read_text().split("\n## A host's disk is gone\n", 1)[1].split("\n## ", 1)[0]
     lines = re.findall(r"^(host-\d)\$ treecast (.*)$", section, re.MULTILINE)
     return [(host, shlex.split(words)) for host, words in lines]
 
 
 class Cluster:
-    """Three daemons, host-1 with the coordinator, and the commands of the runbook: none may be left out."""
+    """Three daemons, host-1 with the coordinator, and the commands of the runbook, which must all be used."""
 
     def __init__(self, start_daemon, command, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self._command = command
@@ -52,7 +52,8 @@ class Cluster:
         return self._command(*words, stdin=stdin)
 
     def step(self, host: str, *beginning: str) -> Any:
-        """The runbook's next command, which has to be this one; paths and addresses are this cluster's."""
+        """Runs the runbook's next command, which must start with these words; fills in this cluster's paths
+        and addresses."""
         documented_host, words = self._todo.pop(0)
         assert (documented_host, words[: len(beginning)]) == (host, list(beginning))
         if words[0] == "up":
@@ -86,7 +87,7 @@ class Cluster:
         return self.ran(host, *words).lines
 
     def lose_disk(self, host: str) -> None:
-        """It is killed, its directory is gone, and its lease runs out."""
+        """Kills the daemon, removes its directory, and waits until its lease expires."""
         daemon = self.hosts[host]
         daemon.kill()
         shutil.rmtree(daemon.data)
@@ -111,7 +112,7 @@ class Cluster:
         return self.standing(topic, partition, host)["end"] == end
 
     def recorded(self, topic: str, *ends: int) -> bool:
-        """Whether the coordinator has heard of all: where the partitions end, in their order."""
+        """Returns whether the coordinator has recorded these ends of the partitions, in order."""
         told = self.ran("host-1", "topics", "describe", topic, "--json").json
         topic_id = uuid.UUID(told["topic"]["topic_id"])
         return asyncio.run(self._recorded(topic_id.bytes)) == dict(enumerate(ends))
@@ -128,7 +129,7 @@ class Cluster:
 def test_a_directory_that_has_lost_its_logs_alone(
     start_daemon, command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The host is the same, and so is its directory: the coordinator has heard of more than is there."""
+    """Host and directory are the same, but the coordinator has recorded more than the logs hold."""
     cluster = Cluster(start_daemon, command, monkeypatch, tmp_path)
     assert cluster.ran("host-1", "topics", "create", "t", "-p", "2", "--leader", "host-2").code == 0
     until(lambda: "t" in cluster.ran("host-3", "topics", "list").out)
@@ -137,7 +138,7 @@ def test_a_directory_that_has_lost_its_logs_alone(
     assert cluster.consume("host-3", "t", 0, 2) == ["one", "two"]
     until(lambda: cluster.copied("t", 0, 2))
     daemon = cluster.hosts["host-2"]
-    for ended in (daemon.kill, daemon.stop):  # after an orderly close the logs may be gone as well
+    for ended in (daemon.kill, daemon.stop):  # after an orderly stop the logs may be lost as well
         until(lambda: cluster.recorded("t", 2, 1))
         ended()
         shutil.rmtree(daemon.data / "logs" / "t-0")
@@ -156,7 +157,7 @@ def test_a_directory_that_has_lost_its_logs_alone(
 def test_a_coordinator_that_was_begun_anew_by_mistake_takes_no_topic_away(
     start_daemon, command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It was started on its new disk with the token alone."""
+    """It was started on its new disk with the token only."""
     cluster = Cluster(start_daemon, command, monkeypatch, tmp_path)
     assert cluster.ran("host-1", "topics", "create", "t", "--leader", "host-2").code == 0
     until(lambda: "t" in cluster.ran("host-3", "topics", "list").out)
@@ -183,7 +184,7 @@ def test_a_coordinator_that_was_begun_anew_by_mistake_takes_no_topic_away(
 
 @pytest.fixture
 def filled(start_daemon, command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
-    """`payments` is led by host-2, which alone has its partition 1; `first` by host-1."""
+    """A cluster with data. Host-2 leads `payments`, and alone has its partition 1; host-1 leads `first`."""
     cluster = Cluster(start_daemon, command, monkeypatch, tmp_path)
     for topic, leader in (("payments", "host-2"), ("first", "host-1")):
         made = cluster.ran("host-1", "topics", "create", topic, "-p", "2", "--leader", leader)
@@ -225,7 +226,7 @@ def it_is_started_on_an_empty_disk(cluster: Cluster) -> None:
 
 
 def what_waits_is_decided_about(cluster: Cluster) -> None:
-    """Step 3, in the order of the page: another host leads, then records are given up."""
+    """Step 3, in the order of the page: another host takes the lead, then records are given up."""
     until(lambda: cluster.recorded("payments", 6, 2))
     cluster.hosts["host-2"].kill()
     cluster.wait_away("host-2")
@@ -251,7 +252,7 @@ def what_waits_is_decided_about(cluster: Cluster) -> None:
 
 
 def nothing_is_left_to_rebuild(cluster: Cluster) -> None:
-    """Step 4: what there is to begin anew is told; a copy that was refused is in tests/unit/relay."""
+    """Step 4: the commands name the consumers to reset; tests/unit/relay covers a refused copy."""
     nothing = cluster.step("host-3", "partitions", "rebuild")
     assert (nothing.code, "nothing to rebuild" in nothing.err) == (1, True)
 

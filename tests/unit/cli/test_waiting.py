@@ -1,4 +1,4 @@
-"""What a command says that waits: once it has waited for a while, then rarely, nothing while it goes on."""
+"""A waiting command reports it after a while, then rarely, and never while it makes progress."""
 
 from __future__ import annotations
 

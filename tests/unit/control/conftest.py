@@ -37,7 +37,7 @@ async def server(settings: ServerSettings) -> AsyncIterator[CoordinatorServer]:
 
 @pytest.fixture
 async def connect() -> AsyncIterator[Callable[..., CoordinatorClient]]:
-    """Makes clients of a server; they are closed afterwards."""
+    """Makes clients of a server and closes them afterwards."""
     made: list[CoordinatorClient] = []
 
     def make(server: CoordinatorServer, token: JoinToken | None = TOKEN, **kw: Any) -> CoordinatorClient:
@@ -56,7 +56,7 @@ def client(server: CoordinatorServer, connect: Callable[..., CoordinatorClient])
 
 @pytest.fixture
 def hello() -> Callable[..., pb.AttachRequest]:
-    """An AttachRequest of a host by its name."""
+    """Returns a function that makes a named host's AttachRequest."""
 
     def make(name: str = "h1", **fields: str) -> pb.AttachRequest:
         whole = {"instance": f"data of {name}", "address": "10.0.0.1:7672", "version": "0.1", **fields}

@@ -1,4 +1,4 @@
-"""Join tokens, signatures, the window of replays; and all of it through gRPC."""
+"""Join tokens, signatures and the replay window, by themselves and through gRPC."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def nonce(number: int) -> bytes:
 def admit(
     admission: Admission, proof: str, now: float = 100.0, body: bytes = b"b", method: str = METHOD
 ) -> str:
-    """The reason why it is refused, or ''."""
+    """Returns the reason of a refusal, or ''."""
     try:
         admission.admit({PROTOCOL_KEY: "1", AUTH_KEY: proof}, method, body, now)
     except Refused as refusal:
@@ -154,7 +154,7 @@ def test_no_call_is_admitted_twice_however_few_are_remembered(
 
 def test_a_challenge_brings_both_clocks_together() -> None:
     admission, signer = Admission(CLUSTER, TOKEN, RUN), Signer(TOKEN)
-    for ours, theirs in ((5.0, 1000.0), (1e9, 1010.0), (3.0, 1020.0)):  # our clock jumps
+    for ours, theirs in ((5.0, 1000.0), (1e9, 1010.0), (3.0, 1020.0)):  # this host's clock jumps
         proof = signer.sign(METHOD, b"b", nonce(1), ours)
         with pytest.raises(Refused) as refused:
             admission.admit({PROTOCOL_KEY: "1", AUTH_KEY: proof}, METHOD, b"b", theirs)
@@ -317,7 +317,7 @@ async def test_answers_that_are_not_the_coordinators_are_nonsense(
         assert refused.value.fault is Fault.INTERNAL
         watching = asyncio.create_task(anext(client.watch()))
         done, _ = await asyncio.wait((watching,), timeout=0.5)
-        assert not done  # it asks again and again
+        assert not done  # it retries forever
     assert (await watching).snapshot
 
 

@@ -1,4 +1,4 @@
-"""The client by itself: pauses, and a coordinator that answers nonsense."""
+"""The client by itself: its pauses, and its handling of nonsense from a coordinator."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SESSION = pb.HostSession(host_id=1, incarnation=1)
 
 
 class Nonsense:
-    """A coordinator whose answers are set by the test: bytes by call, and a list of streams for Watch."""
+    """A coordinator with replies set by the test: bytes by call, and a list of streams for Watch."""
 
     def __init__(self) -> None:
         self.answers: dict[str, bytes] = {}
@@ -129,7 +129,8 @@ async def test_other_answers_that_make_no_sense(nonsense: Nonsense, client: Coor
     unknown = pb.PutHomeStateResponse(refused=[pb.HomeRefusal(index=3, fault="NO_SUCH_FAULT", detail="x")])
     nonsense.answers["PutHomeState"] = unknown.SerializeToString()
     assert (await client.put_home_state(SESSION, []))[3].fault is Fault.INTERNAL
-    assert await fault(client.renew(SESSION)) is Fault.INTERNAL  # no answer is set: an error of its own
+    # a call without a set reply fails with an internal error
+    assert await fault(client.renew(SESSION)) is Fault.INTERNAL
 
 
 def message(revision: int, history: str = "h", **fields: Any) -> bytes:
@@ -140,10 +141,10 @@ def message(revision: int, history: str = "h", **fields: Any) -> bytes:
     "wrong",
     [
         [b"\xff\xff"],
-        [message(6)],  # the same revision again
+        [message(6)],  # the same revision twice
         [message(3)],
         [message(9, "other")],
-        [message(9, snapshot=True, more=True), message(10)],  # a snapshot that breaks off
+        [message(9, snapshot=True, more=True), message(10)],  # an incomplete snapshot
     ],
 )
 async def test_a_watcher_that_is_told_nonsense_begins_anew(

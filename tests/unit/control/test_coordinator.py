@@ -1,4 +1,4 @@
-"""The coordinator between loop and disk: groups, a disk that refuses, kills, and the store by itself."""
+"""The coordinator between loop and disk: group commits, a failing disk, kills, and the store by itself."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from treecast.middleware.storage.settings import FsyncPolicy
 
 
 class Disk(SqliteStore):
-    """A store whose disk can be told to refuse; counts transactions."""
+    """A store whose disk can be made to fail; it counts transactions."""
 
     refuses: Exception | None = None
     transactions = 0
@@ -117,7 +117,7 @@ async def test_a_snapshot_is_never_ahead_of_the_disk(coordinator: Coordinator) -
     first, second = await asyncio.gather(coordinator.snapshot(), coordinator.snapshot())
     assert first is second
     assert first.revision == coordinator.revision == 10
-    assert len(first.changes) == 11  # and the counter of host ids
+    assert len(first.changes) == 11  # 10 changes and the counter of host ids
     await asyncio.gather(*pending)
     await coordinator.do(attach("later"))
     assert (await coordinator.snapshot()).revision == 11
@@ -177,7 +177,7 @@ def test_a_store_of_another_format_or_no_store_at_all(tmp_path: Path) -> None:
 def test_a_commit_is_whole_or_not_at_all(disk: Disk) -> None:
     entry = put(CounterEntry(Counter.HOST_ID, 1))
     good = Commit(1, (StoredChange(entry.kind, entry.key, encode_change(entry), False),), ())
-    bad = Commit(1, good.changes, (ItemWrite("g:x", b"k", b"v"),))  # the revision is there already
+    bad = Commit(1, good.changes, (ItemWrite("g:x", b"k", b"v"),))  # this revision exists already
     with pytest.raises(TreecastError):
         disk.commit([good, bad], 0)
     assert (disk.load().revision, disk.load().entries, disk.items("g:x", b"", 9)) == (0, (), ([], False))
@@ -191,7 +191,7 @@ def test_a_commit_is_whole_or_not_at_all(disk: Disk) -> None:
 def test_a_history_ends_only_where_power_may_have_been_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: bool, same_boot: bool, goes_on: bool
 ) -> None:
-    """Without an fsync for each commit, the end of the file may be gone with the power; with that only."""
+    """Without an fsync for each commit, only a power loss may have cut off the end of the file."""
     ids, boots = iter("ab"), iter(("boot 1", "boot 1" if same_boot else "boot 2"))
     histories = []
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""A coordinator in a process of its own, killed under load: what it answered holds ever after."""
+"""A coordinator in its own process is killed under load: every reply that it gave stays true."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ asyncio.run(main())
 
 
 class Answered:
-    """All that was answered, over all lives of the coordinator."""
+    """All replies over all lives of the coordinator."""
 
     def __init__(self) -> None:
         self.blocks: list[range] = []
@@ -42,7 +42,7 @@ class Answered:
         self.items: dict[bytes, bytes] = {}
 
     async def load(self, client: CoordinatorClient, life: int) -> None:
-        """Calls one after the other, until the coordinator is gone."""
+        """Makes calls one after the other until the coordinator is gone."""
         for number in range(100_000):
             name = f"h{number % 5}"
             attached = await client.attach(

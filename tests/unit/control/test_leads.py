@@ -1,4 +1,4 @@
-"""A host comes back with another data directory: what it led waits, until somebody may lead it again."""
+"""A host comes back with another data directory: its partitions wait until a host may lead them again."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def session(host: HostEntry) -> Session:
 
 
 def away(state: ClusterState) -> None:
-    """All leases run out."""
+    """Lets all leases expire."""
     for _ in range(5):
         state.pass_time((state._seen or 0.0) + 5)
     for name in state.overdue():
@@ -98,7 +98,7 @@ def test_runs_rise_over_directories() -> None:
     assert attach(state, "b", "d3", clock_run=1000).run == 1000
     away(state)
     assert attach(state, "b", "d4", clock_run=1000).run == 1001
-    assert attach(state, "b", "d4", run=0).run == 1001  # it does not tell
+    assert attach(state, "b", "d4", run=0).run == 1001  # it does not report its run
 
 
 def test_the_host_that_is_waited_for_takes_the_lead_with_a_higher_epoch() -> None:
@@ -123,7 +123,7 @@ def test_the_host_that_is_waited_for_takes_the_lead_with_a_higher_epoch() -> Non
 def test_an_operator_moves_what_waits_or_whose_leader_is_away() -> None:
     state, a, b = cluster()
     promote = commands.TakeLead(session(a), T, 0, 0, 2, promoted=True)
-    assert refused(state, promote) is Fault.POLICY_VIOLATION  # its leader is there
+    assert refused(state, promote) is Fault.POLICY_VIOLATION  # its leader is present
     away(state)
     a = attach(state, "a")
     promote = commands.TakeLead(session(a), T, 0, 0, 2, promoted=True)
@@ -138,7 +138,8 @@ def test_an_operator_moves_what_waits_or_whose_leader_is_away() -> None:
 def test_a_host_gives_up_what_it_has_lost_records_of() -> None:
     state, a, b = cluster()
     given = step(state, commands.GiveUp(session(b), T, (0, 1, 9))).answer
-    assert [entry.waits for entry in given.partitions] == [True, False, False]  # the second is not its own
+    # the second is led by another host
+    assert [entry.waits for entry in given.partitions] == [True, False, False]
     assert step(state, commands.GiveUp(session(b), T, (0,))).changes == ()
     assert refused(state, commands.GiveUp(session(a), uuid.UUID(int=9), (0,))) is Fault.UNKNOWN_TOPIC_ID
     taken = step(state, commands.TakeLead(session(b), T, 0, 0, 1)).answer

@@ -1,4 +1,4 @@
-"""A coordinator's store made anew, from what a host was told of the lost one."""
+"""A coordinator's store is rebuilt from what a host knows of the lost one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 
 
 def told() -> list[bytes]:
-    """Of a cluster of two hosts, with a topic, a home, and producer ids given out."""
+    """Returns a host's view of a cluster of two hosts, with a topic, a home, and allotted producer ids."""
     state = ClusterState(StateSettings())
     state.pass_time(0.0)
     for name in ("a", "b"):

@@ -40,7 +40,7 @@ def held(server: CoordinatorServer) -> dict[tuple[int, str], Change]:
 
 
 class Replica:
-    """What a watcher makes of its updates."""
+    """A watcher's copy of the state, built from its updates."""
 
     def __init__(self, updates: AsyncGenerator[Update, None]) -> None:
         self.updates = updates
@@ -70,12 +70,12 @@ async def refused(call: Any) -> TreecastError:
 
 
 async def until(check: Callable[[], object]) -> None:
-    """Waits for what must come; the bound is for a test that fails, and generous."""
+    """Waits for a condition; the generous limit only matters to a test that fails."""
     for _ in range(3000):
         if check():
             return
         await asyncio.sleep(0.01)
-    raise AssertionError("it did not come")
+    raise AssertionError("the condition did not become true in time")
 
 
 # --- calls
@@ -219,7 +219,7 @@ async def test_who_is_too_far_behind_gets_a_snapshot(settings: ServerSettings, c
         replica.updates = updates
         await replica.follow(server.coordinator.revision)
         assert (replica.known == held(server), replica.snapshots) == (True, 2)
-    # a position of another store, or ahead of this one, is worth nothing either
+    # a position of another store, or ahead of this one, is unusable as well
     for position in (Position("other", 3), Position(replica.position.history, 10**9)):
         async with aclosing(client.watch(position)) as updates:
             assert (await asyncio.wait_for(anext(updates), 20)).snapshot

@@ -47,7 +47,7 @@ def attached(state: ClusterState, name: str) -> Session:
 
 
 def pass_seconds(state: ClusterState, seconds: int, start: float) -> float:
-    """As the server does: many small looks, and expiry."""
+    """Advances time in many small steps and expires leases, as the server does."""
     for tick in range(1, seconds + 1):
         state.pass_time(start + tick)
         for name in state.overdue():
@@ -79,7 +79,7 @@ def test_a_clock_that_jumps_takes_nobody_away() -> None:
     state = ClusterState(SETTINGS)
     state.pass_time(1000.0)
     attached(state, "h1")
-    for now in (1e9, 5.0, -1e9):  # the jump ahead counts for 5 s, those back for nothing
+    for now in (1e9, 5.0, -1e9):  # the jump ahead counts as 5 s, jumps back do not count
         state.pass_time(now)
         assert state.overdue() == []
     pass_seconds(state, 4, -1e9)
@@ -137,7 +137,7 @@ def test_a_host_without_a_broker_leads_nothing() -> None:
     with pytest.raises(TreecastError, match="no broker") as refused:
         step(state, commands.CreateTopic("u", uuid.UUID(int=2), 1, {}, ("agent",)))
     assert refused.value.fault is Fault.INVALID_ASSIGNMENT
-    step(state, commands.Attach("agent", "i", "h:1", "2"))  # which has one now
+    step(state, commands.Attach("agent", "i", "h:1", "2"))  # this time it has a broker
     more = step(state, commands.CreateTopic("u", uuid.UUID(int=2), 1)).answer
     assert [p.leader for p in more.partitions] == [2]
 
@@ -162,7 +162,8 @@ def test_state_ids_come_back_as_late_as_they_can() -> None:
     assert ids == [LAST_STATE_ID, FIRST_STATE_ID, FIRST_STATE_ID + 1]
     step(state, commands.ReleaseState(host, FIRST_STATE_ID, force=True))
     assert step(state, commands.AllotState(host, ("new",))).answer.state_id == FIRST_STATE_ID + 2
-    state.apply([put(CounterEntry(Counter.STATE_ID, LAST_STATE_ID))])  # once around: what is held is left out
+    # the counter wraps around: ids in use are skipped
+    state.apply([put(CounterEntry(Counter.STATE_ID, LAST_STATE_ID))])
     ids = [step(state, commands.AllotState(host, (f"later {n}",))).answer.state_id for n in range(2)]
     assert ids == [FIRST_STATE_ID, FIRST_STATE_ID + 3]
     state.check_invariants()
@@ -229,7 +230,7 @@ class Host:
 
     host_id: int
     incarnation: int
-    until: float | None  # of its lease
+    until: float | None  # end of its lease
     away_since: float | None = None
 
 
@@ -248,7 +249,7 @@ ROUNDING = 1e-6  # seconds
 
 
 class Histories(RuleBasedStateMachine):
-    """State and store together, against dictionaries. A kill leaves the files as they lie."""
+    """Compares state and store together with dictionaries. A kill leaves the files as they are."""
 
     @initialize()
     def begin(self) -> None:
@@ -294,7 +295,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(silent=NAMES, ticks=st.integers(1, 25))
     def one_is_silent(self, silent: str, ticks: int) -> None:
-        """The others are there again and again."""
+        """One host is silent, the others renew repeatedly."""
         for _ in range(ticks):
             for name, host in self.hosts.items():
                 if name != silent and host.until is not None:
@@ -310,7 +311,7 @@ class Histories(RuleBasedStateMachine):
         return host.until is not None and host.until <= self.elapsed
 
     def _do(self, command: commands.Command) -> Any:
-        """As the coordinator does it, without a loop."""
+        """Performs a command as the coordinator does, without a loop."""
         decision = step(self.state, command)
         if decision.changes or decision.items:
             number = self.history.last + bool(decision.changes)
@@ -327,7 +328,7 @@ class Histories(RuleBasedStateMachine):
         return Session(host.host_id, host.incarnation - stale)
 
     def _try(self, name: str, stale: bool, make: Any) -> Any:
-        """The answer, or None where the reference says that the caller must be refused."""
+        """Returns the reply, or None if the reference says that the caller must be refused."""
         host = self.hosts.get(name)
         command = make(self._session(name, stale))
         if host is None or stale or host.until is None:
@@ -370,7 +371,7 @@ class Histories(RuleBasedStateMachine):
         else:
             owner = self.hosts[home.host]
             over = self.elapsed - (owner.away_since or 0.0) - SETTINGS.takeover
-            if abs(over) < ROUNDING:  # both sum up floats, and either is right
+            if abs(over) < ROUNDING:  # both sum up floats, so either result is right
                 over = float(got.epoch - home.epoch)
             if owner.until is None and over > 0:
                 home.host, home.epoch = name, home.epoch + 1
@@ -386,7 +387,7 @@ class Histories(RuleBasedStateMachine):
         value=st.none() | st.binary(max_size=3),
     )
     def write_home(self, name: str | None, id: str, epoch: int, key: bytes, value: bytes | None) -> None:
-        """By its home (None), or by whoever claims to be it."""
+        """Writes as the home (None), or as a host that claims to be it."""
         if name is None and id not in self.homes:
             self.ask_home("a", id, False)
         home = self.homes.get(id)
@@ -405,7 +406,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(id=IDS, ticks=st.integers(3, 25), other=NAMES)
     def cut_off(self, id: str, ticks: int, other: str) -> None:
-        """A home falls silent, another host asks for it, and the old one comes back and writes."""
+        """A home falls silent, another host asks for the home, and the old one comes back and writes."""
         home = self.homes.get(id)
         if home is None or home.host == other:
             return
@@ -473,7 +474,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def watch(self) -> None:
-        """A watcher takes what is new, or a snapshot where it is too far behind."""
+        """A watcher takes updates, or a snapshot if it is too far behind."""
         found = self.history.after(self.position, 300)
         if found is None:
             self.watched = {(c.kind, c.key): c for c in self.state.entries()}
@@ -491,7 +492,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def kill(self) -> None:
-        """The files are taken as they lie, and another coordinator begins with them."""
+        """Another coordinator starts with the files as they are."""
         self.runs += 1
         copy = Path(self.folder.name, f"{self.runs}.sqlite")
         for suffix in ("", "-wal"):
@@ -504,7 +505,7 @@ class Histories(RuleBasedStateMachine):
         abandoned.close()
         assert set(map(encode_change, self.state.entries())) == known
         assert self.history.last == revision
-        for host in self.hosts.values():  # leases and absences begin anew
+        for host in self.hosts.values():  # leases and absences start over
             if host.until is not None:
                 host.until = self.elapsed + SETTINGS.lease
             elif host.away_since != float("-inf"):

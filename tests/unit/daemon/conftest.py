@@ -43,5 +43,6 @@ def append(subject: Subject, topic: str, partition: int, count: int) -> None:
 
 @pytest.fixture
 def append_records(subject: Subject) -> Callable[[str, int, int], None]:
-    """`append_records(topic, partition, count)`: stamped a second apart, from 1_700_000_000_000 ms on."""
+    """Returns `append_records(topic, partition, count)`: timestamps a second apart, from 1_700_000_000_000 ms
+    on."""
     return lambda topic, partition, count: append(subject, topic, partition, count)

@@ -1,4 +1,4 @@
-"""The admin pages over HTTP: metrics that Prometheus' own parser reads, status, health."""
+"""The admin pages over HTTP: metrics that Prometheus' own parser accepts, status, health."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ async def test_health_and_readiness(subject: Subject, url: str) -> None:
 
 
 async def test_what_keeps_the_daemon_from_its_work(subject: Subject, url: str) -> None:
-    """Ready means for writes; who only reads asks for that."""
+    """Ready means ready for writes; a client that only reads can ask for that."""
     subject.troubles = Troubles("/data", 64, 16)
     assert (await get(f"{url}/readyz"))[0] == 200
     subject.troubles.look(Look(Space(7, 100), "No space left on device"), 0.0)

@@ -1,4 +1,4 @@
-"""What consumers were assigned, by the layout that they document, and whatever else may stand there."""
+"""Consumers' assignments in their documented layout, and arbitrary bytes in their place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from treecast.middleware.daemon.assignment import assigned_partitions
 
 
 def encode(topics: dict[str, list[int]], user_data: bytes = b"") -> bytes:
-    """ConsumerProtocolAssignment, version 1."""
+    """Encodes a ConsumerProtocolAssignment, version 1."""
     out = (1).to_bytes(2, "big") + len(topics).to_bytes(4, "big")
     for topic, partitions in topics.items():
         out += len(topic.encode()).to_bytes(2, "big") + topic.encode()

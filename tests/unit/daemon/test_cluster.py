@@ -1,4 +1,4 @@
-"""`broker.Cluster` as each host has it: one that is alone, the first of two that are joined, and the second.
+"""`broker.Cluster` at three hosts: one alone, the first of two joined hosts, and the second.
 
 Real daemons without faces, in this process; each test runs against all three.
 """
@@ -68,7 +68,7 @@ async def up(folder: Path, name: str, fabric: str, **more: str) -> Daemon:
 
 @pytest.fixture(params=["alone", "first of two", "second of two"])
 async def broker(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Broker]:
-    """The one that is looked at."""
+    """The broker under test."""
     fabric = "off" if request.param == "alone" else "127.0.0.1:0"
     daemons = [await up(tmp_path, "a", fabric)]
     if request.param != "alone":
@@ -88,7 +88,7 @@ def cluster(broker: Broker) -> Cluster:
 
 
 async def made(cluster: Cluster, name: str) -> None:
-    """Returns when every leader has heard of it; until then it refuses, and clients try again."""
+    """Creates a topic; returns when every leader knows it. Until then leaders refuse, and clients retry."""
     await cluster.definitions.create_topic(NewTopic(name, PARTITIONS))
     async with asyncio.timeout(PATIENCE):
         for index in range(PARTITIONS):

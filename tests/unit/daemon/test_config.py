@@ -1,4 +1,4 @@
-"""Settings from flags, variables and a file: precedence, conversion, and what is said of each mistake."""
+"""Settings from flags, variables and a file: precedence, conversion, and the message for each mistake."""
 
 from __future__ import annotations
 

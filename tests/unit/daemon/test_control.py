@@ -40,7 +40,7 @@ def client(server: ControlServer) -> Iterator[DaemonClient]:
 
 @pytest.fixture
 def ask(client: DaemonClient) -> Call:
-    """Calls a blocking method of the client beside the loop that serves it."""
+    """Calls a blocking method of the client in a thread, as this loop serves it."""
     return lambda name, *args, **kw: asyncio.to_thread(getattr(client, name), *args, **kw)
 
 

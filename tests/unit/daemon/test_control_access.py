@@ -1,4 +1,4 @@
-"""Who may change something by the control address: this host's user and group, and who has the token."""
+"""This host's user and group, and holders of the token, may make changes through the control address."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_call_either_looks_or_changes() -> None:
 
 @pytest.fixture
 async def foreign(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., Any]]:
-    """`foreign(method, *arguments, token=...)`: a call as if it came from another host."""
+    """Returns `foreign(method, *arguments, token=...)`, which calls as if from another host."""
     monkeypatch.setattr(control_access.ControlAdmission.__init__, "__defaults__", (lambda peer, port: False,))
     token = JoinToken(subject.cluster.cluster_id, 1, b"k" * 32)
     server = ControlServer(subject, Address("127.0.0.1", 0), None, None, token)
@@ -111,7 +111,7 @@ async def test_without_a_key_a_token_is_refused_before_anything_is_done(subject:
     await server.close(0.0)
 
 
-# --- whose a connection is
+# --- the owner of a connection
 
 
 def test_the_kernel_says_whose_a_local_connection_is() -> None:
@@ -174,7 +174,7 @@ def test_another_user_of_the_host_needs_the_token(start_daemon: StartDaemon) -> 
     assert as_nobody(daemon.control, (daemon.data / "control-token").read_text()) == ["0"]
     with DaemonClient(daemon.control) as client:
         assert [topic.name for topic in client.list_topics()] == ["t"]
-        client.delete_topic("t")  # who is the daemon's own user needs none
+        client.delete_topic("t")  # the daemon's own user needs no token
     with socket.socket(socket.AF_UNIX) as unix:
         unix.connect(str(daemon.runtime_dir / "control.sock"))
     with DaemonClient(f"unix:{daemon.runtime_dir / 'control.sock'}") as client:

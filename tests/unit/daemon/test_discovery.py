@@ -1,4 +1,4 @@
-"""Addresses, and how a client finds this host's daemon."""
+"""Addresses, and a client's search for this host's daemon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The committed messages are those of the proto file, and messages turn into plain values."""
+"""The committed messages match the proto file, and messages convert to plain values."""
 
 from __future__ import annotations
 

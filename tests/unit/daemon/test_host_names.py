@@ -1,4 +1,4 @@
-"""Which names the admin address answers to."""
+"""The admin address answers to these host names only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Daemons that join a cluster: the same topics everywhere, through restarts, kills and a coordinator away."""
+"""Daemons in a cluster have the same topics, through restarts, kills and an absent coordinator."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.daemon.process import DaemonFailed, DaemonProcess, parse_ready
 from treecast.middleware.model.errors import Fault, TreecastError
 
-WAIT = 30.0  # seconds until something has to have happened
+WAIT = 30.0  # seconds
 FABRIC = ("--fabric", "127.0.0.1:0")
 
 
 def topics(daemon: DaemonProcess) -> dict[str, str]:
-    """Topic ids by name."""
+    """Returns topic ids by name."""
     with DaemonClient(daemon.control) as client:
         return {topic.name: topic.topic_id for topic in client.list_topics()}
 
@@ -41,12 +41,12 @@ def create(daemon: DaemonProcess, name: str, partitions: int = 1) -> None:
 def until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + WAIT
     while not condition():
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < end, "the condition did not become true in time"
         time.sleep(0.05)
 
 
 def led(daemon: DaemonProcess) -> list[str]:
-    """The partitions that it leads."""
+    """Returns the partitions that it leads."""
     with DaemonClient(daemon.control) as client:
         found = [client.describe_topic(topic.name) for topic in client.list_topics()]
     name = daemon.ready["name"]
@@ -97,7 +97,7 @@ def test_two_hosts_have_the_same_topics(first: DaemonProcess, joined) -> None:
     assert topics(first) == topics(second)
     both = [*led(first), *led(second)]
     assert sorted(both) == ["early-0", "early-1", "t-0", "t-1", "t-2", "t-3"]
-    assert len(led(first)) == len(led(second)) == 3  # who leads less gets more
+    assert len(led(first)) == len(led(second)) == 3  # the host that leads fewer partitions gets more
     with DaemonClient(second.control) as client:
         client.alter_topic("early", {"retention.ms": "77"})
         client.delete_topic("t")
@@ -111,7 +111,7 @@ def test_each_comes_back_as_what_it_was(first: DaemonProcess, joined) -> None:
     second = joined("b")
     create(second, "t", 4)
     before = topics(second)
-    second.flags = ["--name", "b", *FABRIC]  # address and token are kept
+    second.flags = ["--name", "b", *FABRIC]  # address and token were kept
     for daemon in (second, first):
         daemon.restart()
         until(lambda daemon=daemon: topics(daemon) == before)
@@ -212,7 +212,7 @@ def test_a_daemon_without_a_coordinator_cannot_be_joined(first: DaemonProcess, j
     assert "there is no coordinator" in refusal(third)
 
 
-# --- looking
+# --- views of other hosts
 
 
 def test_what_hosts_see_of_each_other(first: DaemonProcess, joined) -> None:
@@ -264,7 +264,8 @@ def test_metrics_of_a_joined_host(first: DaemonProcess) -> None:
     with urllib.request.urlopen(f"http://{first.admin}/metrics", timeout=WAIT) as answer:
         text = answer.read().decode()
     assert "treecast_coordinator_up 1.0" in text
-    assert "treecast_coordinator_watchers 0.0" in text  # it asks itself without a way over the network
+    # the first host reaches its own coordinator without the network
+    assert "treecast_coordinator_watchers 0.0" in text
     assert 'treecast_host_attached{host="a"} 1.0' in text
     assert "treecast_fabric_sent_packets_total" in text
 
@@ -434,7 +435,7 @@ def test_groups_are_listed_while_one_home_is_away(first: DaemonProcess, joined) 
     second = joined("b")
     create(first, "t", 1)
     until(lambda: topics(second).keys() == {"t"})
-    for daemon, group in ((first, "here"), (second, "there")):  # the first host that asks is the home
+    for daemon, group in ((first, "here"), (second, "there")):  # the first host to ask is the home
         with DaemonClient(daemon.control) as client:
             client.reset_group(pb.ResetGroupRequest(group_id=group, topic="t", earliest=True))
     until(
@@ -449,7 +450,7 @@ def test_groups_are_listed_while_one_home_is_away(first: DaemonProcess, joined) 
 
 
 def test_groups_whose_homes_disk_is_lost_keep_their_offsets(first: DaemonProcess, joined) -> None:
-    """The coordinator's store has them."""
+    """The coordinator's store has the offsets."""
     second = joined("b")
     create(first, "t", 1)
     until(lambda: topics(second).keys() == {"t"})
@@ -467,7 +468,7 @@ def test_groups_whose_homes_disk_is_lost_keep_their_offsets(first: DaemonProcess
 
 def test_a_host_on_a_new_disk_has_connections_at_once(first: DaemonProcess, joined) -> None:
     second = joined("b")
-    for _ in range(2):  # its runs rise
+    for _ in range(2):  # the run number rises with each start
         second.restart()
 
     def host(daemon: DaemonProcess, name: str) -> pb.HostStatus:
@@ -503,7 +504,7 @@ def test_producer_ids_of_a_host_alone_are_not_given_again(
 
 
 def producer_id(daemon: DaemonProcess) -> int:
-    """By one InitProducerId request, version 0, of a producer without a transactional id."""
+    """Gets a producer id by one InitProducerId request, version 0, without a transactional id."""
     body = struct.pack(">hhih", 22, 0, 1, 1) + b"c" + struct.pack(">hi", -1, 1000)
     with socket.create_connection(daemon.address("kafka"), WAIT) as connection:
         connection.sendall(struct.pack(">i", len(body)) + body)
@@ -517,7 +518,7 @@ def producer_id(daemon: DaemonProcess) -> int:
     return found
 
 
-# --- what does not fit together
+# --- mismatches
 
 
 def test_a_joined_host_with_another_clusters_token(first: DaemonProcess, joined, start_daemon) -> None:
@@ -555,7 +556,8 @@ def test_a_port_of_the_fabric_that_is_in_use(first: DaemonProcess, start_daemon)
 
 
 def test_nothing_is_left_when_a_start_is_refused(first: DaemonProcess, joined) -> None:
-    """The lock, the ports and the lease are let go: the next start with what is right works at once."""
+    """The refused start releases lock, ports and lease, so the next start with correct settings works at
+    once."""
     second = joined("b", start=False)
     second.flags += ["--kafka", first.kafka]
     assert "the port is in use" in refusal(second)

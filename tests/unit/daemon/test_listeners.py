@@ -1,4 +1,4 @@
-"""Listening, and what is said where it is refused."""
+"""Listening, and the error if the system refuses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the log looks like, and that start-up stays light."""
+"""The form of log lines, and the light start-up of the daemon."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ def test_a_daemon_loads_nothing_that_only_commands_and_pages_need() -> None:
     loaded, rooms = (set(line.split()) for line in done.stdout.splitlines())
     assert "treecast" in loaded
     assert "broker" in rooms
-    assert rooms & {"relay", "control", "fabric"} == set()  # a host alone pays nothing for the others
+    assert rooms & {"relay", "control", "fabric"} == set()  # a host alone loads no module of these packages
     heavy = {"typer", "rich", "aiohttp", "prometheus_client", "kafka", "pytest", "pydantic"}
     assert loaded & (heavy | {"argparse", "crc32c", "email"}) == set()
 
 
 class Handler(logging.Handler):
-    """Keeps what it is given, as text and whether it has a trace."""
+    """Keeps log records, as text and whether they have a trace."""
 
     def __init__(self) -> None:
         super().__init__()

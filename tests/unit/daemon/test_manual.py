@@ -1,4 +1,4 @@
-"""docs/operating.md says what holds: its table of settings, its metrics, its exit codes."""
+"""The tables of docs/operating.md match the code: settings, metrics, exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notifications to a service manager that is a socket of the test's."""
+"""Notifications to a service manager, which is a socket of the test."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_what_is_sent(manager: socket.socket) -> None:
 def test_it_needs_no_new_descriptor_each_time(
     manager: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A watchdog that is not fed restarts the daemon: not for want of a descriptor."""
+    """A watchdog that is not fed restarts the daemon; a lack of descriptors must not cause that."""
     notifier = Notifier({"NOTIFY_SOCKET": manager.getsockname()})
     assert notifier.send("READY=1")
 

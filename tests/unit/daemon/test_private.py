@@ -1,4 +1,5 @@
-"""Data and sockets are for the daemon's user and group, also those that an earlier version made."""
+"""Data and sockets are accessible to the daemon's user and group only, including those of an earlier
+version."""
 
 from __future__ import annotations
 
@@ -22,14 +23,14 @@ def mode(path: Path) -> int:
 
 
 def open_to_others(root: Path) -> list[str]:
-    """What of a tree others may do anything with."""
+    """Returns the paths of a tree to which other users have any access."""
     below = (Path(where, name) for where, *both in os.walk(root) for name in (*both[0], *both[1]))
     everything = [root, *below]
     return [str(path) for path in everything if not path.is_symlink() and mode(path) & 0o007]
 
 
 def loosen(root: Path) -> None:
-    """As version 0.1 made it."""
+    """Gives files the modes of version 0.1."""
     for where, folders, files in os.walk(root):
         for name in folders:
             Path(where, name).chmod(0o755)
@@ -81,7 +82,7 @@ def test_an_attempt_that_was_broken_off_is_made_again(tmp_path: Path) -> None:
     (data / "link").symlink_to(tmp_path)
     loosen(data)
     tmp_path.chmod(0o755)
-    data.chmod(DIRECTORY)  # that far it had come
+    data.chmod(DIRECTORY)  # a state that an interrupted change leaves
     tighten(data)
     assert open_to_others(data) == []
     assert mode(tmp_path) == 0o755
@@ -114,5 +115,5 @@ def test_a_runtime_directory_that_the_operator_made_keeps_its_mode(tmp_path: Pat
     key, value = ("TREECAST_RUNTIME_DIR", folder) if named else ("XDG_RUNTIME_DIR", tmp_path)
     runtime = RuntimeDir.open("", {key: str(value)})
     assert runtime is not None
-    if runtime.path == folder:  # else the host's own was usable
+    if runtime.path == folder:  # otherwise the host's own was usable
         assert mode(folder) == (0o755 if named else DIRECTORY)

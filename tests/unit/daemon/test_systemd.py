@@ -1,4 +1,4 @@
-"""The service unit: systemd takes it as it is, and it says what the manual promises."""
+"""systemd accepts the service unit, and the unit matches the manual."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_it_tells_when_it_is_ready_and_keeps_its_places(unit: Path) -> None:
     assert found["Type"] == "notify"
     assert found["StateDirectory"] == unit.stem
     assert found["Restart"] == "on-failure"
-    assert found["RestartPreventExitStatus"] == "2"  # what wrong settings are answered with
+    assert found["RestartPreventExitStatus"] == "2"  # the exit code for wrong settings
     assert int(found["LimitNOFILE"]) > 100_000
 
 

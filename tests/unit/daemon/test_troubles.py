@@ -1,4 +1,4 @@
-"""What is said of trouble: at once, then rarely, and when it is over; and who is turned away."""
+"""A trouble is reported at once, then rarely, and when it ends; clients that cannot be served are refused."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_what_comes_and_goes_is_not_said_each_time() -> None:
     said = [trouble.look("bad" if second % 2 else "", float(second)) for second in range(int(RARELY))]
     assert [line for line in said if line] == ["bad", "over"]
     trouble.look("bad", RARELY)
-    assert trouble.text == "bad", "it is shown all the same"
+    assert trouble.text == "bad", "it is shown nevertheless"
 
 
 def test_what_is_wrong_is_told_with_what_to_do() -> None:
@@ -136,7 +136,7 @@ def test_a_disk_that_takes_what_is_written_and_one_that_is_not_there(tmp_path: P
 
 
 class Disk:
-    """What the disk says to an attempt to write, and how often it was asked."""
+    """The disk's response to an attempt to write, and the number of attempts."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.error: OSError | None = None
@@ -156,7 +156,7 @@ async def test_a_full_disk_is_found_by_what_it_refuses_and_by_its_space(
     disk, counters = Disk(monkeypatch), Counters()
     watch = RoomWatch("/data", lambda: counters.storage.write_errors + counters.pubsub.journal_errors)
     await watch.look()
-    assert (disk.tried, watch.troubles.texts()) == (0, []), "a disk that is well is not tried"
+    assert (disk.tried, watch.troubles.texts()) == (0, []), "a healthy disk is not probed"
     disk.error = OSError(errno.ENOSPC, "No space left on device")
     counters.storage.write_errors += 1
     with caplog.at_level(logging.INFO):
@@ -193,7 +193,7 @@ async def test_descriptors_that_are_used_up_are_told_until_there_are_some(
     table.free = 23
     assert watch.descriptors.admits()
     await watch.look()
-    assert watch.troubles.texts(), "there is room, but for a few only"
+    assert watch.troubles.texts(), "there is room for a few only"
     table.free = 24
     await watch.look()
     assert watch.troubles.texts() == []

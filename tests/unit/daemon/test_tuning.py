@@ -1,4 +1,4 @@
-"""Process-wide settings, each tried in a process of its own."""
+"""Process-wide settings, each tried in its own process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ before = maps()
 buffers = [bytearray(4 << 20) for _ in range(20)]
 print(maps() - before)
 """
-    assert int(run(script)) < 20  # else each would be a mapping of its own
+    assert int(run(script)) < 20  # without the setting each would be a mapping of its own
 
 
 def test_another_c_library_is_passed_over() -> None:
@@ -93,7 +93,7 @@ print(frozen)
 
 
 def test_collections_stay_short_however_much_there_is() -> None:
-    """By what they look at, which does not depend on the machine."""
+    """The test counts the objects that collections visit, which does not depend on the machine."""
     script = """
 import gc
 from treecast.middleware.daemon import tuning

@@ -1,4 +1,4 @@
-"""`treecast up` as a process: the ready line, refusals, signals, crashes, what it leaves behind."""
+"""`treecast up` as a process: the ready line, refusals, signals, crashes, and the files it leaves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from treecast.middleware.daemon.process import DaemonFailed, DaemonProcess, pars
 from treecast.middleware.model.records import Record
 from treecast.middleware.wire.record_batch import build_batch
 
-WAIT = 60.0  # seconds that a process is waited for, before the test fails
+WAIT = 60.0  # seconds to wait for a process before the test fails
 
 
 def produce(daemon: DaemonProcess, topic: str, count: int) -> None:
@@ -48,7 +48,7 @@ def send(connection: socket.socket, key: int, version: int, body: bytes) -> None
 
 
 def ask(connection: socket.socket, key: int, version: int, body: bytes) -> bytes:
-    """Sends a request with a null client id; answers the response from its correlation id on."""
+    """Sends a request with a null client id; returns the response from its correlation id on."""
     send(connection, key, version, body)
     with connection.makefile("rb") as stream:
         (size,) = struct.unpack(">i", stream.read(4))
@@ -58,13 +58,14 @@ def ask(connection: socket.socket, key: int, version: int, body: bytes) -> bytes
 def connects(address: tuple[str, int]) -> bool:
     try:
         socket.create_connection(address, WAIT).close()
-    except (ConnectionRefusedError, ConnectionResetError):  # reset: it waited as the listener closed
+    # reset: the connection waited while the listener closed
+    except (ConnectionRefusedError, ConnectionResetError):
         return False
     return True
 
 
 def refused(daemon: DaemonProcess) -> str:
-    """What a daemon says that does not start."""
+    """Returns the message of a daemon that does not start."""
     with pytest.raises(DaemonFailed):
         daemon.start()
     assert "Traceback" not in daemon.log()
@@ -177,12 +178,12 @@ def test_a_signal_ends_it_and_nothing_is_left_behind(number: signal.Signals, sta
 
 
 def test_a_second_signal_hurries(start_daemon) -> None:
-    """The first waits for a client that does not read its answers, as long as the grace lasts."""
+    """The first signal waits for a client that does not read its replies, until the grace period ends."""
     daemon = start_daemon("--shutdown-grace-ms", "600000")
     with socket.create_connection(daemon.address("kafka"), WAIT) as deaf:
         deaf.settimeout(1)
         with contextlib.suppress(TimeoutError):
-            while True:  # until the daemon does not take more
+            while True:  # until the daemon reads no more
                 for _ in range(1000):
                     send(deaf, 18, 0, b"")
         daemon.process.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""The emulator: its clock, what links do, batches, and that every packet is accounted for."""
+"""The emulator: its clock, the effects of links, batches, and an account of every packet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from treecast.middleware.routing.network import Network, build
 
 
 def pair(link: LinkSettings, seed: int = 1) -> tuple[Emulator, Endpoint, Endpoint]:
-    """Two endpoints and their link."""
+    """Returns two endpoints and their link."""
     emulator = Emulator(build(["a", "b"], [(0, 1)]), random.Random(seed), link)
     ends = Endpoint(), Endpoint()
     for node, end in enumerate(ends):
@@ -37,7 +37,7 @@ def send(emulator: Emulator, end: Endpoint, packets: Sequence[bytes]) -> None:
 
 
 class Hub:
-    """Sends what comes to all its other ports; remembers its batches."""
+    """Forwards packets to all its other ports; remembers its batches."""
 
     def __init__(self, ports: int) -> None:
         self.ports = ports
@@ -79,7 +79,7 @@ def test_a_packet_comes_after_the_delay() -> None:
 
 
 def test_rate_and_queue() -> None:
-    """8,000 bits a second: a packet of 100 bytes takes 0.1 s; 250 bytes may wait."""
+    """At 8,000 bits a second a packet of 100 bytes takes 0.1 s; 250 bytes may wait."""
     emulator, a, b = pair(LinkSettings(rate=8000, delay=1.0, queue=250))
     send(emulator, a, [bytes([n]) * 100 for n in range(4)])
     emulator.run(5)
@@ -197,7 +197,7 @@ def test_until_something_is_so() -> None:
     assert not emulator.run_until(lambda: False, 1.0)
 
 
-# --- in general
+# --- properties
 
 
 @st.composite
@@ -219,7 +219,7 @@ LINKS = st.builds(
 
 
 def flood(network: Network, link: LinkSettings, seed: int) -> tuple[object, list[object]]:
-    """Trees of hubs, into which each leaf sends; everything that was seen."""
+    """Lets each leaf send into trees of hubs; returns everything that was seen."""
     emulator = Emulator(network, random.Random(seed), link)
     leaves = [node for node in range(network.node_count) if len(network.out[node]) == 1]
     devices: dict[int, Device] = {}

@@ -1,4 +1,4 @@
-"""The programs of p4/ that only the emulator's tables use: their vectors."""
+"""Test vectors of the programs of p4/ that only the emulator uses."""
 
 from __future__ import annotations
 

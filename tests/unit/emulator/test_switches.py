@@ -1,4 +1,4 @@
-"""P4 switches in the emulator: they agree with the graph-level model, and their controllers are heard."""
+"""P4 switches in the emulator agree with the graph-level model, and reach their controllers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def bitmask_switches(network: Network, emulator: Emulator) -> None:
 @settings(max_examples=4, deadline=None)
 @given(st.integers(0, 10_000))
 def test_stacks_of_switch_and_bitmask_go_as_the_model_says(seed: int) -> None:
-    """Copies and bytes on each link, and who gets the packet: as `routing.forwarding.simulate` has them."""
+    """Copies and bytes on each link, and the receivers, match `routing.forwarding.simulate`."""
     rng = random.Random(seed)
     count = rng.randint(2, 6)
     edges = [(rng.randrange(new), new) for new in range(1, count)] + [(0, count - 1)]
@@ -88,7 +88,7 @@ V1Switch(P(), V(), I(), E(), C(), D()) main;
 
 
 class Returns:
-    """A controller that sends each packet back where it came from, `later` seconds on."""
+    """A controller that sends each packet back to its port `later` seconds on."""
 
     def __init__(self, later: float) -> None:
         self.later = later

@@ -1,4 +1,5 @@
-"""Reproduced figures: rows by seed alone, whatever the processes; results as table, JSON and pictures."""
+"""Reproduced figures: rows depend on the seed alone, not on processes; results as table, JSON and
+pictures."""
 
 from __future__ import annotations
 
@@ -142,7 +143,7 @@ def test_one_run_of_a_point_follows_from_the_seed(name: str, at: int) -> None:
 
 
 def test_how_often_the_printed_algorithm_is_wrong_is_a_range(folder: Path) -> None:
-    """A number of one run would not be what a repeat gives."""
+    """The count of a single run would not be repeatable."""
     figure, chosen = FIGURES["thesis-printed"], options(folder)
     tasks = [Task(point, number) for number in range(3) for point in figure.points(chosen)]
     rows = [row for task in tasks for row in figure.work(chosen, task)]
@@ -175,7 +176,7 @@ def test_modified_rules_as_a_whole() -> None:
 
 
 def test_elmos_headers_are_counted_as_its_programs_read_them() -> None:
-    """A group in the publisher's rack, one in its pod, one in another: the parts of a header one by one."""
+    """Groups in the publisher's rack, in its pod and in another pod: the parts of a header one by one."""
     network = elmo.clos()
     source, same, near, other = (
         network.names.index(f"host{name}") for name in ("0.0.0", "0.0.1", "0.1.0", "3.2.0")

@@ -104,19 +104,20 @@ def test_groups_have_their_size_and_no_node_twice() -> None:
 
 
 def test_locality_draws_neighbours() -> None:
-    """On a line a next member is one hop away with probability e^-2 of all weights: by far most often."""
+    """On a line the next member is one hop away with a share e^-2 of all weights, by far the largest."""
     drawing, steps = Drawing(Paths(LINE)), Counter[int]()
     for seed in range(2000):
         rng = Random(seed)
         root, leaves = drawing.group("local", 1, rng)
         steps[abs(root - members(leaves)[0])] += 1
     shares = [steps[d] / 2000 for d in (1, 2, 3)]
-    assert shares[0] == pytest.approx(1 - 0.1353, abs=0.03)  # 1 - e^-2, but for the ends of the line
+    assert shares[0] == pytest.approx(1 - 0.1353, abs=0.03)  # 1 - e^-2, except near the ends of the line
     assert shares[1] / shares[0] == pytest.approx(0.1353, abs=0.03)
 
 
 def test_counts_by_hand() -> None:
-    """A star whose middle is root or passes: the paper counts no root and no member there; mended, both."""
+    """A star with a root or a transit node in the middle: the paper counts neither root nor member there; the
+    corrected count has both."""
     star = build("abcdef", [(0, n) for n in range(1, 6)])
     paths = Paths(star)
     groups = [(0, mask_of([1, 2, 3])), (4, mask_of([1, 2, 3])), (5, mask_of([1, 2, 3, 0]))]

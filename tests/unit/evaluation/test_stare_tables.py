@@ -15,7 +15,7 @@ from treecast.middleware.evaluation.stare.table4 import PAPER
 from treecast.middleware.model.errors import TreecastError
 
 TABLE_4 = figures()["stare-table4"]
-TREE = 24  # links of the worst case, where the paper prints 26
+TREE = 24  # links in the worst case, where the paper prints 26
 
 
 def test_table_iv_is_the_papers_but_for_two_numbers() -> None:
@@ -39,7 +39,7 @@ def test_a_table_iv_that_is_wrong_is_seen() -> None:
                 {**row, **others, "paper out": outside, "receivers": 16, "others": 5 * (name == "Broadcast")}
             )
     failed = [check.statement for check in TABLE_4.finish(Options(), rows).checks if not check.holds]
-    assert any("24 links" in one for one in failed)  # these rows have the 26
+    assert any("24 links" in one for one in failed)  # the rows that have the 26
     assert any("Unicast" in one for one in failed)
     assert any(one.startswith("worst: 16 to 24 labels") for one in failed)
     rows[-1]["receivers"] = 15
@@ -73,5 +73,6 @@ def test_every_scenario_of_table_iii_can_be_measured() -> None:
     result = finish(Options(), rows)
     assert [row["bytes/rule"] for row in result.rows] == [100, 200, 300, 400]
     assert all(check.holds for check in result.checks)
-    rows[6:9] = [{**row, "bytes": row["bytes"] * 10} for row in rows[6:9]]  # the controller's share grows
+    # makes the controller's share grow
+    rows[6:9] = [{**row, "bytes": row["bytes"] * 10} for row in rows[6:9]]
     assert [check.holds for check in finish(Options(), rows).checks] == [True, True, False]

@@ -1,4 +1,4 @@
-"""Random filters and values that are likely to meet."""
+"""Random filters and values that are likely to match."""
 
 from __future__ import annotations
 

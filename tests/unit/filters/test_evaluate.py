@@ -1,4 +1,4 @@
-"""Evaluation: the rules about what can't be compared, and the compiled form against the walk."""
+"""Evaluation: the rules about values without an order, and the compiled form against the tree walk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MESSAGE: dict[str, Scalar] = {"price": 60, "stock": "GOOGL", "share": 0.5, "open
 
 
 def passes(text: str) -> bool:
-    """The answer of both ways, which must be one."""
+    """Returns the result of both ways, which must agree."""
     tree = parse(text)
 
     def read(field: Field) -> Scalar | None:
@@ -77,7 +77,7 @@ def test_compiled_and_walked_are_equal(tree: Filter, data: st.DataObject) -> Non
 
 @given(strategies.stateless, strategies.stateless, st.data())
 def test_logic_is_boolean(left: Filter, right: Filter, data: st.DataObject) -> None:
-    """De Morgan holds whatever is missing: the only negation is `Not`."""
+    """De Morgan's laws hold with missing fields too, as `Not` is the only negation."""
     both = parse("not (a == 1 and b == 1)")
     either = parse("not a == 1 or not b == 1")
     message = {Field((name,)): data.draw(st.none() | strategies.scalars) for name in "ab"}

@@ -1,4 +1,4 @@
-"""The language: what is written means what it should, what can't be read is pointed at."""
+"""The language: texts parse to their documented meaning, and errors point at the wrong word."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_any_text_gives_a_tree_or_an_error_inside_it(text: str) -> None:
 
 
 def read(text: str) -> tuple[Filter | None, int]:
-    """The tree and -1, or None and where the text is wrong."""
+    """Returns the tree and -1, or None and the position of the error."""
     try:
         return parse(text), -1
     except FilterError as error:

@@ -1,4 +1,4 @@
-"""Filters over records: where each field comes from, and what is no value."""
+"""Filters over records: the source of each field, and missing values."""
 
 from __future__ import annotations
 

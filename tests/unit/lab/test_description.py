@@ -1,4 +1,4 @@
-"""A lab's file: what it says, and how its mistakes are named."""
+"""A lab's file: its contents, and messages about its mistakes."""
 
 from __future__ import annotations
 

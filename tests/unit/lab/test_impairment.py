@@ -1,4 +1,4 @@
-"""The impairment by itself: every frame is accounted for, and each fault is the one that was asked for."""
+"""The impairment by itself: it accounts for every frame, and injects exactly the requested faults."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_impossible_settings_are_refused(settings: dict[str, float]) -> None:
 
 
 class Script:
-    """A generator whose numbers are written down."""
+    """A generator that returns given numbers."""
 
     def __init__(self, numbers: list[float]) -> None:
         self._numbers = iter(numbers)

@@ -1,4 +1,4 @@
-"""Who owns a lab, and what happens without root: none of it needs a namespace."""
+"""The owner of a lab, and refusals without root. No test needs a namespace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _runtime_dir(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def ended_process() -> state.Owner:
-    """An owner that lived a moment ago."""
+    """Returns an owner that has just ended."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         owner = state.Owner(child.pid, state._start_of(child.pid) or 0)
         assert owner.alive
@@ -32,7 +32,7 @@ def ended_process() -> state.Owner:
 def test_an_owner_is_this_very_process() -> None:
     this = state.Owner.this()
     assert this.alive
-    assert not state.Owner(this.pid, this.start + 1).alive  # another one with our pid
+    assert not state.Owner(this.pid, this.start + 1).alive  # another process with our pid
     assert not ended_process().alive
 
 
@@ -49,7 +49,7 @@ def test_only_what_dead_owners_left_is_a_leftover() -> None:
     for owner, left in ((None, False), (state.Owner.this(), False), (dead, True)):
         state.write(state.State("f0123456789", "lab.toml", owner, ["alpha"]))
         assert state.is_leftover("f0123456789") is left
-    assert not state.is_leftover("f9999999999")  # nothing is known of it
+    assert not state.is_leftover("f9999999999")  # no record of it exists
 
 
 def test_ids_of_one_process_differ() -> None:

@@ -1,4 +1,4 @@
-"""A server for load generators: the bare loop of bench/floor, which answers as a broker does."""
+"""A server for load generators: the bare loop of bench/floor, which replies like a broker."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The generator's own frames, held against kafka-python's schema-driven codec."""
+"""The generator's own frames, compared with kafka-python's schema-driven codec."""
 
 import struct
 
@@ -16,7 +16,7 @@ from treecast.middleware.load.payload import make_batch
 
 
 def decode_request(request_class, version, frame):
-    """The request in `frame`, whose length, header and last byte must all be right."""
+    """Decodes the request in `frame`; its length, header and last byte must all be right."""
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     return request_class.decode(bytes(frame), version=version, header=True, framed=True)
 

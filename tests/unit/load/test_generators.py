@@ -1,4 +1,4 @@
-"""The generators against a server that keeps what it gets, and against one that answers with errors."""
+"""The generators against a server that keeps all frames, and against one that replies with errors."""
 
 import io
 import json
@@ -130,11 +130,11 @@ def test_unknown_compression_names_the_known():
         run_bench("latency", BenchOptions(compression="brotli", port=_closed_after_topic()))
 
 
-# -- servers with answers of their own -----------------------------------------------------------------------
+# -- servers with their own replies
 
 
 def _serve_once(answers, *, close=True):
-    """A server that sends `answers[n]` after its n-th frame on one connection; the port."""
+    """Starts a server that sends `answers[n]` after the n-th frame of one connection; returns its port."""
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
 

@@ -1,4 +1,4 @@
-"""What is refused is counted each time, and logged ever more rarely."""
+"""Every refusal is counted, and logged ever more rarely."""
 
 from __future__ import annotations
 

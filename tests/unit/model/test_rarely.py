@@ -1,4 +1,4 @@
-"""When a line about the same is due."""
+"""Repeated log lines are due at growing intervals."""
 
 from __future__ import annotations
 

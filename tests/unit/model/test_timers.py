@@ -1,4 +1,4 @@
-"""Whoever waits with `no_sooner` finds its time come; and does not ask again and again until it has."""
+"""A waiter with `no_sooner` wakes at its deadline, and does not poll the clock before."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from treecast.middleware.wire.segment import NO_KEYS
 
 LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 FRACTIONS = (0.0002, 0.0004, 0.0009, 0.0013, 0.0021, 0.0104)  # seconds
-LOOKS = 20  # for each deadline, at most; without rounding up it was up to a hundred
+LOOKS = 20  # maximum per deadline; without rounding up it was up to a hundred
 
 
 class Looks:
-    """The loop's clock, which counts how often it is looked at."""
+    """The loop's clock; it counts its readings."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._time = loop.time
@@ -60,7 +60,7 @@ def test_no_loop_calls_before_the_time(new_loop: Callable[[], asyncio.AbstractEv
             await called
             assert loop.time() >= due - loop_precision
 
-    loop_precision = 1e-6  # asyncio calls what is due within its clock's resolution
+    loop_precision = 1e-6  # asyncio calls everything that is due within its clock's resolution
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(main())
@@ -94,7 +94,7 @@ def test_who_waits_for_a_deadline_does_not_spin(new_loop: Callable[[], asyncio.A
 
 
 async def test_a_later_call_does_not_put_off_the_deadline_of_an_earlier_one() -> None:
-    """Calls in steady succession would put it off for ever."""
+    """Otherwise calls in steady succession would postpone it forever."""
     loop = asyncio.get_running_loop()
     peer = cast(Peer, None)
     deadlines = CallDeadlines(lambda peer, call: None)
@@ -111,7 +111,7 @@ async def test_a_later_call_does_not_put_off_the_deadline_of_an_earlier_one() ->
 
 @LOOPS
 def test_a_fabric_with_a_deadline_does_not_spin(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
-    """Each record puts the next heartbeat off to a time between two milliseconds."""
+    """Each record postpones the next heartbeat to a time between two milliseconds."""
 
     async def main() -> None:
         clock = Looks(asyncio.get_running_loop())

@@ -1,4 +1,4 @@
-"""Topic names: every face's spelling goes there and back, and the escapes are unambiguous."""
+"""Topic names: every face's spelling round-trips, and the escapes are unambiguous."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FACES: list[tuple[Callable[[TopicName], str], Callable[[str], TopicName]]] = [
 
 
 def spelling(name: TopicName, spell: Callable[[TopicName], str]) -> str | None:
-    """How a face spells the name, None where it refuses it."""
+    """Returns a face's spelling of the name, or None if the face refuses it."""
     try:
         return spell(name)
     except TreecastError as error:

@@ -1,4 +1,4 @@
-"""Who is primary: the specification's rules one by one, and that no run of them breaks the invariants."""
+"""The choice of the primary: the specification's rules one by one, and invariants over random sequences."""
 
 from __future__ import annotations
 

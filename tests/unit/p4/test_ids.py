@@ -1,4 +1,4 @@
-"""Identifiers and aliases against what p4c gives: the expected numbers are from its own P4Info files."""
+"""Identifiers and aliases are p4c's: the expected numbers are from its own P4Info files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packets between controller and switch: the header's bits as metadata and back."""
+"""Packets between controller and switch: the header's bits convert to metadata and back."""
 
 from __future__ import annotations
 

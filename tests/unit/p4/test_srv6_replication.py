@@ -45,7 +45,7 @@ LAYOUT = Layout(ipaddress.ip_address("fcbb:bb00::").packed).check()
 GROUP = ipaddress.ip_address("ff18::100").packed
 MACS = {"own": 0x0200000000A1, "next_hop": 0x0200000000A2}
 TO_HOST = 0x1000  # functions: End.DX6 to the host behind a port
-REPLICATE = 0x2000  # and replication segments
+REPLICATE = 0x2000  # functions of replication segments
 
 
 @lru_cache(maxsize=1)
@@ -60,7 +60,7 @@ def test_vectors(interpret: bool) -> None:
     report = Runner(program(), switch).run(parse((PROGRAMS / "srv6_replication.stf").read_text(), "srv6"))
     assert not report.problems
     assert report.met == report.expected >= 20
-    assert switch.stats().recirculations < 10, "no packet goes round"
+    assert switch.stats().recirculations < 10, "no packet loops"
 
 
 @pytest.mark.skipif("TREECAST_P4C" not in os.environ, reason="TREECAST_P4C names no p4c-bm2-ss")
@@ -78,7 +78,7 @@ def sid(node: int, function: int) -> int:
 
 
 class Router:
-    """One node with the program, and what it holds."""
+    """One node with the program, and its entries."""
 
     def __init__(self, node: int) -> None:
         self.node = node
@@ -103,7 +103,8 @@ class Router:
         self._add("policies", key, "encapsulate", source=sid(self.node, 0), sid=to)
 
     def replicate(self, function: int, branches: list[tuple[int, int | None]]) -> None:
-        """A replication segment: of each branch its port, and the SID there; None delivers to a host."""
+        """Installs a replication segment: for each branch its port and the SID there; None delivers to a
+        host."""
         replicas = []
         for port, to in branches:
             self._branches += 1
@@ -137,7 +138,7 @@ def test_a_segment_with_64_branches() -> None:
 
 
 class Domain:
-    """Routers of a network that hold what a forest says; hosts send and get packets as they are."""
+    """Routers of a network with the segments of a forest; hosts send and get unchanged packets."""
 
     def __init__(self, network: Network, forest: Forest) -> None:
         self.network = network
@@ -165,14 +166,14 @@ class Domain:
         self.routers[segment.node].replicate(REPLICATE + segment.number, branches)
 
     def sid_of(self, branch: Branch) -> int:
-        """A replication SID, or of a leaf the SID by which its router hands packets to it."""
+        """Returns a replication SID, or for a leaf the SID by which its router hands packets to it."""
         if branch.segment != LOCAL:
             return sid(branch.node, REPLICATE + branch.segment)
         link = self.network.out[branch.node][0] ^ 1
         return sid(self.network.tails[link], TO_HOST + self.network.ports[link])
 
     def send(self, host: int, frame: bytes) -> None:
-        """Carries one packet through the domain until nothing of it is under way."""
+        """Carries one packet through the domain until no copy is in flight."""
         waiting = [(self.network.out[host][0], frame)]
         for link, data in waiting:
             assert len(waiting) < 1000
@@ -189,7 +190,8 @@ class Domain:
 @settings(max_examples=25, deadline=None)
 @given(networks(8, hosts=True, least=2), st.integers(0, 10**6))
 def test_routers_do_what_the_model_says(network: Network, seed: int) -> None:
-    """Several groups that share segments: every copy on every link, and what hosts get to its last byte."""
+    """Several groups share segments: every copy on every link, and every byte at the hosts, matches the
+    model."""
     rng = Random(seed)
     forest = Forest(network, direct(Paths(network)))
     for number in range(4):

@@ -1,4 +1,4 @@
-"""The vector language: every statement read, every error pointing at its word."""
+"""The vector language: every kind of statement parses, and every error points at its word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors run on a switch: what passes, and that each kind of difference is found and named by its line."""
+"""Vectors run on a switch: correct ones pass, and each kind of difference is reported with its line."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ wait 3
 
 @pytest.mark.parametrize("name", ["data", "number"])
 def test_parameters_go_by_the_name_that_control_planes_see(name: str) -> None:
-    """`@name` on a parameter, which P4Info shows; its own name is taken as well."""
+    """P4Info shows the `@name` of a parameter; the parameter's own name is accepted as well."""
     lines = ("mc_mgrp_create 4", "mc_node_create 1 2", "mc_node_associate 4 0")
     assert run("\n".join((*lines, f"add prefixes b:0x0100/8 group({name}:4)"))).passed
 

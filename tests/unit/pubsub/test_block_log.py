@@ -1,4 +1,4 @@
-"""The log of blocks: what was written is read again, what is torn is cut off, what is damaged is refused."""
+"""The log of blocks: blocks are read back, a torn end is cut off, damage is refused."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_damage_amid_the_log_is_refused(tmp_path: Path) -> None:
 
 
 class FullDisk(Disk):
-    """Takes `room` more bytes."""
+    """Accepts `room` more bytes."""
 
     room = 1 << 30
 

@@ -1,4 +1,4 @@
-"""The hub: targets are remembered, forgotten when filters change, and shared by topics that are alike."""
+"""The hub remembers targets, forgets them when filters change, and shares them among similar topics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from treecast.middleware.model.counters import PubSubCounters
 
 
 class Recorder(Subscriber):
-    """Keeps what it is given."""
+    """Keeps the messages that it is given."""
 
     def __init__(self, serial: int) -> None:
         super().__init__(serial)

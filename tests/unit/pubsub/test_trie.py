@@ -1,4 +1,4 @@
-"""The trie against its plain reference, and that it looks at nothing that does not match."""
+"""The trie agrees with its plain reference, and visits only matching nodes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_retained_messages_match_what_the_reference_matches(names: list[bytes], 
 
 
 def test_the_examples_of_the_specification() -> None:
-    """Section 4.7 of MQTT 5.0."""
+    """The examples are those of section 4.7 of MQTT 5.0."""
     for filter, topic in (
         (b"sport/tennis/player1/#", b"sport/tennis/player1"),
         (b"sport/tennis/player1/#", b"sport/tennis/player1/score/wimbledon"),
@@ -105,7 +105,7 @@ patterns = st.lists(st.sampled_from([b"a", b"b", b"", b"*", b"#"]), max_size=5).
 def test_it_matches_what_the_reference_of_amqp_matches(
     entries: list[tuple[bytes, int]], keys: list[bytes], data: st.DataObject
 ) -> None:
-    """Each value once, on however many ways its pattern matches."""
+    """Each value comes once, even if its pattern matches in several ways."""
     trie: TopicTrie[tuple[bytes, int]] = TopicTrie(AMQP)
     for entry in entries:
         trie.add(*entry, entry)
@@ -125,7 +125,7 @@ def test_it_matches_what_the_reference_of_amqp_matches(
 
 
 def test_keys_of_amqp() -> None:
-    """Examples of AMQP 0-9-1's section 3.1.3.3, and of what RabbitMQ does with empty words."""
+    """Examples of AMQP 0-9-1's section 3.1.3.3, and RabbitMQ's treatment of empty words."""
     for pattern, key in (
         (b"*.stock.#", b"usd.stock"),
         (b"*.stock.#", b"eur.stock.db"),
@@ -143,7 +143,7 @@ def test_keys_of_amqp() -> None:
 
 
 def test_very_many_wildcards_cost_no_more_than_nodes_times_levels() -> None:
-    """Nothing is looked at twice at one level, though there are exponentially many ways."""
+    """Each node is visited once per level, although the number of ways is exponential."""
     trie: TopicTrie[int] = TopicTrie(AMQP)
     trie.add(b".".join([b"#", b"a"] * 60 + [b"#", b"b"]), 1, 1)
     trie.add(b".".join([b"#"] * 120), 2, 2)

@@ -1,4 +1,4 @@
-"""The property tests' long form: random networks, rule bases and notifications, until they have run out.
+"""The long form of the property tests: a given number of random networks, rule bases and notifications.
 
 python -m tests.unit.routing.long_run --count 2000 --seed 1
 """
@@ -21,7 +21,7 @@ from treecast.middleware.routing.virtual.strategies import STRATEGIES, install
 
 
 def one(seed: int) -> list[str]:
-    """What goes wrong with one network and notification."""
+    """Returns the violations of one network and notification."""
     rng = Random(seed)
     hosts = rng.random() < 0.5
     nodes = rng.randint(2, 40)
@@ -56,7 +56,7 @@ def main() -> int:
             return 1
         if number % 100 == 0:
             print(f"{number - arguments.seed + 1} of {arguments.count}", file=sys.stderr)
-    print(f"{arguments.count} networks: each receiver got one copy, nobody else any")
+    print(f"{arguments.count} networks: each receiver got one copy, no other host any")
     return 0
 
 

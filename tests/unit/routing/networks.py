@@ -10,7 +10,7 @@ from treecast.middleware.routing.network import Network, build, with_hosts
 
 
 def random_network(seed: int, nodes: int, extra: int, *, hosts: bool = False) -> Network:
-    """A random tree of nodes and some edges more."""
+    """Returns a random tree of nodes with some extra edges."""
     rng = Random(seed)
     edges = [(rng.randrange(node), node) for node in range(1, nodes)]
     for _ in range(extra):
@@ -32,7 +32,7 @@ def networks(most: int = 9, *, hosts: bool = False, least: int = 2) -> st.Search
 
 
 def receivers_of(network: Network, rng: Random) -> tuple[int, list[int]]:
-    """A publisher and at least one receiver that is not it, among the clients."""
+    """Returns a publisher and at least one other client as receiver."""
     clients = network.clients
     source = rng.choice(clients)
     others = [client for client in clients if client != source]

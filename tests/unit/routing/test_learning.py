@@ -1,4 +1,4 @@
-"""Trees learned from observed notifications: never worse for these, within the limit, and ids that rise."""
+"""Trees learned from observed notifications: never worse for these, within the limit, and with rising ids."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_learned_trees(network: Network, seed: int, limit: int) -> None:
 
 
 def test_what_is_sent_again_and_again_becomes_a_tree() -> None:
-    """A line of eight: whoever sends from one end to the other needs one label."""
+    """On a line of eight, frequent notifications from one end to the other then need one label."""
     line = build([f"n{i}" for i in range(8)], [(i, i + 1) for i in range(7)])
     sample = [request(line, 0, [7])] * 9
     found = learn(line, RuleBase(line, 1), sample, Random(1))

@@ -1,4 +1,5 @@
-"""Replication segments: every leaf one copy, sharing as of a fresh computation, nothing lost by a change."""
+"""Replication segments: one copy for every leaf, the sharing of a fresh computation, no loss during a
+change."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def test_every_leaf_gets_one_copy_at_every_moment(
     for name in list(forest.groups):
         watched.root(name)
         watched.apply(forest.close(name))
-    assert not forest.segments.kept, "a segment goes with the last group that uses it"
+    assert not forest.segments.kept, "a segment is removed with the last group that uses it"
 
 
 @settings(max_examples=60, deadline=None)
@@ -90,7 +91,7 @@ def test_the_papers_example() -> None:
 
 
 def test_a_join_writes_what_differs_only() -> None:
-    """A line of ten nodes, leaves at 3, 6 and 9; one joins in between, one leaves."""
+    """On a line of ten nodes with leaves at 3, 6 and 9, one leaf joins in between and one leaves."""
     network = chain(10)
     forest = Forest(network, direct(Paths(network)))
     forest.open("a", 0, mask_of([3, 6, 9]))
@@ -143,7 +144,7 @@ def test_a_superset_saves_a_segment_and_is_cut_to_measure_when_it_is_alone() -> 
     assert not taken.created
     assert forest.unwanted("b") == 1 << 7
     forest.close("a")
-    assert forest.unwanted("b") == 1 << 7, "nothing is written for a group that has not changed"
+    assert forest.unwanted("b") == 1 << 7, "nothing is written for an unchanged group"
     forest.join("b", 6)
     assert not forest.unwanted("b")
 

@@ -1,4 +1,4 @@
-"""Trees leave links above a threshold, come back below another, and nothing is moved onto a full link."""
+"""Trees leave links above a threshold, return below another, and never move onto a full link."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ def engineered(network: Network) -> tuple[Forest, Engineer]:
 
 
 def test_the_papers_experiment() -> None:
-    """Fig. 10: 17 Mbit/s from host 2 to hosts 5, 7 and 8; background fills link 12-16; it goes by 12-4 and
-    4-16.
-    """
+    """Fig. 10: 17 Mbit/s from host 2 to hosts 5, 7 and 8; background fills link 12-16; the tree uses 12-4 and
+    4-16."""
     network = isp()
     forest, engineer = engineered(network)
     full, detour = network.link(11, 15), mask_of([network.link(11, 3), network.link(3, 15)])

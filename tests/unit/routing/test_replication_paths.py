@@ -1,4 +1,4 @@
-"""Shortest paths that are unique, segment lists that pin a way, and Algorithm 1 as it is written."""
+"""Unique shortest paths, segment lists that pin a path, and Algorithm 1 as printed."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_the_rendezvous_point_is_the_nearest_to_all() -> None:
 
 
 def test_networks_without_hosts_inside_paths() -> None:
-    """A host is the end of a path and no part of one, whatever it is linked to."""
+    """A host is the end of a path and never inside one, whatever it is linked to."""
     network = build("abch", [(0, 1), (1, 2), (0, 3)], hosts=[3])
     assert Paths(network).hops(3) == [1, 2, 3, 0]
 
@@ -94,7 +94,7 @@ def test_networks_without_hosts_inside_paths() -> None:
 @settings(max_examples=60)
 @given(networks(12, least=3), st.integers(0, 10**6))
 def test_a_segment_list_leaves_routers_one_way_only(network: Network, seed: int) -> None:
-    """Walked by routers that know all shortest paths, every choice they have is the way."""
+    """Routers that know all shortest paths follow the list; each of their choices is on the path."""
     rng = Random(seed)
     graph = nx.Graph(network.ends)
     way: list[int] = []
@@ -131,7 +131,7 @@ def test_segment_lists_of_a_grid() -> None:
 
 
 def reached(tree: Reverse, outcome: Outcome) -> Counter[int]:
-    """Whom the segments of a tree serve: those that no other of them leads to are what the root sends to."""
+    """Counts the leaves that a tree's segments serve; the root sends to segments to which no other leads."""
     led_to = {id(below) for one in outcome.segments.values() for below in one.branches.values()}
     tops = {id(one): one for one in outcome.segments.values() if id(one) not in led_to}
     return Counter(node for one in tops.values() for node in one.delivers())
@@ -145,7 +145,7 @@ def groups(network: Network, rng: Random, count: int) -> list[tuple[int, int]]:
 @settings(max_examples=60, deadline=None)
 @given(networks(12, least=4), st.integers(0, 10**6))
 def test_the_mended_algorithm_and_the_forest_make_the_same_segments(network: Network, seed: int) -> None:
-    """The plain form is the twin of what is used."""
+    """The plain form serves as the reference of the real one."""
     paths, existing = Paths(network), Existing()
     forest = Forest(network, direct(paths))
     for number, (root, leaves) in enumerate(groups(network, Random(seed), 12)):
@@ -158,7 +158,7 @@ def test_the_mended_algorithm_and_the_forest_make_the_same_segments(network: Net
 
 
 def trees_that_miss(reading: Reading, *, transit: bool) -> int:
-    """Of 200 trees on the grid those that miss a leaf; `transit`: leaves may be on others' way."""
+    """Returns how many of 200 trees on the grid miss a leaf; `transit`: leaves may be on others' paths."""
     rng, existing, paths, wrong = Random(1), Existing(), Paths(GRID), 0
     for root, leaves in groups(GRID, rng, 200):
         tree = Reverse(GRID, paths.arrivals(root), root, leaves)
@@ -182,7 +182,8 @@ def test_with_found_set_back_nobody_is_missed_wherever_members_are() -> None:
 
 
 def test_a_member_on_the_way_has_a_branch_from_farther_up() -> None:
-    """0 copies to 1, 2 and what 2 stands for: 2 has the leaves 3 and 4 behind it and is one itself."""
+    """0 sends to 1, to 2 and to the segment of 2, which has the leaves 3 and 4 behind it and is a leaf
+    itself."""
     network = build("abcdef", [(5, 0), (0, 1), (0, 2), (2, 3), (2, 4)])
     tree = Reverse(network, Paths(network).arrivals(5), 5, mask_of([1, 2, 3, 4]))
     for reading, branches in ((AS_MEANT, {(1, 2), (2, 4), (2, 24)}), (MENDED, {(1, 2), (2, 28)})):
@@ -192,7 +193,7 @@ def test_a_member_on_the_way_has_a_branch_from_farther_up() -> None:
 
 
 def test_equal_leaves_are_no_equal_subtrees_where_ties_are_broken_at_random() -> None:
-    """Two trees that go different ways behind one node: else the second takes the first's."""
+    """Two trees go different ways behind one node; otherwise the second would take the first's segment."""
     network = build(
         [f"n{i}" for i in range(8)], [(0, 1), (1, 2), (1, 3), (2, 4), (3, 4), (4, 5), (4, 6), (1, 7)]
     )

@@ -30,7 +30,7 @@ WIDE = EntryFormat(8, 24)
 
 
 def abilities(network: Network, rng: Random) -> dict[int, Ability]:
-    """Of some switches bitmasks, of some a few groups."""
+    """Gives some switches bitmasks and some a few groups."""
     found = {}
     for switch in network.switches:
         ports = len(network.out[switch])
@@ -95,7 +95,7 @@ def test_hybrid_delivers_exactly_once_for_any_stable_share(
 
 
 def test_thesis_example_of_pruning() -> None:
-    """Fig. 3.4: with predictive pruning N3 gets nothing of N2, with reactive pruning it does."""
+    """Fig. 3.4: with predictive pruning N3 gets nothing from N2, with reactive pruning it does."""
     #       P - N1 - N3 - (a, b), N1 - N2 - c
     network = build(
         ["N1", "N2", "N3", "P", "a", "b", "c"],
@@ -123,7 +123,7 @@ def test_hops_where_a_grandchild_is_a_neighbour() -> None:
     assert faults(network, hosts[0], hosts[1:], outcome) == []
     printed = [Entry(0, node) for node in (1, hosts[1], 2, hosts[2])]  # preorder of the tree itself
     outcome = simulate(network, scheme, hosts[0], printed)
-    assert outcome.copies[network.link(0, 2)] == 1  # c is taken for a neighbour of a
+    assert outcome.copies[network.link(0, 2)] == 1  # the printed form takes c for a neighbour of a
     deeper = [Entry(0, node) for node in (1, 2, hosts[2], hosts[1])]
     assert faults(network, hosts[0], hosts[1:], simulate(network, scheme, hosts[0], deeper)) != []
 
@@ -195,7 +195,8 @@ def test_overlay_refuses() -> None:
 
 
 def test_replacements_of_subscribers() -> None:
-    """Fig. 4.8: HEAD costs nothing while dynamic ones are replaced, RULE from the start; all end alike."""
+    """Fig. 4.8: HEAD costs nothing while it replaces dynamic subscribers, RULE from the start; all end
+    alike."""
     rng = Random(3)
     network = with_hosts(build([str(n) for n in range(40)], [(rng.randrange(n), n) for n in range(1, 40)]))
     source, *others = network.hosts

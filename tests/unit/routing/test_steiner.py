@@ -1,4 +1,5 @@
-"""Steiner heuristics: trees that span, prune, stay within twice the optimum; networkx as a second opinion."""
+"""Steiner heuristics: their trees span, are pruned and stay within twice the optimum; compared with
+networkx."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ def cost_of(edges: int, costs: list[int]) -> int:
 
 
 def best_cost(network: Network, terminals: list[int], costs: list[int]) -> int:
-    """The optimum, by looking at the spanning tree of every set of nodes."""
+    """Returns the optimum, from the spanning tree of every set of nodes."""
     others = [node for node in range(network.node_count) if node not in terminals]
     best = None
     for count in range(len(others) + 1):
@@ -65,7 +66,7 @@ def test_like_networkx(network: Network, seed: int) -> None:
     terminals = Random(seed).sample(range(network.node_count), min(5, network.node_count))
     theirs = nx.algorithms.approximation.steiner_tree(graph, terminals, method="mehlhorn")
     ours = steiner_tree(network, terminals)
-    # Both are the same heuristic; equal costs may be broken otherwise.
+    # Both are the same heuristic, but may break ties differently.
     assert abs(ours.bit_count() - theirs.number_of_edges()) <= 3
 
 

@@ -50,7 +50,7 @@ def test_every_strategy_installs_what_delivers(name: str, network: Network, seed
     rules.check_invariants()
     assert max(rules.used) <= limit
     again = install(network, limit, STRATEGIES[name], knowledge, Random(seed))
-    assert again.trees == rules.trees  # by seed alone
+    assert again.trees == rules.trees  # depends on the seed alone
     source, receivers = receivers_of(network, rng)
     asked = request(network, source, receivers)
     for found in (encode(network, rules, asked), Encoder(network, rules).encode(asked)):
@@ -72,7 +72,7 @@ def test_broadcast_trees_of_the_fabric() -> None:
 
 
 def test_pruning_a_tree() -> None:
-    """Algorithm 5.2: leaves that are no terminals go, again and again; too small a tree is none."""
+    """Algorithm 5.2 removes non-terminal leaves repeatedly, and discards a tree that is too small."""
     network = k_ary_tree(2, 2)
     tree = broadcast_tree(network, 0)
     hosts = network.hosts
@@ -110,7 +110,7 @@ def test_three_cycles() -> None:
 
 
 def test_topological_stars() -> None:
-    """Without a limit that matters, all combinations of a switch's links down, two at least."""
+    """Without an effective limit: all combinations of at least two of a switch's links down."""
     network = facebook_fabric(pods=2, racks=3, planes=1, spines=1, machines=2)
     trees = list(STRATEGIES["topological"](network, Knowledge(), Random(0)))
     # 6 racks with 2 machines: 1 each; 2 fabric switches with 3 racks: 4 each; 1 spine with 2 pods: 1
@@ -120,7 +120,7 @@ def test_topological_stars() -> None:
 def test_random_variant_halves() -> None:
     network = build([str(n) for n in range(8)], [(n, (n + 1) % 8) for n in range(8)])
     trees = list(islice(STRATEGIES["random-variant"](network, Knowledge(), Random(0)), 7))
-    assert trees[0].bit_count() == 7  # all; then two halves, four pairs
+    assert trees[0].bit_count() == 7  # all; then two halves, then four pairs
     sizes = [nodes_of(network, tree).bit_count() for tree in trees]
     assert min(sizes[1:3]) >= 4
     assert min(sizes[3:]) >= 2
@@ -147,7 +147,7 @@ def test_groups_hold_every_node_once(network: Network, seed: int, count: int) ->
 
 
 def test_advertisements_against_subscriptions() -> None:
-    """Fig. 5.7: all of it matches, some of it may, nothing does."""
+    """Fig. 5.7: everything matches, some of it may match, nothing matches."""
     advertised = {"price": (10.0, 20.0)}
     assert match(advertised, {"price": (0.0, 30.0)}) is Match.PERMANENT
     assert match(advertised, {}) is Match.PERMANENT

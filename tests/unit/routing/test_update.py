@@ -1,4 +1,4 @@
-"""Make before break: whatever a publisher knew when it sent, its packet is delivered once."""
+"""Make before break: a packet is delivered once, whatever its publisher knew when it sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from treecast.middleware.routing.virtual.update import StepKind, SwitchRule, pla
 
 
 class InPlace:
-    """Rules as they lie on switches, written and removed one by one."""
+    """Rules on switches, written and removed one by one."""
 
     def __init__(self, rules: RuleBase) -> None:
         self.rules = {
@@ -53,7 +53,7 @@ def test_no_packet_is_lost_or_doubled_at_any_moment(network: Network, seed: int,
     source, receivers = receivers_of(network, rng)
 
     def check() -> None:
-        """Every version that a packet under way may have been made from."""
+        """Checks every version with which a packet in flight may have been made."""
         for trees in known:
             version = RuleBase(network, limit)
             version.trees = trees
@@ -91,7 +91,7 @@ def test_the_order_of_steps() -> None:
     rules.add(0b00011)
     same = plan(rules, [0b00011])
     assert same.steps == ()
-    full = plan(rules, [0b00111])  # no room beside the old one
+    full = plan(rules, [0b00111])  # no room for it beside the old one
     kinds = [step.kind for step in full.steps]
     assert kinds == [StepKind.ANNOUNCE, StepKind.DRAIN, StepKind.REMOVE, StepKind.INSTALL, StepKind.ANNOUNCE]
     assert full.steps[0].trees == {}

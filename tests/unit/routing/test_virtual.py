@@ -42,7 +42,7 @@ def random_rules(network: Network, rng: Random, limit: int) -> RuleBase:
 
 
 def drawn(network: Network, rng: Random, limit: int) -> tuple[RuleBase, int, list[int], Request]:
-    """Rules, a source, its receivers, and what is asked of an encoder."""
+    """Draws rules, a source, its receivers, and the request to an encoder."""
     rules = random_rules(network, rng, limit)
     source, receivers = receivers_of(network, rng)
     return rules, source, receivers, request(network, source, receivers)
@@ -51,7 +51,7 @@ def drawn(network: Network, rng: Random, limit: int) -> tuple[RuleBase, int, lis
 def delivered(
     network: Network, rules: RuleBase, source: int, receivers: list[int], found: Encoding
 ) -> list[str]:
-    """What goes wrong with a stack that went over the wire as bytes."""
+    """Returns the violations of a stack that went over the wire as bytes."""
     labels, _ = decode_labels(encode_labels(found.labels))
     return faults(
         network, source, receivers, simulate(network, LabelForwarder(network, rules), source, labels)
@@ -109,7 +109,7 @@ def test_ours_against_the_optimum(network: Network, seed: int) -> None:
 @settings(max_examples=60)
 @given(networks(12), SEEDS)
 def test_prices_are_labels(network: Network, seed: int) -> None:
-    """The growing tree's sum is what the encoding really needs."""
+    """The growing tree's sum equals the labels of the encoding."""
     rng = Random(seed)
     rules, _, receivers, asked = drawn(network, rng, 6)
     soil = Soil(network, asked.access)
@@ -130,7 +130,7 @@ def test_prices_are_labels(network: Network, seed: int) -> None:
 @settings(max_examples=40)
 @given(networks(12), SEEDS)
 def test_candidates_are_rated_by_what_they_need(network: Network, seed: int) -> None:
-    """On bits alone, and the same as if each candidate were chosen."""
+    """With bits alone, the rating equals that of choosing each candidate."""
     rng = Random(seed)
     rules, _, receivers, asked = drawn(network, rng, 6)
     encoder, soil = Encoder(network, rules), Soil(network, asked.access)
@@ -148,11 +148,11 @@ def test_candidates_are_rated_by_what_they_need(network: Network, seed: int) -> 
 
 
 def test_a_chord_needs_two_stops() -> None:
-    """The fault of Algorithm 5.1's line 8: one stop for an edge with both ends on the delivery tree."""
+    """Line 8 of Algorithm 5.1 is wrong: it has one stop for an edge with both ends on the delivery tree."""
     network = build(["a", "b", "c"], [(0, 1), (1, 2), (0, 2)])
     rules = RuleBase(network, 4)
     rules.add(0b011)
-    rules.trees[2] = 0b100  # not installable as one edge; put in by hand to make the chord 0-2
+    rules.trees[2] = 0b100  # not installable as one edge; added by hand to make the chord 0-2
     asked = request(network, 0, [1, 2])
     found = reference.encoding(network, rules, asked, [1, 2], 0b011, printed=True)
     assert len(found.stops) == 1
@@ -224,7 +224,7 @@ def test_rules_under_a_limit() -> None:
     rules = RuleBase(RING, 2)
     assert rules.offer(0b1) == 0  # a hop
     first = rules.offer(0b11)
-    assert (first, rules.offer(0b11)) == (1, 0)  # there already
+    assert (first, rules.offer(0b11)) == (1, 0)  # installed already
     assert rules.offer(0b111)
     assert rules.offer(0b110) == 0  # no room
     with pytest.raises(RoutingError, match="2 rules already"):
@@ -232,7 +232,7 @@ def test_rules_under_a_limit() -> None:
     rules.check_invariants()
     rules.remove(first)
     again = rules.add(0b11)
-    assert again > first + 1  # ids never come back
+    assert again > first + 1  # ids are never reused
     with pytest.raises(RoutingError):
         rules.remove(first)
     for wrong in (0b1, 0b111111, 0b1001, 1 << 9 | 3):

@@ -1,4 +1,4 @@
-"""Who sends on to whom: everybody once, each zone entered once, nobody with more than his share."""
+"""The forwarding plan reaches everybody once, enters each zone once, and gives nobody more than its share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ways(
     shunned: frozenset[int] = frozenset(),
     at_origin: int = 4,
 ) -> list[tuple[int, int]]:
-    """All copies, as hosts that send on make them."""
+    """Returns all copies that forwarding hosts make."""
     found: list[tuple[int, int]] = []
 
     def serve(here: int, rest: set[int], most: int) -> None:

@@ -37,7 +37,7 @@ def planner(network: Network, method: str, rng: Random) -> Planner:
 
 
 class Held:
-    """What nodes and publishers hold, step by step."""
+    """The state of nodes and publishers, step by step."""
 
     def __init__(self) -> None:
         self.segments: dict[int, Segment] = {}
@@ -70,7 +70,7 @@ def whom(delivery: Delivery) -> Counter[int]:
 
 
 class Watched:
-    """A forest whose changes are carried out step by step, with a packet of every group after each."""
+    """Carries out a forest's changes step by step, and sends a packet of every group after each."""
 
     def __init__(self, network: Network, forest: Forest, *, one_copy: bool) -> None:
         self.network, self.forest, self.one_copy = network, forest, one_copy
@@ -87,9 +87,11 @@ class Watched:
             switched = switched or step.kind in (StepKind.REWRITE, StepKind.ENTER)
             now = whom(arrived(self.network, self.forest, self.held, change.group, self.root(change.group)))
             if not switched:
-                assert now == before, "a packet before the switch meets the old tree"
+                assert now == before, "before the switch a packet takes the old tree"
             else:
-                assert all(now[leaf] == 1 for leaf in members(wanted)), "after it the new one"
+                assert all(now[leaf] == 1 for leaf in members(wanted)), (
+                    "after the switch it takes the new tree"
+                )
             self.check_others(change.group)
         self.check_all()
 
@@ -103,7 +105,7 @@ class Watched:
         for name, group in self.forest.groups.items():
             if name != changed:
                 now = whom(arrived(self.network, self.forest, self.held, name, group.root))
-                assert all(now[leaf] == 1 for leaf in members(group.leaves)), "another group is not touched"
+                assert all(now[leaf] == 1 for leaf in members(group.leaves)), "other groups are unaffected"
 
     def check_all(self) -> None:
         self.forest.check_invariants()
@@ -121,7 +123,7 @@ class Watched:
 
 
 def change_somehow(watched: Watched, rng: Random, turn: int) -> None:
-    """One join, leave, open, close, or detour."""
+    """Makes one join, leave, open, close or detour."""
     forest, network = watched.forest, watched.network
     names = sorted(map(str, forest.groups))
     clients = network.clients

@@ -41,7 +41,7 @@ def address(node: int) -> int:
 
 
 class Router:
-    """A `manager.Switch`; one that is `broken` refuses what is written."""
+    """A `manager.Switch`; while `broken` it refuses writes."""
 
     def __init__(self) -> None:
         loaded, schema = program()
@@ -59,7 +59,7 @@ class Router:
 
 
 class Site:
-    """Routers that outlive controllers, and hosts that send by what they were told last."""
+    """Routers that outlive controllers, and hosts that send by the last instructions they got."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -88,7 +88,7 @@ class Site:
         self.check()
 
     def check(self) -> None:
-        """Each tree that was told brings one copy to each of its receivers, and none to others."""
+        """Checks that each announced tree brings one copy to each of its receivers, and none to others."""
         for root, trees in self.told.items():
             for receivers, sid in trees.items():
                 arrived, copies = self.send(self.network.node(root), sid)
@@ -97,7 +97,7 @@ class Site:
                 self.sent += 1
 
     def send(self, host: int, sid: bytes, payload: bytes = b"segment") -> tuple[Counter[int], Counter[int]]:
-        """Copies of a packet by the host where they arrived, and by link."""
+        """Returns the copies of a packet by the host where they arrived, and by link."""
         inner = encode_packet(address(host).to_bytes(16), payload)
         outer = b"\x60\0\0\0" + len(inner).to_bytes(2) + bytes((ENCAPSULATED, 64))
         frame = bytes(12) + b"\x86\xdd" + outer + address(host).to_bytes(16) + sid + inner
@@ -124,7 +124,7 @@ class Site:
         return found
 
     def held(self) -> int:
-        """Replication segments on all routers."""
+        """Returns the number of replication segments on all routers."""
         return sum(len(router._local.read().groups) for router in self.routers.values())
 
 
@@ -141,7 +141,7 @@ def some_groups(network: Network, rng: Random) -> set[Group]:
 @settings(max_examples=10, deadline=None)
 @given(networks(7, hosts=True, least=2), st.integers(0, 10**6))
 def test_packets_arrive_once_at_every_step(network: Network, seed: int) -> None:
-    """Controllers come and go; what earlier ones have left goes make before break as well."""
+    """Controllers come and go; their leftovers are replaced by make before break as well."""
     asyncio.run(come_and_go(network, seed))
 
 
@@ -180,7 +180,7 @@ async def fail_and_go_on(network: Network, seed: int) -> None:
             except OSError:
                 site.check()
         broken.broken = site.deaf = False
-        if rng.randint(0, 1):  # it died there
+        if rng.randint(0, 1):  # the controller died there
             manager = site.manager(run)
             await manager.start()
             site.check()

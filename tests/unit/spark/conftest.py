@@ -1,4 +1,4 @@
-"""What a test of Spark's connectors leaves behind is put away."""
+"""Removes what a test of Spark's connectors leaves behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values into columns of a schema: what fits, what does not, and what becomes of that."""
+"""Values become columns of a schema: fitting values, other values, and the handling of the latter."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ PARTLY = {
 
 
 def test_of_what_is_kept_all_is_there_that_fits() -> None:
-    """As `from_json` has it; tests/clients/test_spark.py asks Spark."""
+    """As with `from_json`; tests/clients/test_spark.py compares with Spark."""
     inner = schema(x=t.IntegerType(), y=t.StringType())
     wanted = schema(
         n=t.IntegerType(),
@@ -184,8 +184,8 @@ def test_of_what_is_kept_all_is_there_that_fits() -> None:
     [
         ("America/New_York", "2026-07-01T12:00:00", 16),
         ("America/New_York", "2026-01-01 12:00:00", 17),
-        ("America/New_York", "2026-03-08T02:30:00", 7),  # there is none: the clock goes from 2 to 3
-        ("America/New_York", "2026-11-01T01:30:00", 5),  # there are two: the first one
+        ("America/New_York", "2026-03-08T02:30:00", 7),  # no such time: the clock goes from 2 to 3
+        ("America/New_York", "2026-11-01T01:30:00", 5),  # two such times: the first one counts
         ("America/New_York", "2026-07-01T12:00:00Z", 12),
         ("America/New_York", "2026-07-01T12:00:00+02:00", 10),
         ("+02:00", "2026-07-01T12:00:00", 10),

@@ -1,4 +1,4 @@
-"""What the Spark examples feed: by a seed, and findable."""
+"""The input of the Spark examples depends on a seed and is easy to find."""
 
 from __future__ import annotations
 

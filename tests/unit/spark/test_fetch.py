@@ -1,4 +1,4 @@
-"""Answers into columns: against the plain reading of records, with gaps, transactions, cuts and nonsense."""
+"""Fetch replies become columns: compared with plain reading, with gaps, transactions, cuts and nonsense."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ records = st.lists(
 
 
 def answer(data: bytes, aborted: list[tuple[int, int]] | None = None, error: int = 0) -> Answer:
-    """A Fetch 12 answer by kafka-python."""
+    """Returns a Fetch 12 reply by kafka-python."""
     topic = FetchResponse.FetchableTopicResponse
     part = topic.PartitionData
     listed = [

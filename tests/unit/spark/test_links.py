@@ -1,4 +1,4 @@
-"""Links that are kept between tasks: only those that can be used again, and what is known goes with them."""
+"""Links kept between tasks: only reusable ones, together with their learned state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from treecast.spark_connectors.links import MOST, Link, Links
 
 
 class Server:
-    """Accepts connections, and keeps them."""
+    """Accepts connections and keeps them."""
 
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -48,7 +48,7 @@ def kept() -> Iterator[Links]:
 
 
 def until_noticed(link: Link) -> None:
-    """What the other end did has come here."""
+    """Waits until the other end's action has arrived here."""
     deadline = time.monotonic() + 30
     while link.connection.quiet:
         assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""Options of a read: what they mean, and that each wrong one is named with what would be right."""
+"""Options of a read: their meaning; the error for each wrong one names the valid values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a read is cut: nothing twice, nothing left out, no more than a trigger may take, losses told."""
+"""The plan of a read: nothing twice, nothing left out, no more than a trigger allows, losses reported."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_offsets_of_a_topic_that_was_made_anew_say_nothing_of_it() -> None:
     assert made_anew(before.ids, now.ids) == ["t"]
     assert begun_again(before, now) == Place({U0: 5}, {"u": "x"})
     longer = Place({T0: 300, U0: 9}, now.ids)
-    assert begun_again(before, longer) == Place({U0: 5}, {"u": "x"}), "it has got further than it was"
+    assert begun_again(before, longer) == Place({U0: 5}, {"u": "x"}), "the end has advanced"
     assert begun_again(before, Place({T0: 10, U0: 9}, before.ids)) == before, "its end was cut off"
     assert begun_again_unknown(before, now) == before
     without = Place({T0: 200, U0: 5})

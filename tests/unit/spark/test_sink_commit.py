@@ -1,4 +1,4 @@
-"""What the driver makes of what tasks tell it: which parts count, and what the batch holds."""
+"""The driver's handling of its tasks' reports: the parts that count, and the contents of the batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ONE, TWO = Staged("w//3/a", 7, 0), Staged("w//3/b", 8, 0)
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """What the home was asked for: the whole, the batch, its parts, whether it counts, what it holds."""
+    """Records the requests to the home: whole, batch, parts, whether it counts, contents."""
     calls: list[tuple[Any, ...]] = []
 
     def end_parts(
@@ -53,7 +53,7 @@ def test_a_batch_without_rows_is_no_ones_business(asked: list[tuple[Any, ...]]) 
 def test_what_is_left_out_is_compared_and_logged(
     asked: list[tuple[Any, ...]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A task that was told so writes nothing; a part that another had staged before does not count."""
+    """A task that was told so writes nothing; a part that another task had staged before does not count."""
     end([told(None, 2, decided=True), told(TWO, 3)])
     assert asked == [("w", 3, [], True, "5 rows: t 5")]
     assert (

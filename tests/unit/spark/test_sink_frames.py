@@ -1,4 +1,4 @@
-"""The sink's requests as kafka-python reads them, answers as it writes them; a lane that loses its peer."""
+"""The sink's requests as kafka-python reads them, replies as it writes them; a lane that loses its peer."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_end() -> None:
 
 def test_the_end_of_a_batch_as_the_face_reads_it() -> None:
     frame = frames.end_parts_request("q", 3, [STAGED, Staged("q//3/b", 8, 0)], committed=True)
-    other = decoded(EndTxnRequest, frame, 3)  # which skips what it doesn't know
+    other = decoded(EndTxnRequest, frame, 3)  # kafka-python skips unknown fields
     assert (other.transactional_id, other.committed) == ("q", True)
     body = memoryview(frame)[4 + 8 + 2 + len("treecast-spark") + 1 :]
     read = schema.decode_request(26, 3, body)
@@ -157,7 +157,7 @@ def test_garbage_is_no_answer(data: bytes) -> None:
 
 
 class Peer:
-    """Answers each frame that it reads with what `script` says: a payload, or None to hang up."""
+    """Replies to each frame with the next item of `script`: a payload, or None to disconnect."""
 
     def __init__(self, script: list[bytes | None]) -> None:
         self.seen: list[bytes] = []
@@ -187,8 +187,8 @@ class Peer:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         if self._connection is not None:
-            with contextlib.suppress(OSError):  # it may have ended
-                self._connection.shutdown(socket.SHUT_RDWR)  # where a link is kept for the next task
+            with contextlib.suppress(OSError):  # the connection may have ended
+                self._connection.shutdown(socket.SHUT_RDWR)  # if a link is kept for the next task
         self._thread.join(10)
 
 

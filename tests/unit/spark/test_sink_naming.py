@@ -1,4 +1,4 @@
-"""Names of batches: two that are not the same batch never share one."""
+"""Names of batches: different batches never share a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options and columns of a write: what they mean; each wrong one is named with what would be right."""
+"""Options and columns of a write: their meaning; the error for each wrong one names the valid values."""
 
 from __future__ import annotations
 

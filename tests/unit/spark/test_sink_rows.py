@@ -1,4 +1,4 @@
-"""Rows into batches: against the plain making of batches, and Kafka's own choice of partitions."""
+"""Rows become batches: compared with plain batch building, and with Kafka's own choice of partitions."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_batches_are_those_that_values_make(found: list, all_columns: bool, code
     st.integers(0, 3),
 )
 def test_values_are_cut_where_arrow_has_them(found: list[str | None], kind: object, skipped: int) -> None:
-    """Also those of a slice, which begins within its buffers."""
+    """This includes a slice, which starts within its buffers."""
     part = pa.array(found, pa.string()).cast(kind)[skipped:]
     plain = [None if text is None else text.encode() for text in found[skipped:]]
     pending = Pending()

@@ -1,4 +1,4 @@
-"""Small batches are handed to Spark with their plan, as PySpark's own runner asks for them."""
+"""Small batches are handed to Spark with their plan, as PySpark's own runner expects."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rows(*values: bytes) -> pa.RecordBatch:
 
 
 class Reader(small.Giving, datasource.DataSourceStreamReader):
-    """Has `batches` for Spark with each plan; None: nothing."""
+    """Has `batches` for Spark with each plan; None: no batches."""
 
     def __init__(self, batches: list[pa.RecordBatch] | None) -> None:
         self.batches = batches
@@ -49,7 +49,7 @@ class Reader(small.Giving, datasource.DataSourceStreamReader):
 
 
 def asked(reader: Reader) -> list[bytes] | None:
-    """What Spark is told besides one partition: the rows' values, or None where tasks are to read."""
+    """Returns the rows' values that Spark gets with one partition, or None if tasks are to read."""
     given, said = io.BytesIO(), io.BytesIO()
     for offset in (b'{"t": {"0": 1}}', b'{"t": {"0": 3}}'):
         given.write(len(offset).to_bytes(4, "big") + offset)

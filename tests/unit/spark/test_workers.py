@@ -14,7 +14,7 @@ from treecast.spark_connectors import workers
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A PySpark as pip leaves it."""
+    """A PySpark installation as pip leaves it."""
     folder = tmp_path / "site-packages" / "pyspark"
     for name in ("bin", "jars", "python/lib", "sql", "__pycache__"):
         (folder / name).mkdir(parents=True)
@@ -24,7 +24,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delitem(sys.modules, "pyspark", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name in ("SPARK_HOME", "PYSPARK_PYTHON"):
-        monkeypatch.setenv(name, "")  # so that it is put back, whatever is set meanwhile
+        monkeypatch.setenv(name, "")  # so that it is restored, whatever is set meanwhile
         monkeypatch.delenv(name)
     return folder
 
@@ -50,7 +50,7 @@ def test_what_the_environment_says_is_left_alone(
 
 
 def test_the_installed_pyspark_is_what_it_takes(tmp_path: Path) -> None:
-    """That its layout is still the one that this is about."""
+    """The installed PySpark still has the expected layout."""
     pyspark = pytest.importorskip("pyspark")
     assert (Path(pyspark.__file__).parent / "python" / "lib" / "pyspark.zip").is_file()
     home = workers.light_home(tmp_path)
@@ -60,7 +60,7 @@ def test_the_installed_pyspark_is_what_it_takes(tmp_path: Path) -> None:
 
 
 def test_what_a_worker_has_loaded_is_left_out_of_collections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After two tasks; not after each, as what was garbage then would stay for good."""
+    """It happens after two tasks, not after each, as garbage of that moment would stay forever."""
     called: list[str] = []
     monkeypatch.setattr(workers, "_settling", 2)
     for name in ("collect", "freeze"):
@@ -71,7 +71,7 @@ def test_what_a_worker_has_loaded_is_left_out_of_collections(monkeypatch: pytest
 
 
 def test_a_worker_that_unpickles_its_task_acknowledges_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else Spark's next write waits for 40 ms, where the worker has just answered a task."""
+    """Otherwise Spark's next write waits for 40 ms if the worker has just replied to a task."""
     if workers._QUICK is None:
         pytest.skip("TCP_QUICKACK is Linux's")
     with (
@@ -82,17 +82,17 @@ def test_a_worker_that_unpickles_its_task_acknowledges_it(monkeypatch: pytest.Mo
         other, apart = socket.socketpair()
         with worker, other, apart:
             monkeypatch.setattr(workers, "_spark", None)
-            worker.setsockopt(socket.IPPROTO_TCP, workers._QUICK, 0)  # as the kernel does after an answer
+            worker.setsockopt(socket.IPPROTO_TCP, workers._QUICK, 0)  # as the kernel does after a reply
             sent = workers.Sent()
             sent.__dict__["options"] = 7
             assert pickle.loads(pickle.dumps(sent)).__dict__ == {"options": 7}
             assert worker.getsockopt(socket.IPPROTO_TCP, workers._QUICK) == 1
             worker.setsockopt(socket.IPPROTO_TCP, workers._QUICK, 0)
             pickle.loads(pickle.dumps(workers.Sent()))
-            assert worker.getsockopt(socket.IPPROTO_TCP, workers._QUICK) == 1, "also with nothing in it"
-            assert other.fileno() not in (workers._spark or ()), "nothing to set where it is no TCP"
+            assert worker.getsockopt(socket.IPPROTO_TCP, workers._QUICK) == 1, "an empty one as well"
+            assert other.fileno() not in (workers._spark or ()), "a non-TCP socket needs no option"
             assert server.fileno() not in (workers._spark or ())
-        pickle.loads(pickle.dumps(sent))  # what has been closed is none of anybody's concern
+        pickle.loads(pickle.dumps(sent))  # a closed object needs no acknowledgement
         assert spark.recv(1) == b""
 
 

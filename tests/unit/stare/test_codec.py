@@ -1,4 +1,4 @@
-"""Frames of the STARE face: golden bytes, round trip, byte at a time, trailing data, arbitrary bytes."""
+"""Frames of the STARE face: golden bytes, round trip, single bytes, trailing data, arbitrary bytes."""
 
 from __future__ import annotations
 

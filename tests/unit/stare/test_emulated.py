@@ -18,11 +18,11 @@ from treecast.middleware.wire.stare_frames import StareFrame, decode_frame, enco
 from treecast.middleware.wire.stare_signals import Update
 
 STATES = (256, 257, 300)
-REST = 0.3  # simulated seconds between two steps: all that one causes is over
+REST = 0.3  # simulated seconds between two steps, so that all effects of one are over
 
 
 def network_of(seed: int) -> Network:
-    """Two to six switches, some links beside the tree, a host or two on each."""
+    """Returns two to six switches with some links besides the tree, and one or two hosts on each."""
     rng = random.Random(seed)
     count = rng.randint(2, 6)
     edges = [(rng.randrange(new), new) for new in range(1, count)]
@@ -47,7 +47,7 @@ STEPS = st.lists(
 
 
 def deliveries(design: str, seed: int, steps: list[tuple[str, int, bytes]]) -> list[list[Update]]:
-    """What each VNF gets."""
+    """Returns the updates that each VNF gets."""
     network = network_of(seed)
     net = made(design, network, seed, LinkSettings())
     got: list[list[Update]] = [[] for _ in range(4)]
@@ -103,7 +103,8 @@ def frame_of(net: StareNetwork, what: str, host: int, draw: int, number: int) ->
 
 
 def seen(design: str, seed: int, packets: list[tuple[str, int, int]]) -> dict[int, list[object]]:
-    """What comes to each host: acknowledgements by their headers, all else by its bytes."""
+    """Returns the frames that arrive at each host: acknowledgements by their headers, others by their
+    bytes."""
     network = network_of(seed)
     net = made(design, network, seed, LinkSettings())
     ends = {host: Endpoint() for host in network.hosts}
@@ -118,7 +119,8 @@ def seen(design: str, seed: int, packets: list[tuple[str, int, int]]) -> dict[in
 
 
 def _shown(frame: bytes) -> object:
-    """Of an acknowledgement the header: its time to live is the host's own or the controller's."""
+    """Returns only the header of an acknowledgement, as its time to live is the host's or the
+    controller's."""
     if frame[30] == 0xEF:
         found = decode_frame(frame)
         if found.header.kind is StareKind.SUB_ACK:

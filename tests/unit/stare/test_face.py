@@ -1,4 +1,5 @@
-"""The STARE face: its session's table, and its server over a middleware in memory: bad and slow clients."""
+"""The STARE face: its session's table, and its server over a middleware in memory, with bad and slow
+clients."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def test_every_fault_has_a_code() -> None:
 
 
 class Memory:
-    """A `ports.Middleware` that does nothing but remember."""
+    """A `ports.Middleware` that only records its calls."""
 
     largest = 50_000
 

@@ -1,4 +1,4 @@
-"""Requests to a switch, a host's or a neighbour's, that come late, twice, in another order or not at all."""
+"""A host's or neighbour's requests reach a switch late, twice, in another order or not at all."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from treecast.middleware.wire.stare_frames import StareFrame, decode_frame, enco
 
 PORT = 3
 STATE = 300
-OTHERS = 1000  # and above: their requests take numbers, too
+OTHERS = 1000  # and above: their requests use up numbers, too
 MAC, ADDRESS = bytes([2, 0, 0, 0, 0, 1]), bytes([10, 0, 0, 1])
 
 
 class Table:
-    """A `SwitchDriver`: what the controller wrote, and the headers that it sent to `PORT`."""
+    """A `SwitchDriver`: the controller's writes, and the headers that it sent to `PORT`."""
 
     def __init__(self) -> None:
         self.held: dict[int, int] = {}
@@ -37,13 +37,14 @@ class Table:
 
 
 def fresh_switch(*, tree: bool) -> tuple[EmbeddedController, Table]:
-    """One that knows nothing; `PORT` leads to a neighbour or to a host."""
+    """Returns a switch without state; `PORT` leads to a neighbour or to a host."""
     place, table = Place(frozenset({PORT} if tree else ()), MAC, ADDRESS), Table()
     return EmbeddedController(BETWEEN_SWITCHES, random.Random(2), place, table), table
 
 
 class Pair:
-    """Who asks (a host, or the neighbour's controller for its link) and the controller of the next switch."""
+    """The asking side (a host, or the neighbour's controller for its link) and the next switch's
+    controller."""
 
     def __init__(self, asks: StareSettings, *, tree: bool) -> None:
         self.asking = Subscriptions(asks, random.Random(1))
@@ -51,14 +52,14 @@ class Pair:
         self._next = OTHERS
 
     def taken(self) -> list[StareHeader]:
-        """The requests to be sent."""
+        """Returns the requests to be sent."""
         found = list(self.asking.requests)
         self.asking.requests.clear()
         self.asking.changes.clear()
         return found
 
     def arrive(self, header: StareHeader, now: float) -> list[StareHeader]:
-        """A request comes to the switch; its answers."""
+        """Delivers a request to the switch; returns its replies."""
         frame = encode_frame(StareFrame(header, MAC, ADDRESS))
         self.switch.packet_in(PORT.to_bytes(2) + frame, now)
         found = [one for one in self.table.sent if one.kind is StareKind.SUB_ACK]
@@ -66,7 +67,7 @@ class Pair:
         return found
 
     def exchange(self, now: float) -> list[StareHeader]:
-        """All requests come at once, and are answered; the requests."""
+        """Delivers all requests at once with their replies; returns the requests."""
         requests = self.taken()
         for header in requests:
             for ack in self.arrive(header, now):
@@ -74,7 +75,7 @@ class Pair:
         return requests
 
     def others(self, now: float, many: int) -> None:
-        """So many requests for other states; all come at once."""
+        """Makes this many requests for other states, which all arrive at once."""
         before = self.taken()
         for state in range(self._next, self._next + many):
             self.asking.want(state, now)
@@ -99,7 +100,7 @@ KINDS = pytest.mark.parametrize(
 def test_a_late_request_is_known_however_many_of_other_states_came_since(
     settings: StareSettings, tree: bool, between: int
 ) -> None:
-    """Copies of all earlier requests come after the last, with so many new requests before it."""
+    """Copies of all earlier requests come after the last, with that many new requests before it."""
     for wanted in (True, False):
         pair = Pair(settings, tree=tree)
         earlier: list[StareHeader] = []
@@ -144,7 +145,7 @@ class Way:
 
 
 def until(pair: Pair, there: Way, back: Way, now: float, end: float) -> None:
-    """Time goes on, from event to event."""
+    """Advances time from event to event."""
     while True:
         for header in pair.taken():
             there.put(header, now)
@@ -165,7 +166,7 @@ def until(pair: Pair, there: Way, back: Way, now: float, end: float) -> None:
 def test_what_is_held_is_what_is_wanted_once_the_links_are_quiet(
     settings: StareSettings, tree: bool, late: float, seed: int
 ) -> None:
-    """A few states that change all the time, among requests for many others; nobody refreshes."""
+    """A few states change all the time, among requests for many others; nobody refreshes."""
     rng = random.Random(seed)
     pair = Pair(StareSettings(resend_tries=settings.resend_tries, refresh=0.0), tree=tree)
     there, back = Way(rng, late), Way(rng, late)
@@ -185,7 +186,7 @@ def test_what_is_held_is_what_is_wanted_once_the_links_are_quiet(
 
 
 def test_a_neighbour_repeats_all_in_rounds_over_links_that_lose() -> None:
-    """A controller that has begun anew beside its switch hears of everything within a round."""
+    """A restarted controller hears everything again within a round."""
     rng = random.Random(5)
     pair = Pair(BETWEEN_SWITCHES, tree=True)
     there, back = Way(rng, 0.02), Way(rng, 0.02)
@@ -201,7 +202,7 @@ def test_a_neighbour_repeats_all_in_rounds_over_links_that_lose() -> None:
     half = BETWEEN_SWITCHES.round * 1.5
     until(pair, there, back, BETWEEN_SWITCHES.round - 1, half)
     assert SubState.REGISTERING in {pair.asking.state(state) for state in states}
-    assert not pair.asking.waiting  # for anything but repetitions
+    assert not pair.asking.waiting  # except for repetitions
     assert 200 < len(pair.table.held) < 350
     until(pair, there, back, half, BETWEEN_SWITCHES.round * 2 + 30)
     assert set(pair.table.held) == set(states)
@@ -214,7 +215,7 @@ def test_what_a_neighbour_left_that_repeats_nothing_is_over_and_nothing_else() -
     for state in range(STATE, STATE + 50):
         pair.asking.want(state, 0.0)
     now = 0.0
-    for _ in range(10):  # for as long as it asks
+    for _ in range(10):  # while it asks
         until(pair, there, back, now, now + 500.0)
         now += 500.0
         pair.switch.work(now)

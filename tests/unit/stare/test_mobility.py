@@ -1,4 +1,4 @@
-"""The mobility tracking example without a network: four trackers that hear each other find what is true."""
+"""The mobility tracking example without a network: four communicating trackers find the true positions."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from treecast.middleware.fabric.stare.edge import StareNetwork
 from treecast.middleware.model.counters import FabricCounters
 from treecast.middleware.wire.stare import StareHeader, StareKind, encode_header
 
-STATES = (310_001, 310_002)  # other tests of this machine may use theirs at the same time
+STATES = (310_001, 310_002)  # other tests on this machine may use the other states at the same time
 
 
 async def test_the_receiver_is_open_only_while_the_host_is_a_member_of_a_group() -> None:

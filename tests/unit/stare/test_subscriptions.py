@@ -1,4 +1,4 @@
-"""The table of subscriptions with the switch: every pair of state and event, and the timers behind it."""
+"""The table of subscriptions with the switch: every pair of state and event, and its timers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_where_nobody_answers_it_asks_on_once_per_refresh() -> None:
     subs.work(at)
     assert len(subs.requests) == 4
     assert subs.next_deadline() >= at + 30.0
-    assert subs.acknowledged(ack(subs.requests[-1]), at + 1)  # a switch has come
+    assert subs.acknowledged(ack(subs.requests[-1]), at + 1)  # a switch has appeared
     assert subs.state(300) is SubState.REGISTERED
 
 
@@ -83,7 +83,7 @@ def test_a_removal_that_nobody_answers_ends() -> None:
 @settings(max_examples=50)
 @given(st.lists(st.tuples(st.sampled_from(["want", "unwant", "ack", "old ack", "time"]), st.integers(0, 2))))
 def test_what_the_switch_was_told_last_is_what_is_wanted(steps: list[tuple[str, int]]) -> None:
-    """A switch that gets every request, and acknowledges when the schedule says so."""
+    """The switch gets every request, and acknowledges when the schedule says so."""
     subs, now, wanted, last = made(), 0.0, set(), dict[int, StareHeader]()
     at_switch: set[int] = set()
     for step, which in steps:

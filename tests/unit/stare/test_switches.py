@@ -1,4 +1,4 @@
-"""STARE over its P4 programs: vectors, both designs, subscriptions that come and go on bad links."""
+"""STARE over its P4 programs: vectors, both designs, changing subscriptions on bad links."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def schedule(seed: int, steps: int = 60) -> list[tuple[str, int, int, bytes]]:
 
 
 def play(world: TreeWorld, seed: int, pause: float) -> list[int]:
-    """Five VNFs on four hosts; the VNFs' ids."""
+    """Opens five VNFs on four hosts and runs random operations; returns the VNFs' ids."""
     vnfs = [world.open(1 + n % 4) for n in range(5)]
     for action, which, state, value in schedule(seed):
         vnf = vnfs[which]
@@ -111,7 +111,7 @@ def test_a_publish_crosses_each_link_once_and_no_link_without_subscribers(design
 
 @pytest.mark.parametrize("ipv6", [False, True])
 def test_the_embedded_design_over_bad_links(ipv6: bool) -> None:
-    """Everybody has the last value, and the switches hold exactly what the subscriptions imply."""
+    """Everybody has the last value, and the switches hold exactly the implied ports."""
     world = TreeWorld("embedded", Links(0.2, 0.1, 0.02), seed=3, ipv6=ipv6)
     play(world, 3, 0.1)
     world.run(LONG)
@@ -124,7 +124,7 @@ def test_the_embedded_design_over_bad_links(ipv6: bool) -> None:
 
 
 def test_the_register_design_over_bad_links() -> None:
-    """Refreshes heal what was lost on the way; a bit too much may stay, and costs packets, not values."""
+    """Refreshes repair losses; a superfluous bit may stay, which costs packets but no values."""
     world = TreeWorld("register", Links(0.2, 0.1, 0.02), seed=4)
     play(world, 4, 0.1)
     world.run(LONG)
@@ -158,7 +158,7 @@ def test_garbage_from_the_cpu_port_is_counted(data: bytes) -> None:
 
 
 def subscribed(world: TreeWorld) -> None:
-    """Hosts 1, 2 and 3 have subscribed to all states."""
+    """Subscribes hosts 1, 2 and 3 to all states."""
     for host in (1, 2, 3):
         vnf = world.open(host)
         for state in STATES:
@@ -168,7 +168,7 @@ def subscribed(world: TreeWorld) -> None:
 
 
 def test_what_a_host_left_that_died_silently_expires_in_the_embedded_design() -> None:
-    """At its own switch by age, at the others by SUB-removes."""
+    """The entry expires by age at the host's own switch, and by SUB-removes at the others."""
     world = TreeWorld("embedded", Links(0.1), seed=5)
     subscribed(world)
     world.silent = {3}
@@ -177,14 +177,15 @@ def test_what_a_host_left_that_died_silently_expires_in_the_embedded_design() ->
     world.run(60)
     assert world.held(STATES) == {}
     assert [one.controller.expired for one in world.switches if one.controller] == [0, 0, len(STATES)]
-    world.silent = set()  # the host is back, and refreshes
+    world.silent = set()  # the host is back and refreshes
     world.run(LONG)
     assert world.held(STATES) == {}
     assert world.switches[2].ports(STATES[0])
 
 
 def test_what_a_host_left_that_died_silently_stays_in_the_register_design() -> None:
-    """One bit of each state at each switch on the tree: those ways are too long, and nothing is missing."""
+    """One bit of each state stays at each switch on the tree: the trees are too long, but nothing is
+    missing."""
     world = TreeWorld("register", Links(), seed=5)
     subscribed(world)
     world.silent = {3}
@@ -201,18 +202,18 @@ def test_an_entry_without_age_stays() -> None:
     subscribed(world)
     world.silent = {1, 2, 3}
     world.run(2 * EXPIRE)
-    assert len(world.held(STATES)) == 3 * len(STATES)  # the controller subscribes on
+    assert len(world.held(STATES)) == 3 * len(STATES)  # the controller stays subscribed
 
 
 @pytest.mark.parametrize("which", [0, 2])
 def test_a_switch_that_begins_anew_is_told_all_again(which: int) -> None:
-    """By its hosts, which refresh, and by its neighbours, in a round of theirs."""
+    """Its hosts refresh, and its neighbours repeat their requests in a round."""
     world = TreeWorld("embedded", Links(0.1), seed=6)
     subscribed(world)
     world.switches[which] = StareSwitch(which, "embedded", 77, EXPIRE)
     world.run(60)
     if which == 0:
-        assert world.held(STATES)  # it has no host but the controller of replicas
+        assert world.held(STATES)  # its only host is the replica controller
     world.run(2 * BETWEEN_SWITCHES.round)
     assert world.held(STATES) == {}
 
@@ -241,7 +242,7 @@ def test_where_banks_have_several_ports_there_is_a_group_for_each_set_of_banks()
 
 @pytest.mark.parametrize("design", ["register", "embedded"])
 def test_a_switch_of_96_ports(design: str) -> None:
-    """Every third port has a subscriber; a publish from any port comes to these, and not back."""
+    """Every third port has a subscriber; a publish from any port reaches exactly these, except its own."""
     program = load_file(PROGRAMS / f"stare_{design}_wide.p4")
     switch = Switch(program, ports=range(96), cpu_port=CPU)
     here = Place(frozenset(), bytes([2, 0, 0, 0, 0, 254]), bytes([10, 0, 0, 254]))

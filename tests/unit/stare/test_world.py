@@ -1,4 +1,4 @@
-"""Hosts and the replica controller over bad links: everybody has the last value of what it subscribes to."""
+"""Hosts and the replica controller over bad links: everybody has the last value of each subscribed state."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_local_subscribers_need_no_network() -> None:
     world.publish(one, 256, b"a")
     assert [u.value for u in world.got[two][256, one]] == [b"a"]
     world.publish(one, 257, b"b")
-    world.subscribe(two, 257)  # the last value that is here
+    world.subscribe(two, 257)  # returns the last value known here
     assert [u.value for u in world.got[two][257, one]] == [b"b"]
     assert not world.got[one]
 
@@ -54,7 +54,7 @@ def test_a_late_subscriber_gets_the_last_value_and_not_those_before() -> None:
 
 
 def test_a_lost_tail_is_found_by_the_query() -> None:
-    """Nothing follows the packet that was lost, so only the controller can know."""
+    """No packet follows the lost one, so only the controller can know."""
     world = World(2, Links())
     one, two = world.open(1), world.open(2)
     world.subscribe(two, 256)
@@ -87,9 +87,9 @@ def test_what_the_controller_missed_it_gets_from_the_publisher() -> None:
 
 @pytest.mark.parametrize("there", [{2, CONTROLLER}, {CONTROLLER}])
 def test_a_new_publishers_first_updates_are_not_missed(there: set[int]) -> None:
-    """Once the controller has said who publishes, whoever begins later is due from its first update on.
+    """Once the controller has named a publisher, a subscriber is due all of its updates from the first on.
 
-    Whether it is heard of by a later packet or by the controller's query.
+    This holds whether a later packet or the controller's query announces the publisher.
     """
     world = World(2, Links())
     one, two = world.open(1), world.open(2)
@@ -104,7 +104,7 @@ def test_a_new_publishers_first_updates_are_not_missed(there: set[int]) -> None:
 
 
 def test_what_came_before_the_controllers_first_is_not_gone_while_its_publisher_has_it() -> None:
-    """Controller and subscriber miss a new publisher's updates, and its word of where they begin is late."""
+    """Controller and subscriber miss a new publisher's updates, and its notice of their start is late."""
     world = World(2, Links())
     one, two = world.open(1), world.open(2)
     world.subscribe(two, 256)
@@ -126,7 +126,7 @@ def test_what_came_before_the_controllers_first_is_not_gone_while_its_publisher_
 
 
 def test_once_the_controller_knows_of_a_subscription_no_update_is_lost() -> None:
-    """Each comes, in order, though a third of all packets does not."""
+    """Each update comes, in order, though a third of all packets is lost."""
     world = World(3, Links(loss=0.3, double=0.1, jitter=0.05), seed=5)
     one, two, three = world.open(1), world.open(2), world.open(3)
     for vnf in (two, three):
@@ -267,7 +267,7 @@ def test_a_host_that_is_gone_holds_nothing_back() -> None:
     world.subscribe(three, 256)
     world.publish(one, 256, b"0")
     world.run(1)
-    world.nodes[3] = World(1, Links()).nodes[1]  # another process, which knows nothing
+    world.nodes[3] = World(1, Links()).nodes[1]  # another process without any state
     world.controller.host_gone(3, world.now)
     del world.vnfs[three], world.subscribed[three], world.got[three]
     for number in range(1, 20):

@@ -1,8 +1,8 @@
 """The world over a tree of switches that run our P4 programs, with the controllers beside them.
 
-          s0 -- controller of replicas (port 4)
-         /  \\
-       s1    s2          hosts 1, 2 at s1; 3, 4 at s2 (ports 2, 3); port 1 leads up
+   s0 -- controller of replicas (port 4)
+  /  \
+s1    s2          hosts 1, 2 at s1; 3, 4 at s2 (ports 2, 3); port 1 leads up
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from treecast.middleware.wire.stare_frames import StareFrame, decode_frame, enco
 PROGRAMS = Path(__file__).resolve().parents[3] / "p4"
 CPU = 510
 PORTS = (1, 2, 3, 4)
-# (switch, port) at both ends of the tree's links, and where the hosts are
+# (switch, port) at both ends of the tree's links, and the places of the hosts
 CABLES = {(0, 1): (1, 1), (0, 2): (2, 1), (1, 1): (0, 1), (2, 1): (0, 2)}
 HOSTS = {(1, 2): 1, (1, 3): 2, (2, 2): 3, (2, 3): 4, (0, 4): CONTROLLER}
 _AT = {host: where for where, host in HOSTS.items()}
@@ -58,7 +58,7 @@ def place(number: int) -> Place:
 
 
 class StareSwitch:
-    """One switch, and its controller in the embedded design."""
+    """One switch, and in the embedded design its controller."""
 
     def __init__(self, number: int, design: str, seed: int, expire: float) -> None:
         self.switch = Switch(program(f"stare_{design}"), ports=PORTS, cpu_port=CPU)
@@ -73,7 +73,7 @@ class StareSwitch:
             bring_up(self.switch.control, register_state(where, PORTS))
 
     def receive(self, port: int, frame: bytes, now: float) -> list[tuple[int, bytes]]:
-        """The frames that leave, by port."""
+        """Returns the frames that leave, by port."""
         found = []
         for out in self.switch.receive(port, frame, now):
             if out.port == CPU:
@@ -96,7 +96,7 @@ class StareSwitch:
         return [(out.port, out.packet) for one in sent for out in self.switch.receive(CPU, one, now)]
 
     def ports(self, state: int) -> int:
-        """What the data plane holds for a state."""
+        """Returns the ports that the data plane holds for a state."""
         if self.controller is None:
             return self.switch.control.register(REGISTER, state)
         try:
@@ -108,7 +108,7 @@ class StareSwitch:
 
 
 class TreeWorld(World):
-    """Hosts 1 to 4 and the controller of replicas, on three switches of `design`."""
+    """Hosts 1 to 4 and the replica controller, on three switches of `design`."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class TreeWorld(World):
         expire: float = EXPIRE,
     ) -> None:
         self.ipv6 = ipv6
-        self.silent: set[int] = set()  # hosts that have died: nothing comes from them or to them
+        self.silent: set[int] = set()  # hosts that have died: they neither send nor receive
         self.switches = [StareSwitch(number, design, seed, expire) for number in range(3)]
         given = settings or StareSettings(segment_bytes=40, refresh=5.0)
         self.own = Subscriptions(given, random.Random(seed))  # the controller's
@@ -149,7 +149,7 @@ class TreeWorld(World):
         self.own.changes.clear()
 
     def _switch(self, port: int, data: bytes) -> None:
-        """From a host, over its link."""
+        """Takes a host's packet from its link."""
         if port in self.silent:
             return
         number, at = _AT[port]
@@ -187,7 +187,7 @@ class TreeWorld(World):
     # --- what the subscriptions imply
 
     def implied(self, number: int, state: int) -> int:
-        """The ports of a switch behind which somebody subscribes."""
+        """Returns the ports of a switch that lead to a subscriber."""
         wanted = {host for host, node in self.nodes.items() if node.subscription(state) is not None}
         wanted -= self.silent
         if self.own.state(state) is not None:
@@ -196,7 +196,7 @@ class TreeWorld(World):
         return port_set(behind)
 
     def held(self, states: tuple[int, ...]) -> dict[tuple[int, int], tuple[int, int]]:
-        """Where what a switch holds is not what is implied: (switch, state) to (held, implied)."""
+        """Returns where a switch's entry differs from the implied one: (switch, state) to (held, implied)."""
         return {
             (number, state): (switch.ports(state), self.implied(number, state))
             for number, switch in enumerate(self.switches)
@@ -207,7 +207,7 @@ class TreeWorld(World):
 
 @cache
 def _behind(number: int, port: int) -> frozenset[int]:
-    """The hosts that are reached by a port."""
+    """Returns the hosts behind a port."""
     host = HOSTS.get((number, port))
     if host is not None:
         return frozenset({host})

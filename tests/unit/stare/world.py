@@ -1,8 +1,7 @@
-"""Hosts, a switch and a replica controller in memory, with a clock of their own and bad links between them.
+"""Hosts, a switch and a replica controller in memory, with their own clock and bad links between them.
 
-The switch keeps, for each state, the hosts that registered, answers with SUB-ack, and sends a publish to
-them, as a first switch of STARE's does. Packets and signals are lost, doubled and delayed, so that they
-overtake each other.
+Like a first switch of STARE's, the switch keeps the registered hosts of each state, replies with SUB-ack, and
+sends a publish to them. Packets and signals are lost, doubled and delayed, so that they overtake each other.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ SETTINGS = StareSettings(segment_bytes=40, refresh=5.0)
 
 
 class Links:
-    """How bad they are. Times in seconds."""
+    """The quality of the links. Times in seconds."""
 
     def __init__(self, loss: float = 0.0, double: float = 0.0, jitter: float = 0.0) -> None:
         self.loss, self.double, self.jitter = loss, double, jitter
@@ -44,10 +43,10 @@ class World:
         self.random = random.Random(seed)
         self.links = links
         self.acknowledges = True
-        self.table: dict[int, set[int]] = {}  # the switch's: ports by state
+        self.table: dict[int, set[int]] = {}  # the switch's ports by state
         self.sent: dict[StareKind, int] = dict.fromkeys(StareKind, 0)
         self.tokens = 0
-        self.vnfs: dict[int, int] = {}  # the host of each that is open
+        self.vnfs: dict[int, int] = {}  # the host of each open VNF
         self.opened: dict[int, int] = {}  # token -> VNF
         self.subscribed: dict[int, set[int]] = {}  # by VNF
         self.published: dict[tuple[int, int], bytes] = {}  # the last value by (state, VNF)
@@ -60,16 +59,16 @@ class World:
         self.new_controller(seed)
 
     def new_controller(self, seed: int = 7) -> None:
-        """In place of the one that there was, which is gone with all that it knew but its ids."""
+        """Replaces the controller by one that knows nothing but the ids."""
         ids = self.controller.ids if hasattr(self, "controller") else None
         self.controller = ReplicaController(ReplicaSettings(), random.Random(seed), ReplicaCounters(), ids)
         for ports in self.table.values():
             ports.discard(CONTROLLER)
 
-    # --- what VNFs do
+    # --- actions of VNFs
 
     def open(self, host: int) -> int:
-        """A VNF's id, once it has come."""
+        """Opens a VNF; returns its id once it has arrived."""
         self.tokens += 1
         token = self.tokens
         self.nodes[host].open(token, self.now)
@@ -95,7 +94,7 @@ class World:
 
     def unsubscribe(self, vnf: int, state: int) -> None:
         self.nodes[self.vnfs[vnf]].unsubscribe(vnf, state, self.now)
-        self._settle()  # what was on its way out of the host has come
+        self._settle()  # so that packets that were leaving the host arrive
         self.subscribed[vnf].discard(state)
 
     def publish(self, vnf: int, state: int, value: bytes) -> None:
@@ -128,7 +127,7 @@ class World:
         return min([self.controller.next_deadline(), *(n.next_deadline() for n in self.nodes.values())])
 
     def _later(self, action: Callable[[], None]) -> None:
-        """Over a link."""
+        """Does something after a link's delay."""
         links, rng = self.links, self.random
         for _ in range(2 if rng.random() < links.double else 1):
             if rng.random() < links.loss:
@@ -173,7 +172,7 @@ class World:
             self._later(lambda host=host, data=data: self.nodes[host].signal(data, self.now))
 
     def _wanted(self, state: int, wanted: bool) -> None:
-        """The controller's own subscription, which is lossless here."""
+        """Sets the controller's own subscription, which is lossless here."""
         ports = self.table.setdefault(state, set())
         (ports.add if wanted else ports.discard)(CONTROLLER)
 
@@ -199,11 +198,11 @@ class World:
         else:
             self.nodes[port].datagram(data, self.now)
 
-    # --- what must hold
+    # --- invariants
 
     def _deliver(self, vnf: int, update: Update) -> None:
         if vnf not in self.vnfs:
-            return  # it closed in this very moment
+            return  # it closed at this moment
         assert update.state in self.subscribed[vnf], (
             f"VNF {vnf} gets {update}, which it does not subscribe to"
         )
@@ -218,7 +217,7 @@ class World:
         self.controller.check_invariants()
 
     def missing(self) -> list[tuple[int, tuple[int, int]]]:
-        """(VNF, pair) of which the VNF has not the last value."""
+        """Returns each (VNF, pair) whose VNF lacks the last value."""
         return [
             (vnf, pair)
             for vnf, states in self.subscribed.items()

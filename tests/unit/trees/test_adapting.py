@@ -1,5 +1,5 @@
-"""Trees that follow what publishers send: the carriers' own counts, a decision, and an update in the emulator
-while packets are on their way."""
+"""Trees follow what publishers send: counts by carriers, a decision, and an update in the emulator while
+packets are in flight."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rings() -> Network:
 
 
 class Port:
-    """The wire of a publisher's carrier: what it sends goes into the emulator."""
+    """The wire of a publisher's carrier: it sends into the emulator."""
 
     address = "emulated"
 
@@ -46,7 +46,7 @@ class Port:
 
 
 class Cloud:
-    """Daemons' label carriers on emulated switches. The host id of a node is its number and one."""
+    """Daemons' label carriers on emulated switches. A host's id is its node number plus one."""
 
     def __init__(self, network: Network, seed: int) -> None:
         self.network, self.rng = network, Random(seed)
@@ -65,7 +65,7 @@ class Cloud:
     def publish(self) -> None:
         source, receivers = self.rng.choice(self.wanted)
         if not self.carriers[source].reach([receivers[0] + 1]).hosts:
-            return  # it was told of no network yet
+            return  # it has not heard of a network yet
         self.sent.append(receivers)
         payload = (len(self.sent) - 1).to_bytes(4)
         self.carriers[source].send(0, [payload], [node + 1 for node in receivers])
@@ -94,7 +94,7 @@ class Cloud:
         return {self.network.names[node]: carrier.observed() for node, carrier in self.carriers.items()}
 
     def got(self) -> list[list[int]]:
-        """By packet, who got it, each as often as it did."""
+        """Returns the receivers of each packet, with repetitions."""
         self.run.emulator.drain()
         found: list[list[int]] = [[] for _ in self.sent]
         for link, frames in self.run.carried.frames.items():
@@ -113,7 +113,7 @@ class One:
 
 
 def some_wishes(network: Network, rng: Random) -> list[tuple[int, list[int]]]:
-    """Three publishers, each with two sets of receivers."""
+    """Returns three publishers, each with two sets of receivers."""
     found = []
     for source in rng.sample(network.hosts, 3):
         others = [host for host in network.hosts if host != source]
@@ -133,7 +133,7 @@ def test_trees_follow_what_is_sent() -> None:
     seen, rng = Observed(network, fewest=60), Random(2)
 
     async def look(manager: TreeManager) -> int:
-        """A while of traffic, and a look; whether there was an update."""
+        """Runs traffic for a while, then lets the manager look; returns whether there was an update."""
         cloud.pass_time(1.0, 100)
         seen.add(cloud.observed())
         trees = better_trees(manager.rules, seen, rng, SAMPLE)
@@ -164,7 +164,7 @@ def test_what_was_seen() -> None:
     seen = Observed(network, fewest=0)
     seen.add({"a": {("b",): 10, ("b", "c"): 30, ("elsewhere",): 9, ("a",): 5}, "elsewhere": {("a",): 1}})
     assert seen.weights == {(1, (2,)): 10.0, (1, (2, 3)): 30.0}
-    seen.add({"a": {("b",): 14, ("b", "c"): 3}})  # the second was started anew
+    seen.add({"a": {("b",): 14, ("b", "c"): 3}})  # the second publisher restarted
     assert seen.weights == {(1, (2,)): 9.0, (1, (2, 3)): 18.0}
     knowledge = seen.knowledge(Random(1))
     assert {node: round(share, 3) for node, share in knowledge.subscribers[1].items()} == {2: 1.0, 3: 0.667}
@@ -181,7 +181,7 @@ def test_nothing_is_decided_on_little() -> None:
     network = rings()
     seen, (source, other) = Observed(network), network.hosts[:2]
     assert Observed(network).sample(Random(1)) == []
-    for count in (FEWEST // 2, FEWEST - 1):  # nothing fades meanwhile
+    for count in (FEWEST // 2, FEWEST - 1):  # no count fades meanwhile
         seen.add({network.names[source]: {(network.names[other],): count}})
         assert seen.total == count
         assert better_trees(RuleBase(network, 3), seen, Random(1)) is None

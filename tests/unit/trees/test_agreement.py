@@ -1,4 +1,4 @@
-"""The graph-level model of a scheme and its P4 program: every packet, port and byte, and every pass."""
+"""The graph-level model of a scheme agrees with its P4 program in every packet, port, byte and pass."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = ("predictive", "reactive", "bitmask", "group", "group, 2", "mixed", "hop
 
 
 def wrong(network: Network, twin: Twin, source: int, receivers: list[int], stack: Any) -> list[str]:
-    """How the two differ, and what is wrong with the delivery."""
+    """Returns the differences between the two, and errors of the delivery."""
     sent = send(network, twin, source, stack, b"what is carried")
     return [*sent.differences, *faults(network, source, receivers, sent.outcome)]
 
@@ -75,7 +75,7 @@ def test_a_stack_of_virtual_trees(network: Network, seed: int, limit: int, clean
 @settings(max_examples=20, deadline=None)
 @given(seed=SEEDS, count=st.integers(1, 8))
 def test_any_labels_at_all(seed: int, count: int) -> None:
-    """Unknown ids, stops before trees, labels twice, packets that go round: still the same everywhere."""
+    """Unknown ids, stops before trees, repeated labels, packets in a loop: both still agree everywhere."""
     rng = Random(seed)
     network = random_network(seed, rng.randint(2, 5), rng.randint(0, 2), hosts=True)
     rules = random_rules(network, rng, 3)

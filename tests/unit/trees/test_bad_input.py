@@ -1,5 +1,5 @@
-"""What nobody should ask for or send: receivers that cannot be reached, networks with more links than labels,
-switches without room for rules, stacks without room in a frame, and labels that no switch knows."""
+"""Invalid requests and packets: unreachable receivers, networks with more links than labels, switches without
+room for rules, stacks without room in a frame, and unknown labels."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from treecast.middleware.routing.virtual.stacks import LabelForwarder, check_enc
 from treecast.middleware.routing.virtual.strategies import NEED_KNOWLEDGE, STRATEGIES, Knowledge, install
 from treecast.middleware.wire.label_stack import LAST_ID, decode_labels, encode_labels, hop, stop, tree
 
-# Two switches with two hosts each, and nothing between them: a, b | c, d.
+# Two switches with two hosts each, without a link between them: a, b | c, d.
 APART = build(["s", "t", "a", "b", "c", "d"], [(0, 2), (0, 3), (1, 4), (1, 5)], hosts=[2, 3, 4, 5])
 STAR = build(["s", *"abcd"], [(0, n) for n in range(1, 5)], hosts=range(1, 5))
 
@@ -56,7 +56,7 @@ class Wire:
 
 
 def carrier(network: Network, room: int) -> tuple[Labels, Wire]:
-    """Of the first host; host ids are node numbers."""
+    """Returns the first host's carrier; host ids are node numbers."""
     wire = Wire()
     found = Labels(BY_ETHERNET, room)
     found.begin(network.hosts[0], wire)
@@ -90,7 +90,7 @@ def test_the_carrier_sends_to_those_that_it_reaches() -> None:
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
 def test_strategies_on_a_network_in_two_parts(name: str) -> None:
-    """Those that make trees to subscribers refuse and say what can be done; others install trees."""
+    """Strategies that make trees to subscribers refuse and suggest a remedy; others install trees."""
     knowledge = Knowledge({2: {3: 0.9, 4: 0.9}}, [[0, 2, 3]])
     if name in REFUSING:
         with pytest.raises(Unreachable, match=r"cannot be reached .*: join them, .*broadcast, topological"):
@@ -174,7 +174,8 @@ def test_a_header_that_holds_no_receivers_stack() -> None:
 
 
 def test_a_carrier_whose_frames_hold_no_stack() -> None:
-    """Nothing is sent, and unicast's repairs are left; a frame that holds one label goes to each."""
+    """Nothing is sent, and repairs by unicast remain; a frame with room for one label is sent to each
+    receiver."""
     labels, wire = carrier(STAR, 3)
     labels.send(5000, [b"data"], [2, 3, 4])
     assert wire.sent == []
@@ -187,7 +188,8 @@ def test_a_carrier_whose_frames_hold_no_stack() -> None:
 
 
 def test_a_stack_that_switches_would_drop_is_not_made() -> None:
-    """One label a receiver: 150 receivers are two packets of a carrier, and none of `treecast route`."""
+    """With one label per receiver, 150 receivers are two packets of a carrier, and `treecast route` refuses
+    them."""
     wide = build(["s", *(f"h{n}" for n in range(151))], [(0, n) for n in range(1, 152)], hosts=range(1, 152))
     labels, wire = carrier(wide, 1400)
     labels.send(5000, [b"data"], list(range(2, 152)))
@@ -198,12 +200,12 @@ def test_a_stack_that_switches_would_drop_is_not_made() -> None:
         check_encoding(Encoder(wide, RuleBase(wide, 0)).encode(request(wide, 1, list(range(2, 152)))))
 
 
-# --- strategies that know nothing yet
+# --- strategies without observations
 
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
 def test_a_manager_starts_with_trees_or_says_why_not(name: str) -> None:
-    """Those that go by what publishers send found none, or paths alone, and said nothing."""
+    """Strategies based on observed notifications used to find no trees, or only paths, without a message."""
     network = fat_tree(4)
     switches = {network.names[node]: "unused" for node in network.switches}
     ends = zip(network.tails[::2], network.heads[::2], strict=True)
@@ -240,13 +242,13 @@ def test_a_manager_without_trees_says_so(strategy: str, limit: int, said: str) -
     assert bool(remark) == bool(said)
 
 
-# --- labels that nobody knows
+# --- unknown labels
 
 
 @settings(max_examples=8, deadline=None)
 @given(network=networks(5, hosts=True), seed=st.integers(0, 10**6))
 def test_unknown_labels_on_the_wire(network: Network, seed: int) -> None:
-    """Through P4 switches: receivers get their copies, and nobody gets one more."""
+    """Receivers behind P4 switches get their copies, and nobody gets an extra one."""
     rng = Random(seed)
     source, receivers = receivers_of(network, rng)
     known = Encoder(network, RuleBase(network, 0)).encode(request(network, source, receivers)).labels

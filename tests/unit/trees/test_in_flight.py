@@ -1,6 +1,6 @@
-"""Make before break under the emulator's clock: packets are on their way while rules are written, publishers
-are told and rules are removed, links take their time, and every packet that was sent arrives once at all who
-were meant and at nobody else."""
+"""Make before break under the emulator's clock. Packets are in flight while rules are written, publishers are
+told and rules are removed, and links take their time. Every packet arrives once at each of its receivers and
+nowhere else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from treecast.middleware.routing.virtual.rules import RuleBase
 from treecast.middleware.routing.virtual.stacks import request
 from treecast.middleware.wire.label_stack import encode_labels
 
-SLOWEST = 0.2  # seconds that a link takes at most
+SLOWEST = 0.2  # maximum seconds on a link
 
 
 class Traffic:
@@ -44,7 +44,7 @@ class Traffic:
 
     @property
     def life(self) -> float:
-        """No packet is longer on its way: no way passes a node twice."""
+        """Returns the maximum time in flight: no path passes a node twice."""
         return SLOWEST * self.network.node_count
 
     def pass_time(self, seconds: float, packets: int = 3) -> None:
@@ -74,7 +74,7 @@ class Traffic:
         self.pass_time(seconds, packets=10)
 
     def faults(self) -> list[str]:
-        """Of every packet that was sent: who got it, and who should have."""
+        """Returns for every wrong packet its receivers and its intended receivers."""
         got: dict[int, list[int]] = {number: [] for number in range(len(self.sent))}
         for link, frames in self.run.carried.frames.items():
             payloads = [int.from_bytes(frame[-4:]) for frame in frames]
@@ -104,7 +104,7 @@ class SlowSwitch:
 
 
 async def updates(traffic: Traffic, limit: int, life: float, wanted: Callable[[], list[int]]) -> None:
-    """Three rule bases one after the other, then all that is under way arrives."""
+    """Applies three rule bases one after the other, then lets all packets in flight arrive."""
     switches = {number: SlowSwitch(traffic, number) for number in traffic.network.switches}
     manager = TreeManager(
         traffic.network, switches, traffic, MemoryStore(), limit=limit, life=life, sleep=traffic.sleep
@@ -117,7 +117,7 @@ async def updates(traffic: Traffic, limit: int, life: float, wanted: Callable[[]
 
 
 def run(seed: int, nodes: int, limit: int, *, drained: bool = True) -> Traffic:
-    """Traffic on a random network whose trees change three times."""
+    """Runs traffic on a random network whose trees change three times."""
     rng = Random(seed)
     network = random_network(seed, nodes, nodes // 2, hosts=True)
     traffic = Traffic(network, rng)
@@ -135,7 +135,7 @@ def test_no_packet_in_flight_is_lost_or_goes_round(seed: int, nodes: int, limit:
 
 
 def test_without_the_wait_packets_are_lost() -> None:
-    """What the test above would see if old rules went before packets have drained."""
+    """The check above fails if old rules are removed before packets have drained."""
     traffic = run(3, 4, 2)
     assert traffic.under_way > 0
     assert traffic.faults() == []

@@ -1,5 +1,5 @@
-"""Make before break on switches that run p4/virtual_trees.p4: whatever a publisher may send at any moment of
-an update arrives once, and ids of removed trees never come back, also over faults and restarts."""
+"""Make before break on switches that run p4/virtual_trees.p4. A packet sent at any moment of an update
+arrives once, and ids of removed trees are never reused, even after faults and restarts."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from treecast.middleware.wire.label_stack import encode_labels
 
 
 class World:
-    """Switches and publishers of one network. After every write and every word to a publisher, a packet of
-    each, made with what it knows, has to arrive once at every receiver and nowhere else."""
+    """Switches and publishers of one network. After every write and every message to a publisher, each
+    publisher sends a packet by what it knows; it must arrive once at every receiver and nowhere else."""
 
     def __init__(self, network: Network, run: SwitchedNetwork, rng: Random) -> None:
         self.network, self.run, self.rng = network, run, rng
         self.told: dict[int, Mapping[int, int]] = {node: {} for node in network.hosts}
         self.versions: list[int] = []
         self.writes = 0
-        self.fails_at = 0  # the write that is refused
+        self.fails_at = 0  # the number of the write to refuse
         self.deaf = False
-        self.live = False  # from the first word to publishers on
+        self.live = False  # set from the first message to publishers on
 
     def switch(self, number: int) -> _Switch:
         return _Switch(self, number)

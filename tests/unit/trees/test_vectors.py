@@ -1,4 +1,4 @@
-"""The programs of label switches: their vectors on both engines, and p4c's own word where it is at hand."""
+"""The programs of label switches: their vectors on both engines, and p4c's verdict if it is installed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_vectors(name: str, interpret: bool) -> None:
 @pytest.mark.skipif("TREECAST_P4C" not in os.environ, reason="TREECAST_P4C names no p4c-bm2-ss")
 @pytest.mark.parametrize("name", NAMES)
 def test_p4c_takes_it_for_bmv2(name: str, tmp_path: Path) -> None:
-    """With the compiler itself; tried with 1.2.4."""
+    """Compiles with p4c itself; tried with 1.2.4."""
     compiler = shlex.split(os.environ["TREECAST_P4C"])
     made = tmp_path / "made.json"
     command = [*compiler, "--std", "p4-16", "-o", str(made), str(PROGRAMS / f"{name}.p4")]

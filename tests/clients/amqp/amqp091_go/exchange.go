@@ -1,4 +1,4 @@
-// Publishes with confirms, and prints what a second connection gets.
+// Publishes with confirms, and prints the messages that a second connection gets.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Pins amqp091-go, with which tests/clients/amqp/test_languages.py talks to a daemon. go.sum has its digests.
+// Pins amqp091-go, a client of tests/clients/amqp/test_languages.py. go.sum has its digests.
 module treecast/tests/clients/amqp091_go
 
 go 1.26.0

@@ -1,5 +1,5 @@
-"""The difference of two states: writing it gives the other, nothing is written in vain, nothing refers to
-what is gone."""
+"""The difference of two states leads from one to the other, has no needless write, and refers to nothing
+removed."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _without_cells(state: SwitchState) -> dict[str, Any]:
 @given(_states(), _states())
 def test_applied_it_gives_what_is_desired(actual: SwitchState, desired: SwitchState) -> None:
     changes = diff(actual, desired)
-    reached = apply(actual, changes)  # which refuses every step that a switch would refuse
+    reached = apply(actual, changes)  # `apply` refuses every step that a switch would refuse
     assert _without_cells(reached) == _without_cells(desired)
     assert reached.registers == {**actual.registers, **desired.registers}
     assert reached.meters == {**actual.meters, **desired.meters}
@@ -119,7 +119,7 @@ def test_a_state_differs_from_itself_in_nothing(state: SwitchState) -> None:
 
 
 def test_make_before_break() -> None:
-    """A group that an entry moves to is there before the entry moves, and the old one goes after it."""
+    """A group exists before an entry moves to it, and the old one is removed after the move."""
     key, call = {"a": ExactMatch(1)}, "multicast"
     actual = SwitchState.of(
         groups=[MulticastGroup(1, (Replica(1),))], entries=[("t", Entry(key, ActionCall(call, {"group": 1})))]

@@ -1,4 +1,4 @@
-"""A switch brought to a state over gRPC, step by step, and what is found out on the way."""
+"""A session brings a switch to a state over gRPC, step by step, and handles what it finds there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is bounded, what is refused, and what the generator leaves to the interpreter."""
+"""Limits, refused programs, and programs that the generator leaves to the interpreter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the programs do, packet by packet, on both engines."""
+"""The programs' behaviour, packet by packet, on both engines."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def copies(make: Make) -> Switch:
 
 
 def note(packet: bytes) -> dict[str, int]:
-    """The header that copies.p4 puts behind the first four bytes."""
+    """Returns the header that copies.p4 puts behind the first four bytes."""
     kept, length = packet[6:8], packet[8:10]
     return {
         "kind": packet[4],

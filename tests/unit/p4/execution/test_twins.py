@@ -1,4 +1,4 @@
-"""Generated code does what the interpreter does, whatever the packets and entries are."""
+"""Generated code behaves like the interpreter for all packets and entries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARSED = (
 
 
 def routed(address: int) -> str:
-    """An IPv4 packet with a checksum that is right."""
+    """Returns an IPv4 packet with a correct checksum."""
     header = bytes.fromhex("450000200001000040110000c0a80001") + address.to_bytes(4, "big")
     checksum = csum16_bytes(header).to_bytes(2, "big")
     return "0a0b0c0d0e0f0102030405060800" + (header[:10] + checksum + header[12:]).hex() + "00" * 12
@@ -56,7 +56,7 @@ BASES = {
 
 
 def packets(name: str, random: Random, count: int) -> list[bytes]:
-    """Known packets, some with bytes changed, cut or continued, and noise."""
+    """Yields known packets, packets with changed, missing or added bytes, and noise."""
     bases = [bytes.fromhex(text) for text in BASES[name]]
     found = list(bases)
     while len(found) < count:

@@ -89,7 +89,7 @@ def random_action(random: Random, table: TableState) -> Action:
 
 
 def fill(one: Switch, random: Random) -> None:
-    """Entries, members, groups, sessions and cells at random."""
+    """Adds random entries, members, groups, sessions and cells."""
     machine, control = one._machine, one.control
     for name, extern in control._externs.items():
         if isinstance(extern, Profile):
@@ -131,7 +131,7 @@ def add_entry(one: Switch, table: TableState, random: Random) -> None:
 
 
 def state(one: Switch) -> list[object]:
-    """All that packets may have changed."""
+    """Returns all state that packets may have changed."""
     machine = one._machine
     cells: list[object] = [x.cells for x in machine.externs if isinstance(x, RegisterArray)]
     counters = [one.control.counters(name) for name, x in one.control._externs.items() if _counts(x)]

@@ -165,7 +165,7 @@ def framed(
     parser_locals: str = "",
     states: str = START,
 ) -> str:
-    """The text of a program around pieces."""
+    """Returns the text of a program around pieces."""
     return FRAME.format(
         body=body,
         types=types,
@@ -178,32 +178,32 @@ def framed(
 
 
 def load(body: str = "", **pieces: str) -> ir.Program:
-    """The program around pieces, loaded."""
+    """Loads the program around pieces."""
     return load_program(framed(body, **pieces), "t.p4")
 
 
 def ingress(body: str = "", **pieces: str) -> tuple[ir.Statement, ...]:
-    """What ingress does."""
+    """Returns the statements of ingress."""
     program = load(body, **pieces)
     return program.controls[program.pipeline.ingress].body
 
 
 def refused(text: str) -> P4Error:
-    """The error that a whole program gives."""
+    """Returns the error of a whole program."""
     with pytest.raises(P4Error) as caught:
         load_program(text, "t.p4")
     return caught.value
 
 
 def complaint(body: str = "", **pieces: str) -> str:
-    """The one message about a program around pieces."""
+    """Returns the only message about a program around pieces."""
     error = refused(framed(body, **pieces))
     assert len(error.diagnostics) == 1, str(error)
     return error.diagnostics[0].message
 
 
 def value_of(expression: str, **pieces: str) -> object:
-    """The constant that an expression, assigned to the type that it has, comes down to."""
+    """Returns the constant to which an expression folds when it is assigned to its own type."""
     (statement,) = ingress(f'log_msg("", {{{expression}}});', **pieces)
     assert isinstance(statement, ir.Evaluate)
     assert isinstance(statement.call, ir.ExternCall)

@@ -1,4 +1,4 @@
-"""Numbers that are known at load: folded as Python's integers say, in the width they have."""
+"""Numbers known at load time: folded like Python's integers, in their width."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_concatenation_is_undone_by_slices(
 
 @st.composite
 def formulas(draw: st.DrawFn, depth: int = 4) -> tuple[str, int]:
-    """An expression over bit<16>, and its value by Python."""
+    """Draws an expression over bit<16>, and its value by Python."""
     if depth == 0 or draw(st.booleans()):
         value = draw(st.integers(0, 65535))
         return draw(st.sampled_from([f"16w{value}", f"16w{value:#x}", f"(bit<16>) {value}"])), value

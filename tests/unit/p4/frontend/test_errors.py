@@ -1,4 +1,4 @@
-"""How errors look: file, line, column, the line itself, carets; several at once; never a trace."""
+"""The form of errors: file, line, column, the line itself, carets; several at once; never a trace."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_absurd_texts_are_refused_not_crashed_on(text: str) -> None:
 @settings(max_examples=60)
 @given(st.data())
 def test_any_damage_gives_a_program_or_a_p4error(data: st.DataObject) -> None:
-    """Words of a good program deleted, doubled or swapped: never another exception."""
+    """Deleting, doubling or swapping words of a good program never raises another exception."""
     words = ROUTER.split(" ")
     place = data.draw(st.integers(0, len(words) - 1))
     other = data.draw(st.integers(0, len(words) - 1))
@@ -136,7 +136,7 @@ def test_any_damage_gives_a_program_or_a_p4error(data: st.DataObject) -> None:
 
 
 def outcome(text: str) -> P4Error | None:
-    """The error that a text is refused with, or None."""
+    """Returns the error with which a text is refused, or None."""
     try:
         load_program(text, "t.p4")
     except P4Error as error:

@@ -1,4 +1,4 @@
-"""Parsers: states, selects, value sets, stacks, lookahead, subparsers; and what is refused of them."""
+"""Parsers: states, selects, value sets, stacks, lookahead, subparsers, and their errors."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from treecast.middleware.dataplane.p4.ir.invariants import check_invariants
 
 
 def parser(states: str, **pieces: str) -> tuple[ir.Parser, ir.Program]:
-    """The program's parser with these states."""
+    """Returns the program's parser with these states."""
     program = load(states=states, **pieces)
     check_invariants(program)
     return program.parsers[program.pipeline.parser], program
 
 
 def only(statements: str) -> tuple[ir.Statement, ...]:
-    """What a state with these statements does."""
+    """Returns the statements of a state with this text."""
     return parser(f"state start {{ {statements} transition accept; }}")[0].states[0].body
 
 
 def select(keys: str, cases: str, **pieces: str) -> list[tuple[tuple[ir.Match, ...], int]]:
-    """The cases of a select."""
+    """Returns the cases of a select."""
     states = f"state start {{ transition select({keys}) {{ {cases} }} }} state next {{ transition accept; }}"
     transition = parser(states, **pieces)[0].states[0].transition
     assert isinstance(transition, ir.Select)

@@ -1,4 +1,4 @@
-"""The preprocessor: what comes out of it, where it says it stood, and that nothing makes it run for ever."""
+"""The preprocessor: its output, the positions of its words, and no input that makes it run forever."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from treecast.middleware.dataplane.p4.source import P4Error
 
 
 def run(text: str, files: dict[str, str] | None = None, **defines: str) -> tuple[list[str], list[str]]:
-    """The words that come out, without the end; and the messages."""
+    """Returns the resulting words, without the end, and the messages."""
     known = files or {}
     reader = Preprocessor(lambda name, _: (name, known[name]) if name in known else None, defines)
     found = reader.run(text, "t.p4")

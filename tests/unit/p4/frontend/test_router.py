@@ -1,4 +1,4 @@
-"""A whole program: what is in its representation, and what control planes will see of it."""
+"""A whole program: its representation, and the part that control planes will see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements and calls, as the printer shows what they were lowered to."""
+"""Statements and calls, as the printer shows their lowered form."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ control Sub(inout bit<8> v)(bit<8> step) {
 
 
 def lowered(body: str, local: str = "") -> list[str]:
-    """The lines of ingress' body, variables without their numbers."""
+    """Returns the lines of ingress' body, variables without their numbers."""
     program = load(body, types=NAMES, local=local)
     check_invariants(program)
     text = show(program)
@@ -36,7 +36,7 @@ def lowered(body: str, local: str = "") -> list[str]:
 
 
 def plain(line: str) -> str:
-    """Without the numbers of variables."""
+    """Removes the numbers of variables."""
     return re.sub(r"#\d+", "", line)
 
 

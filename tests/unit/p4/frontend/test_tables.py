@@ -1,4 +1,4 @@
-"""Tables: keys, actions, entries with priorities, properties; and what is refused of them."""
+"""Tables: keys, actions, entries with priorities, properties, and their errors."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ action many(bit<8> a, bit<16> b, bool c) { }
 
 
 def table(text: str, before: str = "") -> tuple[ir.Table, ir.Program]:
-    """The table `t` of ingress with these properties."""
+    """Returns the table `t` of ingress with these properties."""
     program = load("t.apply();", local=f"{ACTIONS}{before}\ntable t {{ {text} }}")
     return next(one for one in program.tables if one.name == "I.t"), program
 
 
 def keyed(key: str, entries: str) -> tuple[ir.Entry, ...]:
-    """The entries of a table with one key."""
+    """Returns the entries of a table with one key."""
     return table(f"key = {{ {key} }} actions = {{ plain; many; }} {entries}")[0].entries
 
 
@@ -235,7 +235,7 @@ def test_actions_with_one_name_for_control_planes_are_refused(first: str) -> Non
     local = f'{first} action a() {{ meta.x = 1; }} @name("t") action b() {{ meta.x = 2; }}'
     said = "action 'I.t' has the same name for control planes as the one at t.p4:15:"
     assert complaint("a(); b();", local=local).startswith(said)
-    assert load("a();", local=local).actions[0].name == "I.t"  # b is nobody's
+    assert load("a();", local=local).actions[0].name == "I.t"  # nothing calls b
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Declarations of types: what they become, and what is refused."""
+"""Declarations of types: their representation and their errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from treecast.middleware.dataplane.p4.source import P4Error
 
 
 def field(program: ir.Program, name: str) -> ir.Field:
-    """A field of the metadata."""
+    """Returns a field of the metadata."""
     parser = program.parsers[program.pipeline.parser]
     metadata = parser.parameters[1].type
     assert isinstance(metadata, ir.StructType)
@@ -141,7 +141,7 @@ def test_annotations_are_kept() -> None:
 
 
 def test_errors_declared_before_core_are_numbered_behind_its_own() -> None:
-    """0 is what a parser starts with, and has to be NoError."""
+    """A parser starts with 0, which must be NoError."""
     program = load_program("error { Early, Second }\n" + framed(types="error { Late }"), "t.p4")
     assert program.errors[:3] == ("NoError", "PacketTooShort", "NoMatch")
     assert program.errors[7:] == ("Early", "Second", "Late")
@@ -165,7 +165,7 @@ def test_what_is_no_width_is_refused(width: str) -> None:
 
 @pytest.mark.parametrize("number", ["LIST", "LIST + 1 - 1", "Lists.A", "(LIST)", "7", "0x7", "8w7"])
 def test_field_lists_may_be_constants(number: str) -> None:
-    """Anything but a plain number was passed over, and packets lost values without a word."""
+    """Anything but a plain number was ignored, and packets lost values silently."""
     declared = "const bit<8> LIST = 7; enum bit<8> Lists { A = 7 }"
     program = load(types=declared, fields=f"@field_list({number}) bit<8> f;")
     assert program.field_lists == {7: (("f",),)}
@@ -238,7 +238,7 @@ def test_values_refused(body: str, message: str) -> None:
 
 
 def test_the_invariants_do_fail() -> None:
-    """A program whose parts don't fit is noticed: the other tests rely on it."""
+    """The check notices a program whose parts do not fit, which the other tests rely on."""
     program = load("meta.x = 1;")
     check_invariants(program)
     place = program.pipeline.ingress

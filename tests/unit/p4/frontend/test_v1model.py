@@ -1,4 +1,4 @@
-"""What v1model asks of programs beyond their types."""
+"""The requirements of v1model on programs, apart from types."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_direct_object_elsewhere_is_warned_of() -> None:
             "update_checksum(true, {meta.x}, hdr.one.b, HashAlgorithm.csum16);",
             "'update_checksum' can be called in the ComputeChecksum control only",
         ),
-        # What the target has nothing for: said by `check` as by what runs the program.
+        # Uses of what the target lacks are refused by `check` as well as by running the program.
         (
             "action copy() { clone3(CloneType.I2E, 5, meta.x); }",
             "copy();",
@@ -96,7 +96,8 @@ def test_refused(local: str, body: str, message: str) -> None:
 
 @pytest.mark.parametrize("body", ["", "live();"])
 def test_an_action_that_nothing_runs_asks_nothing_of_the_target(body: str) -> None:
-    """As in the STARE paper's published program for an embedded controller: p4c leaves such actions out."""
+    """The STARE paper's published program for an embedded controller has such actions; p4c leaves them out
+    too."""
     local = """
         action inner() { clone3(CloneType.I2E, 5, meta.x); }
         action dead() { inner(); meta.x = unused(); }

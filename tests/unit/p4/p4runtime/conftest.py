@@ -26,7 +26,7 @@ async def switch() -> AsyncIterator[Served]:
 
 @pytest.fixture
 async def planes(switch: Served) -> AsyncIterator[Any]:
-    """Makes controllers; they are closed at the end."""
+    """Makes controllers and closes them at the end."""
     made: list[Plane] = []
 
     def make() -> Plane:

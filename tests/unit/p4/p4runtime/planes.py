@@ -23,7 +23,7 @@ SCHEMA = Schema(build_p4info(bundle.load(KITCHEN.encode())))
 
 
 class Served:
-    """A device behind a server on loopback. `sent` is what went out at links because of controllers."""
+    """A device behind a server on loopback. `sent` has the packets that controllers sent out at links."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -37,7 +37,7 @@ class Served:
 
 
 class Refused(Exception):
-    """A call's status. `details` are those of each update of a Write."""
+    """A call's status. `details` has one for each update of a Write."""
 
     def __init__(self, error: grpc.aio.AioRpcError) -> None:
         super().__init__(error.details())
@@ -68,7 +68,7 @@ class Plane:
         self.schema = SCHEMA
 
     async def arbitrate(self, election_id: int | None = 1, role: str = "", device_id: int = 1) -> None:
-        """Sends an arbitration update; `heard` has the answer."""
+        """Sends an arbitration update; `heard` returns the reply."""
         if self.stream is None:
             self.stream = self.stub.StreamChannel()
         update = p4r.MasterArbitrationUpdate(device_id=device_id)
@@ -83,7 +83,7 @@ class Plane:
         await asyncio.wait_for(self.stream.write(message), WAIT)
 
     async def heard(self) -> p4r.StreamMessageResponse:
-        """The next message of the stream; Refused where it has ended."""
+        """Returns the next message of the stream; raises Refused if it has ended."""
         try:
             message = await asyncio.wait_for(self.stream.read(), WAIT)
         except grpc.aio.AioRpcError as error:
@@ -132,7 +132,7 @@ class Plane:
     def entry(
         self, table: str, *matches: p4r.FieldMatch, action: str = "", priority: int = 0, **params: int
     ) -> p4r.TableEntry:
-        """An entry with an action, by names."""
+        """Returns an entry with an action, by names."""
         message = p4r.TableEntry(
             table_id=self.schema.tables.names[f"MyIngress.{table}"].id, match=matches, priority=priority
         )
@@ -173,7 +173,7 @@ def delete(**entity: Any) -> p4r.Update:
 
 
 async def until(holds: Callable[[], object]) -> None:
-    """Waits for what the other side of a connection does; fails after WAIT."""
+    """Waits for an effect at the other end of a connection; fails after WAIT."""
     for _ in range(int(WAIT / 0.01)):
         if holds():
             return

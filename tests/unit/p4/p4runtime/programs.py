@@ -127,5 +127,5 @@ V1Switch(MyParser(), MyVerify(), MyIngress(), MyEgress(), MyCompute(), MyDeparse
 
 
 def ethernet(dst: int, src: int = 0x020000000001, kind: int = 0x0800, payload: bytes = b"") -> bytes:
-    """A frame."""
+    """Returns a frame."""
     return dst.to_bytes(6, "big") + src.to_bytes(6, "big") + kind.to_bytes(2, "big") + payload

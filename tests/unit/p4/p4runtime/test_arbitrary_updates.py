@@ -1,5 +1,4 @@
-"""Arbitrary updates: whatever is sent, there is an outcome with a canonical code, and a rolled back batch
-leaves nothing."""
+"""Any update ends with a canonical code, and a batch that is rolled back leaves nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ def _ids(kindred: Any) -> st.SearchStrategy[int]:
 
 
 def _message(kind: Any, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """A message with these fields, or now and then only some of them."""
+    """Draws a message with these fields, or sometimes with only some of them."""
     whole, some = st.fixed_dictionaries(fields), st.fixed_dictionaries({}, optional=fields)
     return st.one_of(whole, whole, whole, some).map(lambda given: kind(**given))
 
@@ -50,7 +49,7 @@ _ACTION = _message(p4r.Action, action_id=_ids(SCHEMA.actions), params=_PARAMS)
 
 @st.composite
 def _right_action(draw: st.DrawFn, ids: tuple[int, ...]) -> p4r.Action:
-    """An action with its own parameters."""
+    """Draws an action with its own parameters."""
     action = SCHEMA.actions.find(draw(st.sampled_from(ids)))
     message = p4r.Action(action_id=action.id)
     for number in action.params:
@@ -60,7 +59,7 @@ def _right_action(draw: st.DrawFn, ids: tuple[int, ...]) -> p4r.Action:
 
 @st.composite
 def _right_entry(draw: st.DrawFn) -> p4r.TableEntry:
-    """An entry that fits its table, apart from what it refers to."""
+    """Draws an entry that fits its table, apart from its references."""
     table = draw(st.sampled_from(list(SCHEMA.tables.values())))
     message = p4r.TableEntry(table_id=table.id, priority=draw(st.integers(1, 3)) if table.has_priority else 0)
     for field in table.fields.values():
@@ -238,7 +237,7 @@ EVERYTHING = [
 
 
 def _state(entities: Entities) -> list[bytes]:
-    """Everything that can be read, in an order of its own: a rollback may change that of entries."""
+    """Returns everything that can be read, in a fixed order, as a rollback may reorder entries."""
     return sorted(one.SerializeToString(deterministic=True) for one in entities.read(EVERYTHING, 0.0))
 
 

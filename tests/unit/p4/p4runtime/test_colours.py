@@ -80,7 +80,7 @@ async def test_a_meter_without_a_config_counts_green(plane: Plane, switch: Serve
     found = (await read(plane, meter_entry=wanted)).meter_entry
     assert counted(found.counter_data) == [(3, 60), (0, 0), (0, 0)]
     assert not found.HasField("config")
-    await plane.write(modify(meter_entry=wanted))  # all 0: they are reset
+    await plane.write(modify(meter_entry=wanted))  # all 0: this resets them
     found = (await read(plane, meter_entry=wanted)).meter_entry
     assert counted(found.counter_data) == [(0, 0)] * 3
 

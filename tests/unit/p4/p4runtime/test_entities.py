@@ -1,4 +1,4 @@
-"""Writes and reads of every kind of entity, through gRPC, against what packets then meet."""
+"""Writes and reads of every kind of entity through gRPC, and their effects on packets."""
 
 from __future__ import annotations
 

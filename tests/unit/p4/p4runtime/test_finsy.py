@@ -1,4 +1,4 @@
-"""finsy's own switch class, a client that nobody here wrote, against the endpoint."""
+"""finsy's own switch class, an independent client, against the endpoint."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_entries_groups_and_delete_all(switch: Served, options: fy.SwitchO
                 fy.P4CloneSessionEntry(5, replicas=[3]),
             ]
         )
-        # finsy 0.30 leaves groups, sessions and members alone where a program has a const table
+        # finsy 0.30 leaves groups, sessions and members alone if a program has a const table
         await client.delete_all()
         assert [one async for one in client.read(fy.P4TableEntry()) if not one.is_const] == []
         others = [fy.P4MulticastGroupEntry(), fy.P4CloneSessionEntry(), fy.P4ActionProfileMember()]
@@ -93,6 +93,6 @@ async def test_two_controllers_take_turns(switch: Served, options: fy.SwitchOpti
         ready = two.ee.event_future(fy.SwitchEvent.BECOME_PRIMARY)
         assert one._p4client is not None
         assert one._p4client._stream is not None
-        one._p4client._stream.cancel()  # as a controller that is killed
+        one._p4client._stream.cancel()  # as a killed controller does
         await asyncio.wait_for(ready, WAIT)
         assert two.is_primary

@@ -1,4 +1,5 @@
-"""Translated types, strings where the switch has numbers; hidden and translated fields of packet headers."""
+"""Translated types (control planes use strings where the switch has numbers), and hidden or translated header
+fields."""
 
 from __future__ import annotations
 

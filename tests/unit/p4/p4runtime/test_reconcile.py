@@ -1,4 +1,4 @@
-"""RECONCILE_AND_COMMIT: another program, and what was written stays, or nothing changes."""
+"""RECONCILE_AND_COMMIT sets another program and keeps the entries, or changes nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LESS = KITCHEN.replace(
 
 
 async def written(plane: Plane) -> None:
-    """Something of every kind."""
+    """Writes an entity of every kind."""
     default = plane.entry("profile_table", action="forward", port=6)
     default.is_default_action = True
     counted = plane.entry("exact_table", exact(1), action="counted", port=2)
@@ -69,7 +69,7 @@ def _of(member: p4r.ActionProfileMember, profile: int) -> dict[str, object]:
 
 
 def everything() -> list[p4r.Entity]:
-    """Filters for all that `written` has written."""
+    """Returns filters for everything that `written` has written."""
     counted = p4r.TableEntry()
     counted.counter_data.SetInParent()
     counted.meter_config.SetInParent()

@@ -1,4 +1,4 @@
-"""Role configurations in Stratum's form: what a role writes, sees, hears and may set."""
+"""Role configurations in Stratum's form: what a role may write, read, receive and configure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PORT = 1  # the first field of packet_in
 
 
 async def join(plane: Plane, role: str, election_id: int = 1, **config: Any) -> p4r.MasterArbitrationUpdate:
-    """A controller of a role with a configuration; the notification that it gets."""
+    """Joins as a controller of a role with a configuration; returns the notification."""
     if plane.stream is None:
         plane.stream = plane.stub.StreamChannel()
     update = p4r.MasterArbitrationUpdate(device_id=1)
@@ -84,7 +84,7 @@ async def test_packets_go_to_roles_that_want_them(plane: Plane, planes: Any, swi
     assert [(await all_.heard()).packet.payload[-1] for _ in range(2)] == [1, 2]
     assert (await some.heard()).packet.payload[-1] == 2
     assert (await plane.heard()).packet.payload[-1] == 1
-    told = await join(deaf, "deaf", 2)  # the next that it hears is the answer to this
+    told = await join(deaf, "deaf", 2)  # its next message is the reply to this
     assert told.status.code == 0
 
 

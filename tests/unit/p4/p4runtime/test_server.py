@@ -1,4 +1,4 @@
-"""The endpoint, call by call: arbitration, pipelines, streams, and what it refuses."""
+"""The endpoint, call by call: arbitration, pipelines, streams, and refusals."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ async def test_the_pipeline_is_given_back(plane: Plane) -> None:
 
 
 def length_delimited(tag: int, data: bytes) -> bytes:
-    """A field of a message, as protobuf writes it."""
+    """Returns a field of a message, as protobuf writes it."""
     size, out = len(data), bytearray([tag])
     while size >= 0x80:
         out.append(size & 0x7F | 0x80)
@@ -144,7 +144,7 @@ def length_delimited(tag: int, data: bytes) -> bytes:
     "before", [b"", b"\x08\x01", b"\x08\x00\x12\x02{}"], ids=["data", "reassign", "extras"]
 )
 async def test_a_wrapped_device_config_is_unwrapped(plane: Plane, switch: Served, before: bytes) -> None:
-    """As controllers send it that were made for bmv2's first server: inside p4.tmp.P4DeviceConfig."""
+    """Controllers made for bmv2's first server send it inside p4.tmp.P4DeviceConfig."""
     await plane.set_pipeline(source=before + length_delimited(0x1A, KITCHEN.encode()))
     await plane.write(insert(table_entry=plane.entry("prefix_table", lpm(0, 1), action="forward", port=3)))
     assert [out.port for out in switch.receive(0, ethernet(FAR))] == [3]
@@ -190,7 +190,7 @@ async def test_p4info_of_another_program_is_refused(plane: Plane) -> None:
 
 
 async def test_save_and_commit(plane: Plane, switch: Served) -> None:
-    """Writes go to the saved pipeline at once, packets through it only after the commit."""
+    """Writes go to the saved pipeline at once; packets pass it only after the commit."""
     await plane.set_pipeline(action=_Request.VERIFY_AND_SAVE)
     await plane.write(insert(table_entry=plane.entry("prefix_table", lpm(0, 1), action="forward", port=3)))
     assert switch.receive(0, ethernet(FAR)) == []

@@ -1,4 +1,4 @@
-"""Bits: each helper against its definition, checksums against published vectors."""
+"""Bit helpers against their definitions, checksums against published vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Match engines against the plain search, while entries come and go."""
+"""Match engines against a linear search, while entries come and go."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ ranged = st.tuples(VALUES, VALUES, st.integers(1, 5), st.integers(0, 7), st.inte
 def check(table: MatchTable) -> None:
     for key in range(ONES + 1):
         assert table.find(key) is table.find_linear(key)
-        assert table.find(key) is table.find_linear(key)  # what was cached is right too
+        assert table.find(key) is table.find_linear(key)  # a cached result is right too
 
 
 def exercise(is_exact: bool, rows: list[Row], order: list[int]) -> None:
-    """Adds all, looks, and removes them one after the other, looking now and then."""
+    """Adds all rows, then removes them one after the other, with lookups in between."""
     table = MatchTable(is_exact, Row(False, 0, ()))
     for one in rows:
         if one.identity not in table.by_identity:

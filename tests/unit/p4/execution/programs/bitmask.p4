@@ -1,4 +1,4 @@
-// As the register design of STARE: a register per state id holds the ports that want it.
+// Like the register design of STARE: a register per state id holds the ports with subscribers.
 #include <core.p4>
 #include <v1model.p4>
 
