@@ -1,4 +1,4 @@
-"""What lies in the tables comes back as it was; the topics in subscriptions of consumers are found."""
+"""Stored groups are read back unchanged; the topics in consumers' subscriptions are found."""
 
 from __future__ import annotations
 
