@@ -36,7 +36,7 @@ class Drawn:
 
 
 def draw(seed: int, *, uplink: bool, loss: float = 0.0, first: int = 2) -> Drawn:
-    """`uplink`: what is narrow is the origins' links; else those to the receivers, whose queues are short."""
+    """`uplink`: the links from origins are narrow; else those to receivers, whose queues are short."""
     own = random.Random(seed)
     rate = own.uniform(3e6, 12e6)
     queue = int(rate * own.uniform(0.004, 0.03)) + 30_000
@@ -99,7 +99,7 @@ def _one_each(stations: CheckedStations) -> list[Group]:
 
 
 def fairness(stations: CheckedStations, groups: list[Group], seconds: float) -> float:
-    """What the slower group has sent to all, of what the other has when that has sent all of it."""
+    """Returns the slower group's live bytes divided by the faster one's, when that one is done."""
     reached = stations.run_until(lambda: not all(group.sender.live.waits() for group in groups), seconds)
     assert reached, lacking(stations)
     sent = [group.sender.live.bytes for group in groups]

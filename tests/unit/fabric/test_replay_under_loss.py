@@ -124,7 +124,7 @@ def test_a_replay_over_two_bad_links_is_many_times_as_fast_as_what_is_published(
 def test_what_a_replay_passes_over_is_asked_for_when_it_is_late_and_not_after_a_pause() -> None:
     one = behind(1.0)
     one.receive(data(0, Kind.REPLAY), 2.0)
-    assert asked(one, 2.0) == []  # the rest is on its way: looked at after a pause of six round trips
+    assert asked(one, 2.0) == []  # the rest is under way: a request waits six round trips
     one.receive(data(5, Kind.REPLAY), 2.001)
     assert asked(one, 2.001) == []  # it may have been overtaken
     assert asked(one, 2.001 + 1.5 * ROUND_TRIP) == [Gap(1, 5)]
