@@ -1,4 +1,4 @@
-"""The new group protocol (KIP-848) on the wire: versions, refusals, and what is seen of a group."""
+"""The new group protocol (KIP-848) on the wire: versions, refusals, descriptions of groups."""
 
 from __future__ import annotations
 

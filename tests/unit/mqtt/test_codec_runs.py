@@ -1,4 +1,4 @@
-"""Runs as bytes: what is done to them in one go against the plain codec, packet by packet."""
+"""Operations on runs of bytes, compared with the plain codec, packet by packet."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_the_quick_reader_of_lengths_agrees_with_the_plain_one(data: bytes) -> N
 def test_a_scan_takes_what_is_alike_whole_and_in_order(
     found: list[tuple[bytes, bytes, int, int]], version: int, missing: int
 ) -> None:
-    """Against a plain reading of the same rule. `b/...` has targets of its own here: none."""
+    """Compared with a plain form of the same rule. `b/...` has different targets here: none."""
     from treecast.middleware.broker.pubsub import Subscriber, Subscription
 
     hub = PubSub(PubSubSettings(), PubSubCounters())

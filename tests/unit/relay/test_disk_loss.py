@@ -1,4 +1,4 @@
-"""A host comes back with another disk: what others have of its partitions stays, and it leads them again."""
+"""A host returns with another disk: copies elsewhere are kept, and it leads again from them."""
 
 from __future__ import annotations
 

@@ -107,8 +107,8 @@ def test_batches_that_nobody_has_asked_for_are_joined_to_what_one_segment_holds(
     assert told(stream, 0, 7) == [(0, 3, True), (3, 6, True), (6, 7, True)]
     append(log, stream, b"x" * 100)  # the message before it was handed out, and stays
     assert told(stream, 6, 8) == [(6, 7, True), (7, 8, True)]
-    assert told(stream, 1, 8)[:3] == [(1, 2, True), (2, 3, True), (3, 6, True)]  # it has the first
-    assert told(stream, 3, 5) == [(3, 4, True), (4, 5, True)]  # ends at the last of a message
+    assert told(stream, 1, 8)[:3] == [(1, 2, True), (2, 3, True), (3, 6, True)]  # begins at its first
+    assert told(stream, 3, 5) == [(3, 4, True), (4, 5, True)]  # ends at its last
     assert stream.first_at(4) == 4
 
 

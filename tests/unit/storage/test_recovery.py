@@ -41,7 +41,7 @@ def test_a_kill_loses_nothing_whatever_was_flushed(kit: Kit, path: Path) -> None
 
 
 def test_the_last_append_cut_at_every_byte(kit: Kit, tmp_path: Path) -> None:
-    """Whatever part of the last append was written, earlier batches are whole, and the rest is cut off."""
+    """A partly written append is cut off, at any byte; earlier batches are whole."""
     log = kit.open(tmp_path / "a")
     kit.append(log, kit.batch(3))
     kit.append(log, kit.batch(2))

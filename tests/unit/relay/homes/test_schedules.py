@@ -1,4 +1,4 @@
-"""Drawn schedules of commits, kills, restarts and cuts, against a plain record of what was acknowledged."""
+"""Drawn schedules of commits, kills, restarts and cuts, against a plain record of the answers."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ async def test_what_is_not_merged_is_reported(tmp_path: Path, seed: int) -> None
         for _ in range(60):
             await schedule.rng.choice(deeds)()
         await schedule.heal()
-        await until(lambda: all(host.quiet for host in schedule.living()))  # all is stored or reported
+        await until(lambda: all(host.quiet for host in schedule.living()))  # all commits are accounted for
         reported = reports(town)
         for host in schedule.living():
             await agree(schedule, host, reported)
