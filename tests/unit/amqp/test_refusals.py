@@ -180,7 +180,7 @@ def test_a_consumer_tag_is_used_once(client: Client) -> None:
     assert client.closed() == (0, 530)
 
 
-def test_a_refused_consumer_is_none(client: Client) -> None:
+def test_a_second_exclusive_consumer_is_refused(client: Client) -> None:
     client.declare()
     client.consume(exclusive=True)
     other = client.host.client()

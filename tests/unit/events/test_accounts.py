@@ -258,7 +258,7 @@ async def test_kills_at_both_ends(world: World) -> None:
         await closes(a, of, sent)
 
 
-async def test_what_cannot_be_read_is_let_go(world: World) -> None:
+async def test_unreadable_accounts_are_dropped(world: World) -> None:
     a, sent = await twenty(world)
     await written(a)
     a.tables.write(

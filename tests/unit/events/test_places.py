@@ -43,7 +43,7 @@ def test_a_stream_of_other_hosts_in_between_is_no_end_of_the_wait() -> None:
     assert moves(Places(9), both, three, two, both) == [three, two]
 
 
-def test_what_is_no_more_is_not_waited_for() -> None:
+def test_a_forgotten_stream_is_not_waited_for() -> None:
     both, two, three = Stream(2, 3), Stream(2), Stream(3)
     places = Places(9)
     moves(places, both, three)

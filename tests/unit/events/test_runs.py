@@ -109,7 +109,9 @@ def test_runs_become_a_batch_and_runs_again(
 
 @given(founds, st.integers(0, 1), st.sampled_from([V311, V5]), st.integers(0, 500), st.integers(0, 255))
 @settings(max_examples=120)
-def test_bytes_that_are_no_run_are_told(found: Found, qos: int, version: int, at: int, value: int) -> None:
+def test_bytes_that_are_not_a_run_are_refused(
+    found: Found, qos: int, version: int, at: int, value: int
+) -> None:
     """After any change the bytes are still a run with readable messages, or are refused."""
     data = bytearray(run_bytes(found, qos, version))
     assert count_run(bytes(data), version) == len(found)
@@ -225,7 +227,7 @@ def _all(got: dict[str, list[object]]) -> list[str]:
     return sorted(f"{packet.topic!r} {packet.payload!r}" for packet in packets)
 
 
-def test_a_run_with_a_topic_that_is_none_ends_there() -> None:
+def test_a_run_with_an_invalid_topic_ends_there() -> None:
     receiver = Receiver(True, None, PubSubSettings())
     receiver.connect("s", V311, 0, False, "#", 0)
     with pytest.raises(TreecastError):

@@ -80,7 +80,7 @@ def test_a_replay_that_stood_still_for_too_long_is_a_lag() -> None:
     assert (peer.state, peer.sent, peer.flight.on_way) == (PeerState.CATCHING_UP, 10, 0)
 
 
-def test_who_was_silent_is_heard_though_its_clock_has_begun_anew() -> None:
+def test_a_silent_receiver_is_heard_again_although_its_clock_restarted() -> None:
     sender = Sender(*KEY, SETTINGS, 0.0)
     sender.add_receiver(2, 0.0, 0)
 

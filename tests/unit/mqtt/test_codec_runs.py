@@ -39,7 +39,7 @@ def joined(found: list[Publish], version: int) -> bytes:
 
 @given(bodies, versions, st.integers(1, 60_000))
 @settings(max_examples=60)
-def test_a_run_is_numbered_answered_and_spelt_anew_as_its_packets_are(
+def test_a_run_is_numbered_acknowledged_and_rewritten_as_its_packets_are(
     found: Bodies, version: int, first: int
 ) -> None:
     plain = packets(found)

@@ -222,7 +222,7 @@ def test_its_delay_runs_from_the_restart(durable: MemoryHost) -> None:
     assert watcher.payloads() == [b"gone"]
 
 
-def test_a_will_that_is_no_more_stays_so_over_a_kill(durable: MemoryHost) -> None:
+def test_a_removed_will_stays_removed_over_a_kill(durable: MemoryHost) -> None:
     """Its client left, came back without one, or its session ended, which published it."""
     watched(durable)
     durable.connected("left", will=will(), clean=False, session_expiry=1000).leave()

@@ -125,7 +125,7 @@ async def test_accounts_go_with_their_topic(world: World) -> None:
     await until(lambda: not a.tables.load(ACCOUNTS))
 
 
-async def test_what_cannot_be_read_and_what_is_led_no_more_is_let_go(world: World) -> None:
+async def test_unreadable_accounts_and_those_of_lost_partitions_are_dropped(world: World) -> None:
     a, _ = await followed(world)
     await a.relay.accounts.write()
     gone = f"{'0' * 32}.0.2"
@@ -153,7 +153,7 @@ async def test_a_disk_that_refuses_costs_no_account(world: World, monkeypatch: p
     assert decode(value).next == 21
 
 
-async def test_a_report_that_is_none_is_refused_and_the_account_stays(world: World) -> None:
+async def test_an_invalid_report_is_refused_and_the_account_stays(world: World) -> None:
     a, b = await followed(world)
     await until(lambda: row(a, 2).closed)
     receiving = calls.ReceivingStream(0, 0, b"nonsense")

@@ -131,7 +131,7 @@ async def test_closing_waits_for_what_is_under_way(descriptor: int) -> None:
 
 
 @pytest.mark.parametrize("machine", ["riscv64", "x86_64", "aarch64"])
-async def test_systems_without_it_get_none(monkeypatch: pytest.MonkeyPatch, machine: str) -> None:
+async def test_systems_without_the_queue_get_none(monkeypatch: pytest.MonkeyPatch, machine: str) -> None:
     monkeypatch.setattr("platform.machine", lambda: machine)
 
     def refuse(*_: object) -> int:

@@ -131,7 +131,7 @@ def test_damage_in_the_trusted_part_deletes_nothing(kit: Kit, path: Path) -> Non
     assert len(kit.headers(kit.read_all(again))) == 10
 
 
-def test_a_trusted_file_that_became_shorter_is_checked_anew(kit: Kit, path: Path) -> None:
+def test_a_trusted_file_that_became_shorter_is_checked_again(kit: Kit, path: Path) -> None:
     log = kit.open(path)
     for _ in range(5):
         kit.append(log, kit.batch(1))
@@ -303,7 +303,7 @@ def test_random_damage_behind_the_checkpoint_never_harms_what_is_before(
         check_invariants(again)
 
 
-def test_a_checkpoint_of_more_than_there_is_is_not_believed_later(kit: Any, path: Path) -> None:
+def test_a_checkpoint_beyond_the_log_is_not_trusted_later(kit: Any, path: Path) -> None:
     """A disk lost data that it had synced, or a copy was cut; the log then grows past the old end."""
     log = kit.open(path)
     kit.append(log, kit.batch(2), kit.batch(3), kit.batch(3))

@@ -156,7 +156,7 @@ def test_a_block_of_another_version_is_left_out(
     assert _all_right(kit, house) == 0
 
 
-def test_blocks_that_say_nothing_of_logs_are_left_out(
+def test_blocks_without_summaries_are_ignored(
     kit: Kit, house: House, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Only the last segment is read past its damage: otherwise there are no summaries at all."""
@@ -191,7 +191,7 @@ def test_where_nothing_can_be_kept_logs_are_closed_by_checkpoints_as_well(
     assert (house.log().rests, house.log().report.checked_batches) == (False, 0)
 
 
-def test_summaries_are_written_anew_when_most_say_nothing_any_more(
+def test_summaries_are_rewritten_when_most_are_outdated(
     kit: Kit, house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stored, "_SPARE", 2000)

@@ -207,7 +207,7 @@ async def test_after_a_restart_members_go_on(host) -> None:
     assert (await coordinator.describe("g")).state == "Empty"
 
 
-async def test_after_a_restart_a_round_begins_anew(host) -> None:
+async def test_a_restart_drops_an_open_round(host) -> None:
     """The restart drops a round that was not complete; members of the last generation go on."""
     one = await host.member()
     joining = host.join()

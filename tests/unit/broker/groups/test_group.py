@@ -56,7 +56,7 @@ def test_an_assignment_that_cannot_be_written_begins_a_round(harness) -> None:
     assert harness.group.state is State.PREPARING
 
 
-def test_an_assignment_that_was_overtaken_is_let_go(harness) -> None:
+def test_an_overtaken_assignment_is_dropped(harness) -> None:
     (leader,) = harness.generation_of(harness.join())
     harness.held = []
     waiter = harness.sync(leader.member_id, 1, {leader.member_id: b"old"})
@@ -68,7 +68,7 @@ def test_an_assignment_that_was_overtaken_is_let_go(harness) -> None:
     assert isinstance(write, Write)
 
 
-def test_an_assignment_of_an_older_generation_is_let_go(harness) -> None:
+def test_an_assignment_of_an_older_generation_is_dropped(harness) -> None:
     leader, follower = harness.generation_of(harness.join(), harness.join())
     harness.held = []
     harness.sync(leader.member_id, 1, {follower.member_id: b"old"})
@@ -311,7 +311,7 @@ def test_offsets_of_a_group_at_work_can_be_deleted_for_topics_it_does_not_read(h
     assert not harness.group.is_subscribed("other")
 
 
-def test_offsets_of_a_group_at_work_that_is_no_consumers_cannot_be_deleted(harness) -> None:
+def test_offsets_of_an_active_group_of_another_type_cannot_be_deleted(harness) -> None:
     harness.join(protocol_type="connect")
     with pytest.raises(TreecastError) as refused:
         harness.group.check_delete_offsets()

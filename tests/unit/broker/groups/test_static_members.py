@@ -174,7 +174,7 @@ def test_an_administrator_removes_by_instance(harness, pair) -> None:
     assert len(harness.group.members) == 1
 
 
-def test_an_instance_that_is_unknown_has_to_begin_anew(harness, pair) -> None:
+def test_a_member_id_with_an_unknown_instance_is_refused(harness, pair) -> None:
     one, _ = pair
     assert harness.fault(harness.join(one, instance="three")) is Fault.UNKNOWN_MEMBER
 

@@ -62,7 +62,7 @@ async def test_refusals(methods: Methods) -> None:
         assert caught.value.fault is fault
 
 
-def test_a_head_that_is_no_such_message() -> None:
+def test_an_invalid_head_is_refused() -> None:
     with pytest.raises(TreecastError) as caught:
         Methods().handle(2, ECHO.number, b"\xff\xff", memoryview(b""))
     assert caught.value.fault is Fault.INVALID_REQUEST

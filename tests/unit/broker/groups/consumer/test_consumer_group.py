@@ -392,7 +392,7 @@ async def test_a_restart_amid_a_step(topic: Host) -> None:
     assert sorted([*one.numbers, *two.numbers]) == [0, 1, 2, 3]
 
 
-async def test_sessions_start_anew_after_a_restart(topic: Host) -> None:
+async def test_sessions_begin_at_a_restart(topic: Host) -> None:
     one = Member(topic, "one")
     await one.beats()
     topic.now += 3600
