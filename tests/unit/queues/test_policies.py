@@ -115,7 +115,7 @@ def test_a_time_to_live_counts_for_what_comes_after(host: Host) -> None:
     set_policy(host, message_ttl=1000)
     host.publish(b"2")
     host.wait(2)
-    assert queue.ready == 2  # the first one has no limit, and stays at the head
+    assert queue.ready == 2  # the first never expires, and stays at the head
     assert host.drained("q") == [b"1"]
 
 

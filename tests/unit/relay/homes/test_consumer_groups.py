@@ -91,7 +91,7 @@ async def test_settings_of_a_group_are_at_its_home(town: Town, topics: Topics) -
     change = ConfigChange("consumer.heartbeat.interval.ms", ConfigOperation.SET, "6000")
     assert await a.group.alter_config("g", ()) == {}
     assert await b.group.alter_config("g", [change]) == {change.name: "6000"}
-    await town.settle()  # host a looks up the home only after the view names one
+    await town.settle()  # until its view names the home, host a shows no settings
     assert await a.group.alter_config("g", ()) == {change.name: "6000"}
     assert (await Member(a, "one").beats()).heartbeat_interval_ms == 6_000
     wrong = ConfigChange("consumer.heartbeat.interval.ms", ConfigOperation.SET, "1")
