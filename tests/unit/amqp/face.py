@@ -1,4 +1,4 @@
-"""A host's AMQP face joined in memory: no socket, no clock but the tests' own; clients speak by pamqp."""
+"""A host's AMQP face in memory: no sockets, and only the tests move the clock. Clients speak by pamqp."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CAPABLE = {"consumer_cancel_notify": True, "connection.blocked": True, "authenti
 
 
 def frames_of(data: bytes) -> list[tuple[int, object]]:
-    """(channel, frame) of all that is in `data`, which has to be whole."""
+    """Returns (channel, frame) of all frames in `data`, which has to end with a frame."""
     found = []
     while data:
         used, channel, one = frame.unmarshal(data)
@@ -33,7 +33,7 @@ def frames_of(data: bytes) -> list[tuple[int, object]]:
 
 
 def content(channel: int, payload: bytes, piece: int = 1 << 17, **properties: object) -> bytes:
-    """Content header and body frames."""
+    """Encodes the content header and body frames."""
     given = Basic.Properties(**properties)  # type: ignore[arg-type]
     out = frame.marshal(header.ContentHeader(0, len(payload), given), channel)
     for at in range(0, len(payload), piece):
@@ -55,7 +55,7 @@ def publish(
 
 
 class Message:
-    """What was delivered, got or returned: the method before it, properties and body."""
+    """A delivered, fetched or returned message: the method before it, properties and body."""
 
     def __init__(self, method: base.Frame, properties: Basic.Properties) -> None:
         self.method = method
@@ -69,7 +69,9 @@ class Message:
 
 
 class Client:
-    """One connection to a `MemoryHost`: what is sent goes in at once, `got()` is what came since."""
+    """One connection to a `MemoryHost`. Bytes are sent at once; `got()` returns the methods since its last
+    call.
+    """
 
     def __init__(self, host: MemoryHost) -> None:
         self.host = host
@@ -92,7 +94,7 @@ class Client:
         return frames_of(self.got_bytes())
 
     def got(self) -> list[object]:
-        """Methods, and messages as one."""
+        """Returns methods; a method with content is a `Message`."""
         found: list[object] = []
         for _, one in self.got_frames():
             if isinstance(one, header.ContentHeader):
@@ -107,7 +109,7 @@ class Client:
         return found
 
     def ask(self, method: base.Frame, kind: type[M], channel: int = 1) -> M:
-        """Sends, and answers what came, which has to be one `kind`."""
+        """Sends a method and returns the answer, which has to be a single `kind`."""
         self.send(method, channel=channel)
         (answer,) = self.got()
         assert isinstance(answer, kind), describe(answer)
@@ -121,7 +123,7 @@ class Client:
     def bodies(self) -> list[bytes]:
         return [one.body for one in self.messages()]
 
-    # --- what most tests begin with
+    # --- shortcuts
 
     def log_in(self, user: str = "guest", password: str = "guest", **capabilities: object) -> None:
         self.send_bytes(PROTOCOL_HEADER)
@@ -132,7 +134,7 @@ class Client:
         self.send(Connection.StartOk(properties, "PLAIN", response), channel=0)
 
     def open(self, *channels: int, frame_max: int = 131072, heartbeat: int = 0) -> Client:
-        """Connects, and opens channels."""
+        """Connects and opens channels."""
         self.log_in()
         (tune,) = self.got()
         assert isinstance(tune, Connection.Tune), describe(tune)
@@ -155,7 +157,7 @@ class Client:
         self.send_bytes(b"".join(publish(key, one, **options) for one in payloads))  # type: ignore[arg-type]
 
     def consume(self, queue: str = "q", tag: str = "t", channel: int = 1, **options: object) -> list[object]:
-        """What came after the consumer was taken."""
+        """Starts a consumer. Returns everything after its ConsumeOk."""
         method = Basic.Consume(queue=queue, consumer_tag=tag, **options)  # type: ignore[arg-type]
         self.send(method, channel=channel)
         answer, *rest = self.got()
@@ -167,11 +169,11 @@ class Client:
         return self.ask(Queue.Declare(queue=queue, passive=True), Queue.DeclareOk).message_count
 
     def drop(self) -> None:
-        """The network connection goes."""
+        """Breaks the network connection."""
         self.session.lost(self.host.now)
 
     def closed(self) -> tuple[int, int]:
-        """(channel, reply code) of the close that came, which has to be all."""
+        """Returns (channel, reply code) of a close, which has to be the only frame."""
         ((channel, one),) = self.got_frames()
         assert isinstance(one, Channel.Close | Connection.Close), describe(one)
         assert isinstance(one, Connection.Close) == (channel == 0)

@@ -1,4 +1,4 @@
-"""`amq.topic` in memory, beside a hub: names, interest, and what becomes of properties."""
+"""`amq.topic` in memory, beside a hub: names, interest, and the conversion of properties."""
 
 from __future__ import annotations
 

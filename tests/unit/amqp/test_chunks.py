@@ -1,4 +1,4 @@
-"""However the bytes are cut, the same is done; runs do what single publishes do; no bytes harm others."""
+"""Any cut of the bytes has the same effect; runs equal single publishes; no bytes affect other clients."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def prepared() -> tuple[Client, Client]:
 
 
 def outcome(client: Client, taker: Client) -> object:
-    """What was said to the publisher, what was confirmed, and what is in the queues."""
+    """Returns the publisher's confirms and other answers, and the contents of the queues."""
     confirmed: dict[int, bool] = {}
     returned = []
     last = 0
@@ -79,7 +79,7 @@ def outcome(client: Client, taker: Client) -> object:
 
 
 def wanted(data: bytes) -> object:
-    """One frame at a time: no publish is whole in its chunk, so there are no runs."""
+    """Feeds one frame at a time: no publish is whole in its chunk, so there are no runs."""
     client, taker = prepared()
     while data:
         used, _, _ = frame.unmarshal(data)

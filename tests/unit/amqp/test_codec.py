@@ -1,4 +1,4 @@
-"""The codec: golden bytes, round trips by pamqp as the other side, and properties as they are rewritten."""
+"""The codec: golden bytes, round trips with pamqp as the other side, and rewritten properties."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ given_properties = st.fixed_dictionaries(
 
 
 def raw(properties: dict[str, object]) -> bytes:
-    """Properties as pamqp writes them."""
+    """Encodes properties by pamqp."""
     return Basic.Properties(**properties).marshal()  # type: ignore[arg-type]
 
 

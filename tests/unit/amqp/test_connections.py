@@ -1,4 +1,4 @@
-"""Connections: heartbeats both ways, alarms, closing, and what is announced."""
+"""Connections: heartbeats both ways, alarms, closing, and the announced properties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Definitions of a real broker, in and out; users, passwords and permissions."""
+"""Definitions of a real broker, imported and exported; users, passwords and permissions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from treecast.shims.amqp.management_definitions import (
 )
 from treecast.shims.amqp.users import SHA256, SHA512, Permission, TopicPermission, User, Users
 
-# Exported by RabbitMQ 3.10.8 (GET /api/definitions), after it was filled by its own management calls.
+# Exported by RabbitMQ 3.10.8 (GET /api/definitions), after its own management calls had filled it.
 EXPORTED: dict[str, Any] = json.loads((Path(__file__).parent / "definitions-3.10.json").read_text())
 
 
@@ -36,7 +36,7 @@ class Migrated:
         self.report: Report = Import(self.memory.amqp, self.users, self.memory.now).load(document)
 
     def client(self, user: str, password: str, vhost: str = "sales") -> Client | None:
-        """One that is logged in, None where it may not."""
+        """Returns a client that is logged in, or None if it is refused."""
         client = Client(self.memory)
         client.log_in(user, password)
         (answer,) = client.got()
@@ -75,7 +75,7 @@ def test_all_that_is_known_comes_over(migrated: Migrated) -> None:
         5,
         50000,
         3600000,
-    )  # by the operator's policy
+    )  # lowered by the operator's policy
     assert sales.operator_policies["cap"].definition == {"max-length": 50000}
     assert migrated.memory.amqp.cluster_name == "orders-cluster"
 
@@ -98,7 +98,7 @@ def test_users_log_in_with_the_passwords_that_they_had(migrated: Migrated) -> No
     assert migrated.client("shop", "shop-password") is not None
     assert migrated.client("ana", "ana-password", "/") is not None
     assert migrated.client("shop", "another") is None
-    assert migrated.client("shop", "shop-password", "/") is None  # no permission there
+    assert migrated.client("shop", "shop-password", "/") is None  # it has no permission there
     assert migrated.client("nologin", "") is None
     assert migrated.client("nobody", "") is None
     assert migrated.users.tags("watch") == {"monitoring", "policymaker"}
@@ -177,7 +177,7 @@ def test_importing_twice_changes_nothing(migrated: Migrated) -> None:
 
 
 def test_the_shape_of_4_x_is_understood() -> None:
-    """As RabbitMQ 4.3's sources write it: queues with their type, virtual hosts with metadata."""
+    """Follows RabbitMQ 4.3's sources: queues with their type, virtual hosts with metadata."""
     document = {
         "rabbitmq_version": "4.3.5",
         "rabbitmq_definition_format": "cluster",

@@ -1,4 +1,4 @@
-"""What goes in comes out: publishing, consuming, getting, settling."""
+"""Message flow: publishing, consuming, getting, settling."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_prefetch_holds_back_and_an_ack_makes_room(client: Client) -> None:
 
 
 def test_global_prefetch_is_taken_for_each_consumer(client: Client) -> None:
-    """As RabbitMQ 4.3 does it, while the deprecated feature is not permitted."""
+    """RabbitMQ 4.3 does this while the deprecated feature is not permitted."""
     client.declare()
     client.ask(Basic.Qos(prefetch_count=1, global_=True), Basic.QosOk)
     client.publish("q", b"1", b"2", b"3")

@@ -20,7 +20,7 @@ ALL = Permission(".*", ".*", ".*")
 
 
 class Site:
-    """A host, its users, and who calls."""
+    """A host, its users, its clients, and calls of the management API."""
 
     def __init__(self) -> None:
         self.users = Users()
@@ -53,7 +53,7 @@ class Site:
         user: str = "guest",
         query: Mapping[str, str] | None = None,
     ) -> tuple[int, Any]:
-        """(status, JSON)."""
+        """Returns (status, JSON)."""
         given = base64.b64encode(f"{user}:{user}".encode()).decode()
         raw = b"" if body is None else json.dumps(body).encode()
         request = Request(method, f"/api/{path}", query or {}, f"Basic {given}", "", raw)
@@ -75,7 +75,7 @@ def site() -> Site:
     return Site()
 
 
-# --- who
+# --- users
 
 
 def test_a_caller_has_to_be_known_and_tagged(site: Site) -> None:
@@ -338,7 +338,7 @@ def test_a_full_queue_refuses_here_as_well(site: Site) -> None:
     )
 
 
-# --- what is shown
+# --- statistics
 
 
 def test_connections_channels_and_consumers_are_shown(site: Site) -> None:
@@ -386,7 +386,7 @@ def test_rates_are_of_the_time_between_two_looks(site: Site) -> None:
     assert queue["message_stats"]["publish_details"]["rate"] == pytest.approx(2.0)
     assert queue["messages_details"]["rate"] == pytest.approx(2.0)
     site.call("DELETE", "queues/%2F/q")
-    assert site.get("overview")["message_stats"]["publish"] == 10  # what a queue counted stays
+    assert site.get("overview")["message_stats"]["publish"] == 10  # a deleted queue's counts are kept
 
 
 def test_a_connection_is_closed_and_told_why(site: Site) -> None:
@@ -449,7 +449,7 @@ def test_paths_methods_and_bodies_that_are_not_known(site: Site) -> None:
 
 @pytest.mark.parametrize(("method", "path", "name"), CALLS)
 def test_every_call_is_answered_whatever_is_there(site: Site, method: str, path: str, name: str) -> None:
-    """With names of nothing, and with a body of nothing: refused, or answered, and never an error of ours."""
+    """Unknown names and an empty body are answered or refused, and never cause an internal error."""
     values = {":vhost": "%2F", ":user": "guest", ":kind": "q"}
     parts = [values.get(part, "nothing" if part.startswith(":") else part) for part in path.split("/")]
     status, _ = site.call(method, "/".join(parts), {})

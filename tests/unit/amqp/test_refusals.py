@@ -1,4 +1,4 @@
-"""What is refused: with which code, and whether the channel or the connection ends, as in RabbitMQ 4.3."""
+"""Refusals: their codes, and whether they close the channel or the connection, as in RabbitMQ 4.3."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ for _ in range(100):
 DEEP = (2 + len(NESTED)).to_bytes(4, "big") + b"\1a" + NESTED
 BOTTOMLESS = b"".join(
     b"F" + size.to_bytes(4, "big") + b"\1a" for size in range(120_000, 0, -7)
-)  # each in the one before
+)  # each inside the one before
 
 
 @pytest.mark.parametrize(
     ("sent", "channel", "code"),
     [
-        # what ends the channel
+        # closes the channel
         (marshal(Basic.Ack(1)), 1, 406),
         (marshal(Basic.Nack(7, True)), 1, 406),
         (marshal(Basic.Reject(1)), 1, 406),
@@ -62,7 +62,7 @@ BOTTOMLESS = b"".join(
         (marshal(Exchange.Delete(exchange="amq.topic")), 1, 403),
         (marshal(Exchange.Declare(exchange="no", passive=True)), 1, 404),
         (marshal(Basic.Get(queue="no")), 1, 404),
-        (marshal(Basic.Get(queue="")) + b"", 1, 0),  # the queue that was declared last
+        (marshal(Basic.Get(queue="")) + b"", 1, 0),  # the last declared queue
         (marshal(Basic.Consume(queue="no")), 1, 404),
         (marshal(Basic.Consume(queue="amq.rabbitmq.reply-to")), 1, 406),
         (marshal(commands.Tx.Commit()), 1, 406),
@@ -73,7 +73,7 @@ BOTTOMLESS = b"".join(
         (publish("q", b"x", reply_to="amq.rabbitmq.reply-to"), 1, 406),
         (publish("q", b"x", headers={"CC": "q"}), 1, 406),
         (PUBLISH + header((16 << 20) + 1), 1, 406),
-        # what ends the connection
+        # closes the connection
         (marshal(Basic.Qos(prefetch_size=1)), 0, 540),
         (marshal(Basic.Recover(False)), 0, 540),
         (marshal(Channel.Flow(False)), 0, 540),
@@ -91,7 +91,7 @@ BOTTOMLESS = b"".join(
         (method(1, 50 << 16 | 10, b"\0\0\1q\2" + DEEP), 0, 502),
         (method(1, 50 << 16 | 10, b"\0\0\1q\2" + len(BOTTOMLESS).to_bytes(4, "big") + BOTTOMLESS), 0, 502),
         (method(1, codec.PUBLISH, b"\0\0\5ab"), 0, 502),
-        (method(1, codec.PUBLISH, b"\0\0\0\0\2") + header(0), 0, 540),  # immediate
+        (method(1, codec.PUBLISH, b"\0\0\0\0\2") + header(0), 0, 540),  # with the immediate flag
         (codec.frame(codec.METHOD, 1, b"\0"), 0, 502),
         (header(1), 0, 505),
         (BODY, 0, 505),
@@ -180,7 +180,7 @@ def test_a_consumer_tag_is_used_once(client: Client) -> None:
     assert client.closed() == (0, 530)
 
 
-def test_a_refused_consumer_is_none(client: Client) -> None:
+def test_a_second_exclusive_consumer_is_refused(client: Client) -> None:
     client.declare()
     client.consume(exclusive=True)
     other = client.host.client()
@@ -244,7 +244,7 @@ def test_another_protocol_is_told_which_is_spoken(host: MemoryHost) -> None:
 
 
 class OneUser(OpenAccess):
-    """Knows `guest`, who may write to nothing but `mine`."""
+    """Knows `guest`, who may write to `mine` only."""
 
     def log_in(self, mechanism: str, response: bytes) -> str | None:
         return "guest" if response == b"\0guest\0right" else None

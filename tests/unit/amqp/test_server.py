@@ -1,4 +1,4 @@
-"""The asyncio edge of the AMQP face: real sockets, a turn of its own, and time that is the loop's."""
+"""The asyncio edge of the AMQP face: real sockets, turns of its own, and the loop's clock."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def face(request: pytest.FixtureRequest) -> AsyncIterator[AmqpFace]:
 
 
 class Client:
-    """One connection; `ask` sends a method and answers the next frame."""
+    """One connection; `ask` sends a method and returns the next frame."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -74,7 +74,7 @@ class Client:
         return cls(*await asyncio.open_connection(*face.listeners.address))
 
     async def read(self) -> object:
-        """The next frame; None at the end."""
+        """Returns the next frame, or None at the end."""
         async with asyncio.timeout(PATIENCE_S):
             try:
                 head = await self.reader.readexactly(7)
@@ -89,7 +89,7 @@ class Client:
         return await self.read()
 
     async def log_in(self, user: str = "guest", password: str = "guest", heartbeat: int = 0) -> object:
-        """What the log-in was answered; opened where that is Tune."""
+        """Logs in and returns the answer. Opens the virtual host if that is Tune."""
         self.writer.write(PROTOCOL_HEADER)
         assert isinstance(await self.read(), commands.Connection.Start)
         properties = {"capabilities": {"connection.blocked": True, "authentication_failure_close": True}}
@@ -176,7 +176,7 @@ async def test_heartbeats_are_sent_and_missed(face: AmqpFace) -> None:
     beats = 0
     while (one := await client.read()) is not None:
         beats += type(one).__name__ == "Heartbeat"
-    assert beats  # until it was silent for twice the interval
+    assert beats  # until the client was silent for twice the interval
     assert list(face.counters.protocol_errors) == ["missed heartbeats from client, timeout: 1s"]
     await client.close()
 
@@ -196,7 +196,7 @@ async def test_publishers_wait_while_there_is_an_alarm(face: AmqpFace) -> None:
         + bytes.fromhex("02 0001 0000000e 003c 0000 0000000000000000 0000 ce")
     )
     assert isinstance(await client.ask(commands.Channel.Flow(True), 1), commands.Channel.FlowOk)
-    client.writer.write(frame.marshal(commands.Channel.Flow(True), 1))  # it is not read from any more
+    client.writer.write(frame.marshal(commands.Channel.Flow(True), 1))  # the connection is not read any more
     said[0] = ""
     answers = {type(await client.read()).__name__ for _ in range(2)}
     assert answers == {"Unblocked", "FlowOk"}

@@ -1,4 +1,4 @@
-"""Delivery tags in ranges, against a plain dictionary."""
+"""Delivery tags in ranges, compared with a plain dictionary."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def part_of(count: int) -> Part:
 
 
 def told(taken: list[Given]) -> list[tuple[int, Part, int]]:
-    """(tag, part, number in it) of each message."""
+    """Returns (tag, part, number in it) of each message."""
     return [(one.first + n, one.part, one.offset + n) for one in taken for n in range(one.count)]
 
 

@@ -1,4 +1,4 @@
-"""A broker on a real directory, and a cluster that remembers what it was told."""
+"""A broker on a real directory, and a cluster that records the calls that it gets."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from treecast.middleware.storage.tables import Tables
 
 
 class Kill(BaseException):
-    """The process ends here: nothing after it happens."""
+    """The process ends here."""
 
 
 @dataclass
 class RecordingCluster:
-    """`deeds` are (what, who, committed), in order. `fail` raises once, at the named partition or group."""
+    """`deeds` are (what, who, committed), in order. `fail` raises once, at the partition or group that it
+    names.
+    """
 
     partitions: set[TopicPartition] = field(default_factory=set)
     deeds: list[tuple[str, ProducerIdentity, bool]] = field(default_factory=list)
@@ -65,7 +67,7 @@ class RecordingGroupHome:
 
 
 class SetClock:
-    """Wall-clock seconds that only the test moves."""
+    """A wall clock in seconds that only the test moves."""
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self.now = now

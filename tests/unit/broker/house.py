@@ -1,4 +1,4 @@
-"""A host's broker on a real data directory, that can be stopped, killed and opened again."""
+"""A host's broker on a real data directory, which can be stopped, killed and opened again."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class House:
         await self.open(**options)
 
     async def kill(self) -> None:
-        """Nothing is flushed or closed in order; what is in the files is what the next one finds."""
+        """Drops the broker without a flush or a close; the next one starts from the files."""
         parts: Any = self.broker._parts
         parts.abandon()
         self.broker._parts = None

@@ -73,7 +73,7 @@ async def test_tables_that_are_no_database(house: House) -> None:
     for path in house.path.glob("tables.sqlite*"):
         path.unlink()
     (house.path / "tables.sqlite").write_bytes(b"x" * 8192)
-    for _ in range(2):  # the lock is let go each time
+    for _ in range(2):  # the lock is released each time
         with pytest.raises(DataDirectoryError, match="cannot be opened"):
             await house.open()
     (house.path / "tables.sqlite").unlink()
@@ -113,7 +113,7 @@ async def test_a_deleted_topic_leaves_nothing(house: House) -> None:
     FetchWait(LongPolls(asyncio.get_running_loop()), [house.leader()], UNCOMMITTED, 1, 3600.0, woken.set)
     await house.broker.cluster.definitions.delete_topic("t")
     await woken.wait()
-    data = b"".join(map(bytes, read.chunks))  # a fetch that is being sent
+    data = b"".join(map(bytes, read.chunks))  # a fetch response that is being sent
     assert [r.value for r in read_records(data, 0, read_header(data, 0))] == [b"a" * 200_000]
     assert await house.committed("g") == {TopicPartition("u", 0): 2}
     with refusal(Fault.UNKNOWN_TOPIC):
@@ -269,10 +269,10 @@ async def test_compacted_topics_keep_the_last_of_each_key(house: House) -> None:
     for number in range(5):
         house.append(b"%d" % number)
         house.clock.now += 1
-    for _ in range(2):  # only what a flush has covered is compacted
+    for _ in range(2):  # only flushed records are compacted
         house.clock.now += 20
         await house.keep_house()
-    assert house.values() == [b"3", b"4"]  # the last segment is never touched
+    assert house.values() == [b"3", b"4"]  # the last segment is never compacted
     assert house.counters.storage.compactions == 1
 
 
@@ -320,7 +320,7 @@ async def test_a_chore_that_fails_keeps_no_other_from_its_turn(
 
 
 async def test_a_transaction_whose_marker_was_lost_is_aborted(house: House) -> None:
-    """The tables kept the end of a transaction, the log lost its marker."""
+    """The tables kept the end of a transaction, but the log lost its marker."""
     await house.create()
     producer = await house.transaction()
     house.append(b"a", tid="tx", producer=producer, base_sequence=0, transactional=True)

@@ -1,4 +1,4 @@
-"""The data directory: ownership, versions, and nothing touched where it is refused."""
+"""The data directory: ownership, versions, and a refusal that leaves it untouched."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_file_is_no_directory(tmp_path: Path) -> None:
 
 
 def test_a_start_that_was_broken_off_is_repeated(tmp_path: Path) -> None:
-    """Killed after the lock and before meta.json was whole."""
+    """The process was killed after the lock and before meta.json was complete."""
     (tmp_path / "lock").write_text("1\n")
     (tmp_path / "meta.json.new").write_text('{"form')
     directory = DataDirectory.open(tmp_path, 1, "c")

@@ -1,4 +1,4 @@
-"""A disk that is full, or that cannot flush: what is refused, and what goes on."""
+"""A disk that is full, or that cannot flush: some calls are refused, the others go on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from treecast.middleware.storage.settings import FsyncPolicy
 
 
 class FullDisk:
-    """Refuses every write of the logs while `full`."""
+    """Refuses every write to the logs while `full`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.full = False
@@ -112,7 +112,7 @@ async def test_a_disk_that_cannot_flush_promises_nothing(
     with refusal(Fault.STORAGE):
         await house.append(b"b")
     monkeypatch.undo()
-    with refusal(Fault.STORAGE):  # until the log is opened anew: the kernel may have dropped the page
+    with refusal(Fault.STORAGE):  # until the log is opened again, as the kernel may have dropped the page
         house.append(b"c")
     assert house.values()[:1] == [b"a"]
     await house.kill()

@@ -1,4 +1,4 @@
-"""Chores: when they are due, and that a slow one holds nobody up."""
+"""Chores run when they are due, and a slow one delays nothing else."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_what_the_disk_refuses_is_said_rarely_and_tried_each_time(
     fault = Fault.INTERNAL
     for number in range(3):
         await housekeeping.run(5000.0 + number)
-    assert len(caplog.records) == 3, "what is no disk's fault is an error each time"
+    assert len(caplog.records) == 3, "other faults than the disk's are logged each time"
 
 
 async def test_a_slow_one_holds_nobody_up_and_is_not_begun_twice() -> None:

@@ -12,7 +12,7 @@ from treecast.middleware.broker.values import Isolation
 
 
 class StillLoop(asyncio.SelectorEventLoop):
-    """An event loop with a clock that stands still until `pass_time`."""
+    """An event loop whose clock stands still until `pass_time`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class StillLoop(asyncio.SelectorEventLoop):
         super()._run_once()  # type: ignore[misc]
 
     def settle(self) -> None:
-        """Runs what is ready, and no timer that is not due."""
+        """Runs everything that is ready, and no timer that is not due."""
         for _ in range(3):
             self.call_soon(self.stop)
             self.run_forever()
@@ -38,7 +38,7 @@ class StillLoop(asyncio.SelectorEventLoop):
 
 
 class Partition:
-    """Remembers who watches it."""
+    """Records its watchers."""
 
     def __init__(self) -> None:
         self.waiters: dict[FetchWait, Isolation] = {}
@@ -87,7 +87,7 @@ def test_bytes_add_up_over_partitions(bench: Bench) -> None:
     bench.loop.settle()
     assert (bench.done, wait.over) == (0, False)
     bench.partitions[2].grow(40)
-    assert (bench.done, wait.over) == (0, True)  # never from within an append
+    assert (bench.done, wait.over) == (0, True)  # not from within the append
     bench.loop.settle()
     assert (bench.done, bench.watched) == (1, 0)
 
@@ -114,7 +114,7 @@ def test_holds_lie_in_each_other(bench: Bench) -> None:
     polls.let_go()
     assert bench.done == 0
     polls.let_go()
-    assert bench.done == 1  # without a turn of the loop
+    assert bench.done == 1  # without a pass of the loop
     bench.wait(1)
     bench.partitions[0].grow(1)
     assert bench.done == 1
@@ -174,7 +174,7 @@ def test_a_bound_that_moved_ends_a_committed_wait(bench: Bench) -> None:
 
 
 def test_the_deadlines_of_many(bench: Bench) -> None:
-    """Each ends at its own time, a tick late at the most, in whatever order they began."""
+    """Each ends at its own time, at most one tick late, in whatever order they began."""
     timeouts = [5.0, 1.0, 9.0, 1.0, 0.0, 3.5, 9.004]
     waits = [bench.wait(100, timeout=timeout) for timeout in timeouts]
     waits[5].cancel()
@@ -214,7 +214,7 @@ def test_while_a_chunk_is_served_nobody_is_told(bench: Bench) -> None:
     assert (bench.done, bench.loop.turns) == (1, before)
     bench.wait(1)
     bench.partitions[0].grow(1)
-    assert bench.done == 1  # from within an append again
+    assert bench.done == 1  # not from within the append
     bench.loop.settle()
     assert bench.done == 2
 

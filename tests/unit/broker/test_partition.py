@@ -1,4 +1,4 @@
-"""A partition that this host leads: what it refuses, repeats, converts, and whom it wakes."""
+"""A partition that this host leads: refusals, repeats, conversions, and the readers that it wakes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ COMMITTED, UNCOMMITTED = Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED
 
 
 class Guard:
-    """Says whose transactions are open."""
+    """Knows which transactions are open."""
 
     def __init__(self) -> None:
         self.open: set[tuple[str, ProducerIdentity]] = set()
@@ -236,7 +236,7 @@ async def test_an_idempotent_batch_comes_with_none_but_its_producers_next_ones(b
     assert bench.values() == []
     bench.send(a + b)
     with refusal(Fault.INVALID_RECORD):
-        bench.send(b + c)  # the first comes again
+        bench.send(b + c)  # the first batch is repeated
     with refusal(Fault.OUT_OF_ORDER_SEQUENCE):
         bench.append(b"late", producer=PRODUCER, base_sequence=4)
     bench.send(c)
@@ -388,10 +388,10 @@ async def test_a_deleted_partition_wakes_and_refuses(bench: Bench) -> None:
     ):
         with refusal(Fault.UNKNOWN_TOPIC):
             call()
-    assert [record.value for record in records_of(read)] == [b"a"]  # what was read stays readable
+    assert [record.value for record in records_of(read)] == [b"a"]  # records that were read stay readable
 
 
-# --- looking up
+# --- look-ups
 
 
 async def test_offsets_by_time(bench: Bench) -> None:
@@ -438,7 +438,7 @@ async def test_records_can_be_deleted(bench: Bench) -> None:
     assert bench.partition.delete_before(-1) == 2
 
 
-# --- promises
+# --- acknowledgements that wait for the disk
 
 
 async def test_with_fsync_per_batch_the_answer_waits(make: Callable[..., Bench]) -> None:
@@ -468,7 +468,7 @@ async def test_an_answer_nobody_waits_for_harms_nothing(make: Callable[..., Benc
 
 
 class Asking:
-    """A guard whose answers come from elsewhere."""
+    """A guard that answers later, as another host does."""
 
     def __init__(self) -> None:
         self.asked: list[asyncio.Future[None]] = []
@@ -493,7 +493,7 @@ async def test_a_home_elsewhere_is_asked_once_a_transaction_and_the_order_is_kep
     batches = [tx_batch(number) for number in range(3)]
     answers = [bench.partition.append(data, 1, "tx") for data in batches]
     for data in batches:
-        data[:] = bytes(len(data))  # what was passed is not referred to any more
+        data[:] = bytes(len(data))  # the partition keeps no reference to the caller's data
     assert len(guard.asked) == 1
     assert bench.partition.log.end_offset == 0
     guard.asked[0].set_result(None)
@@ -517,7 +517,7 @@ async def test_a_home_elsewhere_is_asked_once_a_transaction_and_the_order_is_kep
 async def test_an_answer_from_before_a_marker_does_not_count(
     bench: Bench, answer: TreecastError | None
 ) -> None:
-    """The home said that the transaction is open, and ended it before the batch was appended."""
+    """The home confirmed an open transaction, but ended it before the batch was appended."""
     guard = Asking()
     bench.partition._guard = guard
     waiting = [bench.partition.append(tx_batch(number), 1, "tx") for number in range(2)]

@@ -1,4 +1,4 @@
-"""Which partitions a host has open: all of its topics where it is alone, some led and some followed else."""
+"""The partitions that a host opens: all of its topics if it is alone, else the led and the followed ones."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ async def test_what_was_followed_is_led_and_the_other_way_round(tmp_path: Path) 
 
 
 class Reader:
-    """Waits at a replica, and reads when it is told."""
+    """Waits at a replica, and reads when it is woken."""
 
     def __init__(self, replica: FollowedPartition, offset: int) -> None:
         self.replica, self.offset = replica, offset
@@ -181,7 +181,7 @@ class Reader:
         self.grown(size)
 
     def gone(self) -> None:
-        raise AssertionError("the replica is here")
+        raise AssertionError("the replica should be open")
 
     def read(self, max_bytes: int, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> PartitionRead:
         return self.replica.read(self.offset, max_bytes, isolation, at_least_one=True)
@@ -199,7 +199,7 @@ async def test_who_waits_at_a_replica_reads_what_has_just_come_without_the_file(
         replica.unwatch(reader)
         (fresh,) = reader.found
         assert fresh.chunks == [bytes(data)]
-        assert reader.read(1).size == len(data)  # less room than it takes: as any read
+        assert reader.read(1).size == len(data)  # a limit below the batch's size still returns one batch
         assert reader.read(1 << 20, Isolation.READ_COMMITTED).size == len(data)
         replica.forget_fresh()
         from_file = reader.read(1 << 20)
@@ -251,7 +251,7 @@ async def test_what_cannot_follow_is_not_shown(tmp_path: Path) -> None:
     replica = partitions.follow(TOPIC, 0)
     replica.append_replicated(batch(2), [read_header(batch(2), 0)], 1)
     waiter = Waiter()
-    replica.show(batch(2), [read_header(batch(2), 0)])  # nobody waits, so nobody looks
+    replica.show(batch(2), [read_header(batch(2), 0)])  # nobody waits, so the data is not checked
     replica.watch(waiter, Isolation.READ_UNCOMMITTED)
     with pytest.raises(TreecastError) as caught:
         replica.show(batch(2), [read_header(batch(2), 0)])
@@ -291,7 +291,7 @@ async def test_a_log_that_was_not_closed_in_order_goes_on_in_a_new_epoch(tmp_pat
             ),
             0,
         ),
-    )  # nothing is left of 1
+    )  # partition 1 was lost
     await partitions.apply(
         TOPIC,
         dict.fromkeys(
@@ -302,7 +302,7 @@ async def test_a_log_that_was_not_closed_in_order_goes_on_in_a_new_epoch(tmp_pat
             ),
             0,
         ),
-    )  # 2 is new
+    )  # partition 2 is new
     assert [partitions.get("t", index).leader_epoch for index in (0, 1, 2)] == [7, 7, 0]
     produce(partitions, 0)
     assert partitions.get("t", 0).end_of_epoch(0) == (0, 1)
@@ -360,5 +360,5 @@ async def test_a_broker_that_was_killed_leads_in_a_new_epoch(
     assert broker.cluster.partition("t", 0).leader_epoch == 0
     broker._parts.abandon()
     broker = await started()
-    assert broker.cluster.partition("t", 0).leader_epoch == 3  # the third run
+    assert broker.cluster.partition("t", 0).leader_epoch == 3  # the third start
     await broker.close()

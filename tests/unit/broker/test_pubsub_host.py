@@ -1,4 +1,4 @@
-"""A broker's publish/subscribe without any face: what is published is kept, recorded, and fed."""
+"""A broker's publish/subscribe without a face: published messages are kept, recorded and delivered."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Known(Waiter):
 
 
 class Answers:
-    """Counts turns that were stored, and those that were not. Implements `broker.Speaker`."""
+    """Counts the turns that were stored, and those that were refused. Implements `broker.Speaker`."""
 
     def __init__(self) -> None:
         self.said = 0
@@ -83,7 +83,7 @@ async def test_a_topic_that_kafka_has_is_one_without_a_face(broker: Broker) -> N
     reader = Reader(broker, b"a/+")
     recorder = broker.pubsub.hub.recorder
     assert recorder is not None
-    await until(lambda: recorder.known(Known()))  # what SUBACK waits for
+    await until(lambda: recorder.known(Known()))  # SUBACK waits for this
     partition = broker.cluster.partition("a.b", 0)
     batch = bytearray(build_batch([Record(None, b"of Kafka")]))
     partition.append(memoryview(batch), 0, None)

@@ -1,4 +1,4 @@
-"""Logs that rest: what a start opens, and what it recovers after a kill."""
+"""Resting logs: a start opens only some, and recovers them after a kill."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def filled(house: House) -> None:
 
 
 def seen(house: House) -> list[tuple[int, int, int]]:
-    """What `Metadata`, status and metrics ask for, of each partition."""
+    """Returns the values that `Metadata`, status and metrics show of each partition."""
     found = []
     for index in range(3):
         leader = house.leader("t", index)
@@ -69,9 +69,9 @@ async def test_after_a_kill_only_what_was_written_last_is_recovered(house: House
     assert [end for _, end, _ in seen(house)] == [2, 2, 3]
     house.append(b"again")
     house.clock.now += 2
-    await house.keep_house()  # flushes
+    await house.keep_house()  # flushes the log
     house.clock.now += 11
-    await house.keep_house()  # quiet for long enough: it gets its summary
+    await house.keep_house()  # the log was quiet for long enough and gets its summary
     await house.kill()
     assert rested(house) == [True] * 3
     assert house.values() == [b"v", b"more", b"again"]

@@ -26,7 +26,7 @@ class Kill(BaseException):
 
 
 class RecordingStorage:
-    """Remembers which partitions exist; refuses or dies where a test says so."""
+    """Records which partitions exist; refuses, or dies, where a test says so."""
 
     def __init__(self) -> None:
         self.made: set[tuple[str, int]] = set()
@@ -60,7 +60,7 @@ class RecordingStorage:
 
 
 class Bench:
-    """A registry on a table file; `reopen` is what a kill and a start do."""
+    """A registry on a table file; `reopen` kills it and starts it again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -219,7 +219,7 @@ async def test_a_deletion_that_was_broken_off_is_finished(bench: Bench) -> None:
 
 
 async def test_a_finished_deletion_never_touches_a_newer_topic(bench: Bench) -> None:
-    """Killed between the end of a deletion and its note, after the name was taken again."""
+    """The process was killed after a deletion, before it was recorded; the name was in use again."""
     old = await bench.registry.create_topic(NewTopic("t"))
     await bench.registry.delete_topic("t")
     await bench.registry.create_topic(NewTopic("t"))

@@ -1,4 +1,4 @@
-"""The turn over an edge that does nothing by itself: what happens in which order, and what refusals do."""
+"""The turn over an edge that acts only when told: the order of its steps, and refusals."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from treecast.middleware.storage.settings import FsyncPolicy
 
 
 class Script:
-    """What happened; also the edge, a store, what departs, and a speaker."""
+    """Records events. It is the edge, a store, the departures and a speaker at once."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
         self.calls: list[Callable[[], None]] = []
         self.syncs: list[Callable[[list[str]], None]] = []
         self.error = ""
-        self.full = False  # the store cannot be written
-        self.opens = True  # what is to be synced can be opened
+        self.full = False  # the store refuses writes
+        self.opens = True  # the file to be synced can be opened
         self.unsynced = False
-        self.waits = 0  # things to say
+        self.waits = 0  # replies that wait
         self.gathered = 0
         self.said = 0
         self.waiting = self.placed = True  # something departs with each turn
@@ -60,7 +60,7 @@ class Script:
         self.done.append(f"forced {segment} {error}".strip())
         self.unsynced = bool(error)
 
-    # what departs
+    # the departures
 
     def place(self) -> None:
         self.done.append("place")
@@ -85,7 +85,7 @@ class Script:
     # the loop
 
     def loop(self) -> list[str]:
-        """One pass; what happened since the last."""
+        """Runs one pass. Returns the events since the last one."""
         calls, self.calls = self.calls, []
         for call in calls:
             call()
@@ -96,7 +96,7 @@ class Script:
         return done
 
     def disk(self, error: str = "") -> list[str]:
-        """The disk has answered."""
+        """Ends the oldest sync. Returns the events since the last pass."""
         self.syncs.pop(0)([error])
         return self.since()
 
@@ -149,7 +149,7 @@ def test_what_is_asked_for_while_the_disk_is_waited_for_shares_the_next_sync() -
         script.waits += 1
         assert script.loop() == []
     assert script.disk() == ["forced 7", "send", "say", "place", "store", "force"]
-    assert script.said == 1  # what came later is not in the first sync
+    assert script.said == 1  # the first sync does not cover later replies
     assert script.disk() == ["forced 7", "send", "say"]
     assert script.said == 6
 
@@ -213,7 +213,7 @@ def test_a_look_while_somebody_has_asked_changes_nothing() -> None:
     turn.look()
     assert script.since() == []
     script.loop()
-    turn.look()  # the disk is waited for
+    turn.look()  # while the disk syncs
     assert script.since() == []
 
 
@@ -223,7 +223,7 @@ def test_with_fsync_per_interval_the_disk_is_forced_while_nobody_waits() -> None
     turn.ask()
     script.loop()
     turn.force()
-    turn.force()  # one at a time
+    turn.force()  # only one sync at a time
     assert script.since() == ["force"]
     script.waits = 1
     turn.ask()
@@ -246,7 +246,7 @@ def test_several_stores_are_one_turn_and_one_that_refuses_speaks_for_all() -> No
     one.full, one.waits = True, 1
     turn.ask()
     assert one.loop() == ["place", "store", "refused: full", "refuse"]
-    assert other.since() == []  # it may refer to what the first has not
+    assert other.since() == []  # it may refer to data that the first store lacks
     one.full = other.full = False
     one.waits = 1
     turn.ask()

@@ -1,5 +1,4 @@
-"""Accounts of event streams over restarts of either end, and over streams: nothing that was counted is
-lost."""
+"""Accounts of event streams over restarts of both ends, and over successive streams: no count is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ SLOW = EventSettings(open_wait=5.0, retry=0.05, tick=0.02, over=0.5, accounts_ev
 
 
 def rows(host: TestHost, of: int) -> list[Row]:
-    """All accounts of a receiver: of streams, and of sets that have none."""
+    """Returns all accounts of a receiver: those of streams, and of sets without one."""
     found = [stream.origin.rows().get(of) for stream in host.streams]
     assert host.events is not None
     found += [accounts.get(of) for _, accounts in host.events.sending.accounts.resting()]
@@ -61,13 +60,13 @@ async def closes(host: TestHost, of: int, records: int) -> None:
 
 
 async def written(host: TestHost) -> None:
-    """What is counted now is on the disk."""
+    """Writes the accounts to the disk."""
     assert host.events is not None
     await host.events.sending.accounts.write()
 
 
 async def both(world: World) -> tuple[TestHost, TestHost, Client]:
-    """What is published at the first goes to a client of the second."""
+    """Starts two hosts; messages of the first go to a client of the second."""
     a, b = await world.start(1, 2)
     client = b.client()
     await client.subscribe("t")
@@ -81,7 +80,7 @@ async def started_again(world: World) -> TestHost:
 
 
 async def twenty(world: World, qos: int = 2) -> tuple[TestHost, int]:
-    """The first of `both`, when as many messages have come, and how many."""
+    """Returns the first host of `both` after its messages have arrived, and their number."""
     a, _, client = await both(world)
     sent = count_up(a, 0, 20, qos=qos)
     await until(lambda: len(client.got) == sent)
@@ -90,7 +89,7 @@ async def twenty(world: World, qos: int = 2) -> tuple[TestHost, int]:
 
 
 async def received_again(world: World) -> tuple[TestHost, Client]:
-    """The second host, with its session as it takes it up."""
+    """Starts the second host, which resumes its session."""
     (b,) = await world.start(2, share=False)
     client = b.client()
     b.hub.subscribe(Subscription(client, b"t", 2))
@@ -130,7 +129,7 @@ async def test_a_receiver_that_was_killed(world: World) -> None:
 
 
 async def test_both_were_killed(world: World) -> None:
-    """Neither remembers what was sent since the account was written down: their journals do."""
+    """Messages after the last written account are known from the journals only."""
     world.settings = SLOW
     a, _, client = await both(world)
     sent, got = count_up(a, 0, 20), 0
@@ -188,7 +187,7 @@ async def test_an_origin_that_stops_in_order_keeps_its_accounts(world: World) ->
 
 
 async def test_a_set_of_hosts_goes_on_with_its_account(world: World) -> None:
-    """One stream ends, as nothing is published for a while; another follows, in the next run as well."""
+    """One stream ends while nothing is published; another follows, also after a restart."""
     world.settings = EventSettings(
         open_wait=5.0, retry=0.05, tick=0.02, over=0.05, accounts_every=0.05, idle=0.1
     )
@@ -237,7 +236,7 @@ async def test_a_host_that_left_while_its_origin_was_down(world: World, qos: int
 
 
 async def test_kills_at_both_ends(world: World) -> None:
-    """Whatever the order: of two hosts, one of which is killed as well, each gets what was published."""
+    """Two receivers, one of which is killed as well, get every message, whatever the order of kills."""
     rng = random.Random(7)
     a, b, c = await world.start(1, 2, 3)
     for host in (b, c):
@@ -259,7 +258,7 @@ async def test_kills_at_both_ends(world: World) -> None:
         await closes(a, of, sent)
 
 
-async def test_what_cannot_be_read_is_let_go(world: World) -> None:
+async def test_unreadable_accounts_are_dropped(world: World) -> None:
     a, sent = await twenty(world)
     await written(a)
     a.tables.write(
@@ -274,7 +273,7 @@ async def test_what_cannot_be_read_is_let_go(world: World) -> None:
 
 
 async def test_a_disk_that_refuses_costs_no_account(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what was promised stays promised until it is written down."""
+    """Promised messages are kept until the account is written."""
     a, _, client = await both(world)
 
     async def refuse(changes: list[Change]) -> None:
@@ -301,16 +300,16 @@ def kept(account: Account, number: int = 0, fleeting: int = 0) -> KeptHost:
 
 
 LINE = (1, 9)
-TEN = Account(0, Totals(), Totals(live=10), 10)  # and 8 more follow, of which three were promised
+TEN = Account(0, Totals(), Totals(live=10), 10)  # 8 more follow, 3 of them promised
 
 
 @pytest.mark.parametrize(
     ("passed", "word", "expected"),
     [
-        # it was killed as well: what its journal has, and is not sent again, was delivered
+        # it was killed as well: messages in its journal that are not sent again were delivered
         (0, None, Totals(live=10, expired={Expiry.ORIGIN_GONE: 5})),
         (11, None, Totals(live=10, expired={Expiry.ORIGIN_GONE: 5})),
-        # it says so itself, and how; what it has, and is sent again, counts there
+        # it reports by itself; messages that it has, and that are sent again, count there
         (
             0,
             Word(Report(Mode.LIVE, 0, 10, totals=Totals(live=10)), 18, 9),

@@ -1,4 +1,4 @@
-"""Messages as records: there and back, and bytes that are no batch."""
+"""Messages as records: round trips, and bytes that are not a batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROPERTIES = st.builds(
 
 
 def spelled(given: Properties) -> bytes:
-    """As the face hands them to the broker: without their length."""
+    """Encodes properties as the face does for the broker: without their length."""
     written = write_properties(given)
     size = 1
     while written[size - 1] >= 0x80:

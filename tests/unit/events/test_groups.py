@@ -1,4 +1,4 @@
-"""Event streams by group carriers: one copy for all hosts that it reaches, and unicast for the others."""
+"""Event streams by group carriers: one copy for all hosts that the group reaches, unicast for the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COUNT, SIZE = 200, 2000
 
 @pytest.fixture
 async def hosts(world: World, require: Callable[[object, str], None]) -> list[TestHost]:
-    """Three that may use groups."""
+    """Starts three hosts that may use groups."""
     require(interface_of("127.0.0.1").name, "the loopback interface is not known here")
     world.carriers = QUICK
     return await world.start(1, 2, 3)
@@ -30,7 +30,7 @@ def carriers(host: TestHost) -> dict[int, str]:
 
 
 def data_sent(host: TestHost) -> dict[str, int]:
-    """Bytes of messages sent to all, by carrier."""
+    """Returns the bytes of live messages by carrier."""
     found: dict[str, int] = {}
     for stream in host.streams:
         for sent in stream.origin.sent():
@@ -71,7 +71,7 @@ async def test_one_host_earns_none_and_a_third_gets_unicast_until_it_answers(
     assert a.publish("one", b"x" * SIZE, qos=1)
     await until(lambda: only.got)
     (d,) = await world.start(4)
-    d.fabric.on_probe = None  # as where the network does not carry the group
+    d.fabric.on_probe = None  # as if the network did not carry the group
     clients = [b.client(), c.client(), d.client()]
     for client in clients:
         await client.subscribe("all")

@@ -1,4 +1,4 @@
-"""Kills at either end: what was promised arrives, once."""
+"""Kills at either end: promised messages arrive, once."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ async def test_what_was_promised_before_a_kill_arrives_after_it(world: World) ->
     a, b = await world.start(1, 2)
     client = b.client()
     await client.subscribe("t")
-    world.kill(2)  # b is away, and nobody knows when it comes back
+    world.kill(2)  # b is away for an unknown time
     sent = count_up(a, 0, 50)
-    a.end_turn()  # promised
+    a.end_turn()  # the messages are promised
     world.kill(1)
     (b,) = await world.start(2)
     client = b.client()
@@ -41,7 +41,7 @@ async def test_what_was_promised_before_a_kill_arrives_after_it(world: World) ->
 
 
 async def test_a_receiver_that_is_killed_gets_what_it_has_not_taken(world: World) -> None:
-    """Its own journal says what it has taken: what comes again of that is let go."""
+    """Its own journal knows the messages that it took, and it ignores their repeats."""
     a, b = await world.start(1, 2)
     await b.client().subscribe("t")
     before: list[int] = []
@@ -58,7 +58,7 @@ async def test_a_receiver_that_is_killed_gets_what_it_has_not_taken(world: World
         a.end_turn()
         (b,) = await world.start(2, share=False)
         client = b.client()
-        b.hub.subscribe(Subscription(client, b"t", 2))  # as a session that lasts is taken up
+        b.hub.subscribe(Subscription(client, b"t", 2))  # as a lasting session is resumed
         b.share()
         await until(lambda client=client, sent=sent, before=before: len(client.got) == sent - len(before))
         before += numbers(client)
@@ -67,7 +67,7 @@ async def test_a_receiver_that_is_killed_gets_what_it_has_not_taken(world: World
 
 
 async def test_kills_at_both_ends_lose_and_double_nothing(world: World) -> None:
-    """Messages of QoS 2 over any schedule of kills of the origin and of one receiver; the other sees all."""
+    """The origin and one receiver are killed in any order; every QoS 2 message arrives, also at the other."""
     rng = random.Random(11)
     a, b, c = await world.start(1, 2, 3)
     got: dict[int, list[int]] = {2: [], 3: []}

@@ -1,4 +1,4 @@
-"""What is published at one host reaches subscribers at others: each once, in order, and nobody else."""
+"""Messages published at one host reach the subscribers at others, each once and in order, and no others."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ async def test_a_publish_reaches_those_who_want_it_at_other_hosts(world: World) 
     assert a.publish("$own/x", b"3") == 0
     await until(lambda: len(at_c.got) == 2 and at_b.got)
     assert at_b.got == [("sport/tennis", b"1", 1)]
-    assert sorted(at_c.got) == [("news", b"2", 0), ("sport/tennis", b"1", 1)]  # order is a topic's own
-    assert b.counters.messages_received == 1  # what nobody there wants did not travel
+    assert sorted(at_c.got) == [("news", b"2", 0), ("sport/tennis", b"1", 1)]  # order holds per topic
+    assert b.counters.messages_received == 1  # messages that no client there wants are not sent
 
 
 async def test_what_is_said_of_a_message_travels_with_it(world: World) -> None:
@@ -88,7 +88,7 @@ async def test_large_messages_and_many_in_one_turn_keep_their_order(world: World
 
 
 async def test_order_holds_while_interest_changes(world: World) -> None:
-    """A topic moves between the streams of {b}, {c} and {b, c} again and again, with loss."""
+    """A topic moves between the streams of {b}, {c} and {b, c} repeatedly, with loss."""
     world.loss = 0.02
     a, b, c = await world.start(1, 2, 3)
     always = {2: b.client(), 3: c.client()}
@@ -154,7 +154,7 @@ async def test_a_host_without_the_face_is_left_out(world: World) -> None:
     world.settings = EventSettings(refusals=2, retry=0.01, tick=0.02, open_wait=5.0)
     a, b = await world.start(1, 2)
     (c,) = await world.start(3, share=False)
-    c.interest.want(("t",))  # as somebody reads a Kafka topic there
+    c.interest.want(("t",))  # as for a reader of a Kafka topic
     c.interest.release()
     client = b.client()
     await client.subscribe("t")
@@ -179,7 +179,7 @@ async def test_messages_that_nobody_else_wants_make_no_stream(world: World) -> N
 
 
 async def a_stream_that_nobody_opens(world: World) -> tuple[TestHost, TestHost, Client, Any]:
-    """Of `a` to `b`, which does not answer when it is asked to receive; what would answer."""
+    """`b` does not answer a's request to open the stream. Returns the removed handler as well."""
     world.settings = EventSettings(queue_bytes=1000, open_wait=60.0, retry=0.05, tick=0.02, batch_bytes=100)
     a, b = await world.start(1, 2)
     client = b.client()
@@ -189,7 +189,7 @@ async def a_stream_that_nobody_opens(world: World) -> tuple[TestHost, TestHost, 
 
 
 async def test_a_message_that_may_be_lost_waits_only_where_there_is_room(world: World) -> None:
-    """A stream that cannot be sent takes `queue_bytes`, and what is more is dropped and counted."""
+    """A stream that cannot be sent queues `queue_bytes`; further messages are dropped and counted."""
     a, b, client, entry = await a_stream_that_nobody_opens(world)
     for number in range(20):
         a.publish("t", b"%2d" % number + bytes(98), 0)

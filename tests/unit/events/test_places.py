@@ -1,4 +1,4 @@
-"""A topic that moves between streams waits, at each host, for what came to that host before."""
+"""A topic that moves to another stream waits, at each host, for its earlier messages to that host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOSTS = (2, 3, 4)
 
 
 class Stream:
-    """As far as places look at one."""
+    """The part of a stream that places use."""
 
     def __init__(self, *members: int) -> None:
         self.members = set(members)
@@ -24,7 +24,7 @@ def forget(places: Places, stream: Any) -> None:
 
 
 def moves(places: Places, *streams: Stream, topic: bytes = b"t") -> list[Stream]:
-    """What the last of these moves waits for."""
+    """Returns the streams that the last of these moves waits for."""
     given: Any = streams
     return [places.move(topic, stream) for stream in given][-1]
 
@@ -43,7 +43,7 @@ def test_a_stream_of_other_hosts_in_between_is_no_end_of_the_wait() -> None:
     assert moves(Places(9), both, three, two, both) == [three, two]
 
 
-def test_what_is_no_more_is_not_waited_for() -> None:
+def test_a_forgotten_stream_is_not_waited_for() -> None:
     both, two, three = Stream(2, 3), Stream(2), Stream(3)
     places = Places(9)
     moves(places, both, three)
@@ -65,11 +65,11 @@ SETS = st.lists(st.sets(st.sampled_from(HOSTS), min_size=1), min_size=1, max_siz
 
 @given(SETS, st.lists(st.integers(0, 3), max_size=20))
 def test_waits_lead_back_to_all_that_came_to_a_host(sets: list[set[int]], order: list[int]) -> None:
-    """Each host's messages of the topic are a chain: each one waits, if not directly, for all before it."""
+    """For each host, every message of the topic waits directly or indirectly for all earlier ones."""
     streams: list[Any] = [Stream(*hosts) for hosts in sets]
     places = Places(9)
     placed: list[Any] = []
-    behind: dict[int, set[int]] = {}  # a message -> those that are waited for, by their number
+    behind: dict[int, set[int]] = {}  # by message number and host: the messages that it waits for
     for number, at in enumerate(order):
         stream = streams[at % len(streams)]
         waited = [earlier for earlier, other in enumerate(placed) if other is stream]

@@ -1,4 +1,4 @@
-"""Power loss at either end, with fsync per batch: what was acknowledged to its publisher arrives, once."""
+"""Power loss at either end, with fsync per batch: messages acknowledged to their publisher arrive, once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from treecast.middleware.storage.settings import FsyncPolicy
 
 
 class PowerDisk(Disk):
-    """What is not synced is gone when power fails. Syncs wait for `gate`; `broken`: writes are refused."""
+    """Unsynced data is lost when the power fails. Syncs wait for `gate`; `broken`: writes are refused."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -47,14 +47,14 @@ class PowerDisk(Disk):
         self._safe[path] = held
 
     def fail(self) -> None:
-        """Power fails: files are what the disk was forced to take."""
+        """Fails the power: each file has its last synced content."""
         for path in self._paths.values():
             Path(path).write_bytes(self._safe.get(path, b""))
 
 
 @pytest.fixture
 def power(world: World) -> Iterator[dict[int, PowerDisk]]:
-    """Both hosts force each turn to a disk that forgets."""
+    """Gives both hosts such a disk, and syncs each turn."""
     world.fsync = FsyncPolicy.BATCH
     disks = {1: PowerDisk(), 2: PowerDisk()}
     world.disks.update(disks)
@@ -64,7 +64,7 @@ def power(world: World) -> Iterator[dict[int, PowerDisk]]:
 
 
 class Publisher:
-    """Is answered with the turn, as a client's PUBACK is. Implements `turn.Speaker`."""
+    """Gets its answers with the turn, as a client gets PUBACK. Implements `turn.Speaker`."""
 
     def __init__(self, host: TestHost) -> None:
         self.host = host
@@ -105,10 +105,10 @@ async def test_an_origin_does_not_let_go_before_the_other_hosts_disk_has_it(
     power[2].gate.clear()
     publisher = Publisher(a)
     publisher.publish(0, 20)
-    await until(lambda: publisher.answered == 20)  # a's own disk has it
+    await until(lambda: publisher.answered == 20)  # a's own disk has them
     await until(lambda: b.turn.forcing)
     await until(lambda: len(client.got) == 20)
-    for _ in range(20):  # reports, if there were any, would have come by then
+    for _ in range(20):  # longer than reports would take
         await asyncio.sleep(0.02)
         assert owes(a) == 20
     power[2].gate.set()
@@ -133,11 +133,11 @@ async def test_power_that_fails_at_the_receiver_takes_nothing_that_was_promised(
     client = b.client()
     await _subscribe_and_share(b, client)
     await until(lambda: len(client.got) == 20 and owes(a) == 0)
-    assert numbers(client) == list(range(20, 40))  # the first 20 were on the disk, and come no more
+    assert numbers(client) == list(range(20, 40))  # the first 20 were on the disk, and are not repeated
 
 
 async def _subscribe_and_share(host: TestHost, client: Subscriber) -> None:
-    """As a session that lasts is taken up."""
+    """Resumes as a lasting session does."""
     host.hub.subscribe(Subscription(client, b"t", 2))
     host.share()
 
@@ -145,7 +145,7 @@ async def _subscribe_and_share(host: TestHost, client: Subscriber) -> None:
 async def test_power_that_fails_at_the_origin_leaves_no_message_that_nobody_promised(
     world: World, power: dict[int, PowerDisk]
 ) -> None:
-    """Sent before the disk has it, it would come again from a client that was not answered."""
+    """A message sent before it is synced would come twice: its client has no answer and repeats it."""
     a, b = await world.start(1, 2)
     client = b.client()
     await client.subscribe("t")
@@ -194,7 +194,7 @@ async def test_a_receiver_whose_disk_refuses_goes_on_where_it_was_when_that_take
     sent = count_up(a, 0, 20)
     a.turn.ask()
     await until(lambda: len(client.got) == sent)
-    await until(lambda: not b.fabric.joined())  # the stream was left
+    await until(lambda: not b.fabric.joined())  # b left the stream
     assert owes(a) == sent
     power[2].broken = False
     await until(lambda: owes(a) == 0)

@@ -1,4 +1,4 @@
-"""Retained messages of several hosts: of each topic the latest wins, and what was emptied stays empty."""
+"""Retained messages of several hosts: the latest of each topic wins, and removed ones stay removed."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Collected(Waiter):
 
 
 def retain(host: TestHost, topic: str, payload: bytes) -> None:
-    """As the face does it: kept, then published."""
+    """Stores and publishes the message, as the face does."""
     message = Message(topic.encode(), payload, 1, True)
     host.hub.retain(message)
     host.hub.publish(message, host.hub.targets(message.topic), None)
 
 
 async def retained(host: TestHost, filter: str) -> dict[str, bytes]:
-    """As a subscriber gets it."""
+    """Returns the retained messages that a subscriber gets."""
     waiter = Collected()
     if not host.hub.reach.collect([filter.encode()], waiter):
         await waiter.done
@@ -54,7 +54,7 @@ async def test_the_latest_of_a_topic_wins_wherever_it_was_published(world: World
     b.hub.wall = a.hub.wall - 3600  # its clock is an hour slow
     retain(a, "t", b"1")
     assert await retained(b, "t") == {"t": b"1"}
-    retain(b, "t", b"2")  # after it had seen the first
+    retain(b, "t", b"2")  # b has seen the first one
     assert await retained(c, "t") == {"t": b"2"}
     assert await retained(a, "t") == {"t": b"2"}
 
@@ -62,7 +62,7 @@ async def test_the_latest_of_a_topic_wins_wherever_it_was_published(world: World
 async def test_what_is_emptied_does_not_come_back(world: World) -> None:
     a, b, c = await world.start(1, 2, 3)
     retain(a, "t", b"1")
-    assert await retained(c, "t") == {"t": b"1"}  # now c has it too
+    assert await retained(c, "t") == {"t": b"1"}  # now c has a copy too
     assert await retained(b, "t") == {"t": b"1"}
     retain(b, "t", b"")
     assert await retained(c, "t") == {}

@@ -1,5 +1,6 @@
-"""Runs between hosts: at the receiver they come to the same as message by message, and over kills, loss and
-changes of interest each message comes once, in order, and is accounted for."""
+"""Runs between hosts have the same effect as single messages at the receiver. Over kills, loss and changes of
+interest each message arrives once, in order, and is accounted for.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def made(found: Found, qos: int, version: int = V311) -> Run:
 
 
 def publish_run(host: TestHost, found: Found, qos: int, version: int = V311) -> None:
-    """As the face does with a chunk."""
+    """Publishes a run, as the face does with a chunk."""
     data = run_bytes(found, qos, version)
     scan, at = Scan(host.hub, version, 1 << 20), 0
     while at < len(data):
@@ -64,7 +65,7 @@ def publish_run(host: TestHost, found: Found, qos: int, version: int = V311) -> 
 
 
 def count_runs(host: TestHost, first: int, count: int, *topics: str, qos: int = 1) -> int:
-    """Numbers in a row, in one run; the number after them."""
+    """Publishes consecutive numbers in one run. Returns the next number."""
     names = [topic.encode() for topic in topics or ("t",)]
     publish_run(host, [(names[n % len(names)], b"%d" % n) for n in range(first, first + count)], qos)
     return first + count
@@ -108,8 +109,10 @@ def test_runs_become_a_batch_and_runs_again(
 
 @given(founds, st.integers(0, 1), st.sampled_from([V311, V5]), st.integers(0, 500), st.integers(0, 255))
 @settings(max_examples=120)
-def test_bytes_that_are_no_run_are_told(found: Found, qos: int, version: int, at: int, value: int) -> None:
-    """Whatever is changed: it is still a run, and its messages can be read, or it is none."""
+def test_bytes_that_are_not_a_run_are_refused(
+    found: Found, qos: int, version: int, at: int, value: int
+) -> None:
+    """After any change the bytes are still a run with readable messages, or are refused."""
     data = bytearray(run_bytes(found, qos, version))
     assert count_run(bytes(data), version) == len(found)
     assert topics_of(bytes(data)) == [
@@ -126,12 +129,12 @@ def test_bytes_that_are_no_run_are_told(found: Found, qos: int, version: int, at
     ("header", "value"),
     [
         (("", b"\x80"), b"\x30\x03\0\1t"),  # no format
-        (("", b"\x80\x07"), b"\x30\x03\0\1t"),  # one that nobody knows
+        (("", b"\x80\x07"), b"\x30\x03\0\1t"),  # an unknown format
         (("", b"\x80\x04"), b""),
         (("", b"\x80\x04"), b"\x30\x03\0\1"),
         (("", b"\x80\x04"), b"\x31\x03\0\1t"),  # retained
-        (("", b"\x81\x04"), b"\x30\x03\0\1t"),  # QoS 1, and 0
-        (("", b"\x90\0\x04"), b"\x30\x03\0\1t"),  # half a number
+        (("", b"\x81\x04"), b"\x30\x03\0\1t"),  # both QoS 1 and 0
+        (("", b"\x90\0\x04"), b"\x30\x03\0\1t"),  # a truncated number
         (("", b"\x82\x04"), b"\x30\x03\0\1t"),
         (("other", b"\x80\x04"), b"\x30\x03\0\1t"),
     ],
@@ -141,11 +144,11 @@ def test_a_run_that_is_wrong_is_refused(header: tuple[str, bytes], value: bytes)
         events_of(build_batch([Record(None, value, (header,), 1)]))
 
 
-# --- at the receiver, against message by message
+# --- at the receiver, compared with single messages
 
 
 class Receiver:
-    """A host's face in memory, which is fed what another host has published."""
+    """A host's face in memory, which receives another host's messages."""
 
     def __init__(self, by_run: bool, folder: Path | None, bounds: PubSubSettings) -> None:
         self.by_run = by_run
@@ -170,8 +173,9 @@ class Receiver:
                 self.host.hub.feed(message, None)
 
     def got(self) -> dict[str, list[object]]:
-        """What each client was sent; runs of QoS 0 and messages may part a chunk otherwise, packets are
-        the same."""
+        """Returns each client's packets, as runs of QoS 0 and single messages may be cut into chunks
+        differently.
+        """
         return {name: list(client.got()) for name, client in self.clients.items()}
 
 
@@ -209,7 +213,7 @@ def test_runs_that_arrive_come_to_the_same_as_their_messages(
             one, other = (half.got() for half in halves)
             if alone:
                 assert one == other
-            else:  # members take turns: who gets which is another matter
+            else:  # members take turns, so the receiver of each message may differ
                 assert _all(one) == _all(other)
         assert halves[0].host.hub.published == halves[1].host.hub.published
         for half in halves:
@@ -218,12 +222,12 @@ def test_runs_that_arrive_come_to_the_same_as_their_messages(
 
 
 def _all(got: dict[str, list[object]]) -> list[str]:
-    """What came to all clients together."""
+    """Returns the packets of all clients together."""
     packets = [packet for came in got.values() for packet in came if isinstance(packet, Publish)]
     return sorted(f"{packet.topic!r} {packet.payload!r}" for packet in packets)
 
 
-def test_a_run_with_a_topic_that_is_none_ends_there() -> None:
+def test_a_run_with_an_invalid_topic_ends_there() -> None:
     receiver = Receiver(True, None, PubSubSettings())
     receiver.connect("s", V311, 0, False, "#", 0)
     with pytest.raises(TreecastError):
@@ -245,7 +249,7 @@ async def test_a_run_reaches_who_wants_it_and_is_accounted_for(world: World, qos
     sent = [(b"t/%d" % (n % 3), b"%d" % n) for n in range(300)]
     publish_run(a, sent, qos, version)
     await until(lambda: len(at_b.got) == 300 and len(at_c.got) == 100)
-    for name, _, _ in at_b.got[:3]:  # order is a topic's own
+    for name, _, _ in at_b.got[:3]:  # order holds per topic
         mine = [payload for topic, payload in sent if topic.decode() == name]
         assert [(p, q) for topic, p, q in at_b.got if topic == name] == [(payload, qos) for payload in mine]
     assert numbers(at_c) == list(range(1, 300, 3))
@@ -269,7 +273,7 @@ async def test_runs_stay_runs_on_their_way(world: World) -> None:
 
 
 class Counting(Client):
-    """Notes which runs it was handed."""
+    """Records the runs that it gets."""
 
     def __init__(self, host: TestHost) -> None:
         super().__init__(host)
@@ -281,7 +285,7 @@ class Counting(Client):
 
 
 async def test_order_holds_for_runs_while_interest_changes(world: World) -> None:
-    """Runs and messages, of topics that move between the streams of {b}, {c} and {b, c}, with loss."""
+    """Runs and messages of topics that move between the streams of {b}, {c} and {b, c}, with loss."""
     world.loss = 0.02
     a, b, c = await world.start(1, 2, 3)
     always = {2: b.client(), 3: c.client()}
@@ -316,11 +320,11 @@ async def test_runs_that_were_promised_before_a_kill_arrive_after_it(world: Worl
     a, b = await world.start(1, 2)
     client = b.client()
     await client.subscribe("t")
-    world.kill(2)  # b is away, and nobody knows when it comes back
+    world.kill(2)  # b is away for an unknown time
     sent = count_runs(a, 0, 50)
     a.publish("t", b"%d" % sent, 2)
     sent = count_runs(a, sent + 1, 30)
-    a.end_turn()  # promised
+    a.end_turn()  # the messages are promised
     world.kill(1)
     (b,) = await world.start(2)
     client = b.client()
@@ -370,7 +374,7 @@ async def test_kills_at_both_ends_lose_and_double_no_message_of_a_run(world: Wor
 
 
 async def test_a_run_of_which_a_part_was_taken_is_taken_from_there_on(world: World) -> None:
-    """As where another version of its origin has sent it in other parts."""
+    """Another version of the origin may have cut the run differently."""
     a, b = await world.start(1, 2)
     client = b.client()
     await client.subscribe("t")
@@ -381,7 +385,7 @@ async def test_a_run_of_which_a_part_was_taken_is_taken_from_there_on(world: Wor
     (stream,) = receiving._streams.values()
     run = made([(b"t", b"%d" % n) for n in range(1, 9)], 1)
     assert isinstance(run, PromisedRun)
-    run.number = stream.number - 2  # the first three were taken
+    run.number = stream.number - 2  # the first three were taken before
     receiving._publish_all(stream, batch_of([run], 0))
     assert numbers(client) == [*range(5), *range(4, 9)]
     assert b.counters.repeated == 3
@@ -419,7 +423,7 @@ async def test_the_journal_has_a_run_once_and_sessions_that_last_refer_to_it(wor
 
 
 async def test_runs_that_are_owed_outlive_segments_of_the_journal(world: World) -> None:
-    """Old segments that are held by a run alone are written anew, and dropped."""
+    """Old segments whose only content is a run are rewritten and dropped."""
     a, b = await world.start(1, 2)
     await b.client().subscribe("t")
     world.kill(2)

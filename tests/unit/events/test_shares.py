@@ -1,4 +1,4 @@
-"""Shared subscriptions over hosts: each message to one member, wherever its clients are."""
+"""Shared subscriptions over hosts: each message goes to one member, wherever the members are."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ async def test_two_shares_of_one_filter_are_apart(world: World) -> None:
 async def test_members_come_and_go(world: World) -> None:
     hosts = await world.start(1, 2, 3)
     stays, goes = hosts[2].client(), hosts[1].client()
-    await goes.share("g", "t/#")  # its host is the home
+    await goes.share("g", "t/#")  # its host becomes the home
     await stays.share("g", "t/#")
     publish(hosts, 20)
     await until(lambda: len(numbers(stays, goes)) == 20)
-    goes.leave("g", "t/#")  # the home has no member of its own any more
+    goes.leave("g", "t/#")  # the home no longer has a member of its own
     before = len(goes.got)
     publish(hosts, 20, 20)
     await until(lambda: len(numbers(stays, goes)) == 40)

@@ -1,4 +1,4 @@
-"""Hosts of one cluster in one process whose hubs share what is published: real channels, fabrics, logs."""
+"""Hosts of one cluster in one process whose hubs share messages: real channels, fabrics and logs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from treecast.middleware.storage.disk import Disk
 from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Tables
 
-PATIENCE = 60.0  # seconds after which a test gives up; nothing is asserted about it
+PATIENCE = 60.0  # seconds until a test gives up; no test asserts it
 LOOPBACK = Address("127.0.0.1", 0)
 CLUSTER = "TmFtZU9mQUNsdXN0ZXIwMA"
 KEY = b"a key of the channel, 32 bytes.."
@@ -57,14 +57,14 @@ SETTINGS = EventSettings(open_wait=5.0, retry=0.05, tick=0.02, over=0.5, account
 
 
 async def until(what: Callable[[], object]) -> None:
-    """Waits until it is so."""
+    """Waits until `what` is true."""
     async with asyncio.timeout(PATIENCE):
         while not what():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
 
 class Client(Subscriber):
-    """A subscriber that keeps what it is handed."""
+    """A subscriber that keeps the messages that it gets."""
 
     def __init__(self, host: TestHost) -> None:
         super().__init__(host.hub.next_serial())
@@ -81,7 +81,7 @@ class Client(Subscriber):
         return [payload for _, payload, _ in self.got]
 
     async def subscribe(self, *filters: str, qos: int = 2) -> None:
-        """Returns when it is confirmed, as SUBACK is sent then."""
+        """Returns when the subscription is confirmed, which is when SUBACK is sent."""
         for filter in filters:
             self.host.hub.subscribe(Subscription(self, filter.encode(), qos))
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -90,7 +90,7 @@ class Client(Subscriber):
             await done
 
     async def share(self, name: str, filter: str) -> None:
-        """The same as a member of a shared subscription."""
+        """Does the same as a member of a shared subscription."""
         self.host.hub.subscribe_shared(name.encode(), Subscription(self, filter.encode(), 2))
         await self.subscribe()
 
@@ -159,7 +159,7 @@ class TestHost:
         self.address = await self.channels.start(LOOPBACK)
 
     def share(self) -> None:
-        """As when the face has taken up its sessions."""
+        """Starts event streams, as after the face has resumed its sessions."""
         self.events = Events(
             self.hub,
             self.turn,
@@ -180,7 +180,7 @@ class TestHost:
             self._carry(self.world.carriers)
 
     def _carry(self, settings: CarrierSettings) -> None:
-        """Streams may go by groups."""
+        """Lets streams go by groups."""
         world, rng = self.world, random.Random(self.number)
         self.choice = CarrierChoice(
             self.fabric, self.methods, world.allot, world.release, settings, self.interest_counters, rng
@@ -203,7 +203,7 @@ class TestHost:
         if self.events is not None:
             self.events.host_down(host)
 
-    # --- what faces do
+    # --- called by faces
 
     def end_turn(self) -> None:
         self.turn.end()
@@ -212,7 +212,7 @@ class TestHost:
         return Client(self)
 
     def publish(self, topic: str, payload: bytes, qos: int = 0, **more: Any) -> int:
-        """How many took it."""
+        """Returns how many subscribers took the message."""
         message = Message(topic.encode(), payload, qos, **more)
         return self.hub.publish(message, self.hub.targets(message.topic), None)
 
@@ -221,7 +221,7 @@ class TestHost:
         assert self.events is not None
         return list(self.events.sending)
 
-    # --- its end
+    # --- stop and kill
 
     async def stop(self) -> None:
         if self.choice is not None:
@@ -237,7 +237,7 @@ class TestHost:
         self.tables.close()
 
     def kill(self, *, stored: bool = True) -> None:
-        """As a process that is killed; `stored`: after the journal was written, else before."""
+        """Kills the host. `stored`: the journal was written before."""
         kill_channels(self.channels)
         self.fabric.close()
         choice = self.choice
@@ -265,7 +265,7 @@ class TestHost:
 
 
 class HomesOf:
-    """The coordinator, as one host asks it: who asks first is the home."""
+    """The coordinator as one host sees it: the first host that asks is the home."""
 
     def __init__(self, world: World, host: int) -> None:
         self.world = world
@@ -279,7 +279,7 @@ class HomesOf:
 
 
 class World:
-    """Hosts by number; a number that is started again is the host's next run."""
+    """Hosts by number; starting a number again begins the host's next run."""
 
     def __init__(self, root: Path, *, loss: float = 0.0, settings: EventSettings = SETTINGS) -> None:
         self.root = root
@@ -288,21 +288,21 @@ class World:
         self.hosts: dict[int, TestHost] = {}
         self.runs: dict[int, int] = {}
         self.homes: dict[str, int] = {}  # of shared subscriptions
-        self.away = False  # the coordinator
-        self.cluster: set[int] | None = None  # its hosts, where a host that starts knows them
+        self.away = False  # the coordinator is away
+        self.cluster: set[int] | None = None  # its hosts, if a starting host is told
         self.carriers: CarrierSettings | None = None
         self.fsync = FsyncPolicy.NEVER
-        self.disks: dict[int, Disk] = {}  # those that are not plain
+        self.disks: dict[int, Disk] = {}  # disks other than plain ones
         self.states: dict[tuple[str, ...], int] = {}
 
     async def allot(self, levels: Sequence[str]) -> int:
-        """A state id, as the coordinator gives it."""
+        """Returns a state id, as the coordinator does."""
         if self.away:
             raise TreecastError(Fault.COORDINATOR_UNAVAILABLE)
         return self.states.setdefault(tuple(levels), 320_000 + os.getpid() % 10_000 + len(self.states))
 
     async def release(self, state_id: int) -> None:
-        """Nothing is made of it here."""
+        """Releasing has no effect here."""
 
     async def start(self, *numbers: int, share: bool = True) -> list[TestHost]:
         started = []

@@ -1,8 +1,8 @@
-"""A carrier of tests: UDP broadcast, whose packets name their receivers. All there is of it is in this file.
+"""A carrier for tests: UDP broadcast whose packets name their receivers. This file is the whole carrier.
 
     count of receivers (1) | their ids (4 each) | segment
 
-It goes to the loopback network's broadcast address, so that fabrics of one machine get it.
+Packets go to the loopback network's broadcast address, so that all fabrics of one machine get them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class BroadcastFault(enum.Enum):
 
 
 def make(settings: FabricSettings) -> Carrier:
-    """Its option is its port."""
+    """Makes the carrier. Its option is its port."""
     return Broadcast(int(settings.options[NAME]))
 
 

@@ -1,4 +1,4 @@
-"""Fabrics of one process over loopback sockets, and sockets that lose packets."""
+"""Fabrics in one process over loopback sockets, and sockets that lose packets."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.model.counters import FabricCounters
 from treecast.middleware.wire.segment import KeyRing
 
-# A socket on STARE's port hears all groups that somebody on this machine has joined, so the tests of another
-# process are heard as well: by a key of our own they are another cluster, and not the same host and stream.
+# A socket on STARE's port hears every group that any process of this machine has joined, so it also hears
+# other tests. With a key of its own each test process is a separate cluster, never the same host and stream.
 KEYS = KeyRing({3: os.urandom(32)}, 3)
 STREAM = StreamSettings(report_every=0.01, round_trip=0.002)
-ALONE = FabricSettings(stream=STREAM, carriers=())  # hears no other process: only what the test sends
-PATIENCE = 60.0  # seconds after which a test gives up; nothing is asserted about it
+ALONE = FabricSettings(stream=STREAM, carriers=())  # hears no other process, only this test
+PATIENCE = 60.0  # seconds until a test gives up; no test asserts it
 
 
 class Collected:
@@ -47,7 +47,7 @@ class Collected:
 
 
 class LossySocket:
-    """Loses calls that send: each is one datagram, or one burst."""
+    """Loses some send calls; each is one datagram or one burst."""
 
     def __init__(self, sock: socket.socket, seed: int, loss: float) -> None:
         self._sock = sock
@@ -80,7 +80,7 @@ def lose(fabric: Fabric, seed: int, loss: float) -> LossySocket:
 async def fabrics(
     *hosts: int, address: str = "127.0.0.1", settings: FabricSettings | None = None, keys: KeyRing = KEYS
 ) -> AsyncIterator[list[Fabric]]:
-    """Started, and known to each other."""
+    """Starts fabrics that know each other."""
     made = [
         Fabric(host, settings or FabricSettings(stream=STREAM), keys, FabricCounters(), random.Random(host))
         for host in hosts
@@ -99,7 +99,7 @@ async def fabrics(
 
 
 def join(fabric: Fabric, state: int) -> None:
-    """A member of the state's group of ip-multicast, told of its switch or not."""
+    """Joins the state's ip-multicast group, whether a switch was told of it or not."""
     fabric.carriers.of_form(IP_MULTICAST).join(state)
 
 
@@ -108,7 +108,7 @@ def leave(fabric: Fabric, state: int) -> None:
 
 
 async def until(reached: Callable[[], bool]) -> None:
-    """Waits for it, and fails if it does not come."""
+    """Waits for the condition. Raises TimeoutError after `PATIENCE`."""
     async with asyncio.timeout(PATIENCE):
         while not reached():  # noqa: ASYNC110 - any state may be asked for
             await asyncio.sleep(0.005)

@@ -1,10 +1,10 @@
-"""What holds of pacing at every step, whatever happens: `Stations` that look at each turn of each host.
+"""The invariants of pacing: `Stations` that check them at every turn of every host.
 
-What goes to all, and each replay: where bytes are sent, those on their way are no more than the window, and
-the room that the receiver has reported, let out, and a part that was under way; never fewer than none. Of
-a replay 32 KiB go in any case, and as much of what is sent again in it. The cursor does not go back. Windows,
-and what receivers hold, stay within their bounds. Each host gets each message once and in order (`stations`).
-While somebody lacks something, something is delivered within `patience`.
+For the live data and for each replay: while bytes are sent, the bytes in flight are at most the window and
+the room that the receiver has reported, plus one part; they are never negative. A replay may always have 32
+KiB in flight, and as much of repeated data. The cursor never goes back. Windows, and the memory of receivers,
+stay within their bounds. Each host gets each message once and in order (`stations`). While a host lacks
+something, something is delivered within `patience`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class BrokenError(AssertionError):
 
 
 class _Sent:
-    """What a sender had sent: to all, and in each replay in its order and again."""
+    """The bytes that a sender had sent before a turn: live, and in each replay new and repeated."""
 
     def __init__(self, sender: Sender) -> None:
         self.total = sender.live._flight.total
@@ -39,7 +39,7 @@ class _Sent:
 
 
 class CheckedStations(Stations):
-    """`patience`: seconds without a delivery, while somebody lacks something, that are a deadlock."""
+    """`patience`: seconds without a delivery, while a host lacks something, that count as a deadlock."""
 
     def __init__(
         self,

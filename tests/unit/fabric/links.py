@@ -1,7 +1,7 @@
 """Links in memory with their own clock: loss, reordering, duplication, delay, queues, cuts.
 
-`Links` moves packets and time; what sends and receives is made on it: one stream in `network`, whole hosts in
-`stations`.
+`Links` moves packets and time. Subclasses add the senders and receivers: `network` one stream, `stations`
+whole hosts.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from treecast.middleware.fabric.core.settings import NEVER
 
 @dataclass
 class Weather:
-    """What happens to a packet. Probabilities, and seconds."""
+    """The properties of all links. Probabilities, and seconds."""
 
     loss: float = 0.0
     duplication: float = 0.0
     reordering: float = 0.0
     delay: float = 0.001
     jitter: float = 0.0002
-    rate: float = 0.0  # bytes per second on the way to each host, which wait for each other; 0: no bound
-    queue: int = 0  # bytes that wait there; more are lost; 0: no bound
-    uplink: float = 0.0  # bytes per second that leave an origin, to all hosts together; 0: no bound
+    rate: float = 0.0  # bytes per second of the link to each host, shared by its packets; 0: no bound
+    queue: int = 0  # bytes that may wait for that link; more are dropped; 0: no bound
+    uplink: float = 0.0  # bytes per second of the link from an origin, to all receivers together; 0: no bound
 
 
 @dataclass(order=True)
@@ -35,38 +35,38 @@ class _Event:
     number: int
     to: Sequence[int] = field(compare=False)
     data: bytes = field(compare=False)
-    left: bool = field(compare=False)  # its host; else it has arrived
+    left: bool = field(compare=False)  # true: it leaves its host; false: it arrives
 
 
 class Links(ABC):
-    """A link from each host, and one to each host, where packets of all hosts wait for each other."""
+    """A link from each host and a link to each host; packets from all hosts queue for the latter."""
 
     def __init__(self, seed: int, weather: Weather) -> None:
         self.random = random.Random(seed)
         self.weather = weather
         self.now = 100.0
-        self.slow: dict[int, float] = {}  # hosts with a way of their own rate
-        self.cut: set[int] = set()  # hosts that nothing reaches or leaves
+        self.slow: dict[int, float] = {}  # hosts whose link has its own rate
+        self.cut: set[int] = set()  # hosts without any connection
         self.dead: set[int] = set()
-        self.dropped = 0  # packets that had no room in a queue
+        self.dropped = 0  # packets that did not fit into a queue
         self._events: list[_Event] = []
         self._count = 0
-        self._free: dict[int, float] = {}  # when the way to each host has let through all that was sent
-        self._uplinks: dict[int, float] = {}  # when each host has sent all
+        self._free: dict[int, float] = {}  # when the link to each host is free again
+        self._uplinks: dict[int, float] = {}  # when the link from each host is free again
 
-    # --- to be said by what is made on it
+    # --- supplied by subclasses
 
     @abstractmethod
     def begin(self) -> None:
-        """Time is about to pass: what was done from outside is looked at."""
+        """Looks at changes from outside before the time moves."""
 
     @abstractmethod
     def deadline(self) -> float:
-        """When somebody has something to do, if nothing arrives before."""
+        """Returns when the next timer is due."""
 
     @abstractmethod
     def step(self) -> None:
-        """What arrives, and what is due, now."""
+        """Handles arrived packets and due timers."""
 
     # --- time
 
@@ -74,7 +74,7 @@ class Links(ABC):
         self.run_until(lambda: False, seconds)
 
     def run_until(self, reached: Callable[[], bool], seconds: float) -> bool:
-        """Lets time pass, at most so long."""
+        """Moves the time, at most by `seconds`. Returns whether the condition was reached."""
         end = self.now + seconds
         self.begin()
         while not reached():
@@ -86,13 +86,13 @@ class Links(ABC):
 
     def _next_event(self) -> float:
         at = self._events[0].at if self._events else NEVER
-        # a deadline that is not met at once is asked again a little later
+        # a deadline that stays due is tried again a little later
         return max(min(at, self.deadline()), self.now + 1e-6)
 
     # --- packets
 
     def send(self, source: int, to: Sequence[int], data: bytes) -> None:
-        """One packet, whose copies part behind the link that leaves `source`."""
+        """Sends one packet; its copies part behind the link from `source`."""
         if source in self.cut:
             return
         left = self._left(source, len(data))
@@ -102,18 +102,18 @@ class Links(ABC):
             self._part(to, data)
 
     def _left(self, source: int, size: int) -> float:
-        """When a packet has left its host."""
+        """Returns when a packet has left its host."""
         if not self.weather.uplink or not self.has_uplink(source):
             return self.now
         self._uplinks[source] = max(self.now, self._uplinks.get(source, 0.0)) + size / self.weather.uplink
         return self._uplinks[source]
 
     def has_uplink(self, source: int) -> bool:
-        """Whether what it sends is bound by `uplink`."""
+        """Returns whether `uplink` limits this host."""
         return True
 
     def backlog(self, source: int) -> float:
-        """Bytes that have not left it yet."""
+        """Returns the bytes that wait for the link from `source`."""
         return max(0.0, self._uplinks.get(source, 0.0) - self.now) * self.weather.uplink
 
     def _part(self, to: Sequence[int], data: bytes) -> None:
@@ -137,7 +137,7 @@ class Links(ABC):
             self._push(at, (host,), data, False)
 
     def _through(self, host: int, size: int) -> float | None:
-        """When a packet has left a link that is as fast as its rate; None: it had no room."""
+        """Returns when a packet has passed the link to `host`; None: its queue is full."""
         rate = self.slow.get(host, self.weather.rate)
         if not rate:
             return self.now
@@ -152,7 +152,7 @@ class Links(ABC):
         heapq.heappush(self._events, _Event(at, self._count, to, data, left))
 
     def arrivals(self) -> list[tuple[int, bytes]]:
-        """(host, packet) of all that arrive now."""
+        """Returns (host, packet) for each that arrives now."""
         found: list[tuple[int, bytes]] = []
         while self._events and self._events[0].at <= self.now:
             event = heapq.heappop(self._events)

@@ -24,21 +24,21 @@ class Network(Links):
         self, seed: int, weather: Weather, settings: StreamSettings, *, multicast: bool = False
     ) -> None:
         super().__init__(seed, weather)
-        self.multicast = multicast  # what goes to all also reaches who is not live
+        self.multicast = multicast  # packets to all also reach receivers that are not live
         self.settings = settings
         self.sender = Sender(ORIGIN, 7, 1, settings, self.now)
         self.receivers: dict[int, Receiver] = {}
-        self.begins: dict[int, int] = {}  # by host: where it begins, until the sender is told of it
+        self.begins: dict[int, int] = {}  # by host: its first sequence, until the sender is told
         self.got: dict[int, list[int]] = {}  # by host: sequences in the order of delivery
-        self.payloads: dict[int, bytes] = {}  # what was published
+        self.payloads: dict[int, bytes] = {}  # published messages by sequence
         self.most_memory = 0
         self.most_log = 0
-        self.sent_by: dict[tuple[int, str], int] = {}  # bytes by host and kind, once for what goes to all
+        self.sent_by: dict[tuple[int, str], int] = {}  # bytes by host and purpose; those to all count once
 
-    # --- what tests do
+    # --- called by tests
 
     def join(self, host: int, progress: Progress | None = None) -> Receiver:
-        """A receiver, by default from now on. The sender is told of it when it listens: by its first word."""
+        """Adds a receiver, by default from now on. The sender learns of it from its first packet."""
         progress = progress or Progress(self.sender.end, self.sender.end)
         self.begins[host] = progress.first
         return self._receive(host, progress)
@@ -52,13 +52,13 @@ class Network(Links):
         return self.receivers[host]
 
     def join_all(self, *hosts: int) -> None:
-        """Receivers from the beginning, which the sender knows of."""
+        """Adds receivers from the beginning of the stream, and waits until the sender knows them."""
         for host in hosts:
             self.join(host, Progress(0, 0))
         assert self.run_until(lambda: len(self.sender.peers) == len(hosts), 5)
 
     def restart(self, host: int) -> None:
-        """The process of `host` ends and comes back with what it wrote beside its records."""
+        """Restarts the process of `host` with its stored progress."""
         self._receive(host, self.receivers[host].progress)
 
     def publish(self, payload: bytes, records: int = 1, **more: float) -> int | None:
@@ -92,7 +92,7 @@ class Network(Links):
             if host not in self.dead and end.next_deadline(self.now) <= self.now:
                 self._flush(host)
                 if host != ORIGIN:
-                    self._take(host)  # time may have given something up
+                    self._take(host)  # a timer may have expired messages
 
     def _flush(self, host: int) -> None:
         if host in self.dead:
@@ -138,17 +138,17 @@ class Network(Links):
             assert delivery.message.payload == self.payloads[sequence]
             self.got[host].append(sequence)
 
-    # --- what tests ask
+    # --- checks
 
     def closed(self) -> bool:
         return self.sender.finished
 
     def settled(self) -> bool:
-        """Closed, and by all receivers' own last reports."""
+        """Returns whether the stream is closed, also by the last report of every receiver."""
         return self.closed() and all(one.told(self.now) for one in self.receivers.values())
 
     def assert_exactly_once(self, host: int, first: int = 0) -> None:
-        """All that was published from `first` on, in order, and nothing twice."""
+        """The host got every message published from `first` on, once and in order."""
         assert self.got[host] == sorted(one for one in self.payloads if one >= first)
 
     def assert_accounts_close(self) -> None:

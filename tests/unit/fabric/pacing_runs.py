@@ -2,11 +2,11 @@
 
     python -m tests.unit.fabric.pacing_runs --seeds 300 [--only SCENARIO ...] [--seconds 400] [--json]
 
-Each scenario (`pacing_scenarios`) runs with each seed; at every step of it the invariants of `invariants`
-are checked. The table shows for each figure the median, the 99th percentile, the worst with its seed, and the
-bound. What is finished is kept in `--keep` and not run again, so that a long run is made in pieces: one ends
-after `--seconds`. The command ends with 1 where a run broke an invariant or a bound, and says how to run that
-one again; with 2 where runs are left.
+Each scenario (`pacing_scenarios`) runs with each seed, with the checks of `invariants` at every step. The
+table shows for each figure the median, the 99th percentile, the worst with its seed, and the bound. Finished
+runs are kept in `--keep` and skipped, so that a long series can be made in pieces: each ends after
+`--seconds`. The exit status is 1 if a run broke an invariant or a bound, and the output tells how to repeat
+it; it is 2 if runs are left.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any
 
 from tests.unit.fabric.pacing_scenarios import BOUNDS, SCENARIOS, Measured
 
-Run = dict[str, Any]  # of JSON
+Run = dict[str, Any]  # from JSON
 
 
 def run(scenario: str, seed: int) -> Run:
-    """What was measured, or `broken`: why it failed."""
+    """Returns the measured figures, and `broken`: the reason of a failure."""
     try:
         measured = SCENARIOS[scenario](seed)
     except AssertionError as error:
@@ -33,7 +33,7 @@ def run(scenario: str, seed: int) -> Run:
 
 
 def beyond(scenario: str, measured: Measured) -> str:
-    """Which figure is beyond its bound; empty where none is."""
+    """Returns which figure is outside its bounds, or ""."""
     for name, (least, most) in BOUNDS[scenario].items():
         if not least <= measured[name] <= most:
             return f"{name} is {measured[name]:.3g}, and not from {least:.3g} to {most:.3g}"
@@ -46,13 +46,13 @@ def _kept(path: Path | None) -> dict[tuple[str, int], Run]:
         for line in path.read_text().splitlines():
             one = json.loads(line)
             if "measured" in one:
-                one["broken"] = beyond(one["scenario"], one["measured"])  # bounds may have changed since
+                one["broken"] = beyond(one["scenario"], one["measured"])  # the bounds may have changed since
             found[one["scenario"], one["seed"]] = one
     return found
 
 
 def table(runs: list[Run]) -> list[dict[str, object]]:
-    """A row for each figure of each scenario."""
+    """Returns a row for each figure of each scenario."""
     rows: list[dict[str, object]] = []
     for scenario, bounds in BOUNDS.items():
         mine = [one for one in runs if one["scenario"] == scenario]
@@ -62,7 +62,7 @@ def table(runs: list[Run]) -> list[dict[str, object]]:
             if not values:
                 continue
             if least > 0:
-                values.reverse()  # the least is the worst
+                values.reverse()  # the smallest value is the worst
             rows.append(
                 {
                     "scenario": scenario,

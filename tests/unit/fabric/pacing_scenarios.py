@@ -1,7 +1,6 @@
 """Scenarios of pacing over modelled links, each drawn from a seed. They run in virtual time.
 
-Each returns what it measured, and raises AssertionError where an invariant (`invariants`) or its own bound
-does not hold.
+Each returns its figures, and raises AssertionError if an invariant (`invariants`) or its own bound is broken.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Drawn:
 
 
 def draw(seed: int, *, uplink: bool, loss: float = 0.0, first: int = 2) -> Drawn:
-    """`uplink`: what is narrow is the origins' links; else those to the receivers, whose queues are short."""
+    """`uplink`: the links from origins are narrow; else those to receivers, whose queues are short."""
     own = random.Random(seed)
     rate = own.uniform(3e6, 12e6)
     queue = int(rate * own.uniform(0.004, 0.03)) + 30_000
@@ -61,7 +60,9 @@ def load(stations: CheckedStations, group: Group, drawn: Drawn, size: int) -> No
 
 
 def finish(stations: CheckedStations, seconds: float) -> float:
-    """All have all; how long it took. Accounts close within 5 s."""
+    """Waits until all hosts have all messages and, within 5 s, all accounts close. Returns the time to
+    complete.
+    """
     begun = stations.now
     groups = list(stations.groups.values())
     done = stations.run_until(lambda: all(stations.complete(group) for group in groups), seconds)
@@ -87,18 +88,18 @@ def lacking(stations: CheckedStations) -> str:
 
 
 def copies(stations: CheckedStations) -> float:
-    """Bytes on the origins' links for each byte that was published."""
+    """Returns the bytes on the origins' links for each published byte."""
     published = sum(sum(map(len, group.payloads.values())) for group in stations.groups.values())
     return sum(stations.sent_bytes.get(group.key[0], 0) for group in _one_each(stations)) / published
 
 
 def _one_each(stations: CheckedStations) -> list[Group]:
-    """A group of each origin."""
+    """Returns one group of each origin."""
     return list({group.key[0]: group for group in stations.groups.values()}.values())
 
 
 def fairness(stations: CheckedStations, groups: list[Group], seconds: float) -> float:
-    """What the slower group has sent to all, of what the other has when that has sent all of it."""
+    """Returns the slower group's live bytes divided by the faster one's, when that one is done."""
     reached = stations.run_until(lambda: not all(group.sender.live.waits() for group in groups), seconds)
     assert reached, lacking(stations)
     sent = [group.sender.live.bytes for group in groups]
@@ -106,11 +107,11 @@ def fairness(stations: CheckedStations, groups: list[Group], seconds: float) -> 
 
 
 EACH = 800_000  # bytes of a burst
-_JITTERS = 200  # that a burst lasts, or longer: two streams share a link evenly over many of them
+_JITTERS = 200  # at least so many jitters long: only over many of them do two streams share a link evenly
 
 
 def two_streams(seed: int) -> Measured:
-    """Two groups of one origin, by its one link."""
+    """Two groups of one origin share its link."""
     drawn = draw(seed, uplink=True)
     stations = drawn.stations(seed, 1 + len(drawn.members))
     groups = [stations.group(ORIGIN, number, drawn.members) for number in (7, 8)]
@@ -127,7 +128,7 @@ def two_streams(seed: int) -> Measured:
 
 
 def two_origins(seed: int) -> Measured:
-    """A group of each of two origins, by the links to their common receivers."""
+    """A group of each of two origins share the links to their common receivers."""
     drawn = draw(seed, uplink=False, first=3)
     stations = drawn.stations(seed, 2 + len(drawn.members))
     groups = [stations.group(origin, 7, drawn.members) for origin in (1, 2)]
@@ -155,7 +156,7 @@ def lossy(seed: int) -> Measured:
 
 
 def comes_and_goes(seed: int) -> Measured:
-    """While a burst runs, one comes in, one leaves, one stands still and one is cut off for a while."""
+    """During a burst one host joins, one leaves, one stalls and one is cut off for a while."""
     drawn = draw(seed, uplink=True)
     drawn.members = [2, 3, 4, 5]
     stations = drawn.stations(seed, 6, patience=4.0)
@@ -183,7 +184,7 @@ def comes_and_goes(seed: int) -> Measured:
 
 
 def loss_goes(seed: int) -> Measured:
-    """Much is lost for a while, and nothing after it: how long until the rate is that of the line again."""
+    """Heavy loss ends: measures the time until the rate is that of the line again."""
     drawn = draw(seed, uplink=True)
     stations = drawn.stations(seed, 1 + len(drawn.members), patience=4.0)
     group = stations.group(ORIGIN, 7, drawn.members)
@@ -205,7 +206,7 @@ def loss_goes(seed: int) -> Measured:
 
 
 def small_beside_burst(seed: int) -> Measured:
-    """A message of 100 bytes every 10 ms beside a burst of another stream of its origin."""
+    """Sends a message of 100 bytes every 10 ms beside a burst on another stream of its origin."""
     drawn = draw(seed, uplink=True)
     stations = drawn.stations(seed, 1 + len(drawn.members))
     burst = stations.group(ORIGIN, 7, drawn.members)
@@ -234,7 +235,7 @@ SCENARIOS: dict[str, Callable[[int], Measured]] = {
     for one in (two_streams, two_origins, lossy, comes_and_goes, loss_goes, small_beside_burst)
 }
 
-# By scenario and figure, the least and the most that it may be.
+# The lower and upper bound by scenario and figure.
 BOUNDS: dict[str, dict[str, tuple[float, float]]] = {
     "two_streams": {"fairness": (0.4, 1.0), "times": (0.0, 4.0), "copies": (0.0, 4.0)},
     "two_origins": {"fairness": (0.05, 1.0), "times": (0.0, 8.0), "copies": (0.0, 20.0)},

@@ -1,14 +1,14 @@
-"""How long a replay takes over a bad path, in the time of the network in memory.
+"""The duration of a replay over a bad path, in the time of the network in memory.
 
     python -m tests.unit.fabric.replays [--delay SECONDS] [--jitter SECONDS] [--rate BYTES] [--json]
 
 prints the tables of docs/fabric.md: the median and the worst of several seeds, for shares of packets that are
-lost, doubled and held back, and for messages of one packet, five and 45. A packet takes the delay and up to
-the jitter more, behind a link of `rate` bytes per second that holds `QUEUE` seconds of packets and drops
-others.
+lost, doubled and held back, and for messages of one packet, five and 45. A packet takes the delay and at most
+the jitter more, behind a link of `rate` bytes per second that queues `QUEUE` seconds of packets and drops the
+rest.
 
-Each time is held against the line's own time (`own_time`): a replay takes at most `MOST` times as long, by
-the median of the seeds, or the command says so and ends with 1.
+Each time is compared with the line's own time (`own_time`). A replay takes at most `MOST` times as long, by
+the median of the seeds; otherwise the command reports it and exits with 1.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ BYTES = 4_000_000
 SHARES = (0.0199, 0.0975, 0.19)  # of two links of 1 %, 5 % and 10 % each
 SIZES = (1_100, 6_000, 60_000)
 SEEDS = 15
-QUEUE = 0.02  # seconds of packets that wait before the link
+QUEUE = 0.02  # seconds of packets that may wait for the link
 MOST = 3.0  # times the line's own time
 _LOG = 1 << 30
 _SETTINGS = StreamSettings(retain_bytes=_LOG, log_bytes=_LOG, unsent_bytes=_LOG, catch_up_bytes=1 << 20)
 
 
 def own_time(share: float, size: int, delay: float, jitter: float, rate: float) -> float:
-    """Seconds that the line itself takes for `BYTES` in messages of `size`.
+    """Returns the seconds that the line itself takes for `BYTES` in messages of `size`.
 
-    payload / (rate x (1 - loss)), as each byte has to be sent so often; one round trip; and as many more as
-    the worst packet has to be asked for, on the average. A request and its answer are lost alike, so that a
-    round fails by q = 1 - (1 - loss)^2, and of n packets one or more need over k rounds by
-    1 - (1 - loss x q^k)^n; the sum of these over k is the expected number of rounds.
+    payload / (rate x (1 - loss)), as each byte is sent that often on average; one round trip; and one more
+    for each time that the worst packet is expected to be asked for. A request and its answer are lost alike,
+    so that a round fails with q = 1 - (1 - loss)^2, and of n packets at least one needs more than k rounds
+    with 1 - (1 - loss x q^k)^n; the sum of these over k is the expected number of rounds.
     """
     per_message = -(-size // part_size(_SETTINGS.mtu))
     packets = (BYTES // size) * per_message
@@ -60,9 +60,9 @@ def own_time(share: float, size: int, delay: float, jitter: float, rate: float) 
 def replayed(
     share: float, size: int, seed: int, delay: float = 0.0005, jitter: float = 0.0002, rate: float = 0.0
 ) -> tuple[float, float]:
-    """Seconds until a late receiver has `BYTES`, and how many times these were sent.
+    """Returns the seconds until a late receiver has `BYTES`, and how many times these were sent.
 
-    It has each message once, in order, and the account closes.
+    The receiver gets each message once, in order, and the account closes.
     """
     weather = Weather(share, share, share, delay, jitter, rate, int(rate * QUEUE))
     network = Network(seed, weather, _SETTINGS)
@@ -80,7 +80,7 @@ def replayed(
 
 
 def cells_of(share: float, way: argparse.Namespace) -> list[dict[str, float]]:
-    """By size of messages."""
+    """Returns the figures by size of messages."""
     cells = []
     for size in SIZES:
         runs = [replayed(share, size, seed, way.delay, way.jitter, way.rate) for seed in range(way.seeds)]

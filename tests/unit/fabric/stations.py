@@ -1,8 +1,8 @@
 """Whole hosts over links in memory: all streams of each, its sockets, its event loop, its stalls.
 
-As `middleware/fabric/fabric.py` drives them: a host takes what its socket holds, hands out what is in order,
-answers, and serves its own streams. A turn takes it time, and packets that arrive meanwhile wait in the
-socket, which holds so many bytes and no more. What goes to a group leaves its host once.
+A host works as `middleware/fabric/fabric.py` does: it reads its socket, delivers what is in order, answers,
+and serves its own streams. A turn takes time, and packets that arrive meanwhile wait in the socket, whose
+size is bounded. A packet to a group leaves its host once.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from treecast.middleware.wire.segment import KeyRing
 EPOCH = 1
 NO_KEYS = KeyRing({}, None)
 _OVERHEAD = 46  # bytes on a link beside those of a segment: Ethernet, IPv4 and UDP
-_BACKLOG = 4 << 20  # bytes that wait for the link before a host stops to serve (the edge's send buffer)
-_TURN = 60e-6  # seconds of a turn
-_PACKET = 4e-6  # seconds of a packet in it
-_TURNS = 500  # without a packet in or out, one after the other: then nothing will come of it
+_BACKLOG = 4 << 20  # bytes waiting for the link at which a host stops serving (the edge's send buffer)
+_TURN = 60e-6  # seconds for a turn
+_PACKET = 4e-6  # seconds for each packet in it
+_TURNS = 500  # turns in succession without a packet in or out: a sign of an endless loop
 
 
 class SpinningError(AssertionError):
@@ -34,12 +34,12 @@ class SpinningError(AssertionError):
 
 @dataclass
 class Group:
-    """A stream that its origin serves. `members` is whom a packet to all reaches."""
+    """A stream that its origin serves. `members`: the hosts that a packet to all reaches."""
 
     served: Served
     members: list[int]
     multicast: bool
-    waiting: deque[bytes] = field(default_factory=deque)  # to be published when there is room
+    waiting: deque[bytes] = field(default_factory=deque)  # published when there is room
     payloads: dict[int, bytes] = field(default_factory=dict)  # by sequence
     published_at: dict[int, float] = field(default_factory=dict)
 
@@ -70,11 +70,11 @@ class Station:
         self.socket: deque[bytes] = deque()
         self.socket_bytes = socket_bytes
         self.held = 0  # bytes in the socket
-        self.overflowed = 0  # packets that it had no room for
+        self.overflowed = 0  # packets that did not fit into the socket
         self.wakes_at = now
         self.stalled_until = -NEVER
         self.free_at = now  # when its turn is over
-        self.times = 1.0  # as long as others, its turns take
+        self.times = 1.0  # a factor for the length of its turns
         self.idle_turns = 0
 
     def _complain(self, fault: object) -> None:
@@ -94,7 +94,7 @@ class Station:
 
 
 class Stations(Links):
-    """Hosts, the groups that they serve, and what has been delivered where."""
+    """Hosts, the groups that they serve, and all deliveries."""
 
     def __init__(
         self, seed: int, weather: Weather, settings: StreamSettings, hosts: int, socket_bytes: int = 1 << 20
@@ -107,17 +107,17 @@ class Stations(Links):
         self.groups: dict[tuple[int, int, int], Group] = {}
         self.next: dict[
             tuple[int, tuple[int, int, int]], int
-        ] = {}  # (host, stream): the next to be delivered
+        ] = {}  # by host and stream: the next sequence to deliver
         self.delivered: dict[tuple[int, tuple[int, int, int]], int] = {}  # bytes
         self.took: dict[tuple[int, int, int], list[float]] = {}  # seconds from publishing to each delivery
-        self.sent_packets = 0  # that left any origin with data, each once however many it reaches
+        self.sent_packets = 0  # data packets that left an origin, each counted once
         self.sent_bytes: dict[int, int] = {}  # by host, on its link
         self.progressed_at = self.now  # when something was delivered last
 
-    # --- what scenarios do
+    # --- called by scenarios
 
     def group(self, origin: int, stream: int, members: list[int], *, multicast: bool = True) -> Group:
-        """A stream of `origin` that these hosts receive from its beginning."""
+        """Makes a stream of `origin` that these hosts receive from its beginning."""
         streams = self.stations[origin].streams
         sender = Sender(origin, stream, EPOCH, self.settings, self.now, turn=streams.turn)
         served = streams.add(sender)
@@ -129,7 +129,7 @@ class Stations(Links):
         return group
 
     def join(self, group: Group, host: int, first: int = 0) -> None:
-        """`host` receives it from `first` on."""
+        """Lets `host` receive the stream from `first` on."""
         origin, stream, epoch = group.key
         self.stations[host].streams.receivers.join(
             origin, stream, epoch, self.now, progress=Progress(first, first)
@@ -143,7 +143,7 @@ class Stations(Links):
         self.stations[host].wake(self.now)
 
     def leave(self, group: Group, host: int) -> None:
-        """Takes it from the receivers; what it lacks expires for it."""
+        """Removes the receiver; messages that it lacks expire."""
         origin, stream, _ = group.key
         self.stations[host].streams.receivers.leave(origin, stream)
         group.sender.remove_receiver(host)
@@ -157,7 +157,7 @@ class Stations(Links):
             group.served.use(1, 1000 + group.key[0] * 100 + group.key[1], frozenset(group.members), self.now)
 
     def publish(self, group: Group, size: int, count: int = 1) -> None:
-        """So many messages, as there is room."""
+        """Publishes so many messages, as room allows."""
         for _ in range(count):
             group.waiting.append(bytes(size))
         self._publish(group)
@@ -179,22 +179,22 @@ class Stations(Links):
         station.wake(self.now)
 
     def stall(self, host: int, seconds: float) -> None:
-        """Its process stands still; its socket fills."""
+        """Stops the host's process; its socket fills."""
         station = self.stations[host]
         station.stalled_until = self.now + seconds
         station.wakes_at = max(station.wakes_at, station.stalled_until)
 
-    # --- what scenarios ask
+    # --- checks
 
     def complete(self, group: Group, hosts: list[int] | None = None) -> bool:
-        """Whether these members, or all, have all."""
+        """Returns whether these members, or all, have every message."""
         if group.waiting:
             return False
         end = group.sender.end
         return all(self.next[host, group.key] == end for host in (hosts or group.members))
 
     def lacks(self) -> bool:
-        """Whether a member that is reached and awake lacks something."""
+        """Returns whether a connected and running member lacks something."""
         for group in self.groups.values():
             for host in group.members:
                 asleep = self.stations[host].stalled_until > self.now
@@ -241,11 +241,11 @@ class Stations(Links):
         station.wake(min(at, station.streams.next_deadline(self.now)))
 
     def serve(self, station: Station) -> list[Shipment]:
-        """What its streams send in this turn."""
+        """Returns the shipments of its streams in this turn."""
         return station.streams.serve(self.now)
 
     def _roomy(self, station: Station) -> float:
-        """Those that have room again publish; whether that is to be sent in the next turn."""
+        """Publishes on streams that have room again. Returns when to send that: now or never."""
         roomy, station.streams.roomy = station.streams.roomy, []
         for served in roomy:
             group = self.groups[served.sender.key]
@@ -279,7 +279,7 @@ class Stations(Links):
         return count
 
     def _members_of(self, origin: int, state_id: int) -> list[int]:
-        """All that have joined, live or not."""
+        """Returns all that have joined, live or not."""
         for group in self.groups.values():
             if group.key[0] == origin and group.served.group == state_id:
                 return list(group.members)

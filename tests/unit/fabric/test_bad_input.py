@@ -1,4 +1,4 @@
-"""What must not be believed: counted by reason, nothing delivered wrongly, memory bounded."""
+"""Bad input is counted by reason, delivers nothing wrong, and uses bounded memory."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def sender(*hosts: int) -> Sender:
         ([data(0, total=1000, size=100)], "OVERSIZED"),
         ([control(Kind.CLOSE, *KEY, 1, Close(1).encode()), data(1)], "BEYOND_END"),
         ([data(3), control(Kind.CLOSE, *KEY, 1, Close(1).encode())], "BEYOND_END"),
-        ([control(Kind.CLOSE, *KEY, 3, Close(1).encode())], "UNEXPECTED"),  # not the origin's word
+        ([control(Kind.CLOSE, *KEY, 3, Close(1).encode())], "UNEXPECTED"),  # not sent by the origin
         ([control(Kind.SKIP, *KEY, 3, Skip((Skipped(0, 1, Why.AGE),)).encode())], "UNEXPECTED"),
         ([control(Kind.REPORT, *KEY, 1, Report(Mode.LIVE).encode())], "UNEXPECTED"),
         ([control(Kind.HEARTBEAT, *KEY, 1, b"x")], "BODY"),

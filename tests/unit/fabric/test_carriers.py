@@ -1,4 +1,4 @@
-"""Carriers plug in: what all of them do alike, one more that is made here, and several of them at once."""
+"""Carriers plug in: rules for all of them, an additional one, and several at once."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.settings import FabricSettings
 
 START = Progress(0, 0)
-STATE = 300_100  # other tests of this machine may use theirs at the same time
+STATE = 300_100  # other tests on this machine may use its neighbours at the same time
 OURS = {"unicast", "ip-multicast", "stare", "labels", "relay", "srv6"}
-OPTIONS = {"labels": "127.0.9.98"}  # where no switch is
+OPTIONS = {"labels": "127.0.9.98"}  # an address without a switch
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +42,7 @@ def one_of(name: str, options: dict[str, str]) -> Carrier:
     return maker_of(name)(FabricSettings(carriers=(name,), options=options))
 
 
-# --- all of them
+# --- all carriers
 
 
 def test_each_has_a_file_of_its_name() -> None:
@@ -66,7 +66,7 @@ def test_what_they_do_before_they_are_open(name: str, port: str) -> None:
     carrier.close()
 
 
-@pytest.mark.parametrize("name", [*sorted(OURS - {"unicast", "srv6"}), broadcast.NAME])  # srv6 takes root
+@pytest.mark.parametrize("name", [*sorted(OURS - {"unicast", "srv6"}), broadcast.NAME])  # srv6 needs root
 async def test_what_they_do_when_they_are_open(name: str, port: str) -> None:
     settings = FabricSettings(stream=STREAM, carriers=(name,), options={**OPTIONS, broadcast.NAME: port})
     async with fabrics(1, settings=settings) as (one,):
@@ -78,7 +78,7 @@ async def test_what_they_do_when_they_are_open(name: str, port: str) -> None:
         with pytest.raises(ValueError, match=r"group|state id"):
             carrier.check(7)
         rng = random.Random(1)
-        for length in range(200):  # what strangers send
+        for length in range(200):  # strangers' packets
             buffer = memoryview(rng.randbytes(length) + bytes(100))
             at = carrier.unwrap(buffer, 3, 3 + length)
             assert at == -1 or 3 <= at <= 3 + length
@@ -94,7 +94,7 @@ def test_settings_that_name_no_carrier() -> None:
             Carriers(FabricSettings(carriers=names))
 
 
-# --- one more
+# --- an additional carrier
 
 
 def test_a_carrier_takes_less_than_a_hundred_lines() -> None:
@@ -102,7 +102,7 @@ def test_a_carrier_takes_less_than_a_hundred_lines() -> None:
 
 
 async def test_streams_of_one_host_go_by_several_carriers_at_once(port: str) -> None:
-    """One by names, with no group; one by a group; one by unicast; and each host by what reaches it."""
+    """One goes by names without a group, one by a group, one by unicast; each host by one that reaches it."""
     settings = FabricSettings(
         stream=STREAM, mtu=1500, carriers=(broadcast.NAME, IP_MULTICAST), options={broadcast.NAME: port}
     )
@@ -139,7 +139,7 @@ async def test_streams_of_one_host_go_by_several_carriers_at_once(port: str) -> 
         await until(lambda: all(row.closed for origin in origins for row in origin.rows().values()))
         by = [{sent.carrier for sent in origin.sent() if sent.purpose == "data"} for origin in origins]
         assert by == [{broadcast.NAME, "unicast"}, {IP_MULTICAST, "unicast"}, {"unicast"}]
-        assert _sent(one)[1:] == [(2, 4)] * (len(_sent(one)) - 1)  # after the probe, nobody else was named
+        assert _sent(one)[1:] == [(2, 4)] * (len(_sent(one)) - 1)  # later packets name only host 4
 
 
 def _sent(fabric: Fabric) -> list[tuple[int, ...]]:
@@ -157,9 +157,9 @@ async def test_the_first_that_reaches_enough_is_picked(port: str) -> None:
         names, group = one.carriers.named(broadcast.NAME), one.carriers.named(IP_MULTICAST)
         assert pick([2], mtu, 2) is names
         assert pick([2, 9], mtu, 2) is names
-        assert pick([8, 9], mtu, 2) is group  # broadcast knows neither
+        assert pick([8, 9], mtu, 2) is group  # broadcast does not know them
         assert pick([8], mtu, 2) is pick([8, 9], mtu, 0) is None
-        assert pick([2], 100_000, 2) is pick([8, 9], 100_000, 2) is None  # longer than the way takes
+        assert pick([2], 100_000, 2) is pick([8, 9], 100_000, 2) is None  # longer than the path's MTU
         assert one.carriers.of_form(IP_MULTICAST) is group
         with pytest.raises(ValueError, match="knows groups of trees"):
             one.carriers.of_form("trees")

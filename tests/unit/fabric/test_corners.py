@@ -80,7 +80,7 @@ def test_a_replay_that_stood_still_for_too_long_is_a_lag() -> None:
     assert (peer.state, peer.sent, peer.flight.on_way) == (PeerState.CATCHING_UP, 10, 0)
 
 
-def test_who_was_silent_is_heard_though_its_clock_has_begun_anew() -> None:
+def test_a_silent_receiver_is_heard_again_although_its_clock_restarted() -> None:
     sender = Sender(*KEY, SETTINGS, 0.0)
     sender.add_receiver(2, 0.0, 0)
 
@@ -98,7 +98,7 @@ def test_who_was_silent_is_heard_though_its_clock_has_begun_anew() -> None:
 
 
 def test_who_was_silent_is_replayed_to_however_near_it_is() -> None:
-    """What was sent to all meanwhile was not sent to it."""
+    """Live data sent during the silence did not go to this host."""
     peers = Peers(SETTINGS)
     peer = peers.add(2, 50, 50, 0.0)
     peers.silence(5.0)
@@ -118,7 +118,7 @@ def test_while_catching_up_only_what_a_repair_has_passed_is_asked_for() -> None:
 
 def test_falling_behind_again_forgets_where_the_last_replay_was() -> None:
     one = receiver()
-    one.receive(data(150, Kind.REPAIR), 0.0)  # far ahead: it is behind from now on
+    one.receive(data(150, Kind.REPAIR), 0.0)  # far ahead, so the receiver is behind from now on
     assert one.state is ReceiverState.CATCHING_UP
     assert asked(one, 1.0) == []
 
@@ -143,7 +143,7 @@ def test_what_was_here_of_a_skipped_message_is_forgotten_at_once() -> None:
 
 
 def test_the_short_way_into_the_reorder_buffer_is_the_long_one() -> None:
-    """Whatever comes in whatever order: a segment that `add_next` takes leaves what `add` leaves."""
+    """In any order of segments, `add_next` leaves the same state as `add`."""
     luck, short_ways = random.Random(4), 0
     for _ in range(200):
         short, long = (Reorder(SETTINGS, AssemblyBudget(1 << 20), 0) for _ in range(2))
@@ -172,7 +172,7 @@ def test_the_short_way_into_the_reorder_buffer_is_the_long_one() -> None:
 
 
 def test_nothing_is_left_to_send_where_a_sender_says_that_it_is_quiet() -> None:
-    """`to_send` and `next_deadline` have short ways while nothing is due: they give what the long ones do."""
+    """The shortcuts of `to_send` and `next_deadline` while nothing is due give the same results."""
     quick, plain = (Sender(1, 7, 1, SETTINGS, 0.0) for _ in range(2))
     luck, now, host, alones = random.Random(5), 0.0, 2, 0
     for _ in range(3000):
@@ -208,7 +208,7 @@ def test_nothing_is_left_to_send_where_a_sender_says_that_it_is_quiet() -> None:
 
 
 def test_what_is_sent_ahead_is_what_would_have_been_sent_with_all_else() -> None:
-    settings = replace(SETTINGS, live_step=0)  # when the window was last looked at makes no difference
+    settings = replace(SETTINGS, live_step=0)  # the time of the last look at the window makes no difference
     ahead, plain = (Sender(1, 7, 1, settings, 0.0) for _ in range(2))
     luck, now, taken, beside = random.Random(6), 0.0, 0, 0
     for _ in range(3000):
@@ -222,7 +222,7 @@ def test_what_is_sent_ahead_is_what_would_have_been_sent_with_all_else() -> None
                 sender.receive(control(Kind.NAK, *KEY, host, nak.encode()), now)
             elif sender.peers.get(host) is None:
                 sender.add_receiver(host, now, 0)
-            elif host != 4:  # which says nothing
+            elif host != 4:  # host 4 sends no reports
                 mode, next_ = (Mode.CATCHING_UP, sender.end // 2) if host == 3 else (Mode.LIVE, sender.end)
                 report = Report(mode, 0, next_, 1 << 20, int(now * 1e6), Totals(next_))
                 sender.receive(control(Kind.REPORT, *KEY, host, report.encode()), now)
@@ -273,7 +273,7 @@ def test_a_schedule_is_that_of_a_plain_dictionary() -> None:
 
 
 def test_who_says_that_it_has_no_room_is_replayed_to_all_the_same() -> None:
-    """Its buffer is full of what lies ahead of what it lacks. It was waited for, and it for the replay."""
+    """Its buffer is full of data beyond the gap. Host and sender would wait for each other."""
     peer = Peers(SETTINGS).add(2, 0, 1000, 0.0)
     peer.room = 0
     assert peer.may_replay == SETTINGS.replay_least

@@ -1,4 +1,4 @@
-"""Fabrics of one process over loopback: real sockets, real time, loss."""
+"""Fabrics in one process over loopback: real sockets, real time, loss."""
 
 from __future__ import annotations
 
@@ -166,14 +166,14 @@ async def test_after_a_stall_what_has_arrived_is_taken_before_anything_is_asked_
         await until(lambda: not two._soon)
         if two._timer is not None:
             two._timer.cancel()
-        two._timer_at = -NEVER  # it stalls: no timer is early enough to be started
+        two._timer_at = -NEVER  # stalled: no timer is early enough to be started
         told = control(Kind.HEARTBEAT, 1, 7, 1, 1, Heartbeat(2, 0).encode())
         now = two.now()
-        two._streams.receivers.receive(told, now)  # there is a second record, which it lacks
+        two._streams.receivers.receive(told, now)  # announces a second record, which it lacks
         two._streams.answers(now)
         origin.publish(b"second", 1)
         await until(lambda: bool(select.select([two._udp.sock], [], [], 0)[0]))
-        await asyncio.sleep(0.05)  # the time to ask for it has come
+        await asyncio.sleep(0.05)  # the time of the first request passes
         assert two._streams.receivers.due(two.now())
         assert "NAK" not in joined.counters.sent
         two._work()
@@ -210,7 +210,7 @@ async def test_a_turn_of_the_loop_does_its_work_once() -> None:
         worked = one._worked_at
         assert worked > before
         await asyncio.sleep(0)
-        assert one._worked_at == worked, "twice what others may have to wait for"
+        assert one._worked_at == worked, "a second round of work in one turn"
 
 
 async def test_what_is_put_off_after_lone_messages_is_done_without_others() -> None:
@@ -226,7 +226,7 @@ async def test_what_is_put_off_after_lone_messages_is_done_without_others() -> N
         assert two._work_later(now)
         assert not two._work_later(now + 1)
         await until(lambda: two._worked_at > now)
-        assert two._work_later(two._worked_at - 3600), "a clock that went back"
+        assert two._work_later(two._worked_at - 3600), "the clock went back"
 
 
 async def test_messages_that_come_alone_are_reported() -> None:

@@ -15,7 +15,7 @@ from treecast.middleware.fabric.sockets.memberships import Memberships
 from treecast.middleware.wire import stare
 
 START = Progress(0, 0)
-STATE = 300_001  # other tests of this machine may use theirs at the same time
+STATE = 300_001  # other tests on this machine may use its neighbours at the same time
 
 
 async def test_a_probe_reaches_members_and_a_stream_goes_to_the_group_for_those_confirmed() -> None:
@@ -48,7 +48,7 @@ async def test_a_probe_reaches_members_and_a_stream_goes_to_the_group_for_those_
         assert all(sink.payloads == payloads for sink in sinks)
         assert origin.counters.sent["DATA"] == 50 * 4
         sent = one.counters.sent_packets
-        assert 2 * 200 <= sent < 2 * 200 + 60  # once to the group, once to host 4, and control
+        assert 2 * 200 <= sent < 2 * 200 + 60  # one copy to the group, one to host 4, and control packets
         origin.drop_carrier()
         assert {peer.carrier for peer in origin.peers()} == {"unicast"}
         origin.publish(b"last", 1)
@@ -78,7 +78,7 @@ async def test_a_burst_waits_for_the_group_that_is_being_formed() -> None:
         assert by_unicast < 2 * 1.2 * (before + len(payload))
 
         origin.drop_carrier()
-        origin.await_group(0.05)  # a group that does not come holds nothing up
+        origin.await_group(0.05)  # a group that is not formed delays nothing further
         for _ in range(20):
             origin.publish(payload, 1)
         await until(lambda: all(len(sink.deliveries) == 40 for sink in sinks))
@@ -108,7 +108,7 @@ async def test_a_host_that_the_group_does_not_reach_falls_back_to_unicast() -> N
             fabric.join(1, 7, 1, sink, progress=START)
         join(three, STATE + 2)
         unread = two.carriers.named(IP_MULTICAST)._receiver  # type: ignore[attr-defined]
-        asyncio.get_running_loop().remove_reader(unread.sock.fileno())  # a machine's fabrics share
+        asyncio.get_running_loop().remove_reader(unread.sock.fileno())  # the fabrics of one machine share it
         two._inlets.remove(unread)
         origin.use_carrier(IP_MULTICAST, {2, 3}, STATE + 2)
         count = 0

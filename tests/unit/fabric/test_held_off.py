@@ -1,4 +1,4 @@
-"""Who leaves as slow is not replayed to for a while: never so long that the log loses what it lacks."""
+"""A host that leaves as slow gets no replay for a while, but before the log drops what it lacks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ CUT = 0.35  # seconds: longer than `quiet_after`
 
 
 def flow(log_bytes: int, cuts: int) -> tuple[Network, int]:
-    """30 MB/s to three hosts for 2.5 s, one of which hears nothing `cuts` times; (the network, records)."""
+    """Sends 30 MB/s to three hosts for 2.5 s, one of them cut off `cuts` times. Returns (the network,
+    records).
+    """
     settings = StreamSettings(log_bytes=log_bytes, unsent_bytes=1 << 30)
     net = Network(3, Weather(rate=100e6), settings)
     net.join_all(2, 3, 4)
@@ -44,7 +46,7 @@ def test_a_bounded_log_loses_nothing_of_who_is_cut_off_for_a_moment(cuts: int) -
 
 
 def test_its_replay_begins_when_it_lacks_a_quarter_of_the_log() -> None:
-    """The time that it is held off for would be 5 s: a log without a bound lets it pass."""
+    """It would be held off for 5 s, which a log without a bound allows."""
     settings = StreamSettings(log_bytes=16 * MIB, unsent_bytes=1 << 30, slow_out=5.0)
     net = Network(3, Weather(rate=100e6), settings)
     net.join_all(2, 3, 4)

@@ -1,4 +1,4 @@
-"""A replay that another receiver sends, because it has what the slow one lacks."""
+"""A replay sent by another receiver that has the messages which the slow one lacks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SLOW, COUNT = 5, 1200
 
 
 def burst(settings: StreamSettings, seed: int = 1, loss: float = 0.0) -> Network:
-    """12 MB to four hosts by multicast, of which the way to one is a tenth as fast."""
+    """Publishes 12 MB to four hosts by multicast; the link to one has a tenth of the rate."""
     weather = Weather(loss=loss, rate=40e6, queue=1 << 20)
     net = Network(seed, weather, settings, multicast=True)
     net.slow[SLOW] = 4e6

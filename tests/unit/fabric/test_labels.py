@@ -1,4 +1,4 @@
-"""The labels carrier over UDP, with P4 switches of this process between the hosts: tunnels there and back."""
+"""The labels carrier over UDP, with in-process P4 switches between the hosts: tunnels both ways."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def number(address: str) -> int:
 
 
 class Switches:
-    """All of them behind one UDP address; they speak to hosts by tunnels, and to each other by Ethernet."""
+    """All switches behind one UDP address: tunnels to hosts, Ethernet among themselves."""
 
     def __init__(self, rules: RuleBase) -> None:
         self.network = rules.network
@@ -92,7 +92,7 @@ class Switches:
         return bytes(12) + b"\x08\x00" + bytes(header) + udp + data
 
     def _deliver(self, frame: bytes) -> None:
-        """A frame for a host is whole: type, checksum, lengths, ports."""
+        """Checks a frame for a host (type, checksum, lengths, ports) and sends it."""
         assert frame[12:14] == b"\x08\x00"
         header, udp = frame[14:34], frame[34:42]
         assert csum16_bytes(header) == 0
@@ -154,7 +154,7 @@ async def _carry(at: dict[int, Fabric], rules: RuleBase, switches: Switches) -> 
         labels.learn(LabelRules(2, rules.network, rules))
     with pytest.raises(ValueError, match="no group 5000"):
         origin.use_carrier("labels", {2, 3}, 5000)
-    assert at[1].carriers.pick({2, 3}, origin.sender.mtu, 0) is labels  # without any state of the network
+    assert at[1].carriers.pick({2, 3}, origin.sender.mtu, 0) is labels  # needs no state in the network
     heard: set[int] = set()
     for host in (2, 3):
         at[host].on_probe = lambda *_, host=host: heard.add(host)

@@ -263,7 +263,7 @@ def test_the_rate_of_live_data_is_kept() -> None:
     taken = [network.publish(bytes(1000)) for _ in range(100)]
     assert sum(one is not None for one in taken) == 50
     network.run(0.2)
-    assert 20 <= len(network.got[2]) <= 27  # 5,000 at once, then 100 per millisecond
+    assert 20 <= len(network.got[2]) <= 27  # 5,000 bytes at once, then 100 per millisecond
     finish(network)
     network.assert_exactly_once(2)
 
@@ -318,7 +318,7 @@ def test_a_window_of_replay_that_is_lost_as_a_whole_is_sent_again() -> None:
     network.run(1.0)
     network.join(3, Progress(0, 0))
     assert network.run_until(lambda: len(network.sender.peers) == 2, 1)
-    network.cut = {3}  # what is on the way to it is lost as well
+    network.cut = {3}  # packets in flight to it are lost as well
     network.run(0.3)
     network.cut = set()
     assert network.receivers[3].next == 0
@@ -326,7 +326,7 @@ def test_a_window_of_replay_that_is_lost_as_a_whole_is_sent_again() -> None:
 
 
 def test_a_replay_brings_everything_once() -> None:
-    """Who is near the end again does not ask for what the replay is about to bring."""
+    """A receiver near the end again does not ask for records that the replay is about to bring."""
     settings = StreamSettings(
         catch_up_after=3000,
         silent_after=2.0,
@@ -346,7 +346,7 @@ def test_a_replay_brings_everything_once() -> None:
     finish(network)
     network.assert_exactly_once(2)
     row = network.sender.row(2)
-    assert (row.replayed, row.repaired) == (4000, 0)  # whenever the receiver takes itself for live again
+    assert (row.replayed, row.repaired) == (4000, 0)  # wherever the receiver becomes live again
     assert network.sender.counters.sent["REPLAY"] < 4200
     assert "REPAIR" not in network.sender.counters.sent
     assert network.receivers[2].counters.sent.get("NAK", 0) < 5

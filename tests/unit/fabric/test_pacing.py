@@ -1,4 +1,4 @@
-"""How fast an origin sends: windows of replays, and the rate of what goes to all."""
+"""How fast an origin sends: windows of replays, and the rate of live data."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_window_stays_within_its_bounds_whatever_happens(
 
 
 class Rounds:
-    """A window, and what it is told round by round."""
+    """Drives a window round by round."""
 
     def __init__(self, window: Window) -> None:
         self.window = window
@@ -60,11 +60,11 @@ class Rounds:
         window.progress(0, ROUND, 0.0, used=False)  # the first round begins
 
     def over(self, arrived: int, lost: int = 0, took: float = ROUND, *, used: bool = True) -> float:
-        """One round; the size of the window after it."""
+        """Ends one round. Returns the window's size after it."""
         if lost:
             self.window.asked(lost)
         step = 1.01 * max(took, ROUND) / 3
-        for share in (0, 0, arrived):  # the last one ends the round
+        for share in (0, 0, arrived):  # the last report ends the round
             self.now += step
             self.window.progress(share, took, self.now, used=used)
         self.now += 1e-6
@@ -79,10 +79,10 @@ def test_a_window_doubles_until_losses_are_more_than_usual() -> None:
     assert window.size == 256_000
     assert rounds.over(230_000, 26_000) == pytest.approx(
         0.6 * (256_000 + 230_000)
-    )  # a tenth, where nothing was lost
+    )  # a tenth, on a path that lost nothing before
     assert (window.state, window.why) == (PaceState.HELD, PaceEvent.LOSS)
     before = window.size
-    assert rounds.over(200_000, 20_000) == before  # what was sent before that
+    assert rounds.over(200_000, 20_000) == before  # these bytes were sent before the reduction
     assert window.state is PaceState.STEADY
     assert rounds.over(int(before)) == min(before * 1.125, 512_000)
 
@@ -110,7 +110,7 @@ def test_losses_of_the_path_stop_a_window_that_opens_for_a_trial_only() -> None:
     while window.size < 4_096_000:
         rounds.over(int(0.8 * window.size), int(0.2 * window.size))
         count += 1
-    assert count < 16  # eight doublings; an eighth a round, it would be over thirty
+    assert count < 16  # eight doublings; steps of an eighth would need over thirty
 
 
 def test_what_a_path_usually_loses_may_be_nearly_half() -> None:
@@ -125,7 +125,7 @@ def test_what_a_path_usually_loses_may_be_nearly_half() -> None:
 def test_a_window_falls_by_as_much_as_a_queue_shows_and_not_below_what_it_began_with() -> None:
     window = Window(4 * LOWEST, LOWEST, HIGHEST, 0.002)
     rounds = Rounds(window)
-    rounds.over(28 * LOWEST, took=0.01)  # the way without a queue
+    rounds.over(28 * LOWEST, took=0.01)  # the path without a queue
     size = window.size
     while window.size == size:
         rounds.over(0, took=0.016)
@@ -133,10 +133,10 @@ def test_a_window_falls_by_as_much_as_a_queue_shows_and_not_below_what_it_began_
     before = window.size
     while window.size == before:
         rounds.over(0, took=0.1)
-    assert before / 2 <= window.size < before  # to a half at most
+    assert before / 2 <= window.size < before  # at most by a half
     for _ in range(20):
         rounds.over(LOWEST, took=0.1)
-    assert window.size == pytest.approx(4 * LOWEST, rel=0.2)  # about so much
+    assert window.size == pytest.approx(4 * LOWEST, rel=0.2)  # about its initial size
 
 
 def test_one_that_was_quick_shows_that_there_is_no_queue_however_late_others_are() -> None:
@@ -185,11 +185,11 @@ def test_only_what_is_asked_for_the_first_time_counts_as_lost_of_a_replay() -> N
     assert not peer.asks_first(4, 9)
     assert peer.asks_first(6, 1)
     peer.rewind(1.0, 0)
-    assert peer.asks_first(4, 1)  # it was sent anew
+    assert peer.asks_first(4, 1)  # it was sent again
 
 
 class Bursts(Network):
-    """Notes how much the origin sends at once."""
+    """Records how much the origin sends at once."""
 
     def __init__(self, weather: Weather, settings: StreamSettings) -> None:
         super().__init__(3, weather, settings)
@@ -203,7 +203,7 @@ class Bursts(Network):
 
 
 def test_a_replay_sends_a_window_within_a_turnaround_and_not_at_once() -> None:
-    """A report lets a quarter of the window out; 40 ms there and back, and queues hold less than that."""
+    """A report opens a quarter of the window; the round trip is 40 ms, and queues hold less than a window."""
     settings = StreamSettings(
         retain_bytes=1 << 30,
         log_bytes=1 << 30,
@@ -217,7 +217,7 @@ def test_a_replay_sends_a_window_within_a_turnaround_and_not_at_once() -> None:
     network.run(0.1)
     late = network.join(3, Progress(0, 0))
     assert network.run_until(lambda: late.next > 200, 5)
-    network.bursts.clear()  # the first window goes at once, as no turnaround is known
+    network.bursts.clear()  # the first window goes at once, as no round trip is known
     assert network.run_until(lambda: late.next == 600, 1)
     assert max(network.bursts.values()) < 80_000
 
@@ -275,20 +275,20 @@ def test_large_records_that_are_lost_for_a_while_are_replayed_and_not_asked_for_
 
 
 def test_a_replay_over_a_narrow_way_loses_little_and_ends() -> None:
-    """The way to the host lets 4 MB/s through and drops what waits longer than 20 ms."""
+    """The link to the host passes 4 MB/s and drops what would wait longer than 20 ms."""
     settings = StreamSettings(retain_bytes=1 << 30, log_bytes=1 << 30, unsent_bytes=1 << 30)
     network = Network(3, Weather(jitter=0.0, rate=4e6, queue=80_000), settings)
     for _ in range(1000):
         network.publish(bytes(10_000))
     network.run(0.1)
     late = network.join(3, Progress(0, 0))
-    assert network.run_until(lambda: late.next == 1000, 6)  # 2.7 s at the full rate of the way
+    assert network.run_until(lambda: late.next == 1000, 6)  # 2.7 s at the full rate of the link
     network.assert_exactly_once(3)
     assert network.sender.counters.sent_bytes < 1.35 * 1000 * 10_000
 
 
 def test_a_replay_over_a_path_that_loses_a_tenth_gains_on_what_is_published_meanwhile() -> None:
-    """What waits for a message that was lost says nothing of queues, and need not be sent again with it."""
+    """Messages waiting behind a lost one are no sign of a queue, and need not be sent again with it."""
     settings = StreamSettings(
         retain_bytes=1 << 30,
         log_bytes=1 << 30,
@@ -315,16 +315,14 @@ def test_a_replay_over_a_path_that_loses_a_tenth_gains_on_what_is_published_mean
 def test_who_takes_little_is_replayed_to_slowly_while_others_see_all_at_once() -> None:
     settings = StreamSettings(retain_bytes=1 << 30, silent_after=3.0, report_idle=0.2, catch_up_bytes=1 << 20)
     network = Network(5, Weather(jitter=0.0), settings)
-    network.slow = {3: 0.5e6}  # bytes per second that this host can take at all
+    network.slow = {3: 0.5e6}  # bytes per second that this host can receive
     network.join_all(2, 3)
     behind = []
     for _ in range(1000):
         network.publish(bytes(4000))
         network.run(0.002)
         behind.append(network.sender.end - network.receivers[2].next)
-    assert (
-        sum(one > 3 for one in behind) * 0.002 < 1.0
-    )  # so long the others wait for it once, and then no more
+    assert sum(one > 3 for one in behind) * 0.002 < 1.0  # the others wait once, until it counts as slow
     assert max(behind[-300:]) <= 3
     assert network.receivers[3].next < 900
     assert network.run_until(lambda: network.receivers[3].next == 1000, 60)
@@ -334,9 +332,9 @@ def test_who_takes_little_is_replayed_to_slowly_while_others_see_all_at_once() -
 
 
 def replayed_beside_live_data(delay: float) -> tuple[float, float]:
-    """(the longest that live data took to host 2 while host 3 was replayed 10 MB, how long the replay took).
+    """Returns (the longest delay of live data to host 2 during the replay, the duration of the replay).
 
-    In seconds, by one link of 20 MB/s.
+    In seconds. Host 3 is replayed 10 MB over one link of 20 MB/s.
     """
     settings = StreamSettings(
         retain_bytes=1 << 30, log_bytes=1 << 30, unsent_bytes=1 << 30, replay_delay=delay, silent_after=60.0
@@ -365,7 +363,7 @@ def replayed_beside_live_data(delay: float) -> tuple[float, float]:
 
 def test_a_replay_leaves_no_queue_for_live_data_and_the_link_is_used_all_the_same() -> None:
     longest, took = replayed_beside_live_data(0.002)
-    assert longest < 0.02  # 1 ms is the way; the queue of what is found out first is 256 KiB
+    assert longest < 0.02  # the path takes 1 ms; the first window queues up to 256 KiB
     assert took < 1.5 * 10e6 / 20e6
     longest_before, took_before = replayed_beside_live_data(NEVER)
     assert longest_before > 2 * longest
@@ -373,7 +371,7 @@ def test_a_replay_leaves_no_queue_for_live_data_and_the_link_is_used_all_the_sam
 
 
 def test_overload_of_the_whole_path_is_answered_by_sending_less() -> None:
-    """All get 3 MB/s through; 8 MB/s are published for a second. Then all have all, in bounded time."""
+    """The paths pass 3 MB/s; 8 MB/s are published for a second. All hosts complete in bounded time."""
     settings = StreamSettings(
         retain_bytes=1 << 30, log_bytes=1 << 30, silent_after=3.0, report_idle=0.2, unsent_bytes=1 << 30
     )
@@ -382,7 +380,7 @@ def test_overload_of_the_whole_path_is_answered_by_sending_less() -> None:
     for _ in range(500):
         network.publish(bytes(16_000))
         network.run(0.002)
-    assert network.sender.live.waits()  # in the log, and not on the way
+    assert network.sender.live.waits()  # in the log, and not in flight
     assert network.run_until(lambda: all(one.next == 500 for one in network.receivers.values()), 60)
     for host in (2, 3, 4):
         network.assert_exactly_once(host)
@@ -392,7 +390,7 @@ def test_overload_of_the_whole_path_is_answered_by_sending_less() -> None:
 
 
 def test_large_messages_whose_parts_give_way_to_each_other_all_arrive() -> None:
-    """On a way that loses, more of them are incomplete at a time than there is room for."""
+    """On a lossy path more messages are incomplete at a time than there is room for."""
     settings = StreamSettings(silent_after=3.0, report_idle=0.2, catch_up_bytes=1 << 20, unsent_bytes=1 << 30)
     network = Network(3, Weather(loss=0.01, jitter=0.0), settings)
     network.join_all(2, 3)

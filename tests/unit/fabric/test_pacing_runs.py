@@ -1,4 +1,4 @@
-"""The short form of `pacing_runs`, and that its checks find what is wrong."""
+"""The short form of `pacing_runs`; its checks find faults."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ of_interpreted_code = pytest.mark.skipif(
 
 
 def test_who_left_a_group_with_a_full_buffer_is_replayed_to() -> None:
-    """It had no room for what it lacked, and was sent nothing for that."""
+    """With no room reported, such a host was sent nothing at all."""
     assert not run("loss_goes", 70)["broken"]
 
 
@@ -98,13 +98,13 @@ def test_runs_that_are_finished_are_not_run_again(
 
     def measured(seed: int) -> dict[str, float]:
         begun.append(seed)
-        assert seed != 2, "the third is broken"
+        assert seed != 2, "the third run fails"
         return {"fairness": 0.9 if seed else 0.1, "times": 1.0, "copies": 1.0}
 
     monkeypatch.setitem(pacing_runs.SCENARIOS, "two_streams", measured)
     command = ["pacing_runs", "--only", "two_streams", "--keep", str(tmp_path / "runs"), "--json", "--seeds"]
     monkeypatch.setattr("sys.argv", [*command, "2"])
-    assert main() == 1  # of the first seed, fairness is beyond its bound
+    assert main() == 1  # fairness of the first seed is below its bound
     monkeypatch.setattr("sys.argv", [*command, "3"])
     capsys.readouterr()
     assert main() == 1

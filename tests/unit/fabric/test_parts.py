@@ -42,7 +42,7 @@ def test_a_log_finds_messages_by_any_of_their_records() -> None:
 
 
 def test_a_log_remembers_why_its_bounds_took_something() -> None:
-    log = log_of(2, 2, 2, 2, max_bytes=700)  # two of 300 bytes each
+    log = log_of(2, 2, 2, 2, max_bytes=700)  # room for two of 300 bytes each
     assert (log.oldest, len(log)) == (4, 2)
     log.expire(12.5)
     assert log.oldest == 6
@@ -83,7 +83,7 @@ def test_a_log_holds_what_was_appended_and_not_trimmed(counts: list[int], trims:
 
 @given(st.data())
 def test_gaps_are_the_records_that_were_not_filled(data: st.DataObject) -> None:
-    """Against a set of numbers."""
+    """Compared with a set of numbers."""
     gaps, missing, known = Gaps(), set[int](), 0
     for _ in range(data.draw(st.integers(1, 30))):
         if data.draw(st.booleans()) or not missing:
@@ -147,7 +147,7 @@ def test_repairs_gather_askers_and_suppress_what_was_just_answered() -> None:
     request = repairs.pop(1.05)
     assert request is not None
     assert (request.sequence, set(request.hosts), request.parts()) == (7, {2, 3}, [None])
-    assert not repairs.ask(2, 7, 8, None, 0.1, 1.1)  # it left before the answer came
+    assert not repairs.ask(2, 7, 8, None, 0.1, 1.1)  # the request was sent before the answer came
     assert repairs.ask(2, 7, 8, None, 0.1, 1.2)
     assert repairs.pop(9.0) is not None
     assert repairs.pop(9.0) is None
@@ -165,7 +165,7 @@ def test_a_bucket_allows_its_rate_and_pays_back_what_was_too_much() -> None:
     assert not bucket.ready(0.5)
     assert bucket.ready_at(0.5) == 1.001
     assert bucket.ready(1.001)
-    assert not TokenBucket(10.0, 0, 5.0).ready(1.0)  # a clock that jumps back
+    assert not TokenBucket(10.0, 0, 5.0).ready(1.0)  # the clock jumps back
     assert TokenBucket(NEVER, 0, 0.0).ready_at(3.0) == 3.0
 
 

@@ -1,4 +1,4 @@
-"""A host that stood still measures itself, and not the path: such samples of the round trip do not count."""
+"""A stalled host's samples of the round trip measure its own stall, and do not count."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATH = 0.02  # seconds
 
 
 def reports(receiver: Receiver, now: float) -> list[int]:
-    """The stamps of those that are sent now."""
+    """Returns the stamps of the reports that are sent now."""
     sent = [segment for out in receiver.to_send(now) for segment in out.segments()]
     return [Report.decode(one.payload).stamp for one in sent if one.kind is Kind.REPORT]
 
@@ -25,7 +25,7 @@ def echo(stamp: int) -> Segment:
 
 
 def measured(receiver: Receiver, now: float, count: int) -> float:
-    """After so many echoes, each a path's time after its report."""
+    """Echoes `count` reports, each one path delay later. Returns the time then."""
     for _ in range(count):
         now = max(now, receiver.next_deadline(now))
         for stamp in reports(receiver, now):

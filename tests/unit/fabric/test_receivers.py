@@ -1,4 +1,4 @@
-"""Epochs and `after`: what a host delivers first, over streams and restarts of their origin."""
+"""Epochs and `after`: the order of delivery across streams and restarts of their origin."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_later_epoch_is_joined_in_the_place_of_the_old_one() -> None:
     assert taken(receivers, 0.1) == []
     receivers.join(1, 10, 2, 0.2, progress=START)
     receivers.receive(data(10, 2, 0), 0.2)
-    assert sorted(taken(receivers, 0.2)) == [(10, 2, 0), (20, 1, 0)]  # what was of the old one is over
+    assert sorted(taken(receivers, 0.2)) == [(10, 2, 0), (20, 1, 0)]  # the old epoch holds nothing back
 
 
 def test_a_stream_that_is_left_gives_its_memory_back() -> None:
@@ -122,7 +122,7 @@ def test_a_stream_that_is_left_gives_its_memory_back() -> None:
 
 
 def test_a_restarted_origin_with_its_log_loses_nothing() -> None:
-    """Its old stream is served from the log and closed; what is new comes behind it."""
+    """Its old stream is served from the log and closed; new messages follow on the new one."""
     receivers = host()
     before = Sender(1, 10, 1, SETTINGS, 0.0)
     receivers.join(1, 10, 1, 0.0, progress=START)

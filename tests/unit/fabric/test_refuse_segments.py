@@ -23,7 +23,7 @@ OTHERS = [
     encode_header(StareHeader(StareKind.PUBLISH, 300, LAST_VNF)),
     encode_header(StareHeader(StareKind.SUB_ACK, 256)),
     encode_header(StareHeader(StareKind.SUB_REGISTER, LAST_STATE)),
-    bytes(HEADER_SIZE - 1),  # no header: it is complained of
+    bytes(HEADER_SIZE - 1),  # shorter than a header: STARE reports it
     b"",
 ]
 

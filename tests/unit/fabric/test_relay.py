@@ -1,4 +1,4 @@
-"""Hosts that send on to hosts: what they take, what they refuse, and who takes over from whom."""
+"""Hosts that relay to other hosts: what they accept and refuse, and failover between them."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ async def test_a_stream_goes_by_hosts_of_other_zones_and_accounts_close() -> Non
         await until(lambda: origin.finished)
         assert all(row.closed and row.balanced for row in origin.rows().values())
         carried = sum(relay(fabric).sent_on for fabric in made[2:5])
-        assert carried >= 2 * 40  # to two of zone b
+        assert carried >= 2 * 40  # two hosts of zone b
         assert relay(made[0]).sent_on == 0
 
 
 async def test_who_answers_nothing_is_replaced_and_comes_back() -> None:
-    """Its socket is silent: nothing is answered, and no error tells either."""
+    """Its socket is silent: it neither answers nor returns an error."""
     async with fabrics(*ZONES, settings=SETTINGS) as made:
         place(made, ZONES)
         one, nonce = made[0], 0
@@ -121,7 +121,7 @@ async def test_what_has_no_tag_of_the_cluster_is_not_sent_on() -> None:
 
 
 async def test_nothing_goes_round() -> None:
-    """A list that names its sender, and hosts that nobody knows; and the last hop serves all that is left."""
+    """The list names its sender and unknown hosts; the last hop serves all the others itself."""
     async with fabrics(1, 2, 3, 4, 5, 6, settings=SETTINGS) as made:
         heard: list[int] = []
         for fabric in made:

@@ -20,18 +20,18 @@ ROUND_TRIP = 0.001
 
 
 def echo(at: float):
-    """Of the report that was sent then; there is far more than the receiver has."""
+    """Makes the echo of the report sent at `at`; the stream's end is far ahead of the receiver."""
     return heartbeat(500, echo=int(at * 1e6))
 
 
 def reported(one: Receiver, now: float) -> list[int]:
-    """How far, in each report that is sent now."""
+    """Returns the position in each report that is sent now."""
     sent = [segment for out in one.to_send(now) for segment in out.segments()]
     return [Report.decode(segment.payload).next for segment in sent if segment.kind is Kind.REPORT]
 
 
 def behind(first: float) -> Receiver:
-    """A receiver that catches up, knows its round trip, and has reported so; `first`: now."""
+    """Makes a receiver that catches up, knows its round trip, and has reported; `first`: now."""
     one = receiver()
     assert reported(one, first)
     one.receive(echo(first), first + ROUND_TRIP)
@@ -57,7 +57,7 @@ def test_what_a_replay_waits_for_is_reported_until_the_origin_has_heard_it() -> 
     assert [next_ for _, next_ in again] == [1] * len(again)
     assert again[0][0] - first[0] < 10 * ROUND_TRIP
     pauses = [after[0] - before[0] for before, after in pairwise([first, *again])]
-    assert all(after > 1.2 * before for before, after in pairwise(pauses))  # longer each time
+    assert all(after > 1.2 * before for before, after in pairwise(pauses))  # each pause is longer
     last = again[-1][0]
     one.receive(echo(last), 2.5)
     assert reports_until(one, 2.5, 2.5 + SETTINGS.report_idle * 0.9) == []
@@ -110,14 +110,13 @@ def test_who_is_replayed_to_does_not_wait_for_others_that_may_ask() -> None:
     assert repairs.ask(2, 7, 8, None, 0.01, 1.0, alone=True)
     request = repairs.pop(1.0)
     assert request is not None
-    assert not repairs.ask(2, 7, 8, None, 0.01, 1.009, alone=True)  # the answer may be on its way
+    assert not repairs.ask(2, 7, 8, None, 0.01, 1.009, alone=True)  # the answer may be under way
     assert repairs.ask(2, 7, 8, None, 0.01, 1.011, alone=True)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=["one packet", "five packets", "45 packets"])
 def test_a_replay_over_two_bad_links_is_many_times_as_fast_as_what_is_published(size: int) -> None:
-    """Two links of a tenth each, both ways: 19 % are lost. It took 2 to 11 s when each lost report cost up to
-    a second and each lost request twice as long as the one before."""
+    """Each of two links loses a tenth, both ways: 19 % in all."""
     took = [replayed(0.19, size, seed)[0] for seed in range(5)]
     assert statistics.median(took) < 1.0, took
 
@@ -125,14 +124,14 @@ def test_a_replay_over_two_bad_links_is_many_times_as_fast_as_what_is_published(
 def test_what_a_replay_passes_over_is_asked_for_when_it_is_late_and_not_after_a_pause() -> None:
     one = behind(1.0)
     one.receive(data(0, Kind.REPLAY), 2.0)
-    assert asked(one, 2.0) == []  # the rest is on its way: looked at after a pause of six round trips
+    assert asked(one, 2.0) == []  # the rest is under way: a request waits six round trips
     one.receive(data(5, Kind.REPLAY), 2.001)
     assert asked(one, 2.001) == []  # it may have been overtaken
     assert asked(one, 2.001 + 1.5 * ROUND_TRIP) == [Gap(1, 5)]
 
 
 def test_answers_to_what_was_asked_for_do_not_show_that_a_replay_goes_on() -> None:
-    """Its end is lost. What comes farthest ahead tells how far it has come, and nothing else does."""
+    """The end of the replay is lost. Only its farthest record shows its progress."""
     one = behind(1.0)
     for sequence in range(1, 490):
         one.receive(data(sequence, Kind.REPLAY), 2.0)
@@ -146,7 +145,7 @@ def test_answers_to_what_was_asked_for_do_not_show_that_a_replay_goes_on() -> No
     asked_at = None
     while asked_at is None:
         now += ROUND_TRIP
-        one.receive(data(488, Kind.REPLAY), now)  # once more, as of a request that was repeated
+        one.receive(data(488, Kind.REPLAY), now)  # a repeat, as if its request was repeated
         if any(gap.first == 490 for gap in asked(one, now)):
             asked_at = now
         assert now < 2.0 + 20 * ROUND_TRIP
@@ -157,7 +156,7 @@ def test_answers_to_what_was_asked_for_do_not_show_that_a_replay_goes_on() -> No
 def test_a_replay_over_a_long_way_takes_at_most_three_times_the_lines_own_time(
     share: float, size: int
 ) -> None:
-    """40 to 80 ms there and back, 12.5 MB/s, a queue of 20 ms. It took up to 6.5 times as long."""
+    """The round trip takes 40 to 80 ms, at 12.5 MB/s with a queue of 20 ms."""
     took = [replayed(share, size, seed, 0.02, 0.02, 12.5e6)[0] for seed in range(3)]
     assert statistics.median(took) < MOST * own_time(share, size, 0.02, 0.02, 12.5e6), took
 
@@ -165,4 +164,4 @@ def test_a_replay_over_a_long_way_takes_at_most_three_times_the_lines_own_time(
 def test_the_lines_own_time() -> None:
     assert own_time(0.0, 6000, 0.02, 0.02, 12.5e6) == pytest.approx(0.32 + 0.06)
     once = own_time(0.5, 60_000, 0.02, 0.02, 12.5e6) - 0.64
-    assert once > 20 * 0.06  # of 3,000 packets a half is lost, and three of four rounds for each fail
+    assert once > 20 * 0.06  # half of 3,000 packets are lost, and three of four rounds for each fail

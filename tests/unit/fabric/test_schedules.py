@@ -1,4 +1,4 @@
-"""Schedules drawn by hypothesis: whatever happens, everything arrives once and in order, or is counted."""
+"""Schedules drawn by hypothesis: everything arrives once and in order, or is counted."""
 
 from __future__ import annotations
 

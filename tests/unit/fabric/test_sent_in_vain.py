@@ -1,4 +1,4 @@
-"""Nothing is sent again that is on its way, and nothing to who does not listen yet."""
+"""Data in flight is not sent again, and nothing is sent to a receiver that does not listen yet."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_rest_of_a_message_that_still_comes_in_is_not_asked_for() -> None:
     for number in range(4):
         one.receive(data(0, number=number, total=5), number * RETRY * 0.8)
         assert asked(one, number * RETRY * 0.8 + RETRY * 0.7) == []
-    assert asked(one, 10.0) == [Gap(0, 1, 4, 1)]  # in the end it is lost
+    assert asked(one, 10.0) == [Gap(0, 1, 4, 1)]  # at last it counts as lost
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_what_came_after_it_shows_that_the_rest_is_missing(following) -> None:
     one = receiver()
     one.receive(data(0, total=2), 0.0)
     one.receive(following, 0.001)
-    assert asked(one, 0.001) == []  # it may have overtaken it
+    assert asked(one, 0.001) == []  # the rest may have been overtaken
     assert [Gap(0, 1, 1, 1)] in (asked(one, 0.01), asked(one, 0.04))
 
 
@@ -54,18 +54,18 @@ def test_a_part_that_is_left_out_is_asked_for_soon() -> None:
     one = receiver()
     one.receive(data(0, number=0, total=4), 0.0)
     one.receive(data(0, number=2, total=4), 0.001)
-    assert asked(one, 0.01) == [Gap(0, 1, 1, 1)]  # what is behind it may not have been sent yet
+    assert asked(one, 0.01) == [Gap(0, 1, 1, 1)]  # later parts may not have been sent yet
     assert asked(one, 0.07) == [Gap(0, 1, 1, 1), Gap(0, 1, 3, 1)]
 
 
 def repaired(sender: Sender, now: float) -> list[int]:
-    """The parts that are sent again."""
+    """Returns the parts that are sent again."""
     sent = [segment for out in sender.to_send(now) for segment in out.segments()]
     return [segment.number for segment in sent if segment.kind is Kind.REPAIR]
 
 
 def hears(sender: Sender, now: float, parts: int) -> None:
-    """Its receiver has the first `parts` parts of message 0."""
+    """Reports that the receiver has the first `parts` parts of message 0."""
     report = Report(Mode.LIVE, 0, 0, 1 << 20, int(now * 1e6), Totals(0), 0, parts)
     sender.receive(control(Kind.REPORT, *KEY, 2, report.encode()), now)
 
@@ -80,7 +80,7 @@ def test_what_was_sent_less_than_a_round_trip_ago_is_not_sent_again() -> None:
     sender.add_receiver(2, 0.0)
     sender.publish(bytes(20 * part_size(sender.mtu)), 20, 0.0)
     sender.to_send(0.0)
-    asks(sender, 0.05, 5, 15)  # the receiver says that a round trip takes 0.1 s
+    asks(sender, 0.05, 5, 15)  # the receiver reports a round trip of 0.1 s
     assert repaired(sender, 0.06) == []
     assert sender.counters.refused == {"EARLY": 1}
     asks(sender, 0.11, 5, 15)
@@ -98,7 +98,7 @@ def test_what_lies_before_a_part_that_has_arrived_is_sent_again_at_once() -> Non
 
 
 def test_a_path_that_lets_a_burst_through_slowly_repairs_nothing() -> None:
-    """Messages of 64 KiB whose 48 packets take forty round trips to come in."""
+    """The 48 packets of a 64 KiB message take forty round trips to arrive."""
     network = Network(1, Weather(delay=0.0003, jitter=0.0, rate=2.5e6), StreamSettings())
     network.join_all(2)
     network.run(1.0)
@@ -117,7 +117,7 @@ def test_who_begins_behind_is_replayed_to_once_and_asks_for_nothing() -> None:
         network.publish(bytes(1000))
     network.run(1.0)
     network.sender.add_receiver(3, network.now, 0)
-    network.run(0.3)  # it does not listen yet
+    network.run(0.3)  # the receiver does not listen yet
     assert "REPLAY" not in network.sender.counters.sent
     late = network.join(3, Progress(0, 0))
     assert late.state is ReceiverState.LIVE

@@ -1,4 +1,4 @@
-"""What is sent again goes a turn's worth at a time, however large its messages are."""
+"""Repeated data is sent at most a turn's share at a time, however large its messages are."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def outgoing(size: int, to: int | None = 2, only: range | None = None) -> Outgoi
 
 
 def origin(size: int, count: int, behind: bool) -> Sender:
-    """Messages that were sent, and a host that reports that it has none of them."""
+    """Makes a sender that has sent `count` messages to a host that reports none of them."""
     sender = Sender(*KEY, SETTINGS, 0.0)
     if not behind:
         sender.add_receiver(2, 0.0, 0)
@@ -52,7 +52,7 @@ def report(sender: Sender, mode: Mode, next_: int, now: float, host: int = 2) ->
 
 
 def turns(sender: Sender, now: float) -> list[list[Outgoing]]:
-    """What each turn sends again, until one sends nothing; it asks to be called again until then."""
+    """Returns the repeated messages of each turn, until a turn has none."""
     found = []
     while True:
         out = [one for one in sender.to_send(now) if one.kind in AGAIN]
@@ -99,7 +99,7 @@ def test_what_was_for_a_host_that_left_is_dropped() -> None:
 def test_one_turn_sends_no_more_of_a_replay_than_live_data_may_wait_for(size: int) -> None:
     sender = origin(size, 4_000_000 // size, behind=True)
     found = sizes(turns(sender, NOW))
-    assert len(found) > 10, "all at once"
+    assert len(found) > 10, "one turn sent it all"
     assert max(found) <= MOST
     assert sum(found) <= SETTINGS.replay_first + size, "more than its window"
 
@@ -111,7 +111,7 @@ def test_a_turn_has_few_messages_however_small_they_are() -> None:
 
 
 def streams_behind(count: int, size: int) -> Streams:
-    """Each has messages of `size` bytes, and a host that has none of them."""
+    """Makes streams with messages of `size` bytes, each with a host that has none of them."""
     found = Streams(1, SETTINGS, KEYS, Random(1), refused, assembly_bytes=1 << 20)
     for number in range(count):
         sender = Sender(1, 7 + number, 1, SETTINGS, 0.0, turn=found.turn)
@@ -136,7 +136,7 @@ def test_streams_share_a_turn_and_take_turns(size: int) -> None:
         streams.serve(NOW)
         sent = [sender.counters.sent_bytes for sender in senders]
         assert sum(sent) <= turn * MOST
-        assert max(sent) - min(sent) <= MOST, "one goes before the others"
+        assert max(sent) - min(sent) <= MOST, "one stream is ahead of the others"
         assert streams.next_deadline(NOW) <= NOW
     assert min(sent) > 5 * SETTINGS.mtu
 
@@ -154,7 +154,7 @@ def test_hosts_that_a_stream_is_replayed_to_take_turns() -> None:
             assert one.to is not None
             sent[one.to] += one.size
         assert sizes([out])[0] <= MOST
-        assert max(sent.values()) - min(sent.values()) <= 2 * MOST, "one goes before the others"
+        assert max(sent.values()) - min(sent.values()) <= 2 * MOST, "one host is ahead of the others"
     assert min(sent.values()) > 12 * SETTINGS.replay_at_once
 
 

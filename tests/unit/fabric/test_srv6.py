@@ -1,4 +1,4 @@
-"""Trees of SRv6 at a host: which it has, which it asks for, and which it sends by. No socket is needed."""
+"""SRv6 trees at a host: those that it has, requests and sends by. No socket is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream whose log is another's: it grows by itself, has holes, and holds much before anything is sent."""
+"""A stream over an external log, which grows by itself, has holes, and may be long before the first send."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ class DiskLog:
 
 
 def talk(sender: Sender, receiver: Receiver, now: float) -> list[Message]:
-    """Both have their turns until nothing more is to be done at `now`."""
+    """Alternates between both ends until neither sends anything more at `now`. Returns the delivered
+    messages.
+    """
     got = []
     while True:
         there = [segment for out in sender.to_send(now) for segment in out.segments()]

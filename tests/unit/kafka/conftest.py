@@ -1,6 +1,6 @@
 """A face over a real broker in a temporary directory, and clients that talk to it without a socket.
 
-The clients speak through kafka-python's own request and response classes: an independent codec.
+The clients use kafka-python's own request and response classes, an independent codec.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ NOW_MS = 1_700_000_000_000
 
 
 def struct_of(cls: Any, values: Mapping[str, Any], version: int) -> Any:
-    """kafka-python's struct with these values, nested ones given as mappings; of this version's fields."""
+    """Makes kafka-python's struct from these values (nested ones as mappings), with the version's fields
+    only.
+    """
     built: dict[str, Any] = {}
     for name, value in values.items():
         field = cls.fields[name]
@@ -45,7 +47,7 @@ def struct_of(cls: Any, values: Mapping[str, Any], version: int) -> Any:
 
 
 class MemoryTransport(asyncio.Transport):
-    """Collects what is written; `stuck` behaves like a client that does not read."""
+    """Collects the written bytes; `stuck` behaves like a client that does not read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +98,7 @@ class MemoryTransport(asyncio.Transport):
 
 
 class Client:
-    """One connection, its requests and responses by kafka-python."""
+    """One connection, whose requests and responses are kafka-python's."""
 
     def __init__(self, face: KafkaFace) -> None:
         self.transport = MemoryTransport()
@@ -107,7 +109,7 @@ class Client:
         self._received = 0
 
     def feed(self, data: bytes) -> None:
-        """As the kernel would: as much as fits, in turn."""
+        """Delivers bytes as a socket does: as much as fits at a time."""
         while data:
             buffer = self.connection.get_buffer(-1)
             size = min(len(buffer), len(data))
@@ -116,7 +118,7 @@ class Client:
             self.connection.buffer_updated(size)
 
     def request(self, api: str, version: int, /, client_id: str | None = "test", **fields: Any) -> bytes:
-        """A framed request."""
+        """Returns a framed request."""
         message = struct_of(kafka_python(f"{api}Request"), fields, version)
         self._correlation += 1
         message.with_header(correlation_id=self._correlation, client_id=client_id)
@@ -126,10 +128,10 @@ class Client:
         self.feed(self.request(api, version, **fields))
 
     async def frame(self) -> bytes:
-        """The next answer, size cut off."""
+        """Returns the next response without its size."""
         sent = self.transport.sent
         while len(sent) < 4 or len(sent) < 4 + struct.unpack_from(">i", sent)[0]:
-            assert not self.transport.closed, "closed without an answer"
+            assert not self.transport.closed, "closed without a response"
             self.transport.arrived.clear()
             await asyncio.wait_for(self.transport.arrived.wait(), 20)
         (size,) = struct.unpack_from(">i", sent)
@@ -143,11 +145,11 @@ class Client:
         flexible = version >= next(a.flexible for a in APIS.values() if a.name == api)
         header = 5 if flexible and api != "ApiVersions" else 4
         self._received += 1
-        assert struct.unpack_from(">i", frame) == (self._received,), "an answer out of order"
+        assert struct.unpack_from(">i", frame) == (self._received,), "a response out of order"
         return cls.decode(frame[header:], version=version)
 
     async def nothing(self) -> None:
-        """Gives the loop every chance to answer, and sees that it does not."""
+        """Gives the loop time to respond, and checks that it does not."""
         for _ in range(20):
             await asyncio.sleep(0)
         assert not self.transport.sent
@@ -169,7 +171,7 @@ def make_batch() -> Callable[..., bytes]:
 
 @pytest_asyncio.fixture
 async def broker(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Broker]:
-    """Settings may be given as the parameter."""
+    """A broker; its settings may be given as the parameter."""
     settings = BrokerSettings(
         data=tmp_path / "data",
         fsync=FsyncPolicy.NEVER,

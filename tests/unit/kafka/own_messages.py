@@ -1,4 +1,4 @@
-"""kafka-python's classes for messages that it lacks the descriptors of: its codec, our descriptors."""
+"""kafka-python classes of messages that it cannot describe: its codec with this project's descriptors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODULES: tuple[ModuleType, ...] = (admin, consumer, metadata, producer)
 
 @cache
 def kafka_python(name: str) -> Any:
-    """kafka-python's class for, say, `HeartbeatRequest`."""
+    """Returns kafka-python's class for, say, `HeartbeatRequest`."""
     if name in DESCRIPTORS:
         described = copy.deepcopy(DESCRIPTORS[name])
         with patch("kafka.protocol.api_data.load_json", lambda *_, **__: described):

@@ -1,4 +1,4 @@
-"""Topics, configurations, offsets of logs, internal topics: what the face decides of admin requests."""
+"""Topics, configurations, log offsets and internal topics: the face's decisions on admin requests."""
 
 from __future__ import annotations
 
@@ -218,12 +218,12 @@ async def test_alterations_that_are_refused(client: Any, broker: Broker) -> None
     assert overrides(broker) == {"max.message.bytes": "5000"}
 
 
-# --- offsets of logs
+# --- log offsets
 
 
 @pytest.fixture
 def filled(broker: Broker, make_batch: MakeBatch) -> Broker:
-    """Partition 0: offsets 0 to 2 with times NOW to NOW + 2, one batch."""
+    """Fills partition 0 with one batch: offsets 0 to 2 with times NOW to NOW + 2."""
     batch = bytearray(make_batch(b"a", b"b", b"c"))
     broker.cluster.partition("topic", 0).append(memoryview(batch), -1, None)
     return broker
@@ -296,11 +296,11 @@ async def test_sizes_of_logs(client: Any, filled: Broker, make_batch: MakeBatch)
     assert [p.partition_index for t in directory.topics for p in t.partitions] == [1]
 
 
-# --- what asks for more than one host has, and what there is nothing to say of
+# --- requests that need more than one host, or ask for unknown things
 
 
 async def test_a_replication_factor_is_kept_as_a_wish(client: Any, broker: Broker) -> None:
-    """Connect, Streams and the OpenMessaging benchmark ask for 3 unless told otherwise."""
+    """Connect, Streams and the OpenMessaging benchmark ask for 3 by default."""
     (made,) = (await create(client, new_topic("x", 1, 3))).values()
     assert (made.error_code, made.replication_factor) == (0, 1)
     topic = broker.cluster.definitions.topics()["x"]
@@ -444,7 +444,7 @@ async def test_no_face_creates_a_topic_of_an_internal_name(broker: Broker, name:
     assert refused.value.fault is Fault.TOPIC_EXISTS
 
 
-# --- names that Kafka takes for the same
+# --- names that collide in Kafka
 
 
 @pytest.mark.parametrize(
@@ -462,6 +462,6 @@ async def test_names_that_differ_by_dots_and_underscores_collide(
     (row,) = (await client.call("Metadata", 4, topics=asked, allow_auto_topic_creation=True)).topics
     assert row.error_code == errors.INVALID_TOPIC_EXCEPTION
     assert (await create(client, new_topic(first, 1, 1)))[first].error_code == errors.TOPIC_ALREADY_EXISTS
-    await broker.cluster.definitions.create_topic(NewTopic(second))  # as an operator may
+    await broker.cluster.definitions.create_topic(NewTopic(second))  # an operator may do so
     (row,) = (await client.call("Metadata", 4, topics=asked)).topics
     assert row.error_code == 0

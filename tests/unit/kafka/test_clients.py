@@ -1,4 +1,4 @@
-"""The drop-in clients: what they add to kafka-python's, and what importing the face loads."""
+"""The drop-in clients: their additions to kafka-python's, and the modules that importing the face loads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES = ["KafkaAdminClient", "KafkaConsumer", "KafkaProducer"]
 
 @pytest.fixture(autouse=True)
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
-    """What kafka-python's constructors are called with; nothing is really started."""
+    """Returns the arguments of kafka-python's constructors; nothing is started."""
     calls: list[tuple[Any, Any]] = []
     for name in NAMES:
         cls = getattr(kafka, name)

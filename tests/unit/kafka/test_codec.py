@@ -1,4 +1,4 @@
-"""Request headers: kafka-python's as the reference for every API, its own table of flexible versions too."""
+"""Request headers of every API against kafka-python's, and its own table of flexible versions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from treecast.shims.kafka.versions import APIS
 
 CASES = [(api.key, version) for api in APIS.values() for version in {api.first, api.last}]
 
-EXAMPLES = 10  # of each
+EXAMPLES = 10  # of each API
 
 
 def encoded(key: int, version: int, correlation: int, client: str | None, body: bytes = b"") -> memoryview:
@@ -54,7 +54,7 @@ def test_golden_bytes() -> None:
 
 @pytest.mark.parametrize("version", [4, 99, 32767, -1])
 def test_a_version_that_is_not_served_can_be_answered(version: int) -> None:
-    """ApiVersions of a newer client: its correlation id is needed for the answer with error 35."""
+    """ApiVersions of a newer client: the response with error 35 needs its correlation id."""
     frame = memoryview((18).to_bytes(2) + version.to_bytes(2, signed=True) + b"\0\0\0\7\0\1c\0")
     assert decode_request_header(frame).correlation_id == 7
 

@@ -82,7 +82,7 @@ def request(
 
 
 def sent(part: FetchPartition, topic: str, version: int) -> tuple[object, ...]:
-    """What of `part` a request of `version` carries, and the defaults for the rest."""
+    """Returns the fields of `part` that a request of `version` carries, and defaults for the rest."""
     return (
         topic,
         part.partition,
@@ -119,7 +119,7 @@ def test_requests_of_kafka_python(
 
 
 def reference(version: int, results: list[FetchResult], error: int, session: int, throttle: int) -> bytes:
-    """The same answer by kafka-python: results of one topic that follow each other together."""
+    """Encodes the same response by kafka-python; consecutive results of one topic are grouped."""
     topics: list[tuple[str, list[object]]] = []
     for result in results:
         aborted = result.aborted
@@ -182,7 +182,7 @@ def test_large_records_are_passed_on_and_small_ones_joined(version: int) -> None
 def test_golden_bytes() -> None:
     """Version 12 by hand, after FetchRequest.json and FetchResponse.json."""
     body = bytes.fromhex(
-        "ffffffff 000001f4 00000001 00100000 01 00000000 ffffffff"  # to session epoch
+        "ffffffff 000001f4 00000001 00100000 01 00000000 ffffffff"  # up to the session epoch
         "02 02 74 02 00000003 00000005 0000000000000009 ffffffff ffffffffffffffff 00010000 00 00"
         "01 02 72 00"  # nothing forgotten, rack "r"
     )
@@ -200,7 +200,7 @@ def test_golden_bytes() -> None:
 
 
 def test_a_filter_in_a_tagged_field() -> None:
-    """Tag 29795 is ours; others around it are skipped, and a text that is cut is refused."""
+    """Tag 29795 holds the filter; other tags are skipped, and a truncated text is refused."""
     frame = request(12, FIELDS, [("t", PARTITIONS)], [], "r")
     body = decode_request_header(memoryview(frame)).body
     text = "price > 5 and größe == 1".encode()

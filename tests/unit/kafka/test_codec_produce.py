@@ -71,7 +71,7 @@ def test_requests_of_kafka_python(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_records_lie_in_the_frame(version: int) -> None:
-    """Writing to them writes to the frame: the broker patches offsets in place."""
+    """Writing to the records writes to the frame: the broker patches offsets in place."""
     frame = bytearray(request(version, None, 1, 10, [("t", [(0, b"x" * 3000), (1, b"yy")])]))
     read = decode_produce_request(memoryview(frame), decode_request_header(memoryview(frame)).body, version)
     for part in read.partitions:
@@ -81,7 +81,7 @@ def test_records_lie_in_the_frame(version: int) -> None:
 
 
 def reference(version: int, results: list[ProduceResult], throttle: int) -> bytes:
-    """The same answer by kafka-python: results of one topic that follow each other together."""
+    """Encodes the same response by kafka-python; consecutive results of one topic are grouped."""
     topics: list[tuple[str, list[object]]] = []
     for result in results:
         part = PART_ANSWER(

@@ -1,4 +1,4 @@
-"""A connection: bad input, order, back-pressure, idle ones, closing; other clients notice none of it."""
+"""A connection: bad input, order, back-pressure, idle time, closing; other clients are not affected."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_what_was_asked_before_bad_input_is_answered(client: Any) -> None:
 async def test_arbitrary_requests_are_answered_or_close(
     seed: int, connect: Callable[[], Any], face: KafkaFace
 ) -> None:
-    """Random bodies behind every header: never an error of our own."""
+    """Random bodies behind every header never cause an internal error."""
     random = Random(seed)
     for key in v.APIS:
         one = connect()
@@ -85,7 +85,7 @@ async def test_a_null_client_id_is_legal(client: Any) -> None:
 
 
 async def test_an_unknown_version_of_api_versions(client: Any) -> None:
-    """Error 35 in a v0 body, with a v0 header, whatever follows the header (KIP-511)."""
+    """Error 35 in a v0 body with a v0 header, whatever follows the request's header (KIP-511)."""
     client.feed(framed(header(v.API_VERSIONS, 99) + b"\0" + b"anything"))
     expected = struct.pack(">ihihhh", 1, 35, 1, v.API_VERSIONS, 0, 4)
     assert await client.frame() == expected
@@ -101,7 +101,7 @@ async def test_byte_at_a_time(client: Any) -> None:
 
 
 class Gate:
-    """A handler that waits until it is opened."""
+    """A handler that waits until the gate is opened."""
 
     def __init__(self) -> None:
         self.opened = asyncio.Event()
@@ -166,7 +166,7 @@ async def test_a_client_that_does_not_read_is_not_served(client: Any, broker: Br
     assert not transport.reading
     full = len(transport.sent)
     assert full < transport.high + 2000
-    client.connection.buffer_updated(0)  # whatever was under way in the kernel
+    client.connection.buffer_updated(0)  # data that was already in the kernel
     assert len(transport.sent) == full
     transport.stuck = False
     transport.sent.clear()
@@ -201,14 +201,14 @@ async def test_fetches_are_short_while_much_waits_for_clients_that_do_not_read(
 
 
 class Unsendable:
-    """A chunk that breaks whoever answers with it."""
+    """A chunk that raises when a response uses it."""
 
     def __len__(self) -> int:
         raise RuntimeError("broken on purpose")
 
 
 class SpoilingLeader:
-    """Has nothing at first, as often as `empty` says, and then what cannot be sent."""
+    """Has no data at first, `empty` times, and then a chunk that cannot be sent."""
 
     def __init__(self, empty: int) -> None:
         self._empty = empty
@@ -227,7 +227,7 @@ class SpoilingLeader:
 
 
 async def test_who_sends_much_is_read_from_once_in_a_turn(client: Any) -> None:
-    """libuv would read on: the others would wait for all that the client has sent."""
+    """libuv would read on, and other clients would wait for all that this one has sent."""
     client.connection._time = lambda: 1.0  # within a turn, uvloop's clock stands still
     frame = client.request("Produce", 7, transactional_id=None, acks=1, timeout_ms=1000, topic_data=[])
     while client.transport.reading:
@@ -246,7 +246,7 @@ async def test_our_own_errors_close_only_their_connection(
     broker: Broker,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where no answer can be made: at once, and after a wait."""
+    """No response can be encoded: at once, or after a wait."""
     leader = SpoilingLeader(empty)
     monkeypatch.setattr(broker.cluster, "partition", lambda topic, index: leader)
     bad, good = connect(), connect()
@@ -261,7 +261,7 @@ async def test_our_own_errors_close_only_their_connection(
 
 
 async def test_many_requests_in_one_chunk_stay_bounded(client: Any, face: KafkaFace) -> None:
-    """What one chunk asks for is handed out in pieces, and no further than the client reads."""
+    """The requests of a chunk are handled in parts, no faster than the client reads."""
     client.transport.stuck = True
     data = b"".join(client.request("ApiVersions", 0) for _ in range(5000))
     client.feed(data[:200_000])

@@ -1,4 +1,4 @@
-"""The new group protocol (KIP-848) on the wire: versions, refusals, and what is seen of a group."""
+"""The new group protocol (KIP-848) on the wire: versions, refusals, descriptions of groups."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ async def test_topics_are_asked_for_by_the_ids_of_an_assignment(client: Any, nam
     assert (missing.error_code, missing.name, missing.topic_id) == (errors.UNKNOWN_TOPIC_ID, None, unknown)
 
 
-async def test_a_classic_group_is_none_of_these(client: Any) -> None:
+async def test_a_classic_group_is_not_described(client: Any) -> None:
     await client.call("OffsetCommit", 9, **commit(-1, ""))
     (group,) = (await client.call("ConsumerGroupDescribe", 0, group_ids=["g"])).groups
     assert group.error_code == errors.GROUP_ID_NOT_FOUND

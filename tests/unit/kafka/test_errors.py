@@ -1,4 +1,4 @@
-"""Every fault has a Kafka code; some requests and old versions know it by another name."""
+"""Every fault has a Kafka code; some requests and old versions use another code for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_only_internal_errors_are_unknown() -> None:
 
 
 def test_constants_are_the_codes_of_kafka() -> None:
-    """Names as in Kafka's Errors; kafka-python shares the numbers, and most of the names."""
+    """The names are those of Kafka's Errors; kafka-python shares the numbers, and most of the names."""
     assert kafka.errors.ProducerFencedError.errno == errors.PRODUCER_FENCED
     assert kafka.errors.MemberIdRequiredError.errno == errors.MEMBER_ID_REQUIRED
     assert kafka.errors.FetchSessionIdNotFoundError.errno == errors.FETCH_SESSION_ID_NOT_FOUND

@@ -1,4 +1,4 @@
-"""Each API in each version: an answer that kafka-python reads, and a refusal in the API's own shape."""
+"""Each API in each version: a response that kafka-python reads, and a refusal in the API's own shape."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Fields = dict[str, Any]
 
 
 def fields_of(api: str, version: int, batch: bytes, topic_id: uuid.UUID) -> Fields:
-    """A request that has something to ask for."""
+    """Returns the fields of a request that asks for something."""
     partition = {"partition_index": 0, "timestamp": -1}
     commit = {"partition_index": 0, "committed_offset": 5, "committed_metadata": "m"}
     byname = {
@@ -166,7 +166,9 @@ def fields_of(api: str, version: int, batch: bytes, topic_id: uuid.UUID) -> Fiel
 
 
 async def refused(client: Any, api: str, version: int) -> set[int]:
-    """The codes of an answer that refuses all. kafka-python reads ApiVersions' own only in version 0."""
+    """Returns the codes of a response that refuses everything. kafka-python reads ApiVersions' only in
+    version 0.
+    """
     client.send(api, version, **fields_of(api, version, b"", ZERO))
     if api == "ApiVersions":
         return {struct.unpack_from(">h", await client.frame(), 4)[0]}
@@ -174,7 +176,7 @@ async def refused(client: Any, api: str, version: int) -> set[int]:
 
 
 def codes_in(value: Any) -> set[int]:
-    """Every error code of an answer."""
+    """Returns every error code of a response."""
     if isinstance(value, dict):
         own = {code for name, code in value.items() if name.endswith("error_code") and "config" not in name}
         return own.union(*(codes_in(inner) for inner in value.values()))
@@ -183,7 +185,7 @@ def codes_in(value: Any) -> set[int]:
     return set()
 
 
-# What these requests are refused with, as no such member, group, transaction exists; all others succeed.
+# The errors of requests that name an unknown member, group or transaction; all others succeed.
 EXPECTED = {
     "DescribeAcls": {54},
     "CreateAcls": {54},
@@ -236,7 +238,7 @@ def install(monkeypatch: pytest.MonkeyPatch, api: v.Api, run: Any) -> None:
 async def test_our_own_errors_are_told_in_the_shape_of_the_api(
     api: v.Api, client: Any, face: KafkaFace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A handler that breaks: error -1 wherever this API has room for one, and the connection lives on."""
+    """If a handler raises, every error field of the response is -1, and the connection stays open."""
 
     def broken(*_: Any) -> Any:
         raise RuntimeError("broken on purpose")

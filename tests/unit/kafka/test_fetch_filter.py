@@ -1,4 +1,4 @@
-"""Fetch with a filter: fewer records in batches at their own offsets, and no more than was asked for."""
+"""Fetch with a filter: fewer records in batches at their own offsets, within the requested size."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def answered(client: Any) -> Any:
 
 
 def batches(data: bytes) -> list[tuple[int, int, list[int]]]:
-    """(base offset, last offset, the records' offsets) of each batch."""
+    """Returns (base offset, last offset, the records' offsets) of each batch."""
     found = []
     position = 0
     while position < len(data):
@@ -119,7 +119,7 @@ async def test_at_the_end_it_waits_as_any_fetch(client: Any, broker: Broker, fac
 
 
 async def test_transactions_stay_what_they_are(client: Any, broker: Broker) -> None:
-    """The batch keeps its producer, and the marker and the aborted transaction come as ever."""
+    """The batch keeps its producer; the marker and the list of aborted transactions do not change."""
     call = client.call
     init = await call("InitProducerId", 4, transactional_id="tx", transaction_timeout_ms=60_000)
     fields = {"producer_id": init.producer_id, "producer_epoch": init.producer_epoch}

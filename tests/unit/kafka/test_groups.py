@@ -1,4 +1,4 @@
-"""Group APIs and offsets: what the versions differ in, and how refusals are told."""
+"""Group APIs and offsets: the differences between versions, and the shape of refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JOIN = {
 
 
 async def joined(client: Any, **more: Any) -> Any:
-    """A single member, joined and synced."""
+    """Joins and syncs a single member."""
     answer = await client.call("JoinGroup", 3, **JOIN | more)
     assert answer.error_code == 0
     sync = await client.call(

@@ -1,4 +1,4 @@
-"""Messages compiled from the descriptors, held against kafka-python's own codec, and against bombs."""
+"""Messages compiled from the descriptors, compared with kafka-python's codec, and size bombs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PAIRS = [(key, version) for key, api in v.APIS.items() for version in range(api.
 
 
 def values_of(fields: list[dict[str, Any]], version: int, draw: Any) -> dict[str, Any]:
-    """Any values that the fields of a version can have."""
+    """Draws values for the fields of a version."""
     return {
         snake(field["name"]): value_of(field, version, draw)
         for field in fields
@@ -62,7 +62,7 @@ def value_of(field: dict[str, Any], version: int, draw: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Namespaces and kafka-python's structs as dictionaries."""
+    """Converts namespaces and kafka-python's structs to dictionaries."""
     if isinstance(value, SimpleNamespace):
         return {name: plain(inner) for name, inner in vars(value).items()}
     if isinstance(value, list | tuple):
@@ -73,7 +73,7 @@ def plain(value: Any) -> Any:
 
 
 def only(decoded: Any, wanted: Any) -> Any:
-    """`decoded` without the fields that its version lacks."""
+    """Returns `decoded` without the fields that its version lacks."""
     if isinstance(wanted, dict):
         return {name: only(decoded[name], inner) for name, inner in wanted.items()}
     if isinstance(wanted, list):
@@ -83,7 +83,7 @@ def only(decoded: Any, wanted: Any) -> Any:
 
 
 def as_kafka_python(cls: Any, fields: list[dict[str, Any]], values: dict[str, Any], version: int) -> Any:
-    """kafka-python's struct with these values; its sets of operations have bit numbers in them."""
+    """Makes kafka-python's struct from these values; its sets of operations hold bit numbers."""
     built: dict[str, Any] = {}
     for field in fields:
         name = snake(field["name"])
@@ -218,7 +218,7 @@ def test_text_that_is_no_utf8_is_malformed() -> None:
         schema.decode_request(v.HEARTBEAT, 0, memoryview(struct.pack(">h2sih", 2, b"\xff\xfe", 0, 0)))
 
 
-# --- what is written
+# --- encoding
 
 
 def test_unknown_fields_and_wrong_values_are_our_errors() -> None:

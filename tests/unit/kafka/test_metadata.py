@@ -1,4 +1,4 @@
-"""Metadata, DescribeCluster, FindCoordinator: the one broker that there is, and its topics."""
+"""Metadata, DescribeCluster, FindCoordinator: a single broker and its topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Produce: what is appended, what is refused and how, what waits."""
+"""Produce: appends, refusals, and requests that wait."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ async def test_an_append_that_takes_too_long(client: Any, slow: SlowLeader, make
     )
     answer = rows(await client.receive("Produce", 9))
     assert [row.error_code for row in answer] == [0, errors.REQUEST_TIMED_OUT]
-    slow.appends[0].set_exception(TreecastError(Fault.STORAGE))  # late, and heard by nobody
+    slow.appends[0].set_exception(TreecastError(Fault.STORAGE))  # too late for the request
     await client.nothing()
 
 
@@ -230,7 +230,7 @@ async def test_a_leader_that_breaks_spoils_one_partition(
     assert [row.error_code for row in rows(answer)] == [errors.UNKNOWN_SERVER_ERROR, 0]
 
 
-# --- which records are to blame (KIP-467)
+# --- the records that caused a refusal (KIP-467)
 
 
 @pytest.mark.parametrize("version", range(3, 13))

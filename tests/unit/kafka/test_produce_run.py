@@ -1,5 +1,4 @@
-"""Produce requests that come in one chunk: joined into one write where they can be, answered as if each had
-come alone."""
+"""Produce requests in one chunk: joined into one write if possible, answered as if each had come alone."""
 
 from __future__ import annotations
 
@@ -53,7 +52,7 @@ def together(client: Any, *requests: dict[str, Any], version: int = 9) -> None:
 
 @pytest.fixture
 def writes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The sizes of the writes to logs."""
+    """Returns the sizes of the writes to logs."""
     sizes: list[int] = []
     write = Disk.write
 
@@ -218,7 +217,7 @@ async def test_batches_of_one_idempotent_producer_are_one_write(
     together(client, *(produce(0, batch) for batch in batches))
     assert [row(await client.receive("Produce", 9)) for _ in batches] == [(0, 0), (0, 1), (0, 4)]
     assert [size for size in writes if size >= 60] == [sum(map(len, batches))]
-    assert row(await client.call("Produce", 9, **produce(0, batches[1]))) == (0, 1)  # it is known
+    assert row(await client.call("Produce", 9, **produce(0, batches[1]))) == (0, 1)  # a repeat
     assert len(stored(broker, 0)) == sum(map(len, batches))
 
 
@@ -233,7 +232,7 @@ async def test_idempotent_batches_that_come_again_are_answered_as_the_first_time
 
 
 async def test_idempotent_batches_go_to_another_host_one_by_one(waiting: _Waiting, client: Any) -> None:
-    """What another host says of them comes too late to give it each alone."""
+    """The other host's answer comes too late to fall back to single batches."""
     batches = [idempotent(sequence) for sequence in range(2)]
     together(client, *(produce(0, batch) for batch in batches))
     assert waiting.sizes == list(map(len, batches))
@@ -243,7 +242,7 @@ async def test_idempotent_batches_go_to_another_host_one_by_one(waiting: _Waitin
 
 
 def _drawn(rng: random.Random, make_batch: MakeBatch, sequences: dict[int, int]) -> dict[str, Any]:
-    """A request of any kind that Produce knows."""
+    """Draws a request of any kind that Produce knows."""
     partition = int(rng.random() < 0.2)
     values = [b"v" * rng.randrange(40)] * rng.randrange(1, 4)
     records: bytes | None = make_batch(*values)
@@ -255,7 +254,7 @@ def _drawn(rng: random.Random, make_batch: MakeBatch, sequences: dict[int, int])
     elif kind < 0.6:
         sequence = sequences[partition]
         if rng.random() < 0.1:
-            sequence -= rng.randrange(-1, 3)  # one that comes again, or too early
+            sequence -= rng.randrange(-1, 3)  # a repeat, or one that is too early
         else:
             sequences[partition] += len(values)
         records = idempotent(max(sequence, 0), len(values), producer_id=5 + (rng.random() < 0.1))
@@ -268,7 +267,7 @@ def _drawn(rng: random.Random, make_batch: MakeBatch, sequences: dict[int, int])
 async def test_it_is_as_if_each_had_come_alone(
     seed: int, connect: Connect, make_batch: MakeBatch, broker: Broker
 ) -> None:
-    """The same requests at once, and one after the other on a topic of its own: the same answers and logs."""
+    """The same requests at once, and one by one on a fresh topic, give the same responses and logs."""
     rng = random.Random(seed)
     sequences = {0: 0, 1: 0}
     requests = [_drawn(rng, make_batch, sequences) for _ in range(40)]

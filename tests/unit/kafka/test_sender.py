@@ -1,4 +1,4 @@
-"""The writing side: whatever lies where, however slowly the client reads, all bytes come, in order."""
+"""The writing side: all bytes arrive in order, whatever their buffers are and however slow the client is."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_small_answer_is_with_the_client_before_the_loop_turns(
         line.send(b"now")
         assert line.client.recv(10) == b"now"
         parts = [bytes([number]) * 30_000 for number in range(20)]
-        for one in parts:  # more than the socket takes
+        for one in parts:  # more than the socket's buffer
             line.send(one)
         assert line.transport.get_write_buffer_size() > 0
         assert await line.read(600_000) == b"".join(parts)

@@ -22,7 +22,7 @@ def metadata_request(client: Any) -> bytes:
 
 
 async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> tuple[str, int]:
-    """The broker's address that a Metadata 1 answer names."""
+    """Returns the broker's address from a Metadata 1 response."""
     writer.write(request)
     (size,) = struct.unpack(">i", await reader.readexactly(4))
     frame = await reader.readexactly(size)
@@ -108,7 +108,7 @@ async def test_idle_connections_are_closed(broker: Broker) -> None:
 
 
 async def test_large_frames_go_through_a_socket(broker: Broker, metadata_request: bytes) -> None:
-    """A request of some MiB, cut up as the kernel likes, with small ones around it."""
+    """A request of some MiB, split arbitrarily by the kernel, between small ones."""
     face = await started(broker)
     reader, writer = await asyncio.open_connection(*face.address)
     large = struct.pack(">hhih", 22, 0, 5, -1) + struct.pack(">hi", -1, 0)

@@ -1,4 +1,4 @@
-"""The session cuts frames wherever chunks break, keeps the order of replies, and refuses bombs."""
+"""The session cuts frames wherever chunks break, keeps responses in order, and refuses bombs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def session(pool: FramePool | None = None, max_in_flight: int = 10**6) -> Sessio
 
 
 def feed(target: Session, data: bytes, chunks: list[int]) -> list[bytes]:
-    """Lets a kernel write `data` in pieces of at most these sizes; the frames that come out."""
+    """Writes `data` in pieces of at most these sizes. Returns the frames."""
     frames: list[bytes] = []
     sizes = iter(chunks)
     while data:

@@ -1,4 +1,4 @@
-"""Transactions as producers ask for them, and those that hang as operators see them."""
+"""Transactions of producers, and hung transactions as operators see them."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_offsets_of_a_transaction(client: Any) -> None:
 
 
 async def begun(client: Any, make_batch: MakeBatch, transactional_id: str) -> tuple[int, int]:
-    """A transaction with one record in topic-1; who began it."""
+    """Begins a transaction with one record in topic-1. Returns its producer id and epoch."""
     made = await client.call(
         "InitProducerId", 4, transactional_id=transactional_id, transaction_timeout_ms=60_000
     )

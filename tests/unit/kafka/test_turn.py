@@ -1,4 +1,4 @@
-"""What comes in one turn of the loop: served as it is read, and told once at its end."""
+"""Requests of one turn of the loop: served as they are read, with one notification at its end."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_a_client_of_small_requests_is_read_in_small_parts(length: int, cl
 
 
 async def test_many_small_requests_of_one_connection_leave_others_their_turn(connect: Connect) -> None:
-    """What it brings beyond its share waits for the loop's next pass."""
+    """Requests beyond the connection's share wait for the loop's next pass."""
     flood = connect()
     request = flood.request("Metadata", 1, topics=[])
     flood.feed(request * 100)

@@ -1,4 +1,4 @@
-"""A host's MQTT face joined in memory: no socket, no clock but the tests' own."""
+"""A host's MQTT face in memory: no sockets, and only the tests move the clock."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from treecast.shims.mqtt.settings import MqttSettings
 
 
 def packets_of(data: bytes, version: int) -> list[Packet]:
-    """All packets in `data`, which has to be whole."""
+    """Returns all packets in `data`, which has to end with a packet."""
     found = []
     position = 0
     while position < len(data):
@@ -47,7 +47,9 @@ def packets_of(data: bytes, version: int) -> list[Packet]:
 
 
 class Client:
-    """One connection to a `MemoryHost`: what is sent goes in at once, `got()` is what came since."""
+    """One connection to a `MemoryHost`. Bytes are sent at once; `got()` returns the packets since its last
+    call.
+    """
 
     def __init__(self, host: MemoryHost, version: int = codec.V5) -> None:
         self.host = host
@@ -80,7 +82,7 @@ class Client:
         will: Will | None = None,
         **properties: object,
     ) -> Connack:
-        """Connects, and answers what came first; the rest is left to `got`."""
+        """Connects and returns the first packet; the rest is left to `got`."""
         given = Properties(**properties) if properties else NONE  # type: ignore[arg-type]
         self.send(Connect(self.version, client_id, clean, keep_alive, will, properties=given))
         data = self.got_bytes()
@@ -95,7 +97,7 @@ class Client:
         return self._packet_id
 
     def subscribe(self, *filters: str, qos: int = 0, identifier: int = 0, **options: object) -> bytes:
-        """Subscribes; the reasons. Retained messages are left to `got`."""
+        """Subscribes and returns the reasons. Retained messages are left to `got`."""
         requests = tuple(FilterRequest(f.encode(), qos, **options) for f in filters)  # type: ignore[arg-type]
         given = Properties(subscription_ids=(identifier,)) if identifier else NONE
         self.send(Subscribe(self.next_id(), requests, given))
@@ -109,14 +111,14 @@ class Client:
     def publish(
         self, topic: str, payload: bytes = b"", qos: int = 0, retain: bool = False, **properties: object
     ) -> int:
-        """Publishes; the packet id."""
+        """Publishes and returns the packet id."""
         packet_id = self.next_id() if qos else 0
         given = Properties(**properties) if properties else NONE  # type: ignore[arg-type]
         self.send(Publish(topic.encode(), payload, qos, retain, False, packet_id, given))
         return packet_id
 
     def publishes(self) -> list[Publish]:
-        """What came, which has to be publishes only."""
+        """Returns the packets since the last call, which must all be publishes."""
         found = self.got()
         assert all(isinstance(packet, Publish) for packet in found), found
         return found  # type: ignore[return-value]
@@ -133,12 +135,12 @@ class Client:
         self.host.end_turn()
 
     def drop(self) -> None:
-        """The network connection goes."""
+        """Breaks the network connection."""
         self.session.lost(self.host.now)
 
 
 class MemoryHost:
-    """The face without its edge. `data`: where the journal is, None: there is none."""
+    """The face without its edge. `data`: the directory of the journal, if it has one."""
 
     def __init__(
         self,
@@ -173,14 +175,14 @@ class MemoryHost:
         return Client(self, version)
 
     def connected(self, client_id: str = "", version: int = codec.V5, **options: object) -> Client:
-        """A client that is connected."""
+        """Makes a connected client."""
         client = self.client(version)
         answer = client.connect(client_id, **options)  # type: ignore[arg-type]
         assert answer.reason == 0
         return client
 
     def end_turn(self) -> None:
-        """As the edge does it: what is durable is stored, then all is written."""
+        """Acts as the edge does: stores durable state, then writes all output."""
         while True:
             if self.hub.journal is not None:
                 assert self.hub.journal.flush()
@@ -196,7 +198,7 @@ class MemoryHost:
         self.hub.fold()
 
     def crash(self, *, store: bool = True) -> None:
-        """The process is killed and started again. `store`: after the turn's end, else amid it."""
+        """Kills the process and starts it again. `store`: the turn's end was stored before."""
         assert self.hub.journal is not None
         if store:
             assert self.hub.journal.flush()
@@ -211,7 +213,7 @@ class MemoryHost:
 
 
 def ended(client: Client) -> Disconnect | None:
-    """The DISCONNECT that came last; the connection has to be closing."""
+    """Returns the final DISCONNECT, if any; the connection has to be closing."""
     found = client.got()
     assert client.session.closing
     return found[-1] if found and isinstance(found[-1], Disconnect) else None

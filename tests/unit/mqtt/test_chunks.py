@@ -1,4 +1,4 @@
-"""Chunks: however the bytes are cut, the same is done; and no bytes at all harm others."""
+"""Any cut of the bytes has the same effect, and no bytes at all affect other clients."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def stream(found: list[tuple[bytes, bytes, int, bool, Properties]], version: int
 
 
 def outcome(data: bytes, cuts: list[int], version: int) -> list[list[Packet]]:
-    """What each subscriber and the publisher get of `data`, cut at `cuts`."""
+    """Returns the packets of each subscriber and the publisher after `data`, cut at `cuts`."""
     host = MemoryHost()
     subscribers = []
     for number, (name, filter, qos) in enumerate(FILTERS):
@@ -68,7 +68,7 @@ def test_every_subscriber_gets_what_its_filters_match_in_order(
 
 
 def test_runs_are_passed_through_as_they_came() -> None:
-    """The bytes that come out are the bytes that went in, in one piece."""
+    """The output is the input's bytes in one piece."""
     host = MemoryHost()
     sub, pub = host.connected("s"), host.connected("p")
     sub.subscribe("#")

@@ -1,4 +1,4 @@
-"""The codec both ways, at every boundary, and each broken rule with its clause."""
+"""The codec in both directions, at every boundary, and each broken rule with its clause."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def taken_apart(data: bytes) -> tuple[int, bytes]:
 
 
 def attempt(first: int, body: bytes, version: int) -> Packet | MqttError:
-    """The packet, or the error that it gives; any other error fails the test."""
+    """Returns the packet or the MqttError; any other error fails the test."""
     try:
         return decode(first, body, version)
     except MqttError as error:
@@ -87,7 +87,7 @@ pairs = st.lists(st.tuples(texts, texts), max_size=3).map(tuple)
 
 
 def properties_of(packet: int) -> st.SearchStrategy[Properties]:
-    """Any properties that a packet of this type may have."""
+    """Draws properties that a packet of this type may have."""
     fields: dict[str, st.SearchStrategy[object]] = {}
     for row in PROPERTIES.values():
         if packet not in row.packets or row.name == "auth_data":

@@ -1,4 +1,4 @@
-"""Runs as bytes: what is done to them in one go against the plain codec, packet by packet."""
+"""Operations on runs of bytes, compared with the plain codec, packet by packet."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def joined(found: list[Publish], version: int) -> bytes:
 
 @given(bodies, versions, st.integers(1, 60_000))
 @settings(max_examples=60)
-def test_a_run_is_numbered_answered_and_spelt_anew_as_its_packets_are(
+def test_a_run_is_numbered_acknowledged_and_rewritten_as_its_packets_are(
     found: Bodies, version: int, first: int
 ) -> None:
     plain = packets(found)
@@ -123,7 +123,7 @@ def test_the_quick_reader_of_lengths_agrees_with_the_plain_one(data: bytes) -> N
 def test_a_scan_takes_what_is_alike_whole_and_in_order(
     found: list[tuple[bytes, bytes, int, int]], version: int, missing: int
 ) -> None:
-    """Against a plain reading of the same rule. `b/...` has targets of its own here: none."""
+    """Compared with a plain form of the same rule. `b/...` has different targets here: none."""
     from treecast.middleware.broker.pubsub import Subscriber, Subscription
 
     hub = PubSub(PubSubSettings(), PubSubCounters())

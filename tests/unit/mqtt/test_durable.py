@@ -1,4 +1,4 @@
-"""What outlives the process: sessions, what they are owed, QoS 2 on both sides, retained messages."""
+"""Durable state: sessions, their undelivered messages, QoS 2 in both directions, retained messages."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_what_was_acknowledged_does_not_come_again(durable: MemoryHost) -> None:
             sub.ack(codec.PUBREC, packet.packet_id)
             sub.ack(codec.PUBCOMP, packet.packet_id)
     durable.crash()
-    assert lasting(durable, "s").payloads() == [b"5", b"4"]  # in flight of QoS 2 first
+    assert lasting(durable, "s").payloads() == [b"5", b"4"]  # messages of QoS 2 in flight come first
 
 
 def test_qos_2_towards_the_client_keeps_its_ids(durable: MemoryHost) -> None:
@@ -182,11 +182,11 @@ def test_a_will_whose_delay_runs_outlives_a_kill(durable: MemoryHost) -> None:
     assert sent.properties.message_expiry == 100
     late = durable.connected("late")
     late.subscribe("w", qos=1)
-    assert late.payloads() == [b"gone"], "it is retained, as it was to be"
+    assert late.payloads() == [b"gone"], "the will was published as retained"
     watcher.ack(codec.PUBACK, sent.packet_id)
     durable.crash()
     durable.pass_time(100)
-    assert lasting(durable, "watcher").payloads() == [], "it goes out once"
+    assert lasting(durable, "watcher").payloads() == [], "the will is published once"
 
 
 def test_a_will_whose_delay_ends_while_the_process_is_away_goes_out_at_its_start(durable: MemoryHost) -> None:
@@ -208,7 +208,7 @@ def test_the_will_of_a_client_that_was_connected_outlives_a_kill(durable: Memory
 
 
 def test_its_delay_runs_from_the_restart(durable: MemoryHost) -> None:
-    """Nobody knows when the client went, and it may be back in time."""
+    """The time of the disconnect is unknown, and the client may be back in time."""
     watched(durable)
     for name in ("back", "gone"):
         durable.connected(name, will=will(10), clean=False, session_expiry=1000)
@@ -222,8 +222,8 @@ def test_its_delay_runs_from_the_restart(durable: MemoryHost) -> None:
     assert watcher.payloads() == [b"gone"]
 
 
-def test_a_will_that_is_no_more_stays_so_over_a_kill(durable: MemoryHost) -> None:
-    """Its client has left, has come back without one, or the session has ended, and it was published then."""
+def test_a_removed_will_stays_removed_over_a_kill(durable: MemoryHost) -> None:
+    """Its client left, came back without one, or its session ended, which published it."""
     watched(durable)
     durable.connected("left", will=will(), clean=False, session_expiry=1000).leave()
     durable.connected("back", will=will(), clean=False, session_expiry=1000).drop()
@@ -233,7 +233,7 @@ def test_a_will_that_is_no_more_stays_so_over_a_kill(durable: MemoryHost) -> Non
     assert len(lasting(durable, "watcher").payloads()) == 2
     durable.crash()
     durable.pass_time(100)
-    assert len(lasting(durable, "watcher").payloads()) == 2, "those of before, which are not acknowledged"
+    assert len(lasting(durable, "watcher").payloads()) == 2, "the two from before, which are not acknowledged"
 
 
 def test_a_will_is_kept_when_segments_go(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_a_will_is_kept_when_segments_go(tmp_path: Path) -> None:
 
 
 def test_what_was_never_sent_is_no_duplicate_after_a_restart(durable: MemoryHost) -> None:
-    """[MQTT-3.3.1-3]: of what waited for a client that was away, and of what its window kept back."""
+    """[MQTT-3.3.1-3]: messages that waited for an absent client, or for room in its window."""
     away, here = lasting(durable, "away"), durable.client()
     here.connect("here", clean=False, session_expiry=1000, receive_maximum=2)
     for sub in (away, here):
@@ -299,14 +299,16 @@ def test_whether_it_was_sent_is_kept_when_segments_go(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_many_kills_amid_a_journal_of_small_segments(tmp_path: Path, seed: int) -> None:
-    """Segments roll, old ones go, what holds one is moved: nothing is lost, nothing of QoS 2 doubled."""
+    """Segments roll, and old ones are dropped after a move of their last messages: no loss, no QoS 2
+    duplicate.
+    """
     import random
 
     rng = random.Random(seed)
     host = MemoryHost(hub_settings=PubSubSettings(segment_bytes=4096), data=tmp_path / "pubsub")
     owed: list[bytes] = []
     lasting(host, "keeper").subscribe("rare", qos=1)
-    host.connected("once").publish("rare", b"kept", 1)  # never acknowledged: it holds the first segment
+    host.connected("once").publish("rare", b"kept", 1)  # never acknowledged, so it keeps the first segment
     sub = lasting(host, "s")
     sub.subscribe("t", qos=2)
     for number in range(600):
@@ -332,7 +334,7 @@ def test_many_kills_amid_a_journal_of_small_segments(tmp_path: Path, seed: int) 
 
 
 def settle(sub: Client, packet: Publish, owed: list[bytes]) -> None:
-    """Acknowledges; of QoS 2 the client has it from PUBREC on, and must never get it again."""
+    """Acknowledges. A QoS 2 message belongs to the client from PUBREC on, and must never come again."""
     if packet.qos == 1:
         sub.ack(codec.PUBACK, packet.packet_id)
         if packet.payload in owed:
@@ -348,7 +350,7 @@ def test_a_turn_that_was_not_stored_was_not_acknowledged(durable: MemoryHost) ->
     sub.drop()
     pub = durable.connected("p")
     durable.end_turn()
-    pub.publish("t", b"x", 1)  # the process dies before the turn's end: no PUBACK has gone out
+    pub.publish("t", b"x", 1)  # the process dies before the turn's end: no PUBACK was sent
     assert pub.written == b""
     durable.crash(store=False)
     assert lasting(durable, "s").payloads() == []

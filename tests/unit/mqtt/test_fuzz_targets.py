@@ -1,4 +1,4 @@
-"""What `python -m tests.fuzz` runs, over its seeds and random changes of them."""
+"""The targets of `python -m tests.fuzz`, with their seeds and random changes of them."""
 
 from __future__ import annotations
 

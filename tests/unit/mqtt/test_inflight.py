@@ -1,4 +1,4 @@
-"""What is in flight: ranges of packet ids against a plain dictionary of messages."""
+"""Messages in flight: ranges of packet ids, compared with a plain dictionary of messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run_of(payloads: list[bytes]) -> PromisedRun:
 
 
 class Both:
-    """The same is done to ranges, and to messages one by one."""
+    """Applies the same steps to ranges and to single messages."""
 
     def __init__(self, last: int) -> None:
         self.found = InFlight()
@@ -30,7 +30,7 @@ class Both:
         self.sent = 0
 
     def leave_ahead(self, part: int, singles: set[int]) -> None:
-        """What was sent when the ids came by here before: three messages of a run, and others."""
+        """Leaves messages of an earlier cycle of ids in flight: three of a run, and single ones."""
         before = self.last
         if part:
             first = (before + part) % (LAST - 3) + 1
@@ -50,7 +50,7 @@ class Both:
                 return self.last
 
     def send_run(self, count: int, cuts: int) -> None:
-        """A run of `count`, in parts of `cuts` at most."""
+        """Sends a run of `count`, in parts of at most `cuts`."""
         payloads = [b"%d" % (self.sent + number) for number in range(count)]
         part = whole(run_of(payloads))
         while part.left:
@@ -69,7 +69,7 @@ class Both:
         self.sent += 1
 
     def acknowledge(self, ids: list[int]) -> None:
-        """Those at the head in one go, others one by one, as a session does it."""
+        """Acknowledges as a session does: a range from the head at once, others one by one."""
         data = b"".join(encode(Ack(codec.PUBACK, packet_id), V311) for packet_id in ids)
         at = 0
         while at < len(ids):
@@ -131,7 +131,7 @@ def test_ids_that_come_round_to_the_oldest_range_leave_it_out() -> None:
 
 
 def test_parts_that_follow_each_other_are_one() -> None:
-    """So a client that acknowledges one by one leaves no more behind than one that does it by the hundred."""
+    """Thus single acknowledgements leave no more state behind than acknowledgements by the hundred."""
     part = whole(run_of([b"%d" % number for number in range(50)]))
     found = InFlight()
     while part.left:

@@ -1,4 +1,4 @@
-"""Password files of Mosquitto's."""
+"""Mosquitto's password files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from treecast.shims.passwords import PasswordError, Passwords
 
 @pytest.fixture(scope="module")
 def passwords(tmp_path_factory: pytest.TempPathFactory, require_tool: Callable[[str], str]) -> Passwords:
-    """anna with `secret`, ben with `word`."""
+    """A file with anna's password `secret` and ben's `word`."""
     made = tmp_path_factory.mktemp("passwords") / "file"
     tool = require_tool("mosquitto_passwd")
     subprocess.run([tool, "-c", "-b", str(made), "anna", "secret"], check=True, capture_output=True)
@@ -63,7 +63,7 @@ def test_a_plain_sha512_is_understood() -> None:
 
 
 def argon2id(password: bytes, memory: int = 64, passes: int = 1, lanes: int = 1) -> str:
-    """As mosquitto_passwd 2.1 writes it, by another function of the library than the one that reads it."""
+    """Hashes as mosquitto_passwd 2.1 does, with another function of the library than the reader uses."""
     low_level = pytest.importorskip("argon2.low_level", reason="argon2-cffi comes with the extra `test`")
     made = low_level.hash_secret(password, b"saltsaltsalt", passes, memory, lanes, 32, low_level.Type.ID)
     return str(made.decode())

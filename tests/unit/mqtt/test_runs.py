@@ -1,7 +1,7 @@
-"""Publishes of QoS 1 by whole chunks against the same message by message: the same bytes on every connection.
+"""QoS 1 publishes by whole chunks and message by message give the same bytes on every connection.
 
-Two hosts are driven alike. One gets what a client says at a time in chunks, cut anywhere; the other packet by
-packet, so that it never has a run of QoS 1, nor a range of packet ids in flight: its way is the plain one.
+Two hosts get the same input. One gets it in chunks that are cut anywhere; the other packet by packet, so that
+it never has a run of QoS 1 or a range of packet ids in flight, and serves as the plain reference.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ class Half:
             client.send_bytes(data[at:])
 
     def collect(self) -> None:
-        """The turn's end."""
+        """Ends the turn and collects the output."""
         self.host.end_turn()
         for name, client in self.clients.items():
             self.got[name] += client.got_bytes()
 
     def state(self) -> list[object]:
-        """What metrics and listings would say."""
+        """Returns the values that metrics and listings show."""
         hub, counters = self.host.hub, self.host.counters
         found: list[object] = [
             (state.client_id, state.queued, len(state.inflight or ()), state.ready)
@@ -96,7 +96,7 @@ class Half:
         ]
 
     def unsettled(self) -> dict[str, list[object]]:
-        """By client; without runs of QoS 0, which wait as they came."""
+        """Returns unsettled messages by client, without runs of QoS 0."""
         return {
             state.client_id: [
                 (d.packet_id, d.qos, d.state, d.message.payload) for d in state.unsettled() if d.qos
@@ -106,14 +106,14 @@ class Half:
 
 
 class Twins:
-    """Both of them. `begin_at`: the packet id after which all subscribers' ids go on."""
+    """Both hosts. `begin_at`: the packet id after which all subscribers' ids continue."""
 
     def __init__(self, hosts: tuple[MemoryHost, MemoryHost], specs: list[Spec], begin_at: int) -> None:
         self.halves = [Half(hosts[0], True), Half(hosts[1], False)]
         self.specs = {f"s{number}": spec for number, spec in enumerate(specs)}
         self.specs |= {"p4": (V311, 1, 100, False, {}), "p5": (V5, 1, 100, False, {})}
         self.next_id = 0
-        self.waiting: dict[str, list[Publish]] = {}  # what each client has to acknowledge
+        self.waiting: dict[str, list[Publish]] = {}  # by client: the messages that it has to acknowledge
         self.read: dict[str, int] = {}
         for name, spec in self.specs.items():
             self.each(partial(Half.connect, name=name, spec=spec))
@@ -133,13 +133,13 @@ class Twins:
             done(half)
 
     def turn(self) -> None:
-        """Ends it, holds both equal, and reads what subscribers got."""
+        """Ends the turn, compares both hosts, and reads the subscribers' packets."""
         self.each(Half.collect)
         one, other = self.halves
         assert one.got == other.got
         assert one.state() == other.state()
         for state in other.host.sessions.states():
-            assert state.inflight is None or not state.inflight._parts  # it is the plain way
+            assert state.inflight is None or not state.inflight._parts  # the plain host has no ranges
         for name, data in one.got.items():
             packets = packets_of(data[self.read[name] :], self.specs[name][0])
             self.read[name] = len(data)
@@ -152,10 +152,10 @@ class Twins:
     def say(self, name: str, packets: list[Packet], cuts: list[int]) -> None:
         self.each(lambda half: half.say(name, packets, cuts))
 
-    # --- what may be done
+    # --- steps
 
     def publish(self, name: str, what: list[tuple[bytes, bytes, int, int]], cuts: list[int]) -> None:
-        """`what`: topic, payload, QoS, and what is special (1: retained, 2: a duplicate, 3: properties)."""
+        """`what`: topic, payload, QoS, and a special form (1: retained, 2: a duplicate, 3: properties)."""
         packets: list[Packet] = []
         for topic, payload, qos, special in what:
             self.next_id = self.next_id % 65535 + 1
@@ -170,7 +170,7 @@ class Twins:
         self.say(name, packets, cuts)
 
     def acknowledge(self, name: str, order: list[int], cuts: list[int]) -> None:
-        """The first so many, then those that `order` names."""
+        """Acknowledges messages from the head, and some later ones that `order` selects."""
         waiting = self.waiting[name]
         chosen = waiting[: len(order) * 2]
         del waiting[: len(order) * 2]
@@ -180,9 +180,9 @@ class Twins:
         kinds = {1: codec.PUBACK, 2: codec.PUBREC}
         packets: list[Packet] = [Ack(kinds[p.qos], p.packet_id) for p in chosen]
         if order and order[0] % 7 == 0:
-            packets.append(Ack(codec.PUBACK, 40_000))  # which nobody has asked for
+            packets.append(Ack(codec.PUBACK, 40_000))  # an unknown id
         if order and order[0] % 11 == 0:
-            packets += packets[:2]  # once more
+            packets += packets[:2]  # a repeat
         if not self.halves[0].clients[name].session.closing:
             self.say(name, packets, cuts)
 
@@ -194,7 +194,7 @@ class Twins:
                 session.state.pump()
 
     def come_back(self, name: str, version: int, window: int) -> None:
-        """Its connection breaks, and it comes again, perhaps with another version."""
+        """Breaks the connection and connects again, perhaps with another version."""
         _, qos, _, lasting, options = self.specs[name]
         spec = (version, qos, window, lasting, options)
         self.turn()
@@ -294,7 +294,7 @@ def test_chunks_and_packets_come_to_the_same(
 def test_they_do_where_queues_are_full_as_well(
     found: list[Spec], policy: QueuePolicy, size: int, done: list[tuple[object, ...]]
 ) -> None:
-    """Without QoS 0, whose runs are queued or dropped as a whole."""
+    """QoS 0 is left out, as its runs are queued or dropped as a whole."""
     bounds = PubSubSettings(queue_policy=policy, queue_messages=30, queue_bytes=size)
     hosts = MemoryHost(SETTINGS, bounds), MemoryHost(SETTINGS, bounds)
     drive(Twins(hosts, found, 0), done)
@@ -303,7 +303,7 @@ def test_they_do_where_queues_are_full_as_well(
 @given(specs, steps(messages))
 @settings(max_examples=25)
 def test_they_do_with_a_journal(found: list[Spec], done: list[tuple[object, ...]]) -> None:
-    """Sessions that last are durable then, and get their messages one by one beside others that get runs."""
+    """Lasting sessions are then durable, and get single messages beside others that get runs."""
     with tempfile.TemporaryDirectory() as folder:
         hosts = tuple(MemoryHost(SETTINGS, data=Path(folder) / name) for name in ("one", "other"))
         assert len(hosts) == 2
@@ -335,7 +335,9 @@ KINDS: list[Spec] = [
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("publisher", ["p4", "p5", "s0"])
 def test_they_do_for_each_kind_of_client(kind: Spec, publisher: str) -> None:
-    """Of a run that fits its window, one that doesn't, one that waits; alone, and beside a taker of runs."""
+    """Covers a run that fits the window, a larger one, and one that waits; also beside a client that takes
+    runs.
+    """
     sizes = [3, 25, 7]
     for others in ([], [(V311, 1, 20, False, {})]):
         twins = Twins((MemoryHost(SETTINGS), MemoryHost(SETTINGS)), [kind, *others], 0)
@@ -344,7 +346,7 @@ def test_they_do_for_each_kind_of_client(kind: Spec, publisher: str) -> None:
         drive(twins, [("turn",), ("acknowledge", "s0", [5], []), ("acknowledge", "s0", [0, 6, 3], [9])])
 
 
-# --- what is meant to be fast is
+# --- the fast path is used
 
 
 def flood(count: int, size: int = 100, version: int = V311) -> bytes:
@@ -389,7 +391,7 @@ def test_what_the_window_holds_back_waits_as_the_run_that_it_is() -> None:
         got = sub.publishes()
         assert [p.packet_id for p in got] == list(range(first, first + len(got)))
         assert len(got) <= 100
-        for number in range(7):  # in pieces, some of one acknowledgement
+        for number in range(7):  # in pieces, some of a single acknowledgement
             size = (len(got) + 6) // 7
             sub.send_bytes(acks(first + number * size, max(min(size, len(got) - number * size), 0)))
             assert state.inflight is not None
@@ -400,7 +402,7 @@ def test_what_the_window_holds_back_waits_as_the_run_that_it_is() -> None:
 
 
 def test_a_turn_takes_as_much_as_message_by_message() -> None:
-    """1 MiB, and the message that goes beyond; the rest of the run waits."""
+    """A turn takes 1 MiB and the message that exceeds it; the rest of the run waits."""
     halves = []
     for by_chunk in (True, False):
         half = Half(MemoryHost(MqttSettings(send_maximum=60_000)), by_chunk)

@@ -1,4 +1,4 @@
-"""The face's edge over real sockets: turns, the disk that refuses, syncs, the end."""
+"""The face's edge over real sockets: turns, disk faults, syncs, closing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PATIENCE_S = 30.0
 
 
 class MovableDisk(Disk):
-    """Refuses writes or syncs when told to, and counts."""
+    """Refuses writes or syncs on demand, and counts them."""
 
     full = False
     broken = False
@@ -103,7 +103,7 @@ class StreamClient:
         self.writer.write(b"".join(encode(packet, self._version) for packet in packets))
 
     async def next(self) -> Packet | None:
-        """The next packet; None where the connection has ended."""
+        """Returns the next packet, or None if the connection has ended."""
         async with asyncio.timeout(PATIENCE_S):
             try:
                 head = await self._reader.readexactly(2)
@@ -217,21 +217,21 @@ async def test_clients_are_told_of_the_end(site: Site) -> None:
 
 
 class ReadTransport(asyncio.Transport):
-    """Only whether it is read from."""
+    """Records only whether it is read from."""
 
     reading = True
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Nothing is written that has to wait."""
+        """Ignored: writes never wait."""
 
     def is_closing(self) -> bool:
         return False
 
     def write(self, data: object) -> None:
-        """The answers."""
+        """Ignores the answers."""
 
     def abort(self) -> None:
-        """The face is closed."""
+        """Ignored: the face is closed."""
 
     def pause_reading(self) -> None:
         self.reading = False
@@ -241,7 +241,7 @@ class ReadTransport(asyncio.Transport):
 
 
 async def test_who_sends_much_is_read_from_once_in_a_turn(site: Site) -> None:
-    """uvloop would read on: the others would wait for all that the client has sent."""
+    """uvloop would read on, and other clients would wait for all that this one has sent."""
     connection, transport = Connection(site.face), ReadTransport()
     connection.connection_made(transport)
     connection._ration = Ration(1000)
@@ -252,7 +252,7 @@ async def test_who_sends_much_is_read_from_once_in_a_turn(site: Site) -> None:
     await asyncio.sleep(0)
     assert transport.reading
     connection.data_received(encode(Publish(b"t", bytes(2000)), V5))
-    connection.pause_reading()  # it publishes what is promised, and other hosts do not keep up
+    connection.pause_reading()  # it publishes with QoS 1 or 2, and other hosts do not keep up
     await asyncio.sleep(0)
     assert not transport.reading
     connection.resume_reading()

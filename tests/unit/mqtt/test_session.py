@@ -1,4 +1,4 @@
-"""One host's sessions in memory, by what MQTT promises: each test names its clause or section."""
+"""One host's sessions in memory, by MQTT's requirements: each test names its clause or section."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_who_never_connects_is_sent_away(host: MemoryHost) -> None:
     client = host.client()
     host.sessions.await_connect(client.session, host.now)
     host.pass_time(host.settings.connect_seconds - 0.1)
-    client.session.receive(b"\x10", host.now)  # the beginning of a CONNECT is none
+    client.session.receive(b"\x10", host.now)  # a partial CONNECT does not count
     assert not client.session.closing
     host.pass_time(0.2)
     assert client.session.closing
@@ -150,7 +150,7 @@ def test_more_sessions_than_may_be_are_refused(make_host: type[MemoryHost]) -> N
     assert host.client().connect("c").reason == codec.QUOTA_EXCEEDED
     assert host.client(V311).connect("c").reason == 3
     assert host.client().connect("a", clean=False, session_expiry=1000).session_present
-    host.client().connect("b")  # a clean start is the end of the session that was there
+    host.client().connect("b")  # a clean start ends the former session
     assert host.client().connect("c").reason == codec.QUOTA_EXCEEDED
 
 
@@ -239,7 +239,7 @@ def test_no_local_leaves_out_the_clients_own(host: MemoryHost) -> None:
     two.subscribe("t", no_local=True)
     one.publish("t", b"x")
     assert (one.payloads(), two.payloads()) == ([], [b"x"])
-    one.subscribe("#")  # this one is not no-local
+    one.subscribe("#")  # this subscription is not no-local
     one.publish("t", b"y")
     assert (one.payloads(), two.payloads()) == ([b"y"], [b"y"])
 
@@ -293,7 +293,7 @@ def test_an_empty_filter_cannot_be_unsubscribed(host: MemoryHost, version: int) 
     assert "[MQTT-4.7.3-1]" in client.session.failure
 
 
-# Each is a CONNECT of version 5 that is broken somewhere, and what CONNACK says of it.
+# Malformed CONNECTs of version 5, and the reason in CONNACK.
 BROKEN_CONNECTS = [
     pytest.param("10 0d 0004 4d515454 05 03 0000 00 0000", codec.MALFORMED, id="reserved flag"),
     pytest.param("10 0e 0004 4d515454 05 02 0000 00 0005 61", codec.MALFORMED, id="ends early"),
@@ -335,7 +335,7 @@ def test_a_broken_connect_in_pieces_is_answered_as_well(host: MemoryHost) -> Non
 
 @pytest.mark.parametrize("data", ["10 0c 0004 4d515454 04 03 0000 0000", "10 ffffffff", "c0 00", "00"])
 def test_version_311_and_who_cannot_be_told_are_closed_without_a_word(host: MemoryHost, data: str) -> None:
-    """[MQTT-3.1.4-1] of version 3.1.1; its CONNACK has no code for it."""
+    """[MQTT-3.1.4-1] of version 3.1.1: its CONNACK has no code for it."""
     client = host.client(V311)
     client.send_bytes(bytes.fromhex(data))
     assert client.got_bytes() == b""
@@ -410,7 +410,7 @@ def test_a_payload_that_is_no_text_though_it_is_said_to_be(host: MemoryHost, qos
     assert sub.payloads() == []
 
 
-# --- bad input that others must not notice
+# --- bad input that must not affect others
 
 
 def test_an_authentication_packet_out_of_place(host: MemoryHost) -> None:
@@ -445,7 +445,7 @@ def test_nothing_is_done_after_the_end(host: MemoryHost) -> None:
     assert sub.payloads() == [b"x"]
 
 
-# --- what the server says about itself
+# --- the server's topics about itself
 
 
 def test_sys_topics_are_published_retained_and_kept_from_clients(host: MemoryHost) -> None:

@@ -1,4 +1,4 @@
-"""Topic aliases, sizes and flow control: what client and server agree to take. Each test names its clause."""
+"""Topic aliases, sizes and flow control agreed by client and server. Each test names its clause."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_aliases_for_a_client_that_takes_them(host: MemoryHost) -> None:
     ]
 
 
-# --- bounds of the client, flow control
+# --- limits of the client, flow control
 
 
 def test_packets_larger_than_a_client_takes_are_never_sent(host: MemoryHost) -> None:
@@ -98,7 +98,7 @@ def test_a_packet_larger_than_the_server_takes_is_refused_by_its_header(
 
 def test_a_length_is_believed_only_as_its_bytes_come(host: MemoryHost) -> None:
     client = host.connected("a")
-    client.send_bytes(bytes.fromhex("30808080 04".replace(" ", "")))  # 8 MiB are announced
+    client.send_bytes(bytes.fromhex("30808080 04".replace(" ", "")))  # announces 8 MiB
     assert client.session._partial is not None
     assert len(client.session._partial) == 5
 

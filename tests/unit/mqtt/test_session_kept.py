@@ -1,4 +1,4 @@
-"""What a session keeps: messages for who is away, wills, retained messages, shared subscriptions."""
+"""The state of a session: messages for absent clients, wills, retained messages, shared subscriptions."""
 
 from __future__ import annotations
 

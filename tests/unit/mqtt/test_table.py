@@ -1,4 +1,4 @@
-"""The state machine: every pair of state and packet is either done or refused with its clause."""
+"""The state machine: every pair of state and packet is handled, or refused with its clause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS of the face over real sockets: handshakes that fail are told to the client and to the log."""
+"""TLS of the face over real sockets: a failed handshake is reported to the client and in the log."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HELLO = encode(Connect(V5, "c"), V5)
 
 
 class Certificates:
-    """An authority, what it has signed for the server and a client, and a client's that nobody has signed."""
+    """An authority, the certificates that it signed for server and client, and an unsigned client's."""
 
     def __init__(self, folder: Path, openssl: str) -> None:
         self._folder, self._openssl = folder, openssl
@@ -65,7 +65,7 @@ class Certificates:
         return TlsSettings(self.server, self.server.with_suffix(".key"), self.authority if asks else None)
 
     def context(self, certificate: Path | None = None) -> ssl.SSLContext:
-        """A client's."""
+        """Makes a client's context."""
         made = ssl.create_default_context(cafile=str(self.authority))
         if certificate is not None:
             made.load_cert_chain(certificate, certificate.with_suffix(".key"))
@@ -81,7 +81,7 @@ def certificates(
 
 @pytest.fixture
 async def face(certificates: Certificates, request: pytest.FixtureRequest) -> AsyncIterator[MqttFace]:
-    """Over TLS only. Parameters: further settings; `asks`: whether clients need a certificate."""
+    """A face over TLS only. Parameters: further settings; `asks`: whether clients need a certificate."""
     given = {"asks": True, **getattr(request, "param", {})}
     tls = certificates.settings(asks=given.pop("asks"))
     settings = MqttSettings(plain=False, tls=tls, tls_port=0, **given)
@@ -93,7 +93,7 @@ async def face(certificates: Certificates, request: pytest.FixtureRequest) -> As
 
 
 def connect(face: MqttFace, context: ssl.SSLContext | None) -> socket.socket:
-    """A blocking client, for a thread of its own."""
+    """Connects a blocking client, for use in its own thread."""
     assert face.tls_address is not None
     plain = socket.create_connection(face.tls_address, PATIENCE_S)
     if context is None:
@@ -115,7 +115,7 @@ def read_packet(client: socket.socket, size: int) -> bytes:
 
 
 def ask(face: MqttFace, context: ssl.SSLContext) -> Connack:
-    """What CONNECT is answered; raises the alert that comes instead."""
+    """Returns the answer to CONNECT, or raises the alert that comes instead."""
     with connect(face, context) as client:
         client.sendall(HELLO)
         head = read_packet(client, 2)
@@ -129,7 +129,7 @@ async def answer(face: MqttFace, context: ssl.SSLContext) -> Connack:
 
 
 def last_words(face: MqttFace, data: bytes = b"") -> None:
-    """Sends what is no TLS, and waits for the end."""
+    """Sends bytes that are not TLS, and waits for the end."""
     with connect(face, None) as client:
         client.sendall(data)
         while client.recv(4096):
@@ -198,7 +198,7 @@ async def test_a_handshake_without_end_is_ended(face: MqttFace, caplog: pytest.L
 
 @pytest.mark.parametrize("face", [{"asks": False}], indirect=True)
 async def test_large_messages_come_back_whole(face: MqttFace, certificates: Certificates) -> None:
-    """More than a socket's buffer, so that writing is paused and goes on."""
+    """The messages exceed a socket's buffer, so that writing is paused and resumed."""
     payload = bytes(range(256)) * 16_384
     sent = encode(Publish(b"t", payload), V5)
 

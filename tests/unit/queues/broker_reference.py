@@ -1,8 +1,8 @@
-"""A broker said plainly: one virtual host, message by message, in lists and loops.
+"""A plain reference broker: one virtual host, message by message, in lists and loops.
 
-It follows RabbitMQ's documentation and, where that says little, its sources. What RabbitMQ leaves open
-(which of several consumers is next, in which order queues are reached) it takes from what the other has
-done, and checks that it might be done: see `Followed`.
+It follows RabbitMQ's documentation, and its sources if that is unclear. RabbitMQ leaves some choices open
+(which of several consumers is next, the order of queues in routing). The reference takes these from the
+tested broker, and checks that they are allowed: see `Followed`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Death:
 
 @dataclass
 class Message:
-    """`ttl` in milliseconds, -1: none."""
+    """`ttl` in milliseconds; -1: none."""
 
     body: bytes
     exchange: str
@@ -48,7 +48,7 @@ class Entry:
 
 @dataclass
 class Eater:
-    """A consumer. `prefetch` 0: as much as there is."""
+    """A consumer. `prefetch` 0: no limit."""
 
     tag: str
     prefetch: int
@@ -64,7 +64,7 @@ class Eater:
 
 @dataclass
 class Queue:
-    """`declared` with; `asked`: that and the policies."""
+    """`declared`: its own arguments; `asked`: these with the policies applied."""
 
     name: str
     declared: dict[str, object]
@@ -99,7 +99,7 @@ class Queue:
         return sum(len(one.message.body) for one in self.ready)
 
     def exceeds(self, more: int = 0, more_bytes: int = 0) -> bool:
-        """Whether it would be too long with so much more."""
+        """Returns whether the queue would exceed its limits with so much more."""
         length, size = self.number("max-length"), self.number("max-length-bytes")
         return 0 <= length < len(self.ready) + more or 0 <= size < self.bytes + more_bytes
 
@@ -107,9 +107,9 @@ class Queue:
         self.ready.sort(key=lambda one: (-one.level, one.position))
 
     def eligible(self) -> list[Eater]:
-        """Whoever may be given the next message."""
+        """Returns the consumers that may get the next message."""
         if self.single:
-            first = max(self.eaters, key=lambda one: one.priority, default=None)  # the first of several
+            first = max(self.eaters, key=lambda one: one.priority, default=None)  # the earliest of equals
             if self.quorum and self.active and first and first.priority > self.active.priority:
                 if self.active.unsettled:
                     return []
@@ -120,7 +120,7 @@ class Queue:
         return [one for one in hungry if one.priority == highest]
 
     def expired_heads(self, now: float, due: bool) -> list[Entry]:
-        """What is at the head of a priority and past its time."""
+        """Returns expired messages at the head of each priority."""
         found = []
         for level in {one.level for one in self.ready}:
             for one in [one for one in self.ready if one.level == level]:
@@ -164,10 +164,10 @@ def topic_fits(pattern: list[str], words: list[str]) -> bool:
 
 @dataclass
 class Followed:
-    """What the other has done, in order, where a broker is free; whoever follows it takes it away.
+    """The tested broker's free choices, in order; the reference removes each that it follows.
 
-    `routes`: (bodies of a run, the queues it went to); `deliveries`: (consumer, body); `ticked`: queues that
-    time had something for.
+    `routes`: (bodies of a run, the queues that it reached); `deliveries`: (consumer, body); `ticked`: queues
+    that the tick visited.
     """
 
     routes: list[tuple[list[bytes], list[str]]] = field(default_factory=list)
@@ -176,7 +176,7 @@ class Followed:
 
 
 class Broker:
-    """`delivered` is told of each delivery."""
+    """Calls `delivered` for each delivery."""
 
     def __init__(self, followed: Followed, delivered: Callable[[Queue, Eater, Entry], None]) -> None:
         self.now = 0.0
@@ -194,7 +194,7 @@ class Broker:
         queue.asked = self._asked(queue)
 
     def _asked(self, queue: Queue) -> dict[str, object]:
-        """Of all policies that match, that of the highest priority; the lower of two numbers."""
+        """Applies the matching policy of the highest priority; of two numbers the lower one counts."""
         found = dict(queue.declared)
         matching = [one for one in self.policies.values() if queue.name.startswith(one[0])]
         if queue.quorum:
@@ -264,7 +264,7 @@ class Broker:
         return reached
 
     def publish(self, messages: list[Message]) -> list[bool]:
-        """Messages of one exchange and keys: which of them all queues have taken."""
+        """Publishes messages with one exchange and keys. Returns for each whether all queues took it."""
         taken = self._publish(messages)
         self._bury()
         return taken
@@ -282,7 +282,7 @@ class Broker:
         return taken
 
     def _cycles(self, message: Message, queue: str) -> bool:
-        """Whether it has been in the queue, and nobody has rejected it since."""
+        """Returns whether the message was in the queue before, without a rejection since."""
         for death in message.deaths:
             if death.reason == "rejected":
                 return False
@@ -323,7 +323,7 @@ class Broker:
             self._dead.append((queue, message, reason))
 
     def _bury(self) -> None:
-        """Publishes what has died. What died of one reason in one queue may go as one run."""
+        """Publishes dead letters. Those of one reason in one queue may form one run."""
         while self._dead:
             exchange = str(self._dead[0][0].asked["x-dead-letter-exchange"])
             if exchange and exchange not in self.exchanges:
@@ -400,7 +400,7 @@ class Broker:
     # --- settling
 
     def settle(self, queue: Queue, entries: list[Entry], eater: Eater | None, how: str) -> None:
-        """`how`: ack, reject, or what gives them back: nack, and fail, which counts."""
+        """`how`: ack, reject, nack (give back), or fail (give back and count it)."""
         for entry in entries:
             queue.unsettled.remove(entry)
             if eater is not None:

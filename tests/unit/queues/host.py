@@ -1,4 +1,4 @@
-"""A virtual host with what a test says most often."""
+"""A virtual host with shortcuts for tests."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Taker(Consumer):
 
 
 class Headers:
-    """Reads the headers of a test's messages, which are in `of` by body."""
+    """Looks up the headers of a test's messages in `of`, by body."""
 
     def __init__(self, of: Mapping[bytes, Mapping[str, object]]) -> None:
         self.of = of
@@ -82,7 +82,7 @@ class Headers:
 
 
 class Host:
-    """`now` moves by `wait` only."""
+    """A virtual host whose clock moves by `wait` only."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Host:
         self.vhost.bind(source.encode(), Destination(queue.encode(), False), key.encode(), asked)
 
     def publish(self, *bodies: bytes, **options: object) -> tuple[bool, int]:
-        """(whether there is a queue, how many messages all queues have taken)."""
+        """Returns (whether a queue matched, how many messages all queues have taken)."""
         routed, refused = self.vhost.publish(run(*bodies, **options), self.now)  # type: ignore[arg-type]
         return routed, len(bodies) - len(refused)
 
@@ -121,7 +121,7 @@ class Host:
         return part
 
     def drained(self, name: str) -> list[bytes]:
-        """What is in a queue, which is empty afterwards."""
+        """Empties a queue and returns the bodies."""
         queue = self.vhost.queue(name.encode())
         found = []
         while (part := queue.get(self.now, no_ack=True)) is not None:

@@ -1,4 +1,4 @@
-"""A queue said plainly, message by message: what `MessageQueue` does by runs, pages and places."""
+"""A plain queue, message by message, as the reference of `MessageQueue` with its runs, pages and places."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Plain:
-    """One message. Times in seconds."""
+    """One message. Times are in seconds."""
 
     body: bytes
     position: int
@@ -19,7 +19,7 @@ class Plain:
 
 @dataclass
 class PlainQueue:
-    """`dead`: (body, reason) of what it gave up, in order."""
+    """`dead`: (body, reason) of dead letters, in order."""
 
     ttl: float = float("inf")
     max_length: int = 1 << 60
@@ -35,7 +35,7 @@ class PlainQueue:
         self.ready.sort(key=lambda one: (-one.priority, one.position))
 
     def publish(self, body: bytes, priority: int, ttl: float, now: float) -> bool:
-        """Whether it was taken. Nobody consumes meanwhile."""
+        """Returns whether the queue took the message. Nobody consumes in the meantime."""
         fits = len(self.ready) < self.max_length and self._bytes() + len(body) <= self.max_bytes
         if self.overflow != "drop-head" and not fits:
             if self.overflow == "reject-publish-dlx":
@@ -49,7 +49,7 @@ class PlainQueue:
         return True
 
     def cut(self, now: float) -> None:
-        """Drops heads beyond the limits, once what has expired is gone."""
+        """Expires messages, then drops heads until the limits hold."""
         self.expire(now)
         while self.overflow == "drop-head" and self._over():
             self.dead.append((self.ready.pop(0).body, "maxlen"))
@@ -62,7 +62,7 @@ class PlainQueue:
         return sum(len(one.body) for one in self.ready)
 
     def expire(self, now: float) -> None:
-        """At the head of each priority only."""
+        """Expires messages at the head of each priority only."""
         for priority in sorted({one.priority for one in self.ready}, reverse=True):
             while level := [one for one in self.ready if one.priority == priority]:
                 if level[0].expires_at > now:

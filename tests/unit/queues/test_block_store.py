@@ -1,4 +1,4 @@
-"""The store on the disk: what was put comes back, in bounded memory, and what nobody holds goes."""
+"""The store on the disk: its data is read back, memory is bounded, and unreferenced data is removed."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_other_bytes_are_refused_or_read_as_far_as_they_go(data: bytes) -> None:
 
 
 def opened(path: Path, disk: Disk | None = None, segment_bytes: int = 1 << 20) -> BlockStore:
-    """A store of which nothing is restored."""
+    """Makes a store without restoring anything."""
     storage = QueueStorage(str(path), disk or Disk(), offset=0.0, syncs=False, segment_bytes=segment_bytes)
     storage.store.begin()
     storage.store.tidy()
@@ -111,7 +111,7 @@ def test_messages_beyond_memory_come_back_in_order_and_segments_go(tmp_path: Pat
         assert part is not None
         queue.settle(part, 0, 1, None)
     store.flush()
-    store.flush()  # the segment that was full then is needless now
+    store.flush()  # frees the segment that was full then
     assert len(list(tmp_path.iterdir())) == 1
     store.close()
 
@@ -127,7 +127,7 @@ def test_what_has_gathered_is_read_before_it_is_written(tmp_path: Path) -> None:
 
 
 def test_memory_is_bounded_however_long_the_queue(tmp_path: Path) -> None:
-    """A hundred times as many messages take about as much memory: their entries are in pages too."""
+    """A hundred times as many messages take about as much memory, as their entries are in pages too."""
     host, store = disk_host(tmp_path, resident_bytes=10_000, page_entries=64, segment_bytes=1 << 20)
     queue = host.queue()
     body = bytes(100)
@@ -148,13 +148,13 @@ def test_memory_is_bounded_however_long_the_queue(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert queue.ready == 30_000
-    assert many - few < 200_000  # the messages are 3 MB, and their entries as objects would be 6 MB
+    assert many - few < 200_000  # the messages are 3 MB; their entries as objects would take 6 MB
     assert queue.purge() == 30_000
     store.close()
 
 
 class Refusing(Disk):
-    """Takes nothing while `full`."""
+    """Refuses writes while `full`."""
 
     full = False
 

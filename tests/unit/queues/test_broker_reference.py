@@ -1,4 +1,4 @@
-"""Virtual hosts against a plain reference broker: random programs of all that clients and time can do."""
+"""Virtual hosts against a plain reference broker: random programs of all client actions and of time."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ steps = st.lists(
 
 
 class FollowedHost(VirtualHost):
-    """Notes what a broker is free in."""
+    """Records the broker's free choices."""
 
     followed: plain.Followed
 
@@ -84,7 +84,7 @@ class FollowedHost(VirtualHost):
 
 
 class Eater(Consumer):
-    """Notes what it gets. `prefetch` 0: as much as there is."""
+    """Records its deliveries. `prefetch` 0: no limit."""
 
     def __init__(self, world: World, queue: MessageQueue, of: plain.Eater, of_queue: plain.Queue) -> None:
         super().__init__(of.tag.encode(), None, of.no_ack, of.exclusive, of.priority)
@@ -107,8 +107,8 @@ class Eater(Consumer):
 
 
 class World:
-    """Both brokers. `held`: (queue, part, which of its messages, queue and entry there, consumer) of all
-    that is unsettled.
+    """Both brokers. `held`: all unsettled messages as (queue, part, number in the part, the reference's queue
+    and entry, consumer).
     """
 
     def __init__(self, spills: bool) -> None:
@@ -124,7 +124,7 @@ class World:
         self.held: list[tuple[MessageQueue, Part, int, plain.Queue, plain.Entry, Eater | None]] = []
         self.tags = self.bodies = 0
 
-    # --- what both have to agree on
+    # --- comparisons
 
     def _delivered(self, of_queue: plain.Queue, of: plain.Eater, entry: plain.Entry) -> None:
         eater, part, number, body = self.deliveries.pop(0)
@@ -369,7 +369,7 @@ class World:
     # --- the end
 
     def drain(self) -> None:
-        """Everything goes, and leaves nothing in the store."""
+        """Removes everything; the store is empty afterwards."""
         while self.eaters:
             self.cancel({}, 0, 0, 0)
         for name in sorted(self.plain.queues):

@@ -1,4 +1,6 @@
-"""Whatever is done: each message is ready, unsettled, settled or dead, once; in the end nothing is stored."""
+"""After any steps each message is ready, unsettled, settled or dead, exactly once; in the end the store is
+empty.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ kinds = st.sampled_from(
 
 
 class World:
-    """One queue that dead-letters, its consumers, and every message's fate."""
+    """One queue with dead letters, its consumers, and the state of every message."""
 
     def __init__(self, kind: dict[str, object], spills: bool) -> None:
         self.host = Host(QueueSettings(resident_bytes=10, page_entries=2) if spills else None)
@@ -41,7 +43,7 @@ class World:
             "q", dead_letter_exchange="", dead_letter_routing_key="dead", **kind
         )
         self.takers: list[Taker] = []
-        self.held: list[tuple[Part, int, list[bytes], Taker]] = []  # part, from which of its messages on
+        self.held: list[tuple[Part, int, list[bytes], Taker]] = []  # part, first held message
         self.settled: list[bytes] = []
         self.published = 0
 
@@ -51,7 +53,7 @@ class World:
         self.host.publish(*bodies, priority=priority)
 
     def collect(self) -> None:
-        """What takers have been given since."""
+        """Collects the messages given to takers since the last call."""
         for taker in self.takers:
             for part in taker.parts:
                 bodies, taker.got = taker.got[: part.count], taker.got[part.count :]
@@ -60,7 +62,7 @@ class World:
             taker.parts.clear()
 
     def end(self, what: str, which: int, count: int) -> None:
-        """Settles, or gives back, the first messages of one of the parts that are held."""
+        """Settles or gives back the first messages of one of the held parts."""
         if not self.held:
             return
         part, offset, bodies, taker = self.held.pop(which % len(self.held))

@@ -1,4 +1,4 @@
-"""Consumers: whose turn it is, and what happens when they go."""
+"""Consumers: whose turn it is, and what happens when they leave."""
 
 from __future__ import annotations
 

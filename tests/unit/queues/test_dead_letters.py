@@ -1,4 +1,4 @@
-"""Dead letters: why, what is remembered of it, and circles."""
+"""Dead letters: their reasons, their history, and cycles."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_dead_letter_reaches_a_consumer_at_once(host: Host) -> None:
     taker = Taker("t")
     host.vhost.consume(host.vhost.queue(b"dead"), taker, host.now)
     host.publish(b"1", b"2", b"3")
-    part = queue.consumers  # nobody consumes from q
+    part = queue.consumers  # q has no consumer
     assert len(part) == 0
     got = [host.get(queue) for _ in range(3)]
     assert got[1] is not None

@@ -1,4 +1,4 @@
-"""Queues as they are declared: RabbitMQ's arguments, refusals, and the lives of queues."""
+"""Declared queues: RabbitMQ's arguments, refusals, and lifetimes."""
 
 from __future__ import annotations
 

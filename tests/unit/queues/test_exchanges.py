@@ -1,4 +1,4 @@
-"""Exchanges: what each type routes where, over bindings between them, and what goes when something goes."""
+"""Exchanges: routing of each type, bindings between exchanges, and the effects of deletion."""
 
 from __future__ import annotations
 

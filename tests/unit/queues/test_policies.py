@@ -1,4 +1,4 @@
-"""Policies: which counts, what it comes to with arguments and an operator's, and what a change does."""
+"""Policies: which one applies, its combination with arguments and an operator's, and changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_lower_of_two_numbers_counts_and_the_queues_own_word_else(host: Host
     assert (found.message_ttl, found.max_length) == (1000, 2)
     assert (found.overflow, found.dead_letter_exchange) == (Overflow.DROP_HEAD, b"b")
     quorum = host.queue("r", queue_type="quorum", overflow="drop-head")
-    assert quorum.arguments.overflow is Overflow.REJECT_PUBLISH  # there, the policy's word counts
+    assert quorum.arguments.overflow is Overflow.REJECT_PUBLISH  # for quorum queues the policy wins
 
 
 def test_an_operators_policy_can_only_lower(host: Host) -> None:
@@ -115,7 +115,7 @@ def test_a_time_to_live_counts_for_what_comes_after(host: Host) -> None:
     set_policy(host, message_ttl=1000)
     host.publish(b"2")
     host.wait(2)
-    assert queue.ready == 2  # the first stays, and is in the way
+    assert queue.ready == 2  # the first never expires, and stays at the head
     assert host.drained("q") == [b"1"]
 
 

@@ -1,4 +1,4 @@
-"""What is stored of queues is there again after a kill, as it was when it was written last."""
+"""Stored queues are restored after a kill, in the state of the last write."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SMALL = 2048  # bytes of a segment
 
 
 class Site:
-    """A virtual host on a disk. `kill`: as it was written last, it is opened again."""
+    """A virtual host on a disk. `kill` opens it again from the last write."""
 
     def __init__(
         self, path: Path, disk: Disk | None = None, *, segment_bytes: int = SMALL, syncs: bool = False
@@ -61,7 +61,7 @@ class Site:
         self.vhost.publish(run(*bodies, key=key, exchange=exchange, persistent=persistent), self.now)
 
     def held(self, name: str = "q") -> list[tuple[bytes, bool]]:
-        """(body, redelivered) of all that is ready, in order. What was handed out for it is not written."""
+        """Returns (body, redelivered) of all ready messages, in order. These deliveries are not written."""
         found = []
         queue = self.vhost.queues[name.encode()]
         while (part := queue.get(self.now, no_ack=False)) is not None:
@@ -132,7 +132,7 @@ def test_definitions_are_there_again(site: Site) -> None:
         assert site.vhost.queues[b"q"].arguments.max_length == 3
         assert [source for source, _ in site.vhost.bindings_of(Destination(b"q", False))] == [b"e"]
         assert len(site.vhost.exchanges[b"amq.headers"].bindings) == 1
-    site.queue(max_length=3)  # the same
+    site.queue(max_length=3)  # with the same arguments
     site.publish(b"by topic", key="a.b", exchange="e")
     site.store.flush()
     site.kill()
@@ -193,7 +193,7 @@ def test_a_body_is_on_the_disk_once_for_all_queues(site: Site) -> None:
 
 
 def test_a_message_that_stays_keeps_its_segment_and_what_is_said_of_it(site: Site) -> None:
-    """Its neighbours are settled in segments that go."""
+    """Its neighbours are settled, in segments that are removed."""
     queue = site.queue()
     site.publish(*[b"%d" % number for number in range(10)])
     kept = queue.get(site.now, no_ack=False)
@@ -214,7 +214,7 @@ def test_a_message_that_stays_keeps_its_segment_and_what_is_said_of_it(site: Sit
 
 
 class Model:
-    """What each queue holds: bodies in order, each with whether it was handed out."""
+    """The messages of each queue: bodies in order, each with whether it was delivered."""
 
     def __init__(self) -> None:
         self.queues: dict[str, list[list[object]]] = {}
@@ -226,7 +226,7 @@ class Model:
 @pytest.mark.parametrize("syncs", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs(tmp_path: Path, seed: int, syncs: bool) -> None:
-    """Against lists: what was written last is what is there after a kill."""
+    """After a kill the queues equal lists as of the last write."""
     rng = random.Random(seed)
     site = Site(tmp_path, syncs=syncs)
     model, written = Model(), Model()
@@ -360,7 +360,7 @@ def test_what_the_disk_refused_is_written_when_it_takes_it(tmp_path: Path) -> No
 
 
 def test_runs_know_their_place_after_a_restart(site: Site) -> None:
-    """What was restored can be dead-lettered, whole and in parts."""
+    """Restored messages can be dead-lettered, whole and in parts."""
     site.queue("dead")
     site.queue(dead_letter_exchange="", dead_letter_routing_key="dead")
     site.publish(*[b"%d" % number for number in range(4)])

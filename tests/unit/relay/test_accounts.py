@@ -1,4 +1,4 @@
-"""Accounts over restarts of their origin: nothing that was counted is lost, to the record."""
+"""Accounts over restarts of their origin: they stay exact to the record."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def account_closes(host: TestHost, of: int, records: int) -> None:
 
 
 async def followed(world: World) -> tuple[TestHost, TestHost]:
-    """Host 1 leads, host 2 has read the first 20 records as they came."""
+    """Host 1 leads; host 2 has received the first 20 records live."""
     await world.topic("t", 1)
     a, b = await world.start(1, 2)
     await b.read(0)
@@ -69,7 +69,7 @@ async def test_an_origin_that_was_killed_goes_on_counting_where_it_was(world: Wo
 
 
 async def test_what_a_receiver_had_counted_is_taken_over_as_it_was(world: World) -> None:
-    """Here all was replayed, and the origin is killed before it has written down anything of it."""
+    """All was replayed here, and the origin is killed before it has stored any of it."""
     await world.topic("t", 1)
     a, b = await world.start(1, 2)
     await produced(a, 20)
@@ -99,7 +99,7 @@ async def test_a_host_that_is_away_when_its_origin_comes_back_is_not_forgotten(w
     world.kill(2)
     await produced(a, 5)
     world.kill(1)
-    (a,) = await world.start(1)  # its stream is there, though nobody follows
+    (a,) = await world.start(1)  # its stream exists, though nobody follows
     await produced(a, 5)
     assert (row(a, 2).addressed, row(a, 2).outstanding) == (30, 10)
     (b,) = await world.start(2)
@@ -125,7 +125,7 @@ async def test_accounts_go_with_their_topic(world: World) -> None:
     await until(lambda: not a.tables.load(ACCOUNTS))
 
 
-async def test_what_cannot_be_read_and_what_is_led_no_more_is_let_go(world: World) -> None:
+async def test_unreadable_accounts_and_those_of_lost_partitions_are_dropped(world: World) -> None:
     a, _ = await followed(world)
     await a.relay.accounts.write()
     gone = f"{'0' * 32}.0.2"
@@ -153,7 +153,7 @@ async def test_a_disk_that_refuses_costs_no_account(world: World, monkeypatch: p
     assert decode(value).next == 21
 
 
-async def test_a_report_that_is_none_is_refused_and_the_account_stays(world: World) -> None:
+async def test_an_invalid_report_is_refused_and_the_account_stays(world: World) -> None:
     a, b = await followed(world)
     await until(lambda: row(a, 2).closed)
     receiving = calls.ReceivingStream(0, 0, b"nonsense")
@@ -193,20 +193,20 @@ def test_the_last_word_on_an_earlier_epoch() -> None:
     ledger.resume(2, report(0, 60, live=50, repaired=10), 100)
     assert (ledger.next(2), ledger.account(2).totals) == (60, Totals(live=50, repaired=10))
     ledger.resume(2, report(0, 55, live=55), 100)  # older
-    ledger.resume(2, report(0, 70, live=70), 100)  # what was repaired is repaired no more
+    ledger.resume(2, report(0, 70, live=70), 100)  # the repaired records are missing
     ledger.resume(2, report(0, 101, live=91, repaired=10), 100)  # beyond the end
     assert (ledger.next(2), ledger.account(2).totals) == (60, Totals(live=50, repaired=10))
 
 
 def test_a_life_that_was_not_kept() -> None:
-    """The host followed anew at 80 just before its origin was killed."""
+    """The host followed again from 80 on, just before its origin was killed."""
     ledger = Ledger()
     ledger.restore(2, Account(0, Totals(), Totals(repaired=50), 50))
     ledger.resume(2, report(80, 90, replayed=10), 100)
     account = ledger.account(2)
     assert (account.first, account.next, account.totals) == (80, 90, Totals(replayed=10))
     assert (account.earlier.repaired, account.earlier.live) == (50, 30)
-    ledger.resume(2, report(0, 60, live=60), 100)  # an earlier one has no word any more
+    ledger.resume(2, report(0, 60, live=60), 100)  # a report of an earlier run no longer counts
     assert ledger.account(2) == account
 
 

@@ -1,4 +1,4 @@
-"""Other hosts that ask for nonsense: refused, each time with a fault, and nothing is harmed."""
+"""Other hosts send invalid requests: each is refused with a fault, and does no harm."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ref(rng: random.Random, topic_id: bytes) -> calls.PartitionRef:
 
 
 def request(rng: random.Random, topic_id: bytes) -> tuple[int, bytes, bytes]:
-    """(method, head, body)."""
+    """Draws (method, head, body)."""
     which = ref(rng, topic_id)
     large = lambda: rng.choice(LARGE)  # noqa: E731
     number = lambda: rng.choice(NUMBERS)  # noqa: E731
@@ -91,7 +91,7 @@ async def test_nonsense_is_refused_and_harms_nothing(world: World, seed: int) ->
 
 
 async def test_a_leader_that_answers_nonsense_is_not_believed(world: World) -> None:
-    """Its stream brings batches that are none, and its answers contradict themselves."""
+    """Its stream brings invalid batches, and its answers contradict themselves."""
     await world.topic("t", 1)
     a, b = await world.start(1, 2)
     await a.produce(b"one")
@@ -105,12 +105,12 @@ async def test_a_leader_that_answers_nonsense_is_not_believed(world: World) -> N
     a.channels.handler.__self__._entries[calls.FOLLOW.number].handler = lies  # type: ignore[attr-defined]
     await b.read(0)
     await until(lambda: b.partition().replica._task is not None)
-    assert (await b.read(0)).size > 0  # of the leader
+    assert (await b.read(0)).size > 0  # read at the leader
     a.channels.handler.__self__._entries[calls.FOLLOW.number].handler = follow  # type: ignore[attr-defined]
     await until(b.copied())
     stream = led.of_topic("t")[0]
     tail = stream.log._tail
-    a.fabric._working = True  # so that what is appended now is sent at the end of this turn, not at once
+    a.fabric._working = True  # so that the append is sent at the end of this turn, not at once
     a.append(b"right")
     a.fabric._working = False
     stream.log._close()

@@ -1,4 +1,4 @@
-"""The carrier of a topic: unicast until a group is worth it, and for those that it does not reach."""
+"""The carrier of a topic: unicast until a group is worth it, and for hosts that the group does not reach."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_who_answers_no_probe_gets_unicast(world: World, multicast: None) 
     await world.topic("t", 1)
     a, b, c, d = await world.start(1, 2, 3, 4)
     await a.produce(b"one")
-    d.fabric.on_probe = None  # as where the network does not carry the group
+    d.fabric.on_probe = None  # as if the network did not carry the group
     await followed(world, b, c, d)
     await until(lambda: carriers(a) == {2: "ip-multicast", 3: "ip-multicast", 4: "unicast"})
     await a.produce(b"x" * 5000)
@@ -112,14 +112,14 @@ async def test_what_names_its_receivers_needs_no_coordinator(world: World) -> No
     a, b, c = await world.start(1, 2, 3)
     await a.produce(b"one")
     await followed(world, b)
-    await until(lambda: carriers(a) == {2: broadcast.NAME})  # one host is worth it
+    await until(lambda: carriers(a) == {2: broadcast.NAME})  # one host is enough
     await followed(world, c)
     await until(lambda: carriers(a) == {2: broadcast.NAME, 3: broadcast.NAME})
     assert (a.sharing.choice.group_of(("t",)), world.states) == ((0, [2, 3]), {})
     await a.produce(b"x" * 5000)
     await until(b.copied())
     await until(c.copied())
-    c.fabric.on_probe = None  # as where the network carries it no more
+    c.fabric.on_probe = None  # as if the network stopped carrying it
     await until(lambda: carriers(a) == {2: broadcast.NAME, 3: "unicast"})
     assert await b.partition().leader.unfollow() is None
     await until(lambda: carriers(a) == {3: "unicast"})
@@ -140,7 +140,7 @@ async def test_each_stream_goes_by_the_first_carrier_that_reaches_its_hosts(
     for host in (b, c):
         await host.read(0, topic="t")
     await until(lambda: set(carriers(a).values()) == {broadcast.NAME})
-    reached.hosts.clear()  # as a carrier of trees that has lost its network
+    reached.hosts.clear()  # like a carrier of trees that lost its network
     await until(lambda: carriers(a) == {2: "ip-multicast", 3: "ip-multicast"})
     assert set(world.states) == {("t",)}
     reached.hosts.add(2)

@@ -1,4 +1,4 @@
-"""A joined host's topics: calls to a coordinator in this process, and what is told to the partitions."""
+"""A joined host's topics: calls to a coordinator in this process, and the updates of the partitions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE
 
 
 class Led:
-    """What the partitions are told; `refuse` makes the next `apply` fail."""
+    """Records the calls to the partitions; `refuse` makes the next `apply` fail."""
 
     def __init__(self) -> None:
         self.open_: dict[str, set[int]] = {}
@@ -63,7 +63,7 @@ class Led:
 
 
 class House:
-    """One host over a coordinator; `attach` makes others."""
+    """One host with a coordinator; `attach` makes others."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -237,7 +237,7 @@ async def test_a_coordinator_that_was_begun_anew_is_not_believed(house: House) -
     assert house.led.told == [("open", "t")]
     assert house.definitions.topics().keys() == {"t"}
     await house.definitions.close()
-    house.link.load(ViewStore(house.tables))  # what is written down is what was known
+    house.link.load(ViewStore(house.tables))  # the stored view is the known one
     assert house.link.view.topic("t") is not None
 
 
@@ -268,7 +268,7 @@ async def test_a_topic_that_is_brought_along_keeps_its_id(house: House) -> None:
             name=name, partitions=2, pinned=["here"], topic_id=topic_id.bytes, config={"retention.ms": "3"}
         )
 
-    for _ in range(2):  # it may be repeated
+    for _ in range(2):  # a repeat is allowed
         answer = await house.client.create_topic(brought("t", mine))
         assert answer.topic.topic_id == mine.bytes
     assert await refusal(house.client.create_topic(brought("t", other))) is Fault.TOPIC_EXISTS

@@ -1,4 +1,4 @@
-"""A host comes back with another disk: what others have of its partitions stays, and it leads them again."""
+"""A host returns with another disk: copies elsewhere are kept, and it leads again from them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def refusal(what: object) -> TreecastError:
 
 
 async def recorded(world: World, end: int) -> None:
-    """Until the coordinator has heard of as much."""
+    """Waits until the coordinator has recorded `end`."""
     topic_id = world.topics["t"].topic_id
     await until(lambda: world.ends.get((topic_id, 0), Recorded(0, 0)).end >= end)
 
@@ -104,7 +104,7 @@ async def test_while_it_waits_clients_hear_that_they_may_try_again(world: World)
     error = await refusal(a.relay.operator.rebuild(topic, 0, "", accept_loss=False))
     assert error.fault is Fault.POLICY_VIOLATION
     assert "--accept-loss" in error.detail
-    await a.relay.operator.rebuild(topic, 0, "", accept_loss=True)  # it is brought to host 2
+    await a.relay.operator.rebuild(topic, 0, "", accept_loss=True)  # forwarded to host 2
     await until(lambda: led(world))
     assert await a.produce(b"first") == 0
     assert [(lost.first, lost.heard) for lost in leader(world).lost] == [(0, 5)]
@@ -117,7 +117,7 @@ async def test_what_followers_have_is_read_while_it_waits(world: World) -> None:
     await b.produce(b"one")
     await copied_to(a)
     kept = content(a.log())
-    world.away = True  # so that it cannot be rebuilt
+    world.away = True  # prevents the rebuild
     world.kill(2)
     await world.lose_disk(2)
     (b,) = await world.start(2)
@@ -177,7 +177,7 @@ async def test_a_host_that_does_not_come_is_not_waited_for_for_ever_and_its_copy
     (standing,) = c.relay.operator.standings()
     assert standing.state == REFUSED
     assert "1 to 2" in standing.problem
-    assert await c.consume(2) == content(b.log())  # its readers are sent to the leader
+    assert await c.consume(2) == content(b.log())  # reads go to the leader
     topic = c.definitions.known["t"]
     await c.relay.operator.rebuild(topic, 0, "", accept_loss=False)
     await until(lambda: c.copied()() and content(c.log()) == content(b.log()))
@@ -237,7 +237,7 @@ async def test_an_answer_about_less_than_is_here_by_now_is_no_reason_to_refuse(w
     await b.produce(b"one")
     await copied_to(a)
     replica, asked_at = a.partition().replica, a.log().end_offset
-    await b.produce(b"two")  # it comes while the answer of a leader on another disk is under way
+    await b.produce(b"two")  # arrives while the answer of a leader on another disk is under way
     await until(a.copied())
     answer = calls.FollowResponse(begin=asked_at, end=2, directory="another")
     assert not replica._take(answer, asked_at)
@@ -285,9 +285,9 @@ async def test_promoted(world: World) -> None:
     assert leader(world).leader == 1
     assert leader(world).leader_epoch > b.run
     assert await c.produce(b"three") == 2
-    await until(c.copied())  # it follows the new leader by itself
+    await until(c.copied())  # it follows the new leader without help
     await c.read(0)
-    (b,) = await world.start(2)  # its disk is whole, and another leads
+    (b,) = await world.start(2)  # its disk is intact, and another host leads
     await b.read(0)
     await until(b.copied())
     assert content(b.log()) == content(a.log())
@@ -375,5 +375,5 @@ async def test_a_rebuild_that_was_cut_short_goes_on(world: World) -> None:
         type(b.relay.rebuilding._record).take_lead = take
     (b,) = await world.start(2)
     await until(lambda: led(world))
-    assert len(leader(world).lost) == 1  # it was lost, though all of the copy is here by now
+    assert len(leader(world).lost) == 1  # it was lost, although the whole copy is here by now
     assert content(b.log()) == content(a.log())

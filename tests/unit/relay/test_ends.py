@@ -1,4 +1,4 @@
-"""What the coordinator is told of where logs end."""
+"""The reports of log ends to the coordinator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = uuid.UUID(int=1)
 
 
 class Told:
-    """A host that leads partitions of topic `t`, and the coordinator that it tells."""
+    """A host that leads partitions of topic `t`, and the coordinator that it reports to."""
 
     def __init__(self) -> None:
         self.history = "one"
@@ -46,7 +46,7 @@ class Told:
 async def test_what_has_grown_is_told_once_and_together() -> None:
     told = Told()
     one, two = told.log(5, (0, 0)), told.log(7, (0, 0), (3, 4))
-    told.log(0)  # nothing was written to it
+    told.log(0)  # an empty log
     await told.ends.tell()
     assert told.calls == [[PartitionEnd(T, 0, 0, 5), PartitionEnd(T, 1, 3, 7)]]
     await told.ends.tell()
@@ -54,7 +54,7 @@ async def test_what_has_grown_is_told_once_and_together() -> None:
     two.end_offset = 9
     await told.ends.tell()
     assert told.calls[1:] == [[PartitionEnd(T, 1, 3, 9)]]
-    one.epoch_entries.append((8, 5))  # begun, and nothing written
+    one.epoch_entries.append((8, 5))  # begun, but empty
     await told.ends.tell()
     assert len(told.calls) == 2
 

@@ -1,4 +1,4 @@
-"""Interest: what hosts tell each other, and when it is confirmed."""
+"""Interest: the exchange between hosts, and its confirmation."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_a_host_that_comes_later_is_told_everything() -> None:
         await a.interest.confirmed(a.interest.want(("t",)))
         kill(b.channels)
         await until(lambda: not a.channels.is_up(2))
-        await a.interest.confirmed(a.interest.want(("u",)))  # nobody waits for who cannot be reached
+        await a.interest.confirmed(a.interest.want(("u",)))  # an unreachable host is not waited for
         assert a.counters.unconfirmed_interest == 0
         again = Host(2, run=2)
         a.channels.set_host(2, await again.channels.start(LOOPBACK))

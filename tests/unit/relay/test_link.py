@@ -1,4 +1,4 @@
-"""The tie to the coordinator: what fails in it does not end it."""
+"""The link to the coordinator survives faults in its parts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
 async def test_the_watch_outlives_a_listener_that_fails(
     house: House, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The others hear of the same change, and all of the next; the log has the trace, once."""
+    """Other listeners hear of the same change, and all of the next; the log has the traceback once."""
     heard: list[str] = []
 
     def fails(before: TopicEntry | None, after: TopicEntry | None) -> None:
@@ -56,13 +56,13 @@ async def test_the_watch_outlives_a_listener_that_fails(
     (said,) = logged(caplog)
     assert said.getMessage().startswith("the watch of the coordinator failed and is restarted: ")
     assert "ZeroDivisionError: a fault of ours" in caplog.text
-    assert "in fails" in caplog.text, "there is a trace"
+    assert "in fails" in caplog.text, "a traceback is logged"
 
 
 async def test_the_watch_outlives_an_update_that_cannot_be_taken(
     house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is asked for again, and nothing of it is missing in the end."""
+    """The update is requested again, and nothing is missing in the end."""
     refused, real = 0, coordinator_client.heard_change
 
     def breaks(change):

@@ -1,4 +1,4 @@
-"""What follows from what is known of a partition whose leader's disk is gone."""
+"""The decisions about a partition whose leader's disk is gone."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_what_was_heard_of_is_named() -> None:
     found = known(copy(2, 5, heard=6), copy(3, 4, heard=9), record=Recorded(0, 8))
     assert found.lacking
     assert gone(found, 5, whole=False) == Gone(5, 9)
-    assert gone(known(copy(2, 5)), 5, whole=False) == Gone(5, 5)  # its last moments are known to nobody
+    assert gone(known(copy(2, 5)), 5, whole=False) == Gone(5, 5)  # its last moments are unknown
 
 
 def test_a_record_of_a_later_epoch_is_more_than_a_copy_that_is_longer() -> None:
@@ -121,7 +121,7 @@ def test_an_epoch_in_which_nothing_was_written_makes_no_copy_longer() -> None:
     begun = Copy(2, ((1, 0), (9, 5)), 0, 5)
     assert begun.reach == (1, 5)
     assert not known(copy(3, 5, epoch=1), own=begun, record=Recorded(1, 5)).lacking
-    assert next_epoch(known(begun), 0, []) == 10  # it was used all the same
+    assert next_epoch(known(begun), 0, []) == 10  # the epoch was used
 
 
 def test_the_next_epoch_is_above_all_that_were_used() -> None:
@@ -135,15 +135,15 @@ def test_the_next_epoch_is_above_all_that_were_used() -> None:
 @pytest.mark.parametrize(
     ("begin", "restart", "leader", "agreed", "refused"),
     [
-        (5, False, "new", "old", False),  # nothing goes
+        (5, False, "new", "old", False),  # nothing is cut
         (3, False, "old", "old", False),  # a power failure at the leader
         (3, False, "new", "old", True),
-        (3, False, "new", "", False),  # nothing is known of its leader before
+        (3, False, "new", "", False),  # the former directory of its leader is unknown
         (3, False, "", "old", False),
         (0, True, "new", "old", True),
-        (0, True, "old", "old", True),  # the disk is the same, and its log is gone
+        (0, True, "old", "old", True),  # the disk is the same, but its log is gone
         (0, True, "", "", True),
-        (5, True, "new", "old", False),  # the leader's retention was quicker than this follower
+        (5, True, "new", "old", False),  # the leader's retention was ahead of this follower
         (9, True, "new", "old", False),
     ],
 )
@@ -151,4 +151,4 @@ def test_a_follower_is_not_cut_by_a_stranger(
     begin: int, restart: bool, leader: str, agreed: str, refused: bool
 ) -> None:
     assert refuses(0, 5, begin, restart=restart, leader=leader, agreed=agreed) is refused
-    assert not refuses(5, 5, 5, restart=restart, leader=leader, agreed=agreed)  # it has nothing
+    assert not refuses(5, 5, 5, restart=restart, leader=leader, agreed=agreed)  # its log is empty

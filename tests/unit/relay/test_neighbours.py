@@ -1,4 +1,4 @@
-"""A host that no other accepts says so, and only then."""
+"""A host that no other accepts reports it, and only then."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def told(view: ClusterView, *hosts: tuple[Host, Presence]) -> None:
 
 @pytest.fixture
 async def neighbours() -> AsyncIterator[Callable[[int], Neighbours]]:
-    """Host 7 in one of its runs, without a cluster's key."""
+    """Makes host 7 in one of its runs, without a cluster's key."""
     made: list[Neighbours] = []
 
     def make(run: int) -> Neighbours:
@@ -47,7 +47,7 @@ async def neighbours() -> AsyncIterator[Callable[[int], Neighbours]]:
 
 
 async def others(*numbers: int) -> list[Host]:
-    """Hosts that have heard of run 5 of host 7."""
+    """Starts hosts that have seen run 5 of host 7."""
     hosts = [await Host(number, key=None).start() for number in numbers]
     newer = await Host(OWN, incarnation=5, key=None).start()
     newer.knows(*hosts)
@@ -57,7 +57,7 @@ async def others(*numbers: int) -> list[Host]:
     newer.kill()
     for host in hosts:
         host.channels.set_host(OWN, None)
-        host.channels._peer(OWN).incarnation = 5  # as where the host is known all along
+        host.channels._peer(OWN).incarnation = 5  # as if the host had been known all along
     return hosts
 
 

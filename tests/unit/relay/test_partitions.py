@@ -40,7 +40,7 @@ async def test_produced_at_one_host_and_read_at_the_other(world: World) -> None:
     a, b = await world.start(1, 2)
     assert await a.produce(b"one") == 0
     assert await b.produce(b"two", b"three") == 1
-    found = await b.read(0)  # there is no replica yet: the leader is asked
+    found = await b.read(0)  # without a replica the leader is asked
     assert found.high_watermark == 3
     assert b.counters.proxied_reads == 1
     await until(b.copied())
@@ -88,7 +88,7 @@ async def test_a_reader_has_what_the_replicas_disk_then_refuses_and_goes_on_at_t
     def refusing(disk: Disk, descriptor: int, *given: Any) -> int:
         if not os.readlink(f"/proc/self/fd/{descriptor}").startswith(str(b.log().directory)):
             return write(disk, descriptor, *given)
-        assert len(found) == 1  # answered before
+        assert len(found) == 1  # answered before the write
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Disk, "write", refusing)
@@ -97,14 +97,14 @@ async def test_a_reader_has_what_the_replicas_disk_then_refuses_and_goes_on_at_t
     await until(lambda: b.counters.failed_chunks > 0)
     assert b"".join(map(bytes, map(in_memory, found[0].chunks))) == content(a.log())
     assert (found[0].high_watermark, b.log().end_offset) == (1, 0)
-    after = await b.read(1)  # not beyond the end: the leader is asked
+    after = await b.read(1)  # at the known end, so the leader is asked
     assert (after.size, after.high_watermark) == (0, 1)
     monkeypatch.undo()
     await until(b.copied())
 
 
 async def behind(world: World) -> tuple[TestHost, TestHost]:
-    """Host 2's replica is far from where its leader was when it was asked."""
+    """Host 2's replica is far behind the end that its leader reported."""
     await world.topic("t", 1)
     a, b = await world.start(1, 2)
     await b.read(0)
@@ -116,7 +116,7 @@ async def behind(world: World) -> tuple[TestHost, TestHost]:
 
 
 def has_just_grown(host: TestHost) -> None:
-    """However long a busy machine took to come here."""
+    """Makes the replica look recently grown, however slow the machine is."""
     host.partition().replica._growth.at = asyncio.get_running_loop().time() + 1000
 
 
@@ -124,10 +124,10 @@ async def test_what_readers_hear_from_the_leader_does_not_move_the_goal_of_a_rep
     a, b = await behind(world)
     replica = b.partition().replica
     replica._goal = 1
-    replica.known_end = 1000  # what a reader was told
+    replica.known_end = 1000  # reported to a reader
     await a.produce(b"x")
     await until(lambda: replica.current)
-    found = await b.read(500)  # of which it will hear here
+    found = await b.read(500)  # the replica will bring it
     assert (found.size, b.counters.proxied_reads) == (0, 1)
 
 
@@ -187,7 +187,7 @@ async def test_what_the_leader_refuses_is_refused(world: World) -> None:
 
 
 def numbered(count: int) -> bytes:
-    """Batches of one record each, at 0, 1 and so on."""
+    """Makes batches of one record each, at 0, 1 and so on."""
     data = bytearray(batch(b"x") * count)
     size = len(data) // count
     for number in range(count):
@@ -225,7 +225,7 @@ def test_a_message_that_does_not_hold_its_batches_is_refused(message: Message) -
 async def test_several_batches_of_which_one_is_bad_are_refused_before_they_are_forwarded(
     world: World,
 ) -> None:
-    """Who laid them side by side then sends each alone, and each has its own answer."""
+    """The producer's face then sends each alone, and each has its own answer."""
     await world.topic("t", 1, max_message_bytes=500)
     a, b = await world.start(1, 2)
     good, bad = batch(b"good"), batch(b"x" * 1000)
@@ -263,7 +263,7 @@ async def test_a_tail_begins_when_it_is_joined(world: World) -> None:
     await until(b.copied())
     assert (b.log().start_offset, b.log().end_offset) == (1, 2)
     assert headers_of(content(b.log()))[0].base_offset == 1
-    old = await b.read(0)  # what the tail does not have is the leader's to tell
+    old = await b.read(0)  # older records than the tail has come from the leader
     assert headers_of(bytes(old.chunks[0]))[0].base_offset == 0
 
 
@@ -291,7 +291,7 @@ async def refused_end_of_epoch(host: TestHost, epoch: int) -> Fault:
 
 
 async def test_where_an_epoch_ends_that_may_go_on_only_the_leader_says(world: World) -> None:
-    """A reader that the leader answered is ahead of the replica: it must not be told that this was lost."""
+    """A reader that the leader served is ahead of the replica, and must not take this for a loss."""
     await world.topic("t", 1)
     a, b = await world.start(1, 2)
     for number in range(10):
@@ -309,7 +309,7 @@ async def test_where_an_epoch_ends_that_may_go_on_only_the_leader_says(world: Wo
     await until(lambda: b.copied()() and content(b.log()) == content(a.log()))
     world.kill(1)
     await until(lambda: not b.channels.is_up(1))
-    assert await settled(b.partition().end_of_epoch(0)) == (0, kept)  # the next one has begun
+    assert await settled(b.partition().end_of_epoch(0)) == (0, kept)  # the next epoch has begun
     assert await refused_end_of_epoch(b, a.run) is Fault.LEADER_UNAVAILABLE
     assert await refused_end_of_epoch(b, a.run + 1) is Fault.LEADER_UNAVAILABLE
 
@@ -329,10 +329,10 @@ async def test_a_dead_leader_refuses_producers_and_lets_consumers_read(world: Wo
     assert caught.value.fault is Fault.LEADER_UNAVAILABLE
     await asyncio.sleep(world.settings.down_grace)
     with pytest.raises(TreecastError) as caught:
-        b.append(b"x")  # at once: the channel is known to be down
+        b.append(b"x")  # at once, as the channel is known to be down
     assert caught.value.fault is Fault.LEADER_UNAVAILABLE
     with pytest.raises(TreecastError) as caught:
-        await b.read(0, index=1)  # of which nothing is here
+        await b.read(0, index=1)  # no replica of it is here
     assert caught.value.fault is Fault.LEADER_UNAVAILABLE
     assert await b.consume(5) == data
     end = await b.read(5)
@@ -350,7 +350,7 @@ async def test_calls_under_way_when_the_leader_goes_are_refused_after_a_bounded_
     await asyncio.sleep(0.02)
     peer = b.channels._peers[1]
     assert peer.link is not None
-    peer.link.pause_writing()  # what is asked now waits
+    peer.link.pause_writing()  # requests wait from now on
     asked = [b.append(b"x") for _ in range(3)]
     asked.append(b.partition().read(0, 100, UNCOMMITTED, at_least_one=True))  # type: ignore[arg-type]
     world.kill(1)
@@ -370,7 +370,7 @@ async def test_a_replica_goes_on_after_its_host_was_killed(world: World) -> None
     world.kill(2)
     for number in range(20):
         await a.produce(b"%d" % number)
-    (b,) = await world.start(2)  # nobody reads: it follows what it followed
+    (b,) = await world.start(2)  # nobody reads: it follows the same partitions as before
     await until(b.copied())
     assert content(b.log()) == content(a.log())
     assert b.counters.restarted_replicas == b.counters.truncations == 0
@@ -547,7 +547,7 @@ async def test_what_a_dead_leader_has_sent_to_one_follower_only_the_other_gets_f
         await until(host.copied())
     joined = {host.number: host.fabric.joined()[0] for host in (b, c)}
     await until(lambda: all({2, 3} <= set(one.receiver.members) for one in joined.values()))
-    a.fabric.set_host(3, None)  # from now on nothing of its streams goes there
+    a.fabric.set_host(3, None)  # from now on its streams send nothing there
     for number in range(20):
         await a.produce(b"%d" % number * 1000)
     await until(b.copied())

@@ -1,4 +1,4 @@
-"""Whatever happens to hosts and packets: the same bytes at the same offsets everywhere, and nothing twice."""
+"""Under any faults of hosts and packets all logs have the same bytes at the same offsets, nothing twice."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ RETRIABLE = (Fault.LEADER_UNAVAILABLE, Fault.TIMED_OUT)
 
 
 class Schedule:
-    """Steps drawn from a seed, and what was acknowledged meanwhile."""
+    """Steps drawn from a seed, with a record of the acknowledged values."""
 
     def __init__(self, world: World, seed: int) -> None:
         self.world = world
         self.rng = random.Random(seed)
         self.count = 0
         self.acknowledged: dict[tuple[int, int], bytes] = {}  # (partition, offset) -> value
-        self.lost_power: set[int] = set()  # partitions whose leaders lost what they had acknowledged
+        self.lost_power: set[int] = set()  # partitions whose leaders lost acknowledged records
         self.pending: list[tuple[TestHost, int, list[bytes], asyncio.Future[Appended]]] = []
 
     async def step(self) -> None:
@@ -73,7 +73,7 @@ class Schedule:
         still = []
         for host, index, values, answer in self.pending:
             if not answer.done():
-                if self.world.hosts.get(host.number) is host:  # else nobody is left to be answered
+                if self.world.hosts.get(host.number) is host:  # otherwise nobody waits for the answer
                     still.append((host, index, values, answer))
             elif answer.cancelled():
                 pass
@@ -94,7 +94,7 @@ class Schedule:
             self._compare(index, data)
 
     def _compare(self, index: int, data: bytes) -> None:
-        """What a reader gets is what was acknowledged, where that is known."""
+        """A reader gets the acknowledged values, as far as they are known."""
         for offset, value in values_of(data):
             known = self.acknowledged.get((index, offset))
             assert known is None or known == value
@@ -114,7 +114,7 @@ class Schedule:
             await self.world.start(self.rng.choice(gone))
 
     async def settle(self) -> None:
-        """All are up, and have all."""
+        """Starts all hosts, and waits until each has everything."""
         for host in HOSTS:
             if host not in self.world.hosts:
                 await self.world.start(host)
@@ -137,7 +137,7 @@ class Schedule:
                 await asyncio.sleep(0.02)
 
     def describe(self) -> str:
-        """Who has what, where they differ."""
+        """Describes the logs that differ."""
         lines = []
         for index, leader in enumerate(LEADERS):
             logs = {host: self.world.hosts[host].log(index=index) for host in HOSTS}
@@ -165,13 +165,13 @@ class Schedule:
 
 
 def retriable(error: BaseException) -> None:
-    """Raises what a client would not try again."""
+    """Raises errors that a client would not retry."""
     if not isinstance(error, TreecastError) or error.fault not in RETRIABLE:
         raise error
 
 
 def values_of(data: bytes) -> list[tuple[int, bytes]]:
-    """(offset, value) of each record."""
+    """Returns (offset, value) of each record."""
     found = []
     position = 0
     for header in headers_of(data):
@@ -194,7 +194,9 @@ async def test_whatever_happens_hosts_agree(tmp_path: Path, seed: int) -> None:
         for index, leader in enumerate(LEADERS):
             data = content(world.hosts[leader].log(index=index))
             for host in HOSTS:
-                assert content(world.hosts[host].log(index=index)) == data, f"{host} differs in {index}"
+                assert content(world.hosts[host].log(index=index)) == data, (
+                    f"host {host} differs in partition {index}"
+                )
             values = values_of(data)
             assert len({value for _, value in values}) == len(values), "a record is there twice"
             if index not in schedule.lost_power:
@@ -210,7 +212,7 @@ async def test_whatever_happens_hosts_agree(tmp_path: Path, seed: int) -> None:
 
 
 async def test_joined_batches_that_are_lost_come_again(tmp_path: Path) -> None:
-    """Replicas begin anew at any batch, also inside of what their leader sends as one message."""
+    """Replicas restart at any batch, also inside of one message of their leader."""
     world, rng = World(tmp_path, loss=0.2), random.Random(1)
     try:
         await world.topic("t", 1)
@@ -260,7 +262,7 @@ async def test_compaction_and_retention_at_the_leader(tmp_path: Path) -> None:
         await until(lambda: origin.rows()[2].closed)
         row = origin.rows()[2]
         assert row.balanced
-        assert sum(row.expired.values()) > 50  # what compaction took away, and no more
+        assert sum(row.expired.values()) > 50  # exactly what compaction removed
         live = row.live + row.repaired + row.replayed
         assert live == sum(header.last_offset_delta + 1 for header in headers_of(content(b.log())))
     finally:

@@ -1,4 +1,4 @@
-"""A partition's log as a stream's: told like the list of its batches, wherever they are read from."""
+"""A partition's log as a stream's: its entries equal the list of its batches, from memory or from disk."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def append(log: PartitionLog, stream: PartitionStreamLog | None, *values: bytes,
 
 
 def told(stream: PartitionStreamLog, first: int, end: int) -> list[tuple[int, int, bool]]:
-    """(first, end, whether it is a message); what is told is whole and without gaps."""
+    """Returns (first, end, whether it is a message) of entries that are whole and without gaps."""
     out = []
     at = first
     for entry in stream.entries(first, end):
@@ -46,7 +46,7 @@ def told(stream: PartitionStreamLog, first: int, end: int) -> list[tuple[int, in
             assert (headers[0].base_offset, headers[-1].next_offset) == (entry.sequence, entry.end)
             assert all(one.next_offset == other.base_offset for one, other in pairwise(headers))
             assert entry.sequence <= at < entry.end
-            if len(headers) > 1:  # what is joined lies inside of what is asked for
+            if len(headers) > 1:  # joined messages lie inside the requested range
                 assert first <= entry.sequence
                 assert entry.end <= end
             out.append((entry.sequence, entry.end, True))
@@ -105,10 +105,10 @@ def test_batches_that_nobody_has_asked_for_are_joined_to_what_one_segment_holds(
     append(log, stream, b"x" * 100)
     append(log, stream, b"x" * 100)
     assert told(stream, 0, 7) == [(0, 3, True), (3, 6, True), (6, 7, True)]
-    append(log, stream, b"x" * 100)  # the message before it was given to somebody, and stays
+    append(log, stream, b"x" * 100)  # the message before it was handed out, and stays
     assert told(stream, 6, 8) == [(6, 7, True), (7, 8, True)]
-    assert told(stream, 1, 8)[:3] == [(1, 2, True), (2, 3, True), (3, 6, True)]  # it has the first
-    assert told(stream, 3, 5) == [(3, 4, True), (4, 5, True)]  # it has the last
+    assert told(stream, 1, 8)[:3] == [(1, 2, True), (2, 3, True), (3, 6, True)]  # begins at its first
+    assert told(stream, 3, 5) == [(3, 4, True), (4, 5, True)]  # ends at its last
     assert stream.first_at(4) == 4
 
 
@@ -125,7 +125,7 @@ def test_a_replay_reads_large_pieces(tmp_path: Path) -> None:
         append(log, None, b"x" * 1000)
     stream = PartitionStreamLog(log, StreamMemory(), block_bytes=100_000)
     at = 0
-    while at < 400:  # as a sender does: it stops where its window does, and goes on from there
+    while at < 400:  # as a sender does: it stops at its window and continues there
         for entry in stream.entries(at, 400):
             at = entry.end
             if at % 7 == 0:
@@ -165,7 +165,7 @@ def test_what_the_disk_refuses_is_not_skipped(tmp_path: Path) -> None:
     stream = PartitionStreamLog(log, StreamMemory())
     append(log, stream, b"b")
     log.shared.pool._close(log.active.file)
-    os.rename(log.active.file.path, log.active.file.path + ".lost")  # it cannot be opened any more
+    os.rename(log.active.file.path, log.active.file.path + ".lost")  # it cannot be opened again
     assert list(stream.entries(0, 2)) == []
     assert stream.failed_reads == 1
     assert [entry.sequence for entry in stream.entries(1, 2) if isinstance(entry, Message)] == [1]

@@ -1,4 +1,4 @@
-"""The view: what updates make of it, who is told, and that it comes back from the tables as it was."""
+"""The view: the effect of updates, its listeners, and its storage in the tables."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_listeners_hear_of_each_change_when_all_of_it_is_in_place() -> None:
     view.apply(update(1, topic("t", 1), topic("u", 1, number=2), snapshot=True))
     assert heard == [(None, "t", 2), (None, "u", 2)]
     heard.clear()
-    view.apply(update(2, topic("t", 1)))  # nothing is different
+    view.apply(update(2, topic("t", 1)))  # nothing has changed
     assert heard == []
     view.apply(update(3, topic("t", 1, 1), Change(Kind.TOPIC, "u", None)))
     assert heard == [("t", "t", 1), ("u", None, 1)]
@@ -107,11 +107,11 @@ def test_a_snapshot_takes_the_place_of_what_was_known() -> None:
     gone: list[tuple[str, bool]] = []
     view.topics.subscribe(lambda before, after: after or gone.append((before.name, view.doubtful)))
     view.apply(update(9, host(1), snapshot=True))
-    assert gone == [("t", False)]  # of the same history: it was deleted
+    assert gone == [("t", False)]  # same history: it was deleted
     view.apply(update(10, topic("v", 1)))
     gone.clear()
     view.apply(update(2, host(1), snapshot=True, history="y"))
-    assert gone == [("v", True)]  # of another: perhaps it was only forgotten
+    assert gone == [("v", True)]  # another history: it may only be forgotten
     view.check_invariants()
 
 
@@ -152,7 +152,7 @@ def test_listeners_can_follow_what_the_view_says(updates: list[tuple[bool, list[
         ids = [change.entry.topic_id for change in changes if isinstance(change.entry, TopicEntry)]
         held = {entry.topic_id for entry in view.topics}
         if len(set(ids)) < len(ids) or held & set(ids):
-            continue  # the coordinator gives no id twice
+            continue  # the coordinator never reuses an id
         view.apply(update(revision, *changes, snapshot=snapshot))
         view_topics = {entry.name: entry for entry in view.topics}
         assert mirror == view_topics
@@ -161,7 +161,7 @@ def test_listeners_can_follow_what_the_view_says(updates: list[tuple[bool, list[
         }
 
 
-# --- kept in the tables
+# --- storage in the tables
 
 
 @pytest.fixture

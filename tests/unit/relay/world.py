@@ -62,7 +62,7 @@ from treecast.middleware.storage.settings import FsyncPolicy, LogSettings
 from treecast.middleware.storage.tables import Tables
 from treecast.middleware.wire.record_batch import build_batch, read_header
 
-PATIENCE = 30.0  # seconds after which a test gives up; nothing is asserted about it
+PATIENCE = 30.0  # seconds until a test gives up; no test asserts it
 UNCOMMITTED, COMMITTED = Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED
 STREAM = StreamSettings(
     mtu=1400, report_every=0.01, report_idle=0.2, round_trip=0.002, silent_after=2.0, replay_stall=0.2
@@ -86,7 +86,7 @@ KEY = b"a key of the channel, 32 bytes.."
 
 
 async def until(what: Callable[[], object]) -> None:
-    """Waits until it is so."""
+    """Waits until `what` is true."""
     async with asyncio.timeout(PATIENCE):
         while not what():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
@@ -97,7 +97,7 @@ async def settled(value: Any) -> Any:
 
 
 class World:
-    """The topics of a cluster, and its hosts. Hosts are started, killed and started again by their number."""
+    """The topics and hosts of a cluster. Hosts are started, killed and started again by number."""
 
     def __init__(self, root: Path, *, loss: float = 0.0, settings: PartitionSettings = SETTINGS) -> None:
         self.root = root
@@ -107,7 +107,7 @@ class World:
         self.fabric = FabricSettings(stream=STREAM, mtu=1500)
         self.recorded: dict[int, tuple[int, list[str]]] = {}  # by host: version and patterns
         self.states: dict[tuple[str, ...], int] = {}
-        self.away = False  # the coordinator
+        self.away = False  # the coordinator is away
         self.topics: dict[str, TopicEntry] = {}
         self.hosts: dict[int, TestHost] = {}
         self.revision = 0
@@ -116,7 +116,7 @@ class World:
         self.directories: dict[int, str] = {}
 
     def run_of(self, number: int, run: int) -> int:
-        """As the coordinator counts them: over all directories of a host."""
+        """Counts runs as the coordinator does: over all directories of a host."""
         self.runs[number] = max(self.runs.get(number, 0) + 1, run)
         return self.runs[number]
 
@@ -124,14 +124,14 @@ class World:
         return self.directories.setdefault(number, f"directory of {number}")
 
     async def lose_disk(self, number: int) -> Path:
-        """Host `number` was killed, and will have another directory. Answers where the old one is."""
+        """Gives the killed host `number` another directory. Returns the path of the old one."""
         lost = self.root / f"{number} lost {len(list(self.root.iterdir()))}"
         (self.root / str(number)).rename(lost)
         await self.give_disk(number, f"another directory of {number}, {lost.name}")
         return lost
 
     async def give_disk(self, number: int, directory: str) -> None:
-        """What is at its place is another directory: so the coordinator sees it when the host attaches."""
+        """Changes the host's directory, as the coordinator sees it when the host attaches."""
         self.directories[number] = directory
         for name, entry in self.topics.items():
             leaders = tuple(
@@ -142,7 +142,7 @@ class World:
         await self.tell()
 
     async def topic(self, name: str, *leaders: int, **config: object) -> TopicEntry:
-        """Makes it, or leads it otherwise."""
+        """Creates the topic, or changes its leaders."""
         overrides = {key.replace("_", "."): str(value) for key, value in config.items()}
         topic_id = uuid.uuid5(uuid.NAMESPACE_DNS, f"{name}.{self.revision}")
         entry = TopicEntry(name, topic_id, tuple(PartitionEntry(leader, 0) for leader in leaders), overrides)
@@ -178,14 +178,14 @@ class World:
                     one.fabric.set_host(other.number, other.fabric.address)
 
     def kill(self, number: int, *, power_loss: int = 0) -> None:
-        """As a process that is killed. `power_loss`: bytes that each log that it leads loses at its end."""
+        """Kills the host without a close. `power_loss`: bytes lost at the end of each log that it leads."""
         host = self.hosts.pop(number)
         host.kill()
         if power_loss:
             host.lose(power_loss)
 
     async def stop(self, number: int) -> None:
-        """In order."""
+        """Stops the host in order."""
         await self.hosts.pop(number).stop()
 
     async def close(self) -> None:
@@ -194,7 +194,7 @@ class World:
 
 
 class FakeRecord:
-    """What the coordinator records of logs. Implements `partitions.ports.Record`."""
+    """The coordinator's record of log ends. Implements `partitions.ports.Record`."""
 
     def __init__(self, world: World, number: int) -> None:
         self.world = world
@@ -214,7 +214,7 @@ class FakeRecord:
         return {index: ended for (one, index), ended in self.world.ends.items() if one == topic_id}
 
     async def give_up(self, topic_id: TopicId, partitions: Sequence[int]) -> None:
-        raise AssertionError("hosts of this world start without doubts")
+        raise AssertionError("hosts of this world start without doubts about their logs")
 
     async def take_lead(self, claim: Claim) -> None:
         self._here()
@@ -283,7 +283,7 @@ class OpenGuard:
 
 
 class TestHost:
-    """One host: what its faces see is `partition`."""
+    """One host; its faces see `partition`."""
 
     __test__ = False
 
@@ -318,7 +318,7 @@ class TestHost:
     ) -> PartitionLog:
         return PartitionLog.open(path, config, LogSettings(), StorageCounters(), self.clock_ms, claim=claim)
 
-    # --- life
+    # --- start and stop
 
     async def start(self, topics: Mapping[str, TopicEntry], revision: int) -> None:
         methods = Methods()
@@ -374,7 +374,7 @@ class TestHost:
         self.address = await self.channels.start(LOOPBACK)
 
     async def learn(self, topics: Mapping[str, TopicEntry], revision: int) -> None:
-        """What the coordinator tells."""
+        """Handles an update of the coordinator."""
         known, self.definitions.known = self.definitions.known, {}
         for name, topic in known.items():
             if name not in topics or topics[name].topic_id != topic.topic_id:
@@ -461,7 +461,7 @@ class TestHost:
                 task.cancel()
 
     def lose(self, size: int) -> None:
-        """What was not on the disk when the power failed."""
+        """Removes the bytes that were not on the disk when the power failed."""
         for path in self.paths:
             last = max(path.glob("*.log"), default=None)
             if last is None:
@@ -474,7 +474,7 @@ class TestHost:
         return self.relay.partition(topic, index)
 
     def log(self, topic: str = "t", index: int = 0) -> PartitionLog:
-        """Of the partition that is led here, or of its replica."""
+        """Returns the log of the partition that is led here, or of its replica."""
         led = self.partitions.find(topic, index)
         replica = self.partitions.replica(topic, index)
         if led is not None:
@@ -490,7 +490,7 @@ class TestHost:
         return self.partition(topic, index).append(memoryview(data), acks, tid)
 
     async def produce(self, *values: bytes, **more: Any) -> int:
-        """The base offset."""
+        """Returns the base offset."""
         appended: Appended = await settled(self.append(*values, **more))
         return appended.base_offset
 
@@ -502,7 +502,7 @@ class TestHost:
         return result
 
     async def consume(self, until_offset: int, offset: int = 0, *, topic: str = "t", index: int = 0) -> bytes:
-        """All bytes from `offset` on, as a consumer polls for them."""
+        """Polls like a consumer. Returns all bytes from `offset` on."""
         data = bytearray()
         while offset < until_offset:
             try:
@@ -521,7 +521,7 @@ class TestHost:
         return bytes(data)
 
     def copied(self, topic: str = "t", index: int = 0) -> Callable[[], bool]:
-        """Whether this host's replica has all that the leader has."""
+        """Returns a check that this host's replica has all that the leader has."""
         leader = self.world.topics[topic].partitions[index].leader
 
         def check() -> bool:
@@ -542,7 +542,7 @@ class Waiting:
         self.event.set()
 
     def foreseen(self, size: int) -> None:
-        """It waits for what is in the log."""
+        """This waiter needs what is in the log."""
 
     def gone(self) -> None:
         self.told.append("gone")
@@ -552,7 +552,7 @@ class Waiting:
 async def wait_for_more(
     partition: PartitionLeader, isolation: Isolation = UNCOMMITTED, time: float = 1.0
 ) -> bool:
-    """A long poll; whether anything came."""
+    """Runs a long poll. Returns whether anything came."""
     waiting = Waiting()
     partition.watch(waiting, isolation)
     try:
@@ -579,7 +579,7 @@ def headers_of(data: bytes) -> list[Any]:
 
 
 def content(log: PartitionLog) -> bytes:
-    """All bytes of a log from its start."""
+    """Returns all bytes of a log from its start."""
     data = bytearray()
     offset = log.start_offset
     while offset < log.end_offset:

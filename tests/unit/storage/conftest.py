@@ -1,4 +1,4 @@
-"""The kit of the storage tests: batches, logs, a plain reference log, and a disk that can be made to fail."""
+"""The kit of the storage tests: batches, logs, a plain reference log, and a disk that can fail."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Crash(BaseException):
 
 
 class QuickDisk(Disk):
-    """A disk that only counts what it would have to wait for.
+    """A disk that counts syncs instead of waiting for them.
 
-    Logs are left as a kill leaves them, without being closed. `close_all` then does to the descriptors of all
-    such disks what the end of a process would do.
+    Logs are left as a kill leaves them, without being closed. `close_all` then closes the descriptors of all
+    such disks, as the end of a process does.
     """
 
     opened: ClassVar[set[int]] = set()
@@ -74,7 +74,7 @@ class QuickDisk(Disk):
 
 
 class FaultyDisk(QuickDisk):
-    """A disk of which tests decide when it fails.
+    """A disk that fails when a test says so.
 
     `room`: bytes that may still be written to .log files, then ENOSPC (a short write first, as the kernel
     does). `fail`: names of calls that raise EIO. `crash_at`: the number of the changing call at which the
@@ -130,14 +130,14 @@ class FaultyDisk(QuickDisk):
 
 @dataclass
 class ReferenceLog:
-    """The plain twin of a log: its batches in a list."""
+    """The plain reference of a log: a list of its batches."""
 
     batches: list[tuple[BatchHeader, bytes]] = field(default_factory=list)
     start_offset: int = 0
     end_offset: int = 0
 
     def append(self, data: bytes) -> None:
-        """`data`: as the log has it, offsets assigned."""
+        """`data`: the stored bytes, with offsets assigned."""
         position = 0
         while position < len(data):
             header = read_header(data, position)
@@ -169,7 +169,7 @@ class ReferenceLog:
 
 
 class Kit:
-    """What tests build logs with. Times are small numbers of ms."""
+    """Makes batches and logs for tests. Times are small numbers of ms."""
 
     Crash = Crash
     FaultyDisk = FaultyDisk
@@ -182,7 +182,7 @@ class Kit:
             QuickDisk.close_all()
 
     def config(self, overrides: Mapping[str, object] | None = None, **more: object) -> TopicConfig:
-        """Keys as in Kafka; in keywords with `_` for `.`."""
+        """Keys are Kafka's; keywords have `_` for `.`."""
         keys = {**(overrides or {}), **{name.replace("_", "."): value for name, value in more.items()}}
         return TopicConfig.of({name: str(value) for name, value in keys.items()})
 
@@ -216,7 +216,7 @@ class Kit:
         transactional: bool = False,
         compression: Compression = Compression.NONE,
     ) -> bytes:
-        """A batch of `records` records with keys k0, k1 and so on, a ms apart."""
+        """Makes a batch of `records` records with keys k0, k1 and so on, 1 ms apart."""
         return build_batch(
             [Record(b"k%d" % i, value, (), timestamp + i) for i in range(records)],
             producer=producer,
@@ -258,13 +258,13 @@ class Kit:
         return self.append_bytes(log, b"".join(batches), now_ms)[0]
 
     def append_bytes(self, log: PartitionLog, data: bytes, now_ms: int = 1000) -> tuple[LogAppend, bytes]:
-        """Also what the log made of the bytes."""
+        """Appends the batches. Returns the result, and the bytes as stored."""
         buffer = bytearray(data)
         stored = log.append(memoryview(buffer), self.headers(data), now_ms)
         return stored, bytes(buffer)
 
     def read_all(self, log: PartitionLog, max_bytes: int = 1 << 20) -> bytes:
-        """Everything from the start on, as a consumer gets it."""
+        """Reads everything from the start on, as a consumer does."""
         out = bytearray()
         offset = log.start_offset
         while offset < log.end_offset:
@@ -278,7 +278,7 @@ class Kit:
         return bytes(out)
 
     def read_in_order(self, log: PartitionLog, max_bytes: int) -> list[bytes]:
-        """What a reader gets, read by read, who asks each time for the offset after the last it has."""
+        """Returns one entry per read by a reader that continues after the last offset it has."""
         found: list[bytes] = []
         offset = log.start_offset
         while offset < log.end_offset:
@@ -288,7 +288,7 @@ class Kit:
         return found
 
     def records(self, log: PartitionLog) -> list[Record]:
-        """All data records."""
+        """Returns all data records."""
         data = self.read_all(log)
         found: list[Record] = []
         position = 0

@@ -1,4 +1,4 @@
-"""A daemon's logs that rest, for tests: kept, stopped, killed, and what is seen of them."""
+"""A daemon's resting logs, for tests: kept, stopped, killed, and observed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class House:
         self.leave()
 
     def leave(self) -> None:
-        """As a kill does."""
+        """Drops everything without a save, as a kill does."""
         self.open.clear()
         if self.kept is not None:
             self.kept.close()
@@ -70,7 +70,7 @@ class House:
 
 
 class Told(NamedTuple):
-    """What users see of a log before they read it."""
+    """The values of a log that users see before they read it."""
 
     start: int
     end: int
@@ -96,7 +96,7 @@ def told(log: PartitionLog) -> Told:
 
 
 def known(log: PartitionLog) -> list[tuple[int, ...]]:
-    """All that is known of its producers."""
+    """Returns the state of all its producers."""
     return [
         (
             *(one.producer_id, one.epoch, one.coordinator_epoch, one.transaction_start),
@@ -108,10 +108,10 @@ def known(log: PartitionLog) -> list[tuple[int, ...]]:
 
 @contextmanager
 def nothing_opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No file is opened, and no directory listed."""
+    """Fails if a file is opened or a directory listed."""
 
     def refuse(*args: Any, **more: Any) -> Any:
-        raise AssertionError(f"opens {args[0]}")
+        raise AssertionError(f"{args[0]} is opened")
 
     with monkeypatch.context() as patched:
         patched.setattr("builtins.open", refuse)
@@ -121,10 +121,10 @@ def nothing_opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Drill:
-    """Does seeded things to a log."""
+    """Runs random operations on a log."""
 
     def __init__(self, kit: Kit, house: House, seed: int, *, cuts: bool = True) -> None:
-        """`cuts`: takes back records, as a replica does."""
+        """`cuts`: also truncates the log, as a replica does."""
         self.cuts = cuts
         self.kit, self.house, self.random = kit, house, random.Random(seed)
         self.config = kit.config(

@@ -42,7 +42,7 @@ def compacted(kit: Kit) -> Config:
 
 
 def settle(log: PartitionLog, now_ms: int = 1000) -> None:
-    """Rolls and checkpoints, so that all there is can be cleaned."""
+    """Rolls and checkpoints, so that the whole log can be compacted."""
     log.roll(now_ms)
     log.flush(now_ms, checkpoint=True)
 
@@ -243,7 +243,7 @@ def test_compact_and_delete(kit: Kit, path: Path, compacted: Config) -> None:
     kit.append(log, kit.keyed((b"a", b"1"), (b"a", b"2"), timestamp=5000))
     settle(log)
     assert compaction.compact(log, 5000)
-    assert log.clean(5500) == 0  # joined with the younger one
+    assert log.clean(5500) == 0  # it was merged into the younger segment
     assert values(kit.records(log)) == {b"old": b"1", b"a": b"2"}
     assert log.clean(6001) == 1
     assert kit.records(log) == []
@@ -293,7 +293,7 @@ def test_a_full_disk_leaves_the_log_as_it_was(kit: Kit, path: Path, compacted: C
 
 
 def fill(kit: Kit, log: PartitionLog) -> dict[bytes, bytes]:
-    """Several groups of segments, an aborted transaction among them."""
+    """Fills several groups of segments and an aborted transaction. Returns the expected values."""
     expected: dict[bytes, bytes] = {}
     producer = ProducerIdentity(5, 0)
     for number in range(40):
@@ -313,7 +313,7 @@ def fill(kit: Kit, log: PartitionLog) -> dict[bytes, bytes]:
 
 
 def committed_values(kit: Kit, log: PartitionLog) -> dict[bytes | None, bytes | None]:
-    """What a read_committed reader makes of the log."""
+    """Returns the values that a read_committed reader gets."""
     aborted = {first for _, first in log.aborted_between(log.start_offset, log.end_offset)}
     data = kit.read_all(log)
     position, left = 0, {}
@@ -325,7 +325,7 @@ def committed_values(kit: Kit, log: PartitionLog) -> dict[bytes | None, bytes | 
 
 
 def test_a_crash_at_any_step_leaves_a_whole_log(kit: Kit, tmp_path: Path, compacted: Config) -> None:
-    """Kills the process at every call that changes the disk, opens again, and compacts again."""
+    """Kills the process at every call that changes the disk, opens the log again, and compacts again."""
     log = kit.open(tmp_path / "a", compacted(segment_bytes=2500))
     expected = fill(kit, log)
     end, start, bases = log.end_offset, log.size, log.segment_count
@@ -364,8 +364,9 @@ def test_a_crash_at_any_step_leaves_a_whole_log(kit: Kit, tmp_path: Path, compac
 @settings(max_examples=40)
 @given(st.data())
 def test_against_a_dictionary(kit: Kit, data: st.DataObject) -> None:
-    """Random keys, tombstones, rolls and rounds: the values that are left are those of a dictionary, and
-    every record that is left is one that was appended, at its offset."""
+    """Random keys, tombstones, rolls and rounds: the remaining values are those of a dictionary, and every
+    remaining record is an appended one, at its offset.
+    """
     with kit.directory() as path:
         config = kit.config(
             {

@@ -1,4 +1,4 @@
-"""A disk that refuses: the log stays what it was, says so, and works again when the disk does."""
+"""A disk that refuses: the log keeps its state, reports the fault, and works again when the disk does."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_indexes_and_snapshots_that_cannot_be_written_are_done_without(kit: Kit,
     log = kit.open(path, config, disk=disk)
     disk.fail = {"rename"}
     with pytest.raises(TreecastError):
-        kit.append(log, batch)  # not even the leader epoch can be noted
+        kit.append(log, batch)  # not even the leader epoch can be stored
     disk.fail = set()
     kit.append(log, batch)
     disk.fail = {"rename"}

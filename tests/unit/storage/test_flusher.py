@@ -1,4 +1,4 @@
-"""Group commit and background work beside a real event loop, on a disk that waits when told."""
+"""Group commit and background work beside a real event loop, on a disk that waits on demand."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_however_many_are_due_few_files_are_open(kit: Kit, tmp_path: Path,
     assert shared.to_flush() == logs
     assert flusher.flush_due(shared.to_flush(), 9000) == 700
     most.append(shared.pool.open_files)
-    assert flusher.flush_due(shared.to_flush(), 9001) == 0  # they are under way, or wait for their turn
+    assert flusher.flush_due(shared.to_flush(), 9001) == 0  # they are under way, or queued
     while any(log.flushed_offset == 0 for log in logs):
         await asyncio.sleep(0)
         most.append(shared.pool.open_files)
@@ -192,7 +192,7 @@ async def test_a_waiter_that_gave_up_harms_no_one(kit: Kit, path: Path, flusher:
 async def test_a_roll_during_a_flush_keeps_the_new_index(
     kit: Kit, path: Path, flusher: Flusher, gated: Any
 ) -> None:
-    """The checkpoint's index of a segment that is sealed meanwhile must not replace the sealed one's."""
+    """The checkpoint's index must not replace that of a segment sealed in the meantime."""
     config = kit.config({"index.interval.bytes": 0})
     log = kit.open(path, config, LogSettings(FsyncPolicy.BATCH, checkpoint_bytes=1), disk=gated)
     for number in range(5):

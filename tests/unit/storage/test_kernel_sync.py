@@ -1,4 +1,4 @@
-"""fdatasync by the kernel's own queue, and the flusher that uses it where it can."""
+"""fdatasync by the kernel's own queue, and the flusher that uses it if it can."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from treecast.middleware.storage.settings import FsyncPolicy, LogSettings
 
 Kit = Any
 BATCH = LogSettings(FsyncPolicy.BATCH)
-NO_QUEUE = "the kernel has no queue for fdatasync, or gives this process none"  # as in a sandbox
+NO_QUEUE = "the kernel has no queue for fdatasync, or gives this process none"  # for example in a sandbox
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def descriptor(tmp_path: Path) -> Any:
 
 
 class Told:
-    """What comes back, and when all of it has."""
+    """Collects the results; `all` is set after the last expected one."""
 
     def __init__(self, expected: int) -> None:
         self.errors: list[OSError | None] = []
@@ -70,7 +70,7 @@ async def test_what_is_full_or_refused_is_left_to_the_caller(
 ) -> None:
     told = Told(1)
     reading, writing = os.pipe()
-    assert not kernel.sync(reading, told)  # a pipe has no bytes on a disk
+    assert not kernel.sync(reading, told)  # a pipe has no data on a disk
     os.close(reading)
     os.close(writing)
     assert not kernel.sync(reading, told)
@@ -82,7 +82,7 @@ async def test_what_is_full_or_refused_is_left_to_the_caller(
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, kernel: KernelSync, refused: int) -> None:
-    """The kernel says so of the first that it is asked for the outcome of."""
+    """Makes the kernel report an error for the first finished request."""
     call, pending = kernel._call, [refused]
 
     def failing(number: object, *arguments: object) -> int:
@@ -115,7 +115,7 @@ async def test_one_who_fails_takes_no_other_with_it(kernel: KernelSync, descript
         told(error)
         raise ZeroDivisionError
 
-    for number in range(10):  # in whichever order they end
+    for number in range(10):  # in any order of completion
         assert kernel.sync(descriptor, told if number % 2 else fail)
     await asyncio.wait_for(told.all.wait(), 30)
     await asyncio.sleep(0)
@@ -131,7 +131,7 @@ async def test_closing_waits_for_what_is_under_way(descriptor: int) -> None:
 
 
 @pytest.mark.parametrize("machine", ["riscv64", "x86_64", "aarch64"])
-async def test_systems_without_it_get_none(monkeypatch: pytest.MonkeyPatch, machine: str) -> None:
+async def test_systems_without_the_queue_get_none(monkeypatch: pytest.MonkeyPatch, machine: str) -> None:
     monkeypatch.setattr("platform.machine", lambda: machine)
 
     def refuse(*_: object) -> int:
@@ -141,7 +141,7 @@ async def test_systems_without_it_get_none(monkeypatch: pytest.MonkeyPatch, mach
     assert KernelSync.begin(asyncio.get_running_loop()) is None
 
 
-# -- the flusher ---------------------------------------------------------------------------------------------
+# --- the flusher
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ async def acknowledge(kit: Kit, flusher: Flusher, log: Any) -> None:
 @pytest.mark.usefixtures("kernel")
 async def test_a_flush_of_one_file_takes_no_thread(kit: Kit, path: Path, flusher: Flusher) -> None:
     log = kit.open(path, settings=BATCH, disk=Disk())
-    await acknowledge(kit, flusher, log)  # the first also makes the folder's entry safe
+    await acknowledge(kit, flusher, log)  # the first one also syncs the directory entry
     threads = set(flusher._executor._threads)
     submitted = flusher._executor._work_queue.qsize()
     for expected in range(2, 30):

@@ -153,7 +153,7 @@ def test_a_reader_gets_the_same_by_the_index_from_memory_and_from_its_file(
 
 
 def test_where_a_read_ends_is_known_without_a_look_at_the_log(kit: Kit, path: Path) -> None:
-    """The log is damaged all over, and nobody notices."""
+    """The whole file is damaged, and the index alone gives the right end."""
     log = log_of_many_sizes(kit, path, 0)
     found = kit.read_in_order(log, 5_000)
     (path / "00000000000000000000.log").write_bytes(bytes(log.size))
@@ -174,7 +174,7 @@ def log_of_many_sizes(kit: Kit, path: Path, interval: int) -> PartitionLog:
 
 
 def test_a_batch_larger_than_was_asked_for_may_end_its_segment(kit: Kit, path: Path) -> None:
-    """Less than nothing is left for the next segment, whose index is empty."""
+    """The room left for the next segment is negative, and its index is empty."""
     batch = kit.batch()
     log = kit.open(path, kit.config(segment_bytes=len(batch)))
     for _ in range(3):

@@ -24,7 +24,7 @@ Kit = Any
 
 
 class LogMachine(RuleBasedStateMachine):
-    """Whatever is done to a log, it reads like its reference, also after a kill."""
+    """After any operations, and after a kill, a log reads like its reference."""
 
     kit: Kit
 
@@ -161,7 +161,7 @@ def test_any_sequence_of_operations(kit: Kit) -> None:
 
 
 def test_the_reference_can_disagree(kit: Kit, path: Path) -> None:
-    """A log that lost a batch is noticed."""
+    """The comparison finds a lost batch."""
     log, reference = kit.open(path), kit.ReferenceLog()
     for _ in range(3):
         reference.append(kit.append_bytes(log, kit.batch())[1])

@@ -1,4 +1,4 @@
-"""Finding records by time, against brute force."""
+"""Finding records by time, compared with brute force."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_against_brute_force(kit: Kit, data: st.DataObject) -> None:
 
 
 def test_only_a_little_is_read(kit: Kit, path: Path) -> None:
-    """The index leads to the place: a damaged beginning is not even looked at."""
+    """The index leads to the place: a damaged beginning is not read."""
     log = kit.open(path, kit.config({"index.interval.bytes": 0}))
     for number in range(100):
         kit.append(log, kit.batch(timestamp=1000 * number))

@@ -73,7 +73,7 @@ def test_epochs_keep_what_wrote_something() -> None:
 @pytest.mark.parametrize(
     "text", [b"", b"1\n0\n", b"0\n2\n1 1\n", b"0\n1\nx y\n", b"0\n2\n5 1\n3 2\n", b"\xff"]
 )
-def test_epochs_that_cannot_be_read_are_none(text: bytes) -> None:
+def test_unreadable_epochs_are_empty(text: bytes) -> None:
     assert LeaderEpochs.decode(text).entries == []
 
 

@@ -1,4 +1,4 @@
-"""Idempotence rules, snapshots, transactions: against Kafka's rules and a plain reference."""
+"""Idempotence rules, snapshots and transactions, compared with Kafka's rules and a plain reference."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def header(
 
 
 def produce(states: ProducerStates, batch: BatchHeader, offset: int, now_ms: int = 0) -> int | None:
-    """As a broker does it: the offset of the batch that it repeats, or None."""
+    """Acts as a broker does. Returns the offset of the batch that it repeats, or None."""
     repeated = states.check(batch)
     if repeated is None:
         batch.base_offset = offset
@@ -62,7 +62,7 @@ def test_the_last_five_batches_are_known_as_repeats() -> None:
     for number in range(2, 7):
         assert states.check(header(2 * number, 2)) == 100 + 2 * number
     assert fault(states, header(2, 2)) is Fault.OUT_OF_ORDER_SEQUENCE
-    assert fault(states, header(4, 3)) is Fault.OUT_OF_ORDER_SEQUENCE  # the same start, another end
+    assert fault(states, header(4, 3)) is Fault.OUT_OF_ORDER_SEQUENCE  # the same start with another end
 
 
 def test_an_unknown_producer_may_begin_anywhere() -> None:
@@ -139,7 +139,7 @@ def test_idle_producers_are_forgotten_open_transactions_are_not() -> None:
 
 
 class ReferenceProducers:
-    """Kafka's rules written down once more, without any of the shortcuts."""
+    """Kafka's rules without any of the shortcuts."""
 
     def __init__(self) -> None:
         self.epochs: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""What opening a log after a crash keeps and cuts off."""
+"""Opening a log after a crash: the intact part stays, the rest is cut off."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_kill_loses_nothing_whatever_was_flushed(kit: Kit, path: Path) -> None
 
 
 def test_the_last_append_cut_at_every_byte(kit: Kit, tmp_path: Path) -> None:
-    """Whatever part of the last append reached the disk, what came before is whole, and the rest goes."""
+    """A partly written append is cut off, at any byte; earlier batches are whole."""
     log = kit.open(tmp_path / "a")
     kit.append(log, kit.batch(3))
     kit.append(log, kit.batch(2))
@@ -77,9 +77,7 @@ def test_every_bit_of_an_unflushed_batch_is_checked(kit: Kit, tmp_path: Path) ->
         damaged[byte] ^= 1 << (byte % 8)
         (path / LOG).write_bytes(damaged)
         again = kit.open(path)
-        in_epoch = (
-            kept + 12 <= byte < kept + 16
-        )  # outside the CRC, as is the base offset, which may skip some
+        in_epoch = kept + 12 <= byte < kept + 16  # outside the CRC, like the base offset, which may skip some
         skips = kept + 4 <= byte < kept + 8 and damaged[byte] > good[byte] and damaged[kept + 4] < 128
         if in_epoch or skips:
             assert again.size == len(good)
@@ -133,7 +131,7 @@ def test_damage_in_the_trusted_part_deletes_nothing(kit: Kit, path: Path) -> Non
     assert len(kit.headers(kit.read_all(again))) == 10
 
 
-def test_a_trusted_file_that_became_shorter_is_checked_anew(kit: Kit, path: Path) -> None:
+def test_a_trusted_file_that_became_shorter_is_checked_again(kit: Kit, path: Path) -> None:
     log = kit.open(path)
     for _ in range(5):
         kit.append(log, kit.batch(1))
@@ -248,8 +246,9 @@ def test_a_checkpoint_in_the_middle_saves_the_check_of_what_is_before(kit: Kit, 
 
 
 class Damage(NamedTuple):
-    """Of one segment file, behind the checkpoint: byte `at` (modulo what is there) and all after it gone, or
-    the bits of `flip` in it turned over."""
+    """Damage of one segment file behind the checkpoint: byte `at` (modulo the size) and all after it are
+    gone, or the bits of `flip` in it are inverted.
+    """
 
     at: int
     flip: int = 0
@@ -269,12 +268,12 @@ DAMAGES = st.lists(
 
 @settings(max_examples=60)
 @given(trusted=st.integers(0, 12), more=st.integers(0, 20), damages=DAMAGES)
-# a raised base offset, outside the CRC, of a segment's last batch: it reached into the next segment
+# a raised base offset, outside the CRC, of a segment's last batch, which then overlapped the next segment
 @example(trusted=0, more=9, damages=[Damage(613, 1)])
 def test_random_damage_behind_the_checkpoint_never_harms_what_is_before(
     kit: Kit, trusted: int, more: int, damages: list[Damage | None]
 ) -> None:
-    """`trusted` batches before the checkpoint, `more` after it; `damages` of the segments from there on."""
+    """`trusted` batches precede the checkpoint, `more` follow it; `damages` begin at its segment."""
     with kit.directory() as path:
         config = kit.config({"segment.bytes": 700, "index.interval.bytes": 100})
         log = kit.open(path, config)
@@ -304,8 +303,8 @@ def test_random_damage_behind_the_checkpoint_never_harms_what_is_before(
         check_invariants(again)
 
 
-def test_a_checkpoint_of_more_than_there_is_is_not_believed_later(kit: Any, path: Path) -> None:
-    """A disk that lost what it had promised, or a copy that was cut; the log grows past the old one."""
+def test_a_checkpoint_beyond_the_log_is_not_trusted_later(kit: Any, path: Path) -> None:
+    """A disk lost data that it had synced, or a copy was cut; the log then grows past the old end."""
     log = kit.open(path)
     kit.append(log, kit.batch(2), kit.batch(3), kit.batch(3))
     log.close()

@@ -1,4 +1,4 @@
-"""A log that follows another one: the same bytes, taken back where the leader says so."""
+"""A log that follows another one: the same bytes, truncated when the leader says so."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ P7, P8 = ProducerIdentity(7, 0), ProducerIdentity(8, 0)
 
 
 def replicate(kit: Kit, leader: PartitionLog, follower: PartitionLog, max_bytes: int = 1 << 20) -> None:
-    """Brings `follower` to the leader's end."""
+    """Copies batches until `follower` is at the leader's end."""
     while follower.end_offset < leader.end_offset:
         chunks, _ = leader.read(follower.end_offset, max_bytes, leader.end_offset, at_least_one=True)
         data = b"".join(map(bytes, chunks))
@@ -37,7 +37,7 @@ def replicate(kit: Kit, leader: PartitionLog, follower: PartitionLog, max_bytes:
 
 
 def state(log: PartitionLog) -> tuple[Any, ...]:
-    """All that readers and producers can tell of a log, but its start."""
+    """Returns everything that readers and producers can see of a log, except its start."""
     producers = sorted(
         (p.producer_id, p.epoch, p.transaction_start, p.coordinator_epoch, p.last_sequence, p.last_offset)
         for p in log.producers
@@ -128,7 +128,7 @@ def test_restart_and_start(kit: Kit, tmp_path: Path) -> None:
     assert not list(log.producers)
     assert log.epoch_entries == []
     check_invariants(log)
-    log.restart_at(7, 1)  # as a leader may have lost more
+    log.restart_at(7, 1)  # a leader may have lost more
     assert log.start_offset == log.end_offset == 7
     kit.append(log, kit.batch(2))
     log.close()
@@ -184,7 +184,7 @@ def test_an_epoch_without_records_is_remembered_by_a_log_closed_in_order(kit: Ki
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_whatever_was_cut_the_log_is_as_if_it_had_never_been_there(kit: Kit, seed: int) -> None:
-    """A log with appends, cuts and kills is equal to one that only ever had the batches that are left."""
+    """A log with appends, cuts and kills equals one that only ever had the remaining batches."""
     rng = random.Random(seed)
     root = Path(tempfile.mkdtemp())
     try:
@@ -254,14 +254,14 @@ def test_snapshots_of_what_was_cut_are_not_used(kit: Kit, tmp_path: Path) -> Non
     assert len(before) == len(encode_snapshot(again.producers))
 
 
-# --- where two logs part
+# --- where two logs diverge
 
 
 def history(rng: random.Random) -> tuple[list[tuple[int, int]], int, list[tuple[int, int]], int, int]:
-    """A leader and a follower, by a plain model: each offset has the epoch in which it was written.
+    """Makes a leader and a follower by a plain model: each offset has the epoch in which it was written.
 
-    The leader loses its tail and begins a new epoch, again and again; the follower copies now and then,
-    cutting first what is not the leader's. Answers both histories and where they part.
+    The leader repeatedly loses its tail and begins a new epoch. The follower copies now and then, and first
+    cuts what differs from the leader's log. Returns both histories and the offset where they diverge.
     """
     leader: list[tuple[int, int]] = []  # (epoch, unique record)
     follower: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""Logs that rest: what a start takes for granted of them, kills, disks that refuse, and what wakes them."""
+"""Resting logs: what a start trusts, kills, disks that refuse, and the calls that wake them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_log_with_large_indexes_is_closed_by_a_checkpoint_and_rests(kit: Kit, 
     check_invariants(log)
 
 
-# --- whatever was done to a log, it is told of as it is
+# --- a resting log shows the same state after any operations
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -91,7 +91,7 @@ def test_a_rested_log_is_what_recovery_makes_of_its_files(kit: Kit, tmp_path: Pa
         plain = kit.open(tmp_path / "copy", drill.config)
         assert kit.read_all(log) == kit.read_all(plain) == data
         assert (log.bases, log.start_offset) == (plain.bases, plain.start_offset)
-        if drill.cuts:  # may leave offsets at the end that compaction took, and no file tells of
+        if drill.cuts:  # compaction may have removed the last offsets, which no file shows
             assert plain.end_offset <= log.end_offset
         else:
             assert plain.end_offset == log.end_offset
@@ -127,7 +127,7 @@ def test_after_a_kill_a_log_is_what_it_was_whatever_its_summary_says(
 
 
 def _steps(kit: Kit, path: Path, kill_at: int | None) -> int:
-    """Writes, then is killed in the middle of the stop; how many steps the stop took."""
+    """Writes, and is killed in the middle of the stop. Returns how many steps the stop took."""
     disk = kit.FaultyDisk()
     house = House(kit, path, disk)
     for number in range(3):

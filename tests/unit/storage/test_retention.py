@@ -1,4 +1,4 @@
-"""Which segments go, and when."""
+"""Which segments are removed, and when."""
 
 from __future__ import annotations
 

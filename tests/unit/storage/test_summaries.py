@@ -1,4 +1,4 @@
-"""Summaries of logs: when they are not believed, and their own files."""
+"""Summaries of logs: when they are not trusted, and their own files."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from treecast.middleware.storage.invariants import check_invariants
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.storage.summary import summarise
 
-# --- changed behind its back
+# --- files changed in the meantime
 
 
 def tick(path: Path) -> None:
-    """Until the file system's clock, which stands still for some ms, has gone on."""
+    """Waits until the file system's clock, which moves in steps of some ms, has advanced."""
     before = path.stat().st_mtime_ns
     while path.stat().st_mtime_ns == before:
         (path / "clock").write_bytes(b"")
@@ -121,7 +121,7 @@ def _written(kit: Kit, house: House) -> Path:
 
 
 def _all_right(kit: Kit, house: House) -> int:
-    """How many rest; all are what they were."""
+    """Checks that all logs are as they were. Returns how many rest."""
     house.begin()
     logs = [house.log(f"t-{number}") for number in range(3)]
     resting = sum(log.rests for log in logs)
@@ -156,10 +156,10 @@ def test_a_block_of_another_version_is_left_out(
     assert _all_right(kit, house) == 0
 
 
-def test_blocks_that_say_nothing_of_logs_are_left_out(
+def test_blocks_without_summaries_are_ignored(
     kit: Kit, house: House, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A segment before the last is not read past its damage: then there are none at all."""
+    """Only the last segment is read past its damage: otherwise there are no summaries at all."""
     file = _written(kit, house)
     for body in (
         b"",
@@ -191,7 +191,7 @@ def test_where_nothing_can_be_kept_logs_are_closed_by_checkpoints_as_well(
     assert (house.log().rests, house.log().report.checked_batches) == (False, 0)
 
 
-def test_summaries_are_written_anew_when_most_say_nothing_any_more(
+def test_summaries_are_rewritten_when_most_are_outdated(
     kit: Kit, house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stored, "_SPARE", 2000)

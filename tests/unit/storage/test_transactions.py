@@ -1,4 +1,4 @@
-"""Open and aborted transactions: the last stable offset and what read_committed readers leave out."""
+"""Open and aborted transactions: the last stable offset, and the records that read_committed readers skip."""
 
 from __future__ import annotations
 
@@ -114,14 +114,15 @@ def test_an_index_that_cannot_be_written_does_not_fail_the_append(kit: Kit, path
 @settings(max_examples=60)
 @given(st.data())
 def test_read_committed_against_a_list(kit: Kit, data: st.DataObject) -> None:
-    """Interleaved transactions of three producers: any range is told exactly the aborted ones in it, also
-    after a kill."""
+    """Interleaved transactions of three producers: every range lists exactly its aborted ones, also after a
+    kill.
+    """
     with kit.directory() as path:
         config = kit.config(segment_bytes=data.draw(st.sampled_from([300, 900, 10_000])))
         log = kit.open(path, config)
         opened: dict[int, int] = {}
         sequences = {1: 0, 2: 0, 3: 0}
-        ended: list[tuple[int, int, int]] = []  # producer id, first offset, marker's offset, where aborted
+        ended: list[tuple[int, int, int]] = []  # aborted: producer id, first offset, marker's offset
         for _ in range(data.draw(st.integers(1, 30))):
             producer_id = data.draw(st.integers(1, 3))
             producer = ProducerIdentity(producer_id, 0)

@@ -19,14 +19,14 @@ _TIMES = st.integers(0, 2**45)
 
 @pytest.fixture(scope="session")
 def records() -> Records:
-    """Lists of 1 to 20 records without offsets."""
+    """Draws lists of 1 to 20 records without offsets."""
     one = st.builds(Record, key=_BYTES, value=_BYTES, headers=_HEADERS, timestamp=_TIMES)
     return st.lists(one, min_size=1, max_size=20)
 
 
 @pytest.fixture(scope="session")
 def mutations() -> st.SearchStrategy[Callable[[bytes], bytes]]:
-    """What may happen to bytes: some are changed, cut out, put in, or the end is lost."""
+    """Draws changes of bytes: some are replaced, removed or inserted, or the end is cut off."""
     where, byte = st.floats(0, 1, exclude_max=True), st.integers(0, 255)
 
     def change(at: float, value: int) -> Callable[[bytes], bytes]:

@@ -1,4 +1,4 @@
-"""What a broker refuses: every lie has its fault; cuts and arbitrary bytes; the walk and its plain twin."""
+"""The checks of a broker: a fault for every wrong field, cuts, arbitrary bytes, and the walk's plain twin."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Mutations = st.SearchStrategy[Callable[[bytes], bytes]]
 
 
 def sealed(batch: bytes | bytearray) -> bytearray:
-    """`batch` with a size and CRC that are right for its bytes."""
+    """Returns `batch` with the size and CRC that its bytes require."""
     out = bytearray(batch)
     struct.pack_into(">i", out, 8, len(out) - 12)
     struct.pack_into(">I", out, 17, crc32c(bytes(out[21:])))
@@ -39,7 +39,7 @@ def sealed(batch: bytes | bytearray) -> bytearray:
 
 
 def changed(form: str, at: int, value: int, batch: bytes | None = None) -> bytearray:
-    """A good batch with one field of the header changed and the CRC made right again."""
+    """Returns a good batch with one changed field of the header and a right CRC."""
     out = bytearray(build_batch(VALUES) if batch is None else batch)
     struct.pack_into(form, out, at, value)
     return sealed(out)
@@ -62,7 +62,7 @@ def test_good_batches_are_accepted_and_left_alone() -> None:
 
 
 def test_one_batch_per_partition() -> None:
-    """Kafka: Produce 3 and later carries exactly one."""
+    """Kafka: Produce 3 and later carries exactly one batch."""
     good = build_batch(VALUES)
     assert fault(good, single=True) is None
     assert fault(good + good, single=True) is Fault.INVALID_RECORD
@@ -160,7 +160,7 @@ def test_idempotent_and_transactional_batches_are_accepted() -> None:
 @pytest.mark.parametrize("codec", list(Compression))
 @pytest.mark.parametrize("claimed", [4, 6, 2**31 - 1])
 def test_counts_that_lie_together(codec: Compression, claimed: int) -> None:
-    """Count and last offset delta agree, the CRC is right, and there are other records than they say."""
+    """Count and last offset delta agree and the CRC is right, but the number of records differs."""
     data = changed(">i", 23, claimed - 1, changed(">i", 57, claimed, build_batch(VALUES, compression=codec)))
     assert fault(data) is Fault.INVALID_RECORD
     assert fault(data, deep=False) is None
@@ -185,7 +185,7 @@ def test_bombs_are_bounded(codec: Compression) -> None:
 
 @pytest.mark.parametrize("codec", list(Compression))
 def test_a_max_timestamp_that_lies_is_put_right(codec: Compression) -> None:
-    """As Kafka's LogValidator does: the time index would be wrong else."""
+    """Kafka's LogValidator does the same: otherwise the time index would be wrong."""
     truth = build_batch(VALUES, compression=codec)
     data = changed(">q", 35, 2**50, truth)
     (header,) = check_batches(memoryview(data), LARGE)
@@ -201,7 +201,7 @@ def test_keyless_records_are_pointed_out() -> None:
         assert header.first_keyless == 2
 
 
-# --- records: the walk against reading them, its plain twin
+# --- records: the walk, compared with its plain twin
 
 
 def twin_accepts(payload: bytes, count: int) -> bool:

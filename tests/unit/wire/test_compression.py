@@ -45,7 +45,7 @@ OURS = (None, Fault.CORRUPT_BATCH, Fault.BATCH_TOO_LARGE)
 
 
 def outcome(codec: Compression, data: bytes, limit: int) -> Fault | None:
-    """None where `data` is accepted. Any error but ours ends the test."""
+    """Returns None if `data` is accepted. Any error but TreecastError fails the test."""
     try:
         decompress(codec, data, limit)
     except TreecastError as error:
@@ -83,7 +83,7 @@ def test_every_cut_is_refused(codec: Compression) -> None:
     data = compress(codec, TEXT[:200])
     for length in range(len(data)):
         if codec is Compression.SNAPPY and length == 16:
-            continue  # the header alone: snappy-java's empty stream
+            continue  # a header alone is snappy-java's empty stream
         assert refused(codec, data[:length]).fault is Fault.CORRUPT_BATCH, length
 
 
@@ -118,7 +118,7 @@ def test_one_wrong_byte_gives_only_our_error(codec: Compression, at: float, valu
     assert outcome(codec, bytes(data), len(TEXT) * 2) in OURS
 
 
-# --- what other clients write
+# --- output of other clients
 
 
 def test_gzip_of_other_writers() -> None:
@@ -145,7 +145,7 @@ def test_snappy_blocks_are_bounded_together() -> None:
 
 
 def test_snappy_length_is_checked_before_it_is_allocated() -> None:
-    claim = b"\xff\xff\xff\xff\x0f"  # 4 GiB, in a raw block
+    claim = b"\xff\xff\xff\xff\x0f"  # 4 GiB in a raw block
     assert refused(Compression.SNAPPY, claim + b"\0abc").fault is Fault.BATCH_TOO_LARGE
 
 
@@ -180,7 +180,7 @@ def test_zstd_flushed_in_pieces() -> None:
 
 
 def test_zstd_that_lies_about_its_content_size() -> None:
-    """Frame header of 8 bytes of content size, claiming 2^62, then an empty last block."""
+    """A frame header with 8 bytes of content size, which claims 2^62, then an empty last block."""
     claim = bytes.fromhex("28b52ffd e0") + (2**62).to_bytes(8, "little") + b"\x01\0\0"
     assert refused(Compression.ZSTD, claim).fault is Fault.BATCH_TOO_LARGE
 
@@ -198,7 +198,7 @@ def test_bomb_is_stopped(codec: Compression) -> None:
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4])
 def test_a_crowd_of_empty_frames_is_refused(codec: Compression) -> None:
-    """Each would cost a copy of the rest: a second of work for a megabyte."""
+    """Each frame would copy the rest of the data: a second of work for a megabyte."""
     assert refused(codec, compress(codec, b"") * 65).fault is Fault.CORRUPT_BATCH
 
 

@@ -1,4 +1,4 @@
-"""CRC-32C: the check value of the CRC catalogue, and both ways to its implementation."""
+"""CRC-32C: the check value of the CRC catalogue, and both implementations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Primitive types: golden bytes, lengths that lie, and that a reader's window makes no difference."""
+"""Primitive types: golden bytes, wrong lengths, and independence of the reader's window."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def as_read_by_kafka_python(data: bytes) -> list[Record]:
 
 
 def test_golden_bytes() -> None:
-    """One record with key, value and a header, laid out by hand after the protocol guide."""
+    """One record with key, value and a header, laid out by hand according to the protocol guide."""
     body = bytes.fromhex(
         "22"  # length 17
         "00"  # attributes
@@ -127,7 +127,7 @@ def test_record_size_is_an_upper_bound(records: Records, data: st.DataObject) ->
         assert len(out) <= record_size(record, 2**40, 2**31 - 1) <= len(out) + longest
 
 
-# --- what compaction needs
+# --- for compaction
 
 
 def test_offsets_with_gaps_are_kept() -> None:
@@ -222,7 +222,7 @@ def test_a_control_batch_without_a_type_is_corrupt() -> None:
         assert caught.value.fault is Fault.CORRUPT_BATCH
 
 
-# --- reading what is broken
+# --- broken input
 
 
 @given(data=st.data())

@@ -1,4 +1,4 @@
-"""The header of what hosts send on to each other."""
+"""The header of packets that hosts relay to each other."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def test_what_strangers_send(data: bytes) -> None:
         ("10 01 00", RelayFault.RELAY_KIND),
         ("a0 00 01 01", RelayFault.HOPS),
         ("a0 11 01 01", RelayFault.HOPS),
-        ("a0 01 00", RelayFault.HOST_LIST),  # nobody
-        ("a1 01 01 01", RelayFault.HOST_LIST),  # a hello for others
-        ("a0 01 02 01 00", RelayFault.HOST_LIST),  # twice the same
-        ("a0 01 01 81", RelayFault.HOST_LIST),  # does not end
-        ("a0 01 02 81 00", RelayFault.HOST_LIST),  # longer than it has to be
+        ("a0 01 00", RelayFault.HOST_LIST),  # an empty list
+        ("a1 01 01 01", RelayFault.HOST_LIST),  # a hello with several hosts
+        ("a0 01 02 01 00", RelayFault.HOST_LIST),  # a repeated host
+        ("a0 01 01 81", RelayFault.HOST_LIST),  # an unterminated varint
+        ("a0 01 02 81 00", RelayFault.HOST_LIST),  # an overlong varint
         ("a0 01 06 81 81 81 81 81 01", RelayFault.HOST_LIST),
-        ("a0 01 05 ff ff ff ff 0f", RelayFault.HOST_LIST),  # more than an id
+        ("a0 01 05 ff ff ff ff 0f", RelayFault.HOST_LIST),  # too large for an id
         ("a0 01 41" + " 01" * (MOST_HOSTS + 1), RelayFault.HOST_LIST),
     ],
 )

@@ -1,4 +1,4 @@
-"""Segments: golden bytes, round trip, byte at a time, trailing data, arbitrary bytes; tags."""
+"""Segments: golden bytes, round trip, byte at a time, trailing data, arbitrary bytes, tags."""
 
 from __future__ import annotations
 
@@ -150,8 +150,8 @@ def _with(at: int, value: int) -> bytes:
         (_with(1, 0x02), SegmentFault.FLAGS),
         (_with(3, 1), SegmentFault.FLAGS),  # a key id without a tag
         (_with(27, 0), SegmentFault.NUMBERS),  # no records
-        (_with(29, 7), SegmentFault.NUMBERS),  # the eighth of seven
-        (_with(29, 1), SegmentFault.AFTER),  # `after` on the second
+        (_with(29, 7), SegmentFault.NUMBERS),  # number 7 of a total of 7
+        (_with(29, 1), SegmentFault.AFTER),  # `after` on the second part
         (_with(0, 0x12), SegmentFault.NUMBERS),  # a nak with a sequence
         (_with(35, 17), SegmentFault.AFTER),
         (_with(32, 0xFF), SegmentFault.TRUNCATED),

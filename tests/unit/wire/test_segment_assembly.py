@@ -1,4 +1,4 @@
-"""Messages cut and put together: any order, repeats, bounds, and what is given up."""
+"""Messages cut and reassembled: any order, repeats, bounds, and expiry."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_arbitrary_bytes_are_refused_or_read(kind: type[Body], data: bytes) -> N
     [
         (Nak, Nak((Gap(2, 2),))),
         (Heartbeat, Heartbeat(1, 2)),
-        (Report, Report(Mode.LIVE, 0, 2, totals=Totals(1))),  # the sum is not the number of records
+        (Report, Report(Mode.LIVE, 0, 2, totals=Totals(1))),  # the totals are not the number of records
         (Report, Report(Mode.LIVE, 3, 2)),
         (Skip, Skip((Skipped(2, 1, Expiry.AGE),))),
         (Announce, Announce(2, 1)),

@@ -1,4 +1,4 @@
-"""SRH and SIDs: golden bytes, round trip, every cut, trailing data, arbitrary bytes, scapy's opinion."""
+"""SRH and SIDs: golden bytes, round trip, every cut, trailing data, arbitrary bytes, compared with scapy."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_arbitrary_bytes_are_refused_or_read(data: bytes, typed: bool) -> None:
         (2, 0, AT_ROUTING_TYPE),
         (3, 4, AT_SEGMENTS_LEFT),  # beyond the list
         (3, 255, AT_SEGMENTS_LEFT),
-        (4, 3, AT_SEGMENTS_LEFT),  # more entries than the length has room for
+        (4, 3, AT_SEGMENTS_LEFT),  # more entries than the length allows
         (4, 255, AT_SEGMENTS_LEFT),
         (1, 0, AT_SEGMENTS_LEFT),
         (1, 1, AT_SEGMENTS_LEFT),

@@ -1,4 +1,4 @@
-"""The packet inside an SRv6 header, beside scapy."""
+"""The packet inside an SRv6 header, compared with scapy."""
 
 from __future__ import annotations
 

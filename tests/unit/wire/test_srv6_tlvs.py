@@ -1,4 +1,4 @@
-"""TLVs of an SRH: golden bytes, round trip, every cut, arbitrary bytes, scapy's opinion, an HMAC computed."""
+"""TLVs of an SRH: golden bytes, round trip, every cut, arbitrary bytes, scapy, a computed HMAC."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_what_does_not_fit_is_not_written() -> None:
 
 
 def test_what_an_hmac_covers() -> None:
-    """RFC 8754, 2.1.2.1, put together by hand; changed segments, flags and sources have another code."""
+    """Built by hand from RFC 8754, 2.1.2.1; other segments, flags or sources give another code."""
     header = path_header(PATH, 17)
     source = ipaddress.ip_address("2001:db8::1").packed
     text = hmac_text(source, header, Hmac(7, b"", True))

@@ -119,7 +119,7 @@ def test_an_address_is_read_back(state: int, kind: StareKind, ipv6: bool) -> Non
 
 
 @pytest.mark.parametrize("address", ["", "e0000100", "ff180000000000000000000001000100", "ff" * 16, "ef0001"])
-def test_other_addresses_are_none_of_ours(address: str) -> None:
+def test_other_addresses_are_not_read(address: str) -> None:
     assert read_group(bytes.fromhex(address)) is None
 
 

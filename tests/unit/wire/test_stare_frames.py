@@ -1,4 +1,4 @@
-"""STARE's packets as Ethernet frames: as scapy has them, round trip, every cut, arbitrary bytes."""
+"""STARE's packets as Ethernet frames: compared with scapy, round trip, every cut, arbitrary bytes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_shorter_piece_is_refused(frame: StareFrame) -> None:
 
 @given(frames(), st.integers(0, 49), st.integers(1, 255))
 def test_a_flipped_byte_is_found_or_changes_no_field_twice(frame: StareFrame, at: int, by: int) -> None:
-    """What a checksum covers is refused; so is a header that contradicts the address."""
+    """A change that a checksum covers is refused; so is a header that contradicts the address."""
     data = bytearray(encode_frame(frame))
     data[at] ^= by
     try:
@@ -84,7 +84,7 @@ def test_scapy_builds_the_same_frame_in_ipv6() -> None:
 
 
 def test_a_checksum_of_zero_is_written_as_ones() -> None:
-    """RFC 8200, 8.1: in IPv6 zero says that there is none, and is refused."""
+    """RFC 8200, 8.1: in IPv6 a checksum of zero means "none", and is refused."""
     header = StareHeader(StareKind.PUBLISH, 300, 3)
     first = encode_frame(StareFrame(header, MAC, bytes(16), bytes(2)))
     there = int.from_bytes(first[60:62])

@@ -1,4 +1,4 @@
-"""Update numbers as serial numbers; updates cut and put together; scapy builds and reads the same bytes."""
+"""Update numbers as serial numbers; updates cut and reassembled; scapy builds and reads the same bytes."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def test_64_segments_are_the_most() -> None:
         cut(300, 7, 0, bytes(64 * 100 + 1), 100)
 
 
-# --- scapy, which knows nothing of `wire`
+# --- scapy, independent of `wire`
 
 
 @pytest.fixture(scope="module")
 def layer() -> type:
-    """STARE's header as a layer of scapy, bit by bit from the paper's figure 3."""
+    """Defines STARE's header as a layer of scapy, bit by bit from the paper's figure 3."""
     scapy = pytest.importorskip("scapy.all")
 
     class Stare(scapy.Packet):  # type: ignore[misc, name-defined]

@@ -1,4 +1,4 @@
-"""Varints: golden bytes, round trip against a plain twin, every way to end too soon or go on too long."""
+"""Varints: golden bytes, round trip against a plain twin, every truncated or overlong form."""
 
 from __future__ import annotations
 
@@ -80,5 +80,5 @@ def test_refuses_too_many_bytes() -> None:
 
 
 def test_what_lies_beyond_32_bits_stays_visible() -> None:
-    """Kafka cuts it off; here a length of 2^32 must not look like 0."""
+    """Kafka drops the higher bits; here a length of 2^32 must not look like 0."""
     assert read_varint(written(2**33 - 1), 0)[0] == 2**33 - 1

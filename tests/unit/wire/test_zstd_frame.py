@@ -1,4 +1,4 @@
-"""Frame ends: zstandard's own frames of every shape, whole and cut at every byte."""
+"""Frame ends: zstandard's frames of every shape, whole and cut at every byte."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_frames_of_every_shape(shape: dict[str, bool], size: int) -> None:
 
 
 def test_runs_and_raw_blocks() -> None:
-    """A run of 131,072 bytes takes one byte; a raw block as many as it says (RFC 8878, 3.1.1.2)."""
+    """A run of 131,072 bytes takes one byte; a raw block has the size that it states (RFC 8878, 3.1.1.2)."""
     head = bytes.fromhex("28b52ffd 00 50")
     run, raw = (131_072 << 3 | 1 << 1).to_bytes(3, "little"), (5 << 3 | 1).to_bytes(3, "little")
     frame = head + run + b"x" + raw + b"abcde"

@@ -1,4 +1,4 @@
-"""A group without a coordinator: answers are kept by the number that asked, writes succeed at once."""
+"""A group without a coordinator: answers are kept by the number of the request, writes succeed at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RANGE = (("range", b"meta"),)
 
 
 class Harness:
-    """Drives one group. Times in seconds, `now` is moved by `wait`."""
+    """Drives one group. Times are in seconds; `wait` moves `now`."""
 
     def __init__(self, settings: GroupSettings) -> None:
         self.now = 1000.0
@@ -37,14 +37,14 @@ class Harness:
         numbers = count(1)
         self.group = Group("g", settings, self.counters, lambda prefix: f"{prefix}-{next(numbers)}", self.now)
         self.answers: dict[int, Joined | Synced | TreecastError] = {}
-        self.held: list[Write] | None = None  # a list: writes are held back in it
+        self.held: list[Write] | None = None  # if it is a list, writes are held back in it
         self.writes: list[Write] = []
         self._waiters = count(1)
 
     def settle(self) -> None:
         for effect in self.group.take_effects():
             if isinstance(effect, Answer):
-                assert effect.waiter not in self.answers, "answered twice"
+                assert effect.waiter not in self.answers, "the request was answered twice"
                 self.answers[effect.waiter] = effect.result
             elif isinstance(effect, Write):
                 self.writes.append(effect)
@@ -56,14 +56,14 @@ class Harness:
         self.group.check_invariants()
 
     def release(self, error: TreecastError | None = None) -> None:
-        """Lets go the writes that were held back."""
+        """Completes the writes that were held back."""
         held, self.held = self.held or [], None
         for write in held:
             self.group.written(write.then, error, self.now)
             self.settle()
 
     def wait(self, seconds: float) -> None:
-        """Lets time pass, stopping at every deadline on the way."""
+        """Moves the time, stopping at every deadline on the way."""
         end = self.now + seconds
         while self.group.next_deadline() <= end:
             self.now = max(self.now, self.group.next_deadline())
@@ -158,7 +158,7 @@ class Harness:
         return answer.fault
 
     def new_id(self, **how: object) -> str:
-        """The member id that a first join of KIP-394 is given."""
+        """Returns the member id that KIP-394 gives to a first join."""
         answer = self.answers[self.join(known=True, **how)]
         assert isinstance(answer, MemberIdRequired)
         return answer.member_id
@@ -166,13 +166,13 @@ class Harness:
     # --- ways into a state
 
     def generation_of(self, *waiters: int) -> list[Joined]:
-        """Lets the initial delays pass and answers what the joins were told."""
+        """Lets the initial delays pass. Returns the answers to the joins."""
         while self.group.state is State.PREPARING:
             self.wait(self.group.next_deadline() - self.now)
         return [self.joined(waiter) for waiter in waiters]
 
     def stable(self, members: int = 2, **how: object) -> list[str]:
-        """A stable generation of dynamic members; the first leads."""
+        """Makes a stable generation of dynamic members; the first leads. Returns their ids."""
         waiters = [self.join(**how) for _ in range(members)]
         joined = self.generation_of(*waiters)
         ids = [answer.member_id for answer in joined]
@@ -186,7 +186,7 @@ class Harness:
 
 @pytest.fixture
 def new_group() -> Callable[..., Harness]:
-    """Makes a harness; keywords are settings."""
+    """Returns a function that makes a harness; its keywords are settings."""
     return lambda **settings: Harness(GroupSettings(**settings))
 
 
@@ -198,7 +198,7 @@ def harness(new_group: Callable[..., Harness]) -> Harness:
 
 @pytest.fixture(params=[FsyncPolicy.NEVER, FsyncPolicy.BATCH], ids=["never", "batch"])
 async def host(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Host]:
-    """A coordinator that has started."""
+    """A coordinator that is started."""
     made = Host(tmp_path / "tables", request.param)
     await made.start()
     yield made

@@ -1,4 +1,4 @@
-"""A coordinator with tables of its own, whose clock stands still."""
+"""A coordinator with its own tables and a clock that stands still."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ START = 1_700_000_000.0
 
 
 def joining(member_id: str = "", group: str = "g", **how: object) -> JoinGroup:
-    """A consumer's join; `how` is what differs."""
+    """Makes a consumer's join; `how` overrides its fields."""
     values = {
         "group_id": group,
         "member_id": member_id,
@@ -48,7 +48,7 @@ def joining(member_id: str = "", group: str = "g", **how: object) -> JoinGroup:
 
 
 class Topics:
-    """The topics of a cluster, as groups look at them."""
+    """The topics of a cluster, as groups see them."""
 
     def __init__(self) -> None:
         self.revision = 0
@@ -64,7 +64,7 @@ class Topics:
         raise TreecastError(Fault.UNKNOWN_TOPIC_ID)
 
     def make(self, name: str, partitions: int) -> TopicId:
-        """Creates a topic, or gives it more partitions."""
+        """Creates a topic, or adds partitions to it."""
         self.revision += 1
         known = self._topics.get(name)
         topic_id = known.topic_id if known else uuid.UUID(int=self.revision)
@@ -77,7 +77,7 @@ class Topics:
 
 
 class Host:
-    """A coordinator whose time stands still unless told; `restart` is what a kill leaves behind."""
+    """A coordinator whose time only the test moves; `restart` continues with what is stored."""
 
     def __init__(self, path: Path, fsync: FsyncPolicy = FsyncPolicy.NEVER) -> None:
         self.path = path
@@ -117,7 +117,7 @@ class Host:
         return asyncio.create_task(self.coordinator.sync(request))
 
     async def member(self, group: str = "g", **how: object) -> MemberIdentity:
-        """A group of one, stable."""
+        """Makes a stable group of one member."""
         joined = await self.join(group=group, **how)
         assignments = [(m.member_id, b"all") for m in joined.members]
         await self.sync(joined.member_id, joined.generation, assignments, group)

@@ -35,7 +35,7 @@ async def test_commits_of_one_turn_share_one_write(host, monkeypatch) -> None:
         host.coordinator.commit_offsets(f"g{n % 10}", NOBODY, {T0: CommittedOffset(n)}) for n in range(50)
     ]
     await asyncio.gather(*commits)
-    assert writes == [10], "one write, of each key the last"
+    assert writes == [10], "one write with the last value of each key"
     for n in range(10):
         found = await host.coordinator.fetch_offsets(f"g{n}", None, require_stable=True)
         assert found == {T0: CommittedOffset(40 + n)}
@@ -210,7 +210,7 @@ async def test_offsets_without_a_group_expire_by_age(host) -> None:
 
 
 async def test_offsets_of_an_empty_group_expire_after_the_last_member_left(host) -> None:
-    """KIP-211: not by the age of the commit. The time that counts outlives a restart."""
+    """KIP-211: the age of the commit does not count. The time of leaving survives a restart."""
     one = await host.member(session_timeout_ms=1_800_000)
     await host.coordinator.commit_offsets("g", one, {T0: CommittedOffset(5)})
     for _ in range(8 * 96):
@@ -284,7 +284,7 @@ asyncio.run(main())
 
 
 def killed_while_committing(path: Path, fsync: str) -> int:
-    """Lets another process commit 1, 2, 3, ... and kills it; answers the last that was acknowledged."""
+    """Runs a process that commits 1, 2, 3, ... and kills it. Returns the last acknowledged value."""
     process = subprocess.Popen([sys.executable, "-c", _KILLED, str(path), fsync], stdout=subprocess.PIPE)
     assert process.stdout is not None
     acknowledged = [int(process.stdout.readline()) for _ in range(50)]
@@ -304,7 +304,7 @@ async def test_a_kill_loses_nothing_acknowledged(tmp_path, fsync) -> None:
         found = await coordinator.fetch_offsets(group, None, require_stable=True)
         offsets = {value.offset for value in found.values()}
         assert len(found) == 3
-        assert len(offsets) == 1, "a commit is written whole"
+        assert len(offsets) == 1, "a commit is stored whole or not at all"
         assert acknowledged <= offsets.pop() <= acknowledged + 1
     await coordinator.close()
     host.tables.close()

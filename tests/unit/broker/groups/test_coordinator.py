@@ -1,4 +1,4 @@
-"""The coordinator: waiting, cancelling, the timer, closing, and what a restart finds."""
+"""The coordinator: waiting, cancelling, the timer, closing, and its state after a restart."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_group_needs_a_name(host) -> None:
     assert await fault_of(host.join(group="")) is Fault.INVALID_GROUP
     assert await fault_of(coordinator.heartbeat("", NOBODY)) is Fault.INVALID_GROUP
     assert await fault_of(coordinator.leave("", [])) is Fault.INVALID_GROUP
-    assert await coordinator.commit_offsets("", NOBODY, {T0: CommittedOffset(1)}) == {}, "as in Kafka"
+    assert await coordinator.commit_offsets("", NOBODY, {T0: CommittedOffset(1)}) == {}, "Kafka allows it"
 
 
 async def test_nothing_is_known_of_a_group_that_was_never_named(host) -> None:
@@ -95,7 +95,7 @@ async def test_a_cancelled_join_does_not_break_the_group(host) -> None:
     first = host.join(one.member_id)
     joined = await first
     assert joined.generation == 2
-    assert len(joined.members) == 2, "the member stays until its session is over"
+    assert len(joined.members) == 2, "the member stays until its session ends"
     host.passes(10)
     assert len((await host.coordinator.describe("g")).members) == 0
 
@@ -123,7 +123,7 @@ async def test_the_last_to_leave_is_answered_when_it_is_on_disk(host) -> None:
 
 
 async def test_the_timer_runs_by_itself(tmp_path) -> None:
-    """With the loop's own clock: a session of the shortest kind ends without anybody asking."""
+    """With the loop's own clock, a short session ends without a request."""
     tables = Tables(tmp_path / "tables", FsyncPolicy.NEVER)
     settings = GroupSettings(initial_rebalance_delay_ms=0, min_session_timeout_ms=1)
     coordinator = GroupCoordinator(
@@ -207,8 +207,8 @@ async def test_after_a_restart_members_go_on(host) -> None:
     assert (await coordinator.describe("g")).state == "Empty"
 
 
-async def test_after_a_restart_a_round_begins_anew(host) -> None:
-    """What had not become stable is as if it had not been: members of the last generation go on."""
+async def test_a_restart_drops_an_open_round(host) -> None:
+    """The restart drops a round that was not complete; members of the last generation go on."""
     one = await host.member()
     joining = host.join()
     await turns()

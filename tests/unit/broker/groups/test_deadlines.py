@@ -1,4 +1,4 @@
-"""One timer for many deadlines, and one write for many changes."""
+"""One timer serves many deadlines, and one write stores many changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from treecast.middleware.storage.tables import Change, Tables
 
 @given(st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 20) | st.none()), max_size=40))
 def test_the_earliest_of_each_key_counts(steps: list[tuple[str, int | None]]) -> None:
-    """Against a dict: a number adds a deadline, None discards the key."""
+    """Compared with a dict: a number adds a deadline, None discards the key."""
 
     async def run() -> None:
         deadlines, reference = Deadlines(lambda: -1e9, lambda: None), {}
@@ -69,7 +69,7 @@ async def test_an_earlier_deadline_moves_the_timer() -> None:
 
 
 class Disk:
-    """Stands in for the tables: each write waits until it is let go."""
+    """Stands in for the tables: each write waits for `go`."""
 
     def __init__(self) -> None:
         self.writes: list[list[Change]] = []
@@ -125,7 +125,9 @@ async def test_everybody_is_told_of_a_failure(error: Exception) -> None:
     assert result.fault is Fault.STORAGE
     assert [found.fault for found in told] == [Fault.STORAGE] * 2
     disk.error = None
-    assert await asyncio.shield(journal.submit("g", 0, [change("c")], told.append)) is None, "and it goes on"
+    assert await asyncio.shield(journal.submit("g", 0, [change("c")], told.append)) is None, (
+        "the next write succeeds"
+    )
 
 
 async def test_an_error_in_what_follows_a_write_stops_nobody_else() -> None:

@@ -56,7 +56,7 @@ def test_an_assignment_that_cannot_be_written_begins_a_round(harness) -> None:
     assert harness.group.state is State.PREPARING
 
 
-def test_an_assignment_that_was_overtaken_is_let_go(harness) -> None:
+def test_an_overtaken_assignment_is_dropped(harness) -> None:
     (leader,) = harness.generation_of(harness.join())
     harness.held = []
     waiter = harness.sync(leader.member_id, 1, {leader.member_id: b"old"})
@@ -68,7 +68,7 @@ def test_an_assignment_that_was_overtaken_is_let_go(harness) -> None:
     assert isinstance(write, Write)
 
 
-def test_an_assignment_of_an_older_generation_is_let_go(harness) -> None:
+def test_an_assignment_of_an_older_generation_is_dropped(harness) -> None:
     leader, follower = harness.generation_of(harness.join(), harness.join())
     harness.held = []
     harness.sync(leader.member_id, 1, {follower.member_id: b"old"})
@@ -94,7 +94,7 @@ def test_a_sync_has_to_fit_the_generation(harness, change, fault) -> None:
     right = {"member_id": joined.member_id, "generation": 1}
     assert harness.fault(harness.sync(**{**right, **change})) is fault
     old = harness.sync(**right, protocol_type=None, assignments={joined.member_id: b"x"})
-    assert harness.synced(old) == b"x", "before version 5 no protocol is named"
+    assert harness.synced(old) == b"x", "versions before 5 name no protocol"
 
 
 def test_a_sync_while_joins_are_collected_is_refused(harness) -> None:
@@ -159,7 +159,7 @@ def test_sessions_do_not_end_while_members_wait(harness) -> None:
     harness.sync(leader.member_id, 1)
     assert waiting in harness.answers
     harness.wait(5.9)
-    assert follower.member_id in harness.group.members, "its session began with the answer"
+    assert follower.member_id in harness.group.members, "the session began with the answer"
     harness.wait(0.2)
     assert follower.member_id not in harness.group.members
 
@@ -246,7 +246,7 @@ def test_while_joins_are_collected_the_last_to_join_are_shed(new_group) -> None:
 
 
 def test_who_may_commit(harness) -> None:
-    assert harness.commit("", -1) is None, "an empty group takes commits of no member"
+    assert harness.commit("", -1) is None, "an empty group accepts commits without a member"
     assert harness.commit("nobody", 1) is Fault.UNKNOWN_MEMBER
     leader, follower = harness.generation_of(harness.join(), harness.join())
     assert harness.commit(leader.member_id, 1) is Fault.REBALANCE_IN_PROGRESS
@@ -257,11 +257,11 @@ def test_who_may_commit(harness) -> None:
     assert harness.commit(leader.member_id, 0) is Fault.ILLEGAL_GENERATION
     assert harness.commit(leader.member_id, -1) is Fault.ILLEGAL_GENERATION
     assert harness.commit("nobody", 1) is Fault.UNKNOWN_MEMBER
-    assert harness.commit("", -1) is Fault.UNKNOWN_MEMBER, "an administrator cannot reset a group at work"
-    assert harness.commit("", -1, in_transaction=True) is None, "producers before KIP-447"
+    assert harness.commit("", -1) is Fault.UNKNOWN_MEMBER, "an administrator cannot reset an active group"
+    assert harness.commit("", -1, in_transaction=True) is None, "producers before KIP-447 name no member"
     harness.join()
     assert harness.group.state is State.PREPARING
-    assert harness.commit(leader.member_id, 1) is None, "what was read before the round may be committed"
+    assert harness.commit(leader.member_id, 1) is None, "records read before the round may be committed"
 
 
 def test_a_commit_prolongs_the_session(harness) -> None:
@@ -272,7 +272,7 @@ def test_a_commit_prolongs_the_session(harness) -> None:
     assert one in harness.group.members
 
 
-# --- looking and ending
+# --- descriptions and deletion
 
 
 def test_description(harness) -> None:
@@ -311,7 +311,7 @@ def test_offsets_of_a_group_at_work_can_be_deleted_for_topics_it_does_not_read(h
     assert not harness.group.is_subscribed("other")
 
 
-def test_offsets_of_a_group_at_work_that_is_no_consumers_cannot_be_deleted(harness) -> None:
+def test_offsets_of_an_active_group_of_another_type_cannot_be_deleted(harness) -> None:
     harness.join(protocol_type="connect")
     with pytest.raises(TreecastError) as refused:
         harness.group.check_delete_offsets()

@@ -1,8 +1,8 @@
-"""Clients that join, sync, leave, fall silent, give up and come back in any order; a daemon that restarts.
+"""Clients join, sync, leave, fall silent, give up and come back in any order; the daemon restarts.
 
-What must hold after every step: a generation has one protocol and one leader, which is a member; everybody
-gets the assignment that the leader sent; whoever waits is answered within the longest rebalance timeout;
-no deadline is lost; a restart finds the group as it was last stable or empty.
+Holds after every step: a generation has one protocol and one leader, which is a member. Every member gets the
+assignment that the leader sent. Every call is answered within the longest rebalance timeout. No deadline is
+lost. A restart finds the group as it was when it was last stable or empty.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ PROTOCOLS = (
 
 @dataclass
 class Client:
-    """What one client knows, and what it waits for: (since when, the call)."""
+    """The state of one client. `waiting`: its open calls, each with the time when it began."""
 
     number: int
     member_id: str = ""
@@ -69,7 +69,7 @@ class Client:
 
 
 def who(member_id: str) -> str:
-    """A static member by its instance, whatever member id it has just now."""
+    """Names a static member by its instance, whatever its member id is."""
     return next((name for name in INSTANCES.values() if member_id.startswith(name)), member_id)
 
 
@@ -110,12 +110,12 @@ class GroupMachine(RuleBasedStateMachine):
         if hasattr(self, "coordinator"):
             self.run(self.coordinator.close())
             self.settle()
-            assert not any(client.waiting for client in self.clients), "closing answers everybody"
+            assert not any(client.waiting for client in self.clients), "closing answers every call"
         self.loop.close()
         self.tables.close()
 
     def attempt(self, awaitable) -> bool:
-        """Whether it is taken; a refusal has to be one that a member of another time may get."""
+        """Returns whether the call succeeds; only refusals for a stale member are allowed."""
 
         async def refusal() -> Fault | None:
             try:
@@ -137,7 +137,7 @@ class GroupMachine(RuleBasedStateMachine):
     # --- answers
 
     def settle(self) -> None:
-        """Lets the loop run until nothing is left to run and nothing is due, and looks at the answers."""
+        """Runs the loop until nothing is ready and nothing is due, and checks the answers."""
 
         async def idle() -> None:
             for _ in range(8):
@@ -178,7 +178,7 @@ class GroupMachine(RuleBasedStateMachine):
             assert joined.leader == joined.member_id
             assert joined.leader in ids, "the leader is a member"
             assert len(set(ids)) == len(ids)
-            assert all(member.metadata for member in joined.members), "all speak the protocol"
+            assert all(member.metadata for member in joined.members), "all members support the protocol"
 
     def call(self, client: Client, name: str, call) -> None:
         client.waiting.append((self.now, self.loop.create_task(call, name=name)))
@@ -214,7 +214,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(protocols=st.sampled_from(PROTOCOLS[:3]))
     def all_join(self, protocols) -> None:
-        """So that generations begin more often than by chance."""
+        """Makes generations more frequent than single joins would."""
         for _ in range(2):
             for client in self.clients:
                 if not client.waiting:
@@ -270,7 +270,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(number=clients_)
     def restart_client(self, number) -> None:
-        """It forgets who it was; its connection, and with it what it waited for, is gone."""
+        """The client loses its identity, its connection and its open calls."""
         client = self.clients[number]
         for _, task in client.waiting:
             task.cancel()
@@ -293,11 +293,11 @@ class GroupMachine(RuleBasedStateMachine):
         if self.attempt(self.coordinator.commit_offsets("g", identity, {T0: CommittedOffset(self.offset)})):
             self.committed = self.offset
 
-    # --- what happens to the daemon
+    # --- events at the daemon
 
     @rule(seconds=st.sampled_from([0.5, 2.0, 3.0, 5.9, 6.0, 10.0, 31.0]), alive=st.booleans())
     def time_passes(self, seconds, alive) -> None:
-        """Stops at every deadline, as the timer would; clients that are alive send heartbeats."""
+        """Stops at every deadline, as the timer would; living clients send heartbeats."""
         end = self.now + seconds
         while self.now < end:
             stop = min(end, self.now + 2.0)
@@ -313,12 +313,12 @@ class GroupMachine(RuleBasedStateMachine):
     def restart_daemon(self) -> None:
         self.run(self.coordinator.close())
         self.settle()
-        assert not any(client.waiting for client in self.clients), "closing answers everybody"
+        assert not any(client.waiting for client in self.clients), "closing answers every call"
         self.coordinator = self.started()
         last = self.group.generation if self.group is not None else 0
         self.generations = {g: known for g, known in self.generations.items() if g <= last}
 
-    # --- what must hold
+    # --- invariants
 
     @invariant()
     def the_group_is_consistent(self) -> None:
@@ -331,7 +331,9 @@ class GroupMachine(RuleBasedStateMachine):
     def nobody_waits_too_long(self) -> None:
         for client in self.clients:
             for since, task in client.waiting:
-                assert self.now - since <= LONG / 1000, f"{task.get_name()} of {client.number} is forgotten"
+                assert self.now - since <= LONG / 1000, (
+                    f"{task.get_name()} of {client.number} is never answered"
+                )
 
     @invariant()
     def a_restart_finds_the_same(self) -> None:

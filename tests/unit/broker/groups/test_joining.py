@@ -1,4 +1,4 @@
-"""How members join: ids, the protocol that is taken, and the rounds in which joins are collected."""
+"""How members join: ids, the choice of the protocol, and the rounds in which joins are collected."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_the_first_round_waits_for_more_members_and_no_longer_than_bounded(new_g
     harness.wait(2.9)
     harness.join(rebalance=8_000)
     harness.wait(0.1)
-    assert first not in harness.answers, "somebody came: another delay"
+    assert first not in harness.answers, "another member joined: one more delay"
     harness.wait(2.9)
     harness.join(rebalance=8_000)
     harness.wait(0.1)
@@ -235,7 +235,7 @@ def test_a_leader_that_joins_again_begins_a_round(harness) -> None:
 
 
 def test_before_the_assignment_a_repeated_join_is_answered_again(harness) -> None:
-    """The first answer may have been lost; the leader is told of the members again."""
+    """The first answer may have been lost; the leader gets the list of members again."""
     leader, follower = harness.generation_of(harness.join(), harness.join())
     again = harness.joined(harness.join(leader.member_id))
     assert again == leader

@@ -1,4 +1,4 @@
-"""Committed and pending offsets of one group, held against a plain list of what was done."""
+"""Committed and pending offsets of one group, compared with a plain list of all operations."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_transactions_offsets_are_gone_when_it_is_aborted() -> None:
 
 
 def test_all_means_all_that_is_committed() -> None:
-    """As in Kafka, a partition that only a transaction has named is not among them."""
+    """As in Kafka, a partition that only a transaction has named is left out."""
     offsets = GroupOffsets("g")
     offsets.add_pending(FIRST, {T0: at(9)}, 0, 1)
     assert offsets.fetch(None, require_stable=True) == {}
@@ -126,7 +126,7 @@ def test_a_decision_may_be_repeated() -> None:
 
 
 def test_an_older_epoch_is_fenced() -> None:
-    """The transaction timed out and was aborted with the next epoch; its producer doesn't know yet."""
+    """The transaction timed out and was aborted with the next epoch; its producer does not know yet."""
     offsets = GroupOffsets("g")
     end(offsets, SECOND, committed=False)
     with pytest.raises(TreecastError) as refused:
@@ -196,7 +196,7 @@ def test_epochs_of_open_transactions_are_not_forgotten() -> None:
 
 @dataclass
 class Entry:
-    """One commit of one partition, as the reference remembers it."""
+    """One commit for one partition, as the reference stores it."""
 
     order: int
     value: CommittedOffset
@@ -206,7 +206,7 @@ class Entry:
 
 @dataclass
 class Reference:
-    """Every commit of every partition, in order. What is visible is the newest visible entry."""
+    """All commits of every partition, in order. The newest visible entry is the visible one."""
 
     entries: dict[TopicPartition, list[Entry]] = field(default_factory=lambda: {p: [] for p in PARTITIONS})
 
@@ -220,7 +220,7 @@ class Reference:
 
 
 class OffsetsMachine(RuleBasedStateMachine):
-    """Operations are submitted and reach the disk later, in order, as through the journal."""
+    """Operations are submitted, and reach the disk later and in order, as through the journal."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What lies in the tables comes back as it was; the topics in subscriptions of consumers are found."""
+"""Stored groups are read back unchanged; the topics in consumers' subscriptions are found."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_arbitrary_bytes_are_no_subscription_or_a_small_one(metadata: bytes) -> 
 
 
 @pytest.mark.parametrize("size", range(len(subscription(["topic"]))))
-def test_a_cut_subscription_is_none(size: int) -> None:
+def test_a_truncated_subscription_is_not_read(size: int) -> None:
     assert subscribed_topics(subscription(["topic"])[:size]) is None
 
 

@@ -1,4 +1,4 @@
-"""The table is total, and says what Kafka's coordinator says."""
+"""The table is total and agrees with Kafka's coordinator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_nothing_else_is_in_the_table() -> None:
 
 
 def test_transitions_are_those_of_kafka() -> None:
-    """`validPreviousStates` of GroupMetadata.scala, plus staying."""
+    """Compared with `validPreviousStates` of GroupMetadata.scala; staying in a state is allowed as well."""
     may_follow = {
         State.EMPTY: {State.PREPARING},
         State.PREPARING: {State.STABLE, State.COMPLETING, State.EMPTY},

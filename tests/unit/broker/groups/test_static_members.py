@@ -11,7 +11,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 
 @pytest.fixture
 def pair(harness):
-    """A stable group of the instances "one", which leads, and "two"; their member ids."""
+    """Makes a stable group of the instances "one", which leads, and "two". Returns their member ids."""
     joined = harness.generation_of(harness.join(instance="one"), harness.join(instance="two"))
     one, two = (answer.member_id for answer in joined)
     harness.sync(two, 1, instance="two")
@@ -137,7 +137,7 @@ def test_a_round_that_begins_before_the_new_id_is_on_disk_answers_it(harness, pa
 
 
 def test_a_static_member_need_not_join_again_to_stay(harness) -> None:
-    """When the round ends without it, it is still given work; only its session removes it."""
+    """A round that ends without the member still assigns work to it; only the session's end removes it."""
     first, second = harness.generation_of(
         harness.join(instance="one", session=1_800_000, rebalance=20_000),
         harness.join(instance="two", session=1_800_000, rebalance=20_000),
@@ -174,7 +174,7 @@ def test_an_administrator_removes_by_instance(harness, pair) -> None:
     assert len(harness.group.members) == 1
 
 
-def test_an_instance_that_is_unknown_has_to_begin_anew(harness, pair) -> None:
+def test_a_member_id_with_an_unknown_instance_is_refused(harness, pair) -> None:
     one, _ = pair
     assert harness.fault(harness.join(one, instance="three")) is Fault.UNKNOWN_MEMBER
 

@@ -1,4 +1,4 @@
-"""A home of transactions whose cluster only writes down what it is told."""
+"""A home of transactions whose cluster only records the calls that it gets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from treecast.middleware.storage.tables import Tables
 
 
 class Bench:
-    """A coordinator; `restart` is what a kill and a start do."""
+    """A coordinator; `restart` kills it and starts it again."""
 
     def __init__(self, tables: Tables, cluster: Any, clock: Any) -> None:
         self.tables, self.cluster, self.clock = tables, cluster, clock

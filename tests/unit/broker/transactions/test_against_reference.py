@@ -1,8 +1,8 @@
 """Transactions on a real data directory against a reference, with the process killed at any step.
 
 The reference knows what a read_committed reader may see: per partition a list of values, each with the
-transaction that wrote it. Producers come and go, lose answers, are fenced and time out; the broker is
-dropped without a close, also between a decision and its markers, and opened again from what is on disk.
+transaction that wrote it. Producers come and go, lose answers, are fenced and time out. The broker is dropped
+without a close, also between a decision and its markers, and is opened again from its files.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Kill(BaseException):
 
 @dataclass(eq=False)
 class Written:
-    """A transaction as the reference knows it."""
+    """A transaction in the reference."""
 
     started: float
     status: str = "open"  # open, committed, aborted
@@ -70,11 +70,11 @@ class Written:
 
 @dataclass
 class Client:
-    """A producer: what it knows, and what it sent last."""
+    """A producer: its state, and the last batch that it sent."""
 
     identity: ProducerIdentity | None = None
     sequences: dict[TopicPartition, int] = field(default_factory=dict)
-    last: tuple[TopicPartition, bytes, int] | None = None  # partition, batch, offset it was given
+    last: tuple[TopicPartition, bytes, int] | None = None  # partition, batch, offset
     open: Written | None = None
     former: list[ProducerIdentity] = field(default_factory=list)
 
@@ -120,13 +120,13 @@ class Transactions(RuleBasedStateMachine):
         return broker
 
     def _kill(self) -> None:
-        """What a kill leaves is what is in the files; the next broker reads only those."""
+        """Drops the broker; the next one reads only the files."""
         parts: Any = self.broker._parts
         parts.abandon()
         self.broker = self._opened()
 
     def _until(self, deeds: int, call: Callable[[], Awaitable[T]]) -> T:
-        """Runs `call` and kills the process before durable deed number `deeds`."""
+        """Runs `call`, and kills the process before durable deed number `deeds`."""
         parts: Any = self.broker._parts
         left = deeds
         killed = asyncio.Event()
@@ -144,7 +144,7 @@ class Transactions(RuleBasedStateMachine):
             try:
                 count()
             except Kill:
-                await asyncio.Event().wait()  # whoever writes gets no further
+                await asyncio.Event().wait()  # the writer never continues
             await commit(changes)
 
         parts.tables.commit = counted_commit
@@ -209,7 +209,7 @@ class Transactions(RuleBasedStateMachine):
         client.identity, client.open = identity, None
 
     def _gave_way(self, client: Client) -> None:
-        """The client starts anew: nobody promises it anything of its former identity."""
+        """The client starts with a new identity; the former one holds no guarantee."""
         if client.identity is not None:
             client.former.append(client.identity)
         client.identity, client.last = None, None
@@ -244,7 +244,7 @@ class Transactions(RuleBasedStateMachine):
         self.run(self._home(tid).add_offsets(tid, client.identity, GROUP))
         client.open = client.open or Written(self.clock.now)
         if any(partition in other.open.offsets for other in self.clients.values() if other.open):
-            return  # two at once on one offset is the groups' own affair
+            return  # two open commits of one offset are tested with groups
         home = self.broker.cluster.home(GROUPS, GROUP)
         refused = self.run(
             home.commit_transaction_offsets(
@@ -304,11 +304,11 @@ class Transactions(RuleBasedStateMachine):
             with pytest.raises(TreecastError) as caught:
                 call()
             assert caught.value.fault in _FENCED
-        with suppress(TreecastError):  # else it is taken for a repeat of the producer's first batch
+        with suppress(TreecastError):  # otherwise it counts as a repeat of the producer's first batch
             self._append(tid, partition, self._batch(Client(), partition, identity))
         self.readers_see_what_the_reference_says()  # nothing was added
 
-    # --- what befalls them
+    # --- events from outside
 
     @rule(killed=st.booleans())
     def restart(self, killed: bool) -> None:
@@ -347,7 +347,7 @@ class Transactions(RuleBasedStateMachine):
 
 
 async def _unless(killed: asyncio.Event, call: Awaitable[T]) -> T:
-    """What `call` answers, or Kill as soon as the process is dead; then nothing of it goes on."""
+    """Returns the result of `call`. Raises Kill once the process is dead, and cancels all its tasks."""
     request, death = asyncio.ensure_future(call), asyncio.ensure_future(killed.wait())
     await asyncio.wait([request, death], return_when=asyncio.FIRST_COMPLETED)
     if not killed.is_set():
@@ -361,7 +361,7 @@ async def _unless(killed: asyncio.Event, call: Awaitable[T]) -> T:
 
 
 class Counted:
-    """A partition whose markers count as deeds (a compiled one takes no other method)."""
+    """A partition whose markers count as deeds. A wrapper, as a compiled class takes no other method."""
 
     def __init__(self, partition: Any, count: Callable[[], None]) -> None:
         self._partition = partition
@@ -386,7 +386,7 @@ def _expected(written: list[tuple[bytes, Written | None]]) -> list[bytes]:
 
 
 def _values(read: PartitionRead, *, drop_aborted: bool) -> list[bytes | None]:
-    """What a consumer makes of an answer: Kafka's rule for aborted transactions."""
+    """Returns a consumer's view of a response, by Kafka's rule for aborted transactions."""
     data = b"".join(map(bytes, read.chunks))
     coming = sorted(read.aborted, key=lambda aborted: aborted.first_offset)
     dropping: set[int] = set()

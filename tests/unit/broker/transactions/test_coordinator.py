@@ -1,4 +1,4 @@
-"""The transaction coordinator: what is on disk when, who is fenced, and what a restart completes."""
+"""The transaction coordinator: the order of writes, fencing, and completion after a restart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MISSING = TopicPartition("gone", 0)
 
 
 class Home(Bench):
-    """With what these tests ask of it."""
+    """Adds the calls that these tests make."""
 
     async def init(self, known: ProducerIdentity = NO_PRODUCER, tid: str = "tx") -> ProducerIdentity:
         return await self.home.init_producer(InitProducer(tid, 60_000, known))

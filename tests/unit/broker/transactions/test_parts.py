@@ -1,4 +1,4 @@
-"""Batches that are staged in parts: all parts that are named count or none, once, over any kills."""
+"""Batches staged in parts: the named parts count all or none, and once, across kills."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_which_ids_are_parts(transactional_id: str, found: Part | None) -> None:
 
 
 class Home(Bench):
-    """With what these tests ask of it."""
+    """Adds the calls that these tests make."""
 
     async def stage(self, name: str, *partitions: TopicPartition, lease_ms: int = 60_000) -> Parts:
         producer = await self.home.init_producer(InitProducer(name, lease_ms, NO_PRODUCER))
@@ -99,7 +99,7 @@ async def test_a_batch_that_is_committed_is_over(bench: Home) -> None:
 
 
 async def test_a_batch_before_the_last_one_is_no_repeat(bench: Home) -> None:
-    """A query that began anew under an old name: its batches are not those that were committed."""
+    """A new query uses an old name: its batches are not those that were committed."""
     await bench.commit(3, await bench.stage("q//3/1", P[0]), "5 rows")
     for content in ("", "5 rows"):
         for parts in ({}, {"q//2/1": ProducerIdentity(77, 0)}):
@@ -109,7 +109,7 @@ async def test_a_batch_before_the_last_one_is_no_repeat(bench: Home) -> None:
 
 
 async def test_a_repeat_holds_what_the_batch_held(bench: Home) -> None:
-    """Also after a restart; each one that is not written again is counted."""
+    """Holds after a restart as well; each batch that is not written again is counted."""
     one = await bench.stage("q//3/1", P[0])
     await bench.commit(3, one, "5 rows")
     await bench.commit(3, one, "5 rows")  # the answer was lost
@@ -124,7 +124,7 @@ async def test_a_repeat_holds_what_the_batch_held(bench: Home) -> None:
 
 
 async def test_what_tasks_took_for_committed_has_to_be(bench: Home) -> None:
-    """They wrote nothing, so there are no parts; the home must not take that for an empty batch."""
+    """The tasks wrote nothing, so there are no parts; the home must not accept an empty batch instead."""
     for content in ("5 rows", ANYTHING):
         with refusal(Fault.INVALID_TRANSACTION_STATE):
             await bench.commit(0, {}, content)
@@ -132,7 +132,7 @@ async def test_what_tasks_took_for_committed_has_to_be(bench: Home) -> None:
 
 
 async def test_what_was_staged_before_a_repeat_does_not_count(bench: Home) -> None:
-    """Two drivers at the same batch: the first that commits wins."""
+    """Two drivers stage the same batch: the first to commit wins."""
     mine, theirs = await bench.stage("q//0/a", P[0]), await bench.stage("q//0/b", P[0])
     await bench.commit(0, mine)
     await bench.commit(0, theirs)
@@ -210,7 +210,7 @@ async def test_a_restart_completes_what_is_decided(
 
 
 async def test_markers_that_wait_outlive_the_next_decision(bench: Home) -> None:
-    """The row of the whole has the names of the last batch only."""
+    """The row of the whole names the parts of the last batch only."""
     first = await bench.stage("q//0/1", P[0])
     bench.cluster.fail["t-0"] = TreecastError(Fault.STORAGE)
     with refusal(Fault.STORAGE):
@@ -254,7 +254,7 @@ async def test_items_for_the_next_home(bench: Home) -> None:
 async def test_whatever_happens_a_batch_counts_once_and_whole(
     bench: Home, kill: type[BaseException], seed: int
 ) -> None:
-    """Drivers that repeat batches, tasks that come twice, kills between any two markers."""
+    """Drivers repeat batches, tasks run twice, and kills fall between any two markers."""
     rng = random.Random(seed)
     batch, staged, named = 0, {}, {}
     for step in range(60):

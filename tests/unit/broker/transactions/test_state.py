@@ -1,4 +1,4 @@
-"""The transaction machine and the rules of fencing, without disk or loop."""
+"""The transaction state machine and the fencing rules, without a disk or a loop."""
 
 from __future__ import annotations
 

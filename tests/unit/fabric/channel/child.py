@@ -1,4 +1,4 @@
-"""A host with channels as a process of its own: child.py HOST_ID INCARNATION PORT. Prints its port."""
+"""A host with channels in its own process: child.py HOST_ID INCARNATION PORT. Prints its port."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from treecast.middleware.model.counters import ChannelCounters
 LOOPBACK = Address("127.0.0.1", 0)
 KEY = b"k" * 32
 CLUSTER = "a cluster"
-# Waiting does not prove anything, so it is short: tests wait for what they want to see.
+# The intervals are short: tests wait for conditions, so that a longer wait proves nothing more.
 QUICK = ChannelSettings(ping_every=0.1, silent_after=1.5, tick=0.05, back_off_longest=0.2, handshake=5.0)
 PATIENCE = 60.0
 
@@ -25,7 +25,7 @@ def echo(host: int, method: int, head: bytes, body: memoryview) -> Answer:
 
 
 class Host:
-    """One host. `seen` is what its handler was asked, in order."""
+    """One host. `seen`: the requests that its handler got, in order."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Host:
             self.channels.set_host(other.host_id, other.address)
 
     def kill(self) -> None:
-        """As a process that is killed: its sockets close, and nobody is told why."""
+        """Acts like a killed process: the sockets close without a goodbye."""
         kill(self.channels)
 
 
@@ -81,7 +81,7 @@ def kill(channels: Channels) -> None:
 
 
 async def until(what: Callable[[], object]) -> None:
-    """Waits until it is so."""
+    """Waits until `what` is true."""
     async with asyncio.timeout(PATIENCE):
         while not what():  # noqa: ASYNC110
             await asyncio.sleep(0.002)

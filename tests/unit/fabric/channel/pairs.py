@@ -37,7 +37,7 @@ def session(
 
 
 class End:
-    """A session with its queue of calls and everything that it has said."""
+    """A session with its queue of calls and all events that it has reported."""
 
     def __init__(self, made: Session) -> None:
         self.session = made
@@ -53,7 +53,7 @@ class End:
         return call
 
     def take(self, events: list[Event]) -> None:
-        """What the channels do about a handshake: the host with the lower id opens at once."""
+        """Handles a handshake as the channels do: the host with the lower id opens at once."""
         self.events += events
         for event in events:
             if isinstance(event, Proven) and self.session.chooses:
@@ -80,7 +80,7 @@ class End:
 
 
 class Pair:
-    """A dialler and an acceptor. `pump` moves bytes until nothing moves, through `change` if given."""
+    """A dialler and an acceptor. `pump` moves bytes, through `change` if given, until both are quiet."""
 
     def __init__(self, dialler: Session, acceptor: Session) -> None:
         self.dialler = End(dialler)
@@ -107,7 +107,7 @@ def open_pair(
     key: bytes | None = KEY,
     dialled_by: int = 1,
 ) -> Pair:
-    """An open connection between hosts 1 and 2."""
+    """Makes an open connection between hosts 1 and 2."""
     other = 3 - dialled_by
     pair = Pair(
         session(identity(dialled_by, key=key), other, settings),
@@ -119,7 +119,7 @@ def open_pair(
 
 
 def frames(data: bytes, tag: int = 16) -> list[tuple[Frame, bytes]]:
-    """The frames in `data`, with the bytes of each; `tag` is the size of tags there."""
+    """Returns the frames in `data` with the bytes of each; `tag`: the size of a tag."""
     found = []
     position = 0
     while (frame := decode_frame(data, position)) is not None:

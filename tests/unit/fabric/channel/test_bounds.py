@@ -1,4 +1,4 @@
-"""What is bounded: deaf peers, slow handlers, unread answers, strangers; and that others do not notice."""
+"""Bounds: deaf peers, slow handlers, unread answers and strangers do not affect other hosts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TIGHT = ChannelSettings(
 
 
 class RawHost:
-    """Host 2 at a plain socket, whose every read and write is the test's."""
+    """Host 2 as a plain socket; the test does every read and write."""
 
     def __init__(self, settings: ChannelSettings) -> None:
         self.session = Session(Identity(2, 1, CLUSTER, KEY), settings, Scratch(), b"n" * 16, 0.0, expected=1)
@@ -66,13 +66,13 @@ class RawHost:
 
 @pytest.fixture
 async def deaf(start_host: StartHost) -> tuple[Host, RawHost]:
-    """A host, and one connected to it that reads nothing any more."""
+    """A host, and a peer connected to it that has stopped reading."""
     a = await start_host(1, settings=TIGHT)
     return a, await RawHost(TIGHT).connect(a)
 
 
 def held(channels: Channels, host_id: int) -> int:
-    """Bytes of calls and answers that wait for one host."""
+    """Returns the bytes of calls and answers that wait for one host."""
     peer = channels._peers[host_id]
     total = peer.queue.bytes
     if peer.link is not None:
@@ -93,7 +93,7 @@ async def test_a_deaf_host_bounds_what_waits_for_it(
         await asyncio.sleep(0)
     other = await start_host(3)
     a.knows(other)
-    for n in range(100):  # others are served meanwhile
+    for n in range(100):  # others are served in the meantime
         assert (await a.channels.call(3, 41, b"%d" % n, bytes(1000), timeout=20)).head == b"%d" % n
     failed = [call.exception() for call in calls if call.done()]
     assert len(failed) > 100
@@ -120,7 +120,7 @@ async def test_a_deaf_host_is_found_out(start_host: StartHost, caplog: pytest.Lo
 
 
 async def test_unread_answers_hold_back_requests(deaf: tuple[Host, RawHost]) -> None:
-    """Who asks and does not read what is answered gets no further handlers begun."""
+    """No further handlers begin for a peer that does not read its answers."""
     a, raw = deaf
     a.handler = lambda host, method, head, body: Answer(head, bytes(200_000))
     frames = b""
@@ -141,7 +141,7 @@ async def test_unread_answers_hold_back_requests(deaf: tuple[Host, RawHost]) -> 
     await raw.send()
     await until(lambda: a.seen[-1][2] == b"another group")
     reads = 0
-    while len(a.seen) < 501 and reads < 100_000:  # it begins to read
+    while len(a.seen) < 501 and reads < 100_000:  # the peer begins to read
         data = await raw.loop.sock_recv(raw.socket, 1 << 20)
         assert data
         reads += 1
@@ -231,7 +231,7 @@ async def test_strangers_are_bounded(start_host: StartHost, caplog: pytest.LogCa
         await until(lambda: a.counters.problems.get(Problem.CROWDED.name) == 15)
         assert len(a.channels._links) <= 5 + 15
         b = await start_host(2, settings=settings)
-        a.knows(b)  # who is dialled is not kept out by who dials
+        a.knows(b)  # hosts that are dialled have their own places
         await until(lambda: a.channels.is_up(2))
     for stranger in strangers:
         stranger.close()
@@ -272,7 +272,7 @@ async def test_a_hundred_hosts(start_host: StartHost) -> None:
 
 
 async def test_a_lost_connection_is_not_taken_for_a_second_one(start_host: StartHost) -> None:
-    """The host with the higher id loses its end alone; it is let in again at once, by what it knew."""
+    """The host with the higher id alone loses its end; a new connection is accepted at once."""
     a, b = await start_host(1, settings=TIGHT), await start_host(2, settings=TIGHT)
     b.knows(a)
     await connected(b)
@@ -280,11 +280,11 @@ async def test_a_lost_connection_is_not_taken_for_a_second_one(start_host: Start
     link = b.channels._peers[1].link
     assert isinstance(link, Link)
     assert link._transport is not None
-    link._transport.pause_reading()  # a's goodbye would not arrive, as over a broken path
+    link._transport.pause_reading()  # a's goodbye would not arrive, as on a broken path
     b.channels._peers[1].link = None
     link._over = True
     b.channels._dial(b.channels._peers[1])
-    await until(lambda: a.ups == [(2, 1), (2, 1)] and b.channels.is_up(1))  # a knows it first
+    await until(lambda: a.ups == [(2, 1), (2, 1)] and b.channels.is_up(1))  # a notices first
     assert a.counters.problems.get("REPLACED") == 1
     assert a.downs == [2]
     link._owner.ended(link, Ended(Problem.LOST, "", False))

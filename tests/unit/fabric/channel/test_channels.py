@@ -1,4 +1,4 @@
-"""Hosts over real sockets: calls, order, refusals, reconnecting, ties, what is refused."""
+"""Hosts over real sockets: calls, order, refusals, reconnecting, ties."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ async def test_a_call_before_the_start(start_host: StartHost) -> None:
 
 
 async def test_a_newer_run_replaces_an_older_one_that_still_stands(start_host: StartHost) -> None:
-    for lower, higher in ((1, 2), (2, 1)):  # whichever of them chooses
+    for lower, higher in ((1, 2), (2, 1)):  # with either of them as the chooser
         a = await start_host(lower)
         old = await start_host(higher, incarnation=5)
         old.knows(a)
@@ -294,7 +294,7 @@ async def test_a_newer_run_replaces_an_older_one_that_still_stands(start_host: S
         new = await start_host(higher, incarnation=6)
         new.knows(a)
         await until(lambda a=a, other=higher: a.ups == [(other, 5), (other, 6)])
-        await until(lambda a=a, old=old: a.counters.problems.get("STALE", 0) > 1)  # it goes on trying
+        await until(lambda a=a, old=old: a.counters.problems.get("STALE", 0) > 1)  # the old run keeps trying
         assert a.downs == [higher]
         assert (await a.channels.call(higher, 41, b"new", timeout=10)).head == b"new"
         assert new.seen

@@ -161,7 +161,7 @@ def test_proofs_and_keys_differ_by_end_and_by_hello() -> None:
     assert len(proofs) == len(tags) == 4
     assert first.connection() != second.connection()
     assert Handshake(b"x" * 32, b"hello a", b"hello b").proof(True) not in proofs
-    # where one hello ends and the other begins is part of it
+    # the boundary between the two hellos is part of the transcript
     assert Handshake(key, b"hello ah", b"ello b").proof(True) not in proofs
     assert Handshake(None, b"", b"").proof(True) == b""
     assert Handshake(None, b"", b"").seal(True) is None

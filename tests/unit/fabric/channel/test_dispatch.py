@@ -1,4 +1,4 @@
-"""The typed table of methods, and asking through it."""
+"""The typed table of methods, and calls through it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_refusals(methods: Methods) -> None:
         assert caught.value.fault is fault
 
 
-def test_a_head_that_is_no_such_message() -> None:
+def test_an_invalid_head_is_refused() -> None:
     with pytest.raises(TreecastError) as caught:
         Methods().handle(2, ECHO.number, b"\xff\xff", memoryview(b""))
     assert caught.value.fault is Fault.INVALID_REQUEST
@@ -79,7 +79,7 @@ def test_a_number_has_one_handler() -> None:
 
 
 async def test_a_handler_that_is_cancelled_before_it_has_begun_leaves_nothing_behind() -> None:
-    """A call and its end may come in one piece: then the handler's task never takes a step."""
+    """A call and its cancel may come in one chunk: then the handler's task never takes a step."""
     methods = Methods()
     methods.register(LATER, later, cancellable=True)
     with warnings.catch_warnings(record=True) as found:

@@ -1,4 +1,4 @@
-"""The same on asyncio's loop and on uvloop's, which differ in how they read, write and close."""
+"""The same tests on asyncio's loop and uvloop's, which differ in how they read, write and close."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def scenario() -> None:
 
 
 async def lives(a: Host, b: Host, c: Host) -> None:
-    """Traffic; b is killed; c, the same host in its next run, takes its place and closes in order."""
+    """Traffic flows; b is killed; c, the same host's next run, takes its place and closes in order."""
     a.knows(b)
     b.knows(a)
     await connected(a, b)

@@ -1,4 +1,4 @@
-"""How long others are waited for, and connections that the loop gives up while they are made."""
+"""How long a host waits for others, and connections that the loop drops while they are made."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETTINGS = ChannelSettings(silent_after=3.0, patience_for=30.0)
 def test_it_doubles_with_each_silence_and_comes_back() -> None:
     patience = Patience(SETTINGS)
     assert patience.now(0.0) == 1
-    for at in (100.0, 100.1, 101.0):  # several connections, one standstill
+    for at in (100.0, 100.1, 101.0):  # several connections in one outage
         patience.in_vain(at)
     assert patience.now(102.0) == 2
     patience.in_vain(110.0)
@@ -50,7 +50,7 @@ def test_it_stays_between_one_and_four(steps: list[tuple[float, bool]]) -> None:
 
 
 async def test_a_connection_that_was_just_made_when_the_loop_gave_it_up(start_host: StartHost) -> None:
-    """Its socket is closed, and cannot be written to any more: it is dialled again."""
+    """Its socket is closed and refuses writes: the host is dialled again."""
     a, b = await start_host(1), await start_host(2)
     loop = asyncio.get_running_loop()
     given_up: list[Any] = []

@@ -1,4 +1,4 @@
-"""Hosts as processes that are killed, stopped and started again."""
+"""Hosts in their own processes that are killed, stopped and started again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ StartChild = Callable[[int, int], tuple[subprocess.Popen[bytes], Address]]
 
 @pytest.fixture
 def start_child() -> Iterator[StartChild]:
-    """`start_child(incarnation, port)`: host 2."""
+    """Returns `start_child(incarnation, port)`, which starts host 2."""
     children: list[subprocess.Popen[bytes]] = []
 
     def start(incarnation: int, port: int = 0) -> tuple[subprocess.Popen[bytes], Address]:
@@ -64,7 +64,7 @@ async def test_killed_and_started_again(start_host: StartHost, start_child: Star
 async def test_stopped_and_continued(
     start_host: StartHost, start_child: StartChild, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A process that hangs is found silent; when it goes on it is connected again, in the same run."""
+    """A stopped process is found silent; when it continues it is connected again, in the same run."""
     a = await start_host(1)
     child, address = start_child(1, 0)
     a.channels.set_host(2, address)

@@ -25,7 +25,7 @@ Operation = tuple[str, bool, int, int, int]
 
 
 class Reference:
-    """One direction of calls: what was made, what arrived, how it ended; no windows, frames or turns."""
+    """One direction of calls: which were made, arrived and ended. It has no windows, frames or turns."""
 
     def __init__(self, sends: End, takes: End) -> None:
         self.sends = sends
@@ -70,7 +70,7 @@ class Reference:
             session.answer(request.call, request.head, bytes([request.head[0]]) * size)
 
     def look(self) -> None:
-        """Takes what the two ends have said, and holds it against what was made."""
+        """Takes the events of both ends and compares them with the calls that were made."""
         for event in self.takes.events:
             if isinstance(event, Requested):
                 self._arrived(event)
@@ -97,7 +97,7 @@ class Reference:
         self.ended[number] += 1
 
     def check(self) -> None:
-        """At the end, when all has been answered."""
+        """Checks the whole run after all answers."""
         numbers = [int(request.head.split()[0]) for request in self.arrived]
         by_group: dict[int, list[int]] = defaultdict(list)
         for number in numbers:
@@ -175,7 +175,7 @@ def test_every_call_ends_once_and_groups_keep_their_order(
 
 
 class Caller:
-    """Makes calls at random and notes how each ended."""
+    """Makes calls at random and records how each ended."""
 
     def __init__(self, host: Host, rng: Random) -> None:
         self.host = host
@@ -183,7 +183,7 @@ class Caller:
         self.made = 0
         self.ends: Counter[str] = Counter()
         self.running: list[asyncio.Future[Answer]] = []
-        self.sent: dict[int, bool] = {}  # those that failed: whether they may have been handled
+        self.sent: dict[int, bool] = {}  # failed calls: whether they may have been handled
 
     def call(self, other: int) -> None:
         body = bytes(self.rng.choice((0, 10, 1000, 100_000, 700_000)))
@@ -259,7 +259,7 @@ async def test_hosts_that_come_and_go(start_host: Callable[..., Awaitable[Host]]
 
 
 def test_the_reference_can_fail() -> None:
-    """Answers that are lost are found."""
+    """The reference finds lost answers."""
     pair = open_pair()
     reference = Reference(pair.dialler, pair.acceptor)
     reference.call(1, 0, 0, False)

@@ -1,4 +1,4 @@
-"""Sessions joined in memory: handshake, calls, windows, cancelling, life signs, bad input, replay."""
+"""Sessions joined in memory: handshake, calls, windows, cancelling, pings, bad input, replay."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_another_version() -> None:
 
 
 def test_a_proof_is_worth_nothing_elsewhere() -> None:
-    """Who repeats what it saw of another handshake is refused: the other's nonce is new."""
+    """A proof repeated from another handshake is refused, as the other's nonce is new."""
     seen: list[bytes] = []
 
     def listen(data: bytes, by_dialler: bool) -> bytes:
@@ -132,7 +132,7 @@ def test_a_proof_is_worth_nothing_elsewhere() -> None:
 
 
 def test_a_proof_sent_back_is_refused() -> None:
-    """An acceptor that only mirrors what the dialler says does not pass for a host."""
+    """An acceptor that only mirrors the dialler's bytes does not pass for a host."""
     victim = End(session(identity(1), 2))
     hello = Hello.decode(frames(victim.data())[0][1][20:])
     mirrored = msgspec.structs.replace(hello, host_id=2, to=1).encode()
@@ -309,7 +309,7 @@ def test_cancelling_before_during_and_after_sending() -> None:
     (cancelled,) = pair.acceptor.of(Cancelled)
     assert isinstance(cancelled, Cancelled)
     assert cancelled.call == sent.call
-    assert pair.dialler.session.in_flight == 1  # its share of the window is still taken
+    assert pair.dialler.session.in_flight == 1  # its share of the window is still in use
     pair.acceptor.session.answer(sent.call, b"too late", b"")
     pair.pump()
     assert not answers(pair.dialler)
@@ -350,7 +350,7 @@ def test_cancelling_crosses_the_answer() -> None:
     assert not pair.acceptor.of(Ended)
 
 
-# --- life signs
+# --- pings
 
 
 def test_pings_measure_the_round_trip() -> None:
@@ -408,7 +408,7 @@ def test_a_handshake_has_its_time() -> None:
 
 
 def traffic() -> tuple[Pair, list[bytes]]:
-    """An open pair, and frames of the dialler that the acceptor has not seen."""
+    """Makes an open pair, and frames of the dialler that the acceptor has not seen."""
     pair = open_pair()
     for n in range(5):
         pair.dialler.call(41, b"%d" % n, b"body")
@@ -420,7 +420,7 @@ def traffic() -> tuple[Pair, list[bytes]]:
     [
         lambda f: [f[0], f[0], *f[1:]],  # repeated
         lambda f: f[1:],  # left out
-        lambda f: [f[1], f[0], *f[2:]],  # moved
+        lambda f: [f[1], f[0], *f[2:]],  # reordered
         lambda f: [f[0][:-1] + b"!", *f[1:]],  # changed payload
         lambda f: [f[0][:30] + b"!" + f[0][31:], *f[1:]],  # changed tag
         lambda f: [f[0][:6] + b"\0\x2b" + f[0][8:], *f[1:]],  # another method
@@ -439,14 +439,14 @@ def test_frames_of_another_connection() -> None:
     other = open_pair(dialled_by=2)
     other.acceptor.take(other.acceptor.session.receive(b"".join(sent), 0.0))
     assert other.acceptor.end.problem is Problem.FORGED
-    pair.dialler.take(pair.dialler.session.receive(b"".join(sent), 0.0))  # sent back to where it came from
+    pair.dialler.take(pair.dialler.session.receive(b"".join(sent), 0.0))  # reflected to their sender
     assert pair.dialler.end.problem is Problem.FORGED
 
 
 @pytest.mark.parametrize(
     ("frame", "problem"),
     [
-        (Frame(0, Kind.CALL, 41, 5, 0, 0), Problem.UNEXPECTED),  # a number left out
+        (Frame(0, Kind.CALL, 41, 5, 0, 0), Problem.UNEXPECTED),  # a skipped number
         (Frame(0, Kind.CALL, MAX_METHOD + 1, 0, 0, 0), Problem.UNEXPECTED),
         (Frame(0, Kind.CALL, 41, 0, 0, 1), Problem.ENCODING),
         (Frame(0, Kind.CALL, 41, 0, 2**32 - 1, 2**32 - 1), Problem.LENGTH),
@@ -464,7 +464,7 @@ def test_frames_of_another_connection() -> None:
     ],
 )
 def test_frames_without_a_place(frame: Frame, problem: Problem) -> None:
-    """From a host that knows the key, or where authentication is off."""
+    """The sender knows the key, or authentication is off."""
     pair = open_pair(SMALL, key=None)
     victim = pair.acceptor
     victim.take(victim.session.receive(encode_frame(frame) + bytes(frame.length), 0.0))
@@ -481,7 +481,7 @@ def test_a_cancel_of_what_is_over_changes_nothing() -> None:
 
 
 def test_announced_bytes_cost_nothing_until_they_come() -> None:
-    """A first frame of a large message gets memory for a small multiple of what has arrived."""
+    """The first frame of a large message allocates a small multiple of the bytes that have arrived."""
     pair = open_pair()
     pair.dialler.call(41, b"", bytes(100 << 20))
     pair.acceptor.take(pair.acceptor.session.receive(pair.dialler.data(1), 0.0))

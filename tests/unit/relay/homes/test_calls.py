@@ -1,4 +1,4 @@
-"""The tables by which a Protocol of homes is called on other hosts."""
+"""The tables that map the calls of a home's Protocol to requests between hosts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_request_is_the_arguments_and_says_which_home() -> None:
 
 
 def test_hosts_of_other_versions() -> None:
-    """One that knows a parameter more sends it last; one that knows one less leaves it out."""
+    """A newer host sends an additional parameter last; an older one leaves the last one out."""
     alter = operation("alter_config")
     whole = msgspec.msgpack.decode(alter.method.head(alter.request(1, ("g", []), {"validate_only": True})))
     newer, older = [*whole, "what is not known here"], whole[:-1]
@@ -65,7 +65,7 @@ def test_nonsense(head: bytes) -> None:
 
 
 class Owner:
-    """A home that answers what it is told to."""
+    """A home that gives fixed answers."""
 
     def __init__(self, answer: object) -> None:
         self.answer = answer
@@ -78,7 +78,7 @@ class Owner:
 
 
 async def asked(name: str, owner: Owner, *arguments: object, **named: object) -> Any:
-    """What the caller gets, through the bytes of request and answer."""
+    """Returns what the caller gets after encoding and decoding of request and answer."""
     one = operation(name)
     request = one.method.asked(one.method.head(one.request(1, arguments, named)))
     return one.answered(one.method.answered(Answer(one.method.head(await one.done(owner, request)))))

@@ -36,7 +36,7 @@ async def host(town: Town, name: str, topics: Topics) -> TownHost:
 
 
 class Member:
-    """A member beside `at`, wherever the home is; it does at once what it is told."""
+    """A member beside `at`, wherever the home is; it does at once what the coordinator tells it."""
 
     def __init__(self, at: TownHost, member_id: str) -> None:
         self.at = at
@@ -91,7 +91,7 @@ async def test_settings_of_a_group_are_at_its_home(town: Town, topics: Topics) -
     change = ConfigChange("consumer.heartbeat.interval.ms", ConfigOperation.SET, "6000")
     assert await a.group.alter_config("g", ()) == {}
     assert await b.group.alter_config("g", [change]) == {change.name: "6000"}
-    await town.settle()  # a group without a known home has no settings, and nobody is asked
+    await town.settle()  # until its view names the home, host a shows no settings
     assert await a.group.alter_config("g", ()) == {change.name: "6000"}
     assert (await Member(a, "one").beats()).heartbeat_interval_ms == 6_000
     wrong = ConfigChange("consumer.heartbeat.interval.ms", ConfigOperation.SET, "1")
@@ -111,7 +111,7 @@ async def test_the_next_home_goes_on_with_the_members(town: Town, topics: Topics
     await town.pass_time(TAKEOVER + 10)
     await settle(one, two)
     assert b.is_home("g")
-    assert await b.group.describe("g") == before, "nobody had to move"
+    assert await b.group.describe("g") == before, "no partition moved"
     assert await b.group.alter_config("g", ()) == {setting.name: "60000"}
 
 
@@ -124,10 +124,10 @@ async def test_a_step_that_was_begun_goes_on_at_the_next_home(town: Town, topics
     await one.beats()
     had = one.owned
     await two.beats()
-    await one.beats()  # it is told to give two up
+    await one.beats()  # it is told to release two partitions
     a.kill()
     await town.pass_time(TAKEOVER + 10)
-    assert (await two.beats()).assignment is None, "one has not given it up"
+    assert (await two.beats()).assignment is None, "one has not released them"
     await b.group.consumer_heartbeat(beat("one", one.epoch, owned=had))
     assert (await two.beats()).assignment is None
     await settle(one, two)

@@ -1,4 +1,4 @@
-"""Groups whose home is on another host, or moves: forwarding, taking over, fencing, coming back."""
+"""Groups whose home is on another host, or moves: forwarding, takeover, fencing, returning."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def sync(host: TownHost, joined: Joined, assignments=()) -> asyncio.Task:
 
 
 async def waits_at(home: TownHost) -> None:
-    """Until a member waits there for the others."""
+    """Waits until a member waits there for the others."""
     await until(lambda: len(home.parts.groups._waiting) == 1)
 
 
@@ -123,7 +123,7 @@ async def test_describing_gives_no_home(town: Town) -> None:
     a = await town.host("a")
     assert (await a.group.describe("g")).state == "Dead"
     assert not a.is_home("g")
-    assert town.coordinator.revision == 1  # of the host
+    assert town.coordinator.revision == 1  # the entry of the host
 
 
 async def test_groups_are_listed_from_all_hosts(town: Town) -> None:
@@ -139,7 +139,7 @@ async def test_groups_are_listed_from_all_hosts(town: Town) -> None:
     assert {g.group_id: g.state for g in await a.homes.list_groups()}["gc"] == "Unknown"
 
 
-# --- what is written where
+# --- the coordinator's store
 
 
 async def test_a_commit_is_in_the_coordinators_store_when_it_is_answered(town: Town) -> None:
@@ -168,7 +168,7 @@ async def test_a_deleted_group_is_forgotten_by_the_coordinator(town: Town) -> No
     assert not a.is_home("g")
     assert len(a.view.homes) == 0
     assert await committed(b) == {}
-    assert b.is_home("g")  # who asks next is the home
+    assert b.is_home("g")  # the next host that asks becomes the home
     assert a.tables.load(rows.HOMES) == {}
 
 
@@ -182,7 +182,7 @@ async def test_topic_deletion_reaches_the_store(town: Town) -> None:
     assert await committed(b) == {TopicPartition("other", 0): 1}
 
 
-# --- the coordinator away
+# --- without the coordinator
 
 
 async def test_while_the_coordinator_is_away_the_home_goes_on_alone(town: Town) -> None:
@@ -220,7 +220,7 @@ async def test_what_was_accepted_alone_survives_a_kill_of_the_home(town: Town) -
 
 
 async def test_a_commit_that_got_lost_on_its_way_to_the_store_is_not_answered(town: Town) -> None:
-    """The home has it on disk, is killed before the store has it, and another host takes over."""
+    """The home stores the commit and is killed before the coordinator has it; another host takes over."""
     a, b = await town.host("a"), await town.host("b")
     await commit(a, 1)
     asked, held = asyncio.Event(), asyncio.Event()
@@ -240,7 +240,7 @@ async def test_a_commit_that_got_lost_on_its_way_to_the_store_is_not_answered(to
     assert await committed(b) == {T0: 1}
 
 
-# --- taking over
+# --- takeover
 
 
 async def test_an_old_home_that_returns_gives_up_what_it_accepted_alone(town: Town) -> None:
@@ -303,7 +303,7 @@ async def test_what_was_accepted_alone_is_reported_when_the_store_refuses_it(tow
     await town.pass_time(TAKEOVER + 10)
     town.cut.add(frozenset((a.host_id, b.host_id)))
     await commit(b, 2)
-    a._watching.cancel()  # it hears of it from the store
+    a._watching.cancel()  # it learns of the new home from the store's refusal
     a.cut_off = False
     await until(lambda: rows.reports(a.tables) and a.quiet)
     assert [len(report.items) for report in rows.reports(a.tables)] == [1]
@@ -311,7 +311,7 @@ async def test_what_was_accepted_alone_is_reported_when_the_store_refuses_it(tow
     assert a.tables.load(rows.ALONE) == {}
 
 
-async def test_homes_of_which_there_is_nothing_are_forgotten(town: Town) -> None:
+async def test_homes_without_state_are_forgotten(town: Town) -> None:
     a, b = await town.host("a"), await town.host("b")
     assert await committed(a, "asked-for-only") == {}
     await commit(a, 1)
@@ -427,7 +427,7 @@ async def test_a_group_that_was_deleted_meanwhile_does_not_come_back(town: Town)
     assert a.tables.load("offsets") == {}
 
 
-# --- a host that had been alone
+# --- a host that was alone before
 
 
 async def test_groups_of_a_host_that_was_alone_become_the_clusters(town: Town) -> None:
@@ -455,7 +455,7 @@ async def test_a_group_of_the_same_name_in_the_cluster_wins(town: Town) -> None:
 
 
 async def alone(host: TownHost, groups: dict[str, int]) -> None:
-    """Stops the host, and lets it commit without a fabric."""
+    """Stops the host, and commits on it without a fabric."""
     await host.stop()
     tables = Tables(host.town.path / f"{host.name}.sqlite", FsyncPolicy.NEVER)
     host.tables = tables

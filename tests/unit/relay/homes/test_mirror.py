@@ -1,4 +1,4 @@
-"""Writes on their way to the coordinator's store: batches, order, absence, refusals, bounds."""
+"""Writes to the coordinator's store: batches, order, outages, refusals, bounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOVED = TreecastError(Fault.NOT_COORDINATOR)
 
 
 class Store:
-    """The coordinator's: keeps what it is sent, where it is not told otherwise."""
+    """The coordinator's store: keeps all writes, unless a test says otherwise."""
 
     def __init__(self) -> None:
         self.items: dict[HomeName, dict[bytes, bytes]] = {}
@@ -30,7 +30,7 @@ class Store:
         self.go = asyncio.Event()
         self.go.set()
         self.error: TreecastError | None = None
-        self.forgets = False  # takes what it is sent, and does not answer
+        self.forgets = False  # stores the writes, but loses the answer
         self.refused: dict[HomeName, TreecastError] = {}
 
     async def put(self, writes: Sequence[StateWrite]) -> Mapping[int, TreecastError]:
@@ -115,11 +115,11 @@ async def test_without_the_store_writes_are_accepted_and_remembered_by_key(bench
     assert await bench.put(G, {b"a": b"1"}) is Kept.ALONE
     bench.store.go.clear()
     attempts = len(bench.store.calls)
-    await until(lambda: len(bench.store.calls) > attempts)  # the pause is over, an attempt is under way
+    await until(lambda: len(bench.store.calls) > attempts)  # the pause is over and an attempt is under way
     for value in (b"2", b"3"):
         assert await bench.put(G, {b"a": value, b"b" + value: b"x"}) is Kept.ALONE
     bench.store.go.set()
-    await until(lambda: not bench.mirror._under_way)  # it has failed
+    await until(lambda: not bench.mirror._under_way)  # the attempt has failed
     assert await bench.put(G, {b"b2": None}) is Kept.ALONE
     assert bench.mirror.waiting == 3
     bench.store.error = None

@@ -1,4 +1,4 @@
-"""The same calls over real channels: order, cancelling, a home that goes away."""
+"""The same calls over real channels: order, cancelling, a home that disappears."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOPBACK = Address("127.0.0.1", 0)
 
 
 class Wired:
-    """Two hosts of a town, whose calls go over TCP."""
+    """Two hosts of a town, with calls over TCP."""
 
     def __init__(self, town: Town) -> None:
         self.town = town
@@ -76,7 +76,7 @@ async def test_a_round_and_commits(wired: Wired) -> None:
     me = MemberIdentity(joined.member_id, None, joined.generation)
     commits = [b.group.commit_offsets("g", me, {T0: CommittedOffset(n)}) for n in range(50)]
     assert await asyncio.gather(*commits) == [{}] * 50
-    assert await committed(b) == {T0: 49}, "in the order in which they were made"
+    assert await committed(b) == {T0: 49}, "in the order of the calls"
 
 
 async def test_a_member_that_leaves_takes_its_join_along(wired: Wired) -> None:

@@ -1,4 +1,4 @@
-"""Drawn schedules of commits, kills, restarts and cuts, against a plain record of what was acknowledged."""
+"""Drawn schedules of commits, kills, restarts and cuts, against a plain record of the answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RETRIABLE = {
 
 
 class Schedule:
-    """One client that commits ever higher offsets, at whichever host; and what it knows."""
+    """One client that commits rising offsets at any host, with a record of the answers."""
 
     def __init__(self, town: Town, seed: int) -> None:
         self.town = town
@@ -40,7 +40,7 @@ class Schedule:
         return [host for host in self.town.hosts.values() if not host.dead]
 
     async def commit(self) -> None:
-        """Some commits at once, of different partitions."""
+        """Commits for three partitions at once."""
         every = [(group, partition) for group in GROUPS for partition in PARTITIONS]
         await asyncio.gather(*(self._commit(where) for where in self.rng.sample(every, 3)))
 
@@ -58,7 +58,7 @@ class Schedule:
             self.acknowledged[where] = offset
 
     async def look(self, host: TownHost) -> None:
-        """No fetch answers with less than what was acknowledged."""
+        """No fetch returns an older offset than an acknowledged one."""
         for group in GROUPS:
             try:
                 found = await host.group.fetch_offsets(group, PARTITIONS, require_stable=False)
@@ -119,7 +119,7 @@ async def three_hosts(town: Town) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_acknowledged_commits_survive_every_takeover(tmp_path: Path, seed: int) -> None:
-    """While the coordinator can be reached: every fetch, at any time, has what was acknowledged."""
+    """While the coordinator is reachable, every fetch has all acknowledged commits."""
     town = Town(tmp_path, seed, patience=60.0)
     try:
         await three_hosts(town)
@@ -138,8 +138,9 @@ async def test_acknowledged_commits_survive_every_takeover(tmp_path: Path, seed:
 
 @pytest.mark.parametrize("seed", range(100, 116))
 async def test_what_is_not_merged_is_reported(tmp_path: Path, seed: int) -> None:
-    """With hosts cut off from the coordinator, and without it: what was acknowledged is there in the end,
-    or in the report of the host that accepted it alone."""
+    """Hosts lose the coordinator. In the end each acknowledged commit is stored, or reported by the host that
+    accepted it alone.
+    """
     town = Town(tmp_path, seed)
     try:
         await three_hosts(town)
@@ -149,7 +150,7 @@ async def test_what_is_not_merged_is_reported(tmp_path: Path, seed: int) -> None
         for _ in range(60):
             await schedule.rng.choice(deeds)()
         await schedule.heal()
-        await until(lambda: all(host.quiet for host in schedule.living()))  # all is stored or reported
+        await until(lambda: all(host.quiet for host in schedule.living()))  # all commits are accounted for
         reported = reports(town)
         for host in schedule.living():
             await agree(schedule, host, reported)
@@ -158,7 +159,7 @@ async def test_what_is_not_merged_is_reported(tmp_path: Path, seed: int) -> None
 
 
 def reports(town: Town) -> set[tuple[str, int]]:
-    """(group, offset) of everything that was left out."""
+    """Returns (group, offset) of every reported commit."""
     return {
         (report.id, decode_offset(value).offset)
         for host in town.hosts.values()

@@ -63,7 +63,7 @@ async def test_a_transaction_by_way_of_another_host(town: Town, decision: bool) 
         ((who, how, epoch),) = partition.markers
         assert (who, how) == (producer, decision)
         assert epoch == a.homes.keeper.owned[next(iter(a.homes.keeper.owned))]
-    await b.transaction.end("tx", producer, committed=decision)  # the answer had been lost
+    await b.transaction.end("tx", producer, committed=decision)  # the answer was lost
     assert await fault_of(b.transaction.end("tx", producer, committed=not decision)) is (
         Fault.INVALID_TRANSACTION_STATE
     )
@@ -105,7 +105,7 @@ async def test_a_decided_transaction_is_completed_by_the_next_home(town: Town) -
         await b.group.commit_transaction_offsets("g", NOBODY, "tx", producer, {P1: CommittedOffset(5)}) == {}
     )
     town.partitions[P1].refuses = TreecastError(Fault.LEADER_UNAVAILABLE)
-    await a.transaction.end("tx", producer, committed=True)  # decided: the rest follows
+    await a.transaction.end("tx", producer, committed=True)  # the decision is stored; the markers follow
     assert state(a) is State.PREPARE_COMMIT
     assert town.partitions[P1].markers == []
     assert await fault_of(a.transaction.add_partitions("tx", producer, [P0])) is (
@@ -114,7 +114,7 @@ async def test_a_decided_transaction_is_completed_by_the_next_home(town: Town) -
     a.kill()
     town.partitions[P1].refuses = None
     await town.pass_time(TAKEOVER + 10)
-    await b.transaction.end("tx", producer, committed=True)  # its answer had been lost
+    await b.transaction.end("tx", producer, committed=True)  # the answer was lost
     await until(lambda: state(b) is State.COMPLETE_COMMIT)
     ((who, how, _),) = town.partitions[P1].markers
     assert (who, how) == (producer, True)
@@ -145,7 +145,7 @@ async def test_a_leader_that_comes_back_gets_its_marker(town: Town) -> None:
     assert await fault_of(init(a)) is Fault.CONCURRENT_TRANSACTIONS
     town.partitions[P0].refuses = None
     await a.parts.transactions.expire()
-    await until(lambda: state(a) is State.COMPLETE_COMMIT)  # its markers are written by and by
+    await until(lambda: state(a) is State.COMPLETE_COMMIT)  # the markers are written in the background
     assert len(town.partitions[P0].markers) == 1
 
 
@@ -170,7 +170,7 @@ async def test_an_old_home_cannot_decide(town: Town) -> None:
     a.cut_off = True
     await town.pass_time(TAKEOVER + 10)
     town.cut.add(frozenset((a.host_id, b.host_id)))
-    fresh = await init(b)  # aborts what was open
+    fresh = await init(b)  # aborts the open transaction
     assert fresh.epoch == producer.epoch + 2
     a._watching.cancel()
     a.cut_off = False
@@ -182,7 +182,7 @@ async def test_an_old_home_cannot_decide(town: Town) -> None:
 
 
 async def test_no_marker_before_the_store_has_the_decision(town: Town) -> None:
-    """Else a home that takes over could decide otherwise."""
+    """Otherwise a home that takes over could decide differently."""
     a, b = await town.host("a"), await town.host("b")
     producer = await begun(a, P0)
     asked, held = asyncio.Event(), asyncio.Event()
@@ -307,11 +307,11 @@ async def test_the_next_home_completes_a_batch_and_repeats_none(town: Town) -> N
     a, b = await town.host("a"), await town.host("b")
     parts = await stage(a, "q//0/a", P0) | await stage(b, "q//0/b", P1)
     town.partitions[P1].refuses = TreecastError(Fault.LEADER_UNAVAILABLE)
-    await a.transaction.end_parts("q", 0, parts, committed=True)  # decided: the rest follows
+    await a.transaction.end_parts("q", 0, parts, committed=True)  # the decision is stored; the markers follow
     a.kill()
     town.partitions[P1].refuses = None
     await town.pass_time(TAKEOVER + 10)
-    await b.transaction.end_parts("q", 0, parts, committed=True)  # its answer had been lost
+    await b.transaction.end_parts("q", 0, parts, committed=True)  # the answer was lost
     for where, (name, who) in zip((P0, P1), parts.items(), strict=True):
         assert [(who, True)] == [marker[:2] for marker in town.partitions[where].markers], name
     assert await fault_of(stage(b, "q//0/again", P0)) is Fault.INVALID_TRANSACTION_STATE

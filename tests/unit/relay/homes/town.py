@@ -1,6 +1,6 @@
 """Hosts with homes in one process: a real coordinator, real tables, and calls that can be cut.
 
-Time stands still but for `pass_time`. A host can be killed (nothing it does afterwards reaches a disk or
+Only `pass_time` moves the clock. A host can be killed (nothing that it does afterwards reaches a disk or
 another host), restarted, and cut off from the coordinator or from other hosts.
 """
 
@@ -35,11 +35,11 @@ from treecast.middleware.storage.tables import Tables
 
 START = 1_700_000_000.0
 TAKEOVER = 31.0
-PATIENCE = 30.0  # seconds after which a test gives up; nothing is asserted about it
+PATIENCE = 30.0  # seconds until a test gives up; no test asserts it
 
 
 async def until(what: Callable[[], object]) -> None:
-    """Waits until it is so."""
+    """Waits until `what` is true."""
     async with asyncio.timeout(PATIENCE):
         while not what():  # noqa: ASYNC110
             await asyncio.sleep(0.002)
@@ -55,9 +55,9 @@ class Town:
         )
         self.up = True  # whether the coordinator answers
         self.hosts: dict[int, TownHost] = {}
-        self.slowest = 0.0  # s, of calls to the coordinator and of what it tells
-        self.lost_answers = 0.0  # share of the coordinator's answers that get lost
-        self.cut: set[frozenset[int]] = set()  # pairs of hosts that do not reach each other
+        self.slowest = 0.0  # seconds, of calls to the coordinator and of its updates
+        self.lost_answers = 0.0  # share of the coordinator's answers that are lost
+        self.cut: set[frozenset[int]] = set()  # pairs of hosts that cannot reach each other
         self.partitions: dict[TopicPartition, TownPartition] = {}
         self.coordinator: Coordinator
         self._start_coordinator()
@@ -75,7 +75,7 @@ class Town:
         self.up = True
 
     async def lose_store(self) -> None:
-        """The coordinator begins anew, in another history."""
+        """Restarts the coordinator with an empty store and a new history."""
         self.up = False
         await self.coordinator.close()
         for path in self.path.glob("coordinator.sqlite*"):
@@ -84,7 +84,7 @@ class Town:
         self.up = True
 
     async def host(self, name: str) -> TownHost:
-        """A new host, attached and started."""
+        """Makes a new host, attached and started."""
         entry = await self.coordinator.do(commands.Attach(name, f"data of {name}", "h:1", "1"))
         made = TownHost(self, name, entry.host_id, entry.incarnation)
         self.hosts[entry.host_id] = made
@@ -104,7 +104,7 @@ class Town:
         self.partitions |= {name: TownPartition() for name in names}
 
     async def pass_time(self, seconds: float) -> None:
-        """In steps; hosts that live and reach the coordinator renew their leases."""
+        """Moves the clock in steps; hosts that reach the coordinator renew their leases."""
         while seconds > 0:
             step = min(seconds, 2.0)
             seconds -= step
@@ -119,7 +119,7 @@ class Town:
         await self.settle()
 
     async def settle(self) -> None:
-        """Until the views that can be are as far as the coordinator."""
+        """Waits until the views of all connected hosts are up to date."""
         for host in self.hosts.values():
             while host.reaches and host.behind and not host._watching.done():  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
@@ -154,7 +154,7 @@ class TownPartition:
 
 
 class DyingTables(Tables):
-    """From a kill on nothing is written any more, and nobody is answered."""
+    """After a kill no call writes or returns."""
 
     dead = False
 
@@ -170,7 +170,7 @@ async def _while_alive(thing: Any) -> None:
 
 
 class TownHost:
-    """One host over its runs. `parts`, `homes` and so on are of the present run."""
+    """One host over its runs. `parts`, `homes` and so on belong to the current run."""
 
     def __init__(self, town: Town, name: str, host_id: int, incarnation: int) -> None:
         self.town = town
@@ -180,14 +180,14 @@ class TownHost:
         self.cut_off = False  # from the coordinator
         self.dead = True
         self.died = asyncio.Event()
-        self.known: list[Update] = []  # what the view was told, kept over runs
+        self.known: list[Update] = []  # the updates of the view, kept over runs
         self.files: list[Tables] = []
 
     @property
     def reaches(self) -> bool:
         return not self.dead and not self.cut_off and self.town.up
 
-    # --- life
+    # --- start and stop
 
     async def start(self, *, attach: bool = False) -> None:
         if attach:
@@ -253,7 +253,7 @@ class TownHost:
         self.died.set()
 
     async def stop(self) -> None:
-        """In order."""
+        """Stops in order."""
         await self.homes.close()
         await asyncio.gather(self.parts.transactions.close(), self.parts.producer_ids.close())
         await self.parts.groups.close()
@@ -264,7 +264,7 @@ class TownHost:
             tables.close()
 
     async def restart(self) -> None:
-        """After a kill: the coordinator sees another incarnation, where it is there."""
+        """Starts again after a kill; the coordinator, if reachable, sees another incarnation."""
         if not self.dead:
             self.kill()
         await self.start(attach=self.town.up and not self.cut_off)
@@ -320,7 +320,7 @@ class TownHost:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing is on its way: to the store, or of homes that come and go."""
+        """Returns whether no write to the store, and no arrival or departure of a home, is under way."""
         keeper = self.homes.keeper
         busy = (self.homes.mirror._task, keeper._coming, keeper._going, keeper._notes)
         return not any(busy)
@@ -431,7 +431,7 @@ async def _handled(methods: Methods, host_id: int, method: int, head: bytes) -> 
 
 
 class Reach:
-    """What transactions at a host reach of the town."""
+    """The partitions and homes that transactions at a host can reach."""
 
     def __init__(self, host: TownHost) -> None:
         self._host = host

@@ -1,4 +1,4 @@
-"""Members of a coordinator as tests write them: by both protocols, with what each holds on to."""
+"""Members of a coordinator, written for tests: by both protocols, with the partitions that each one owns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOTHING: Places = frozenset()
 
 
 def group_of(host: Host, group: str = "g") -> ConsumerGroup:
-    """The group's machine, whose invariants hold."""
+    """Returns the group's state machine after a check of its invariants."""
     found = host.coordinator._groups[group].group
     assert isinstance(found, ConsumerGroup), found
     found.check_invariants()
@@ -32,7 +32,7 @@ def group_of(host: Host, group: str = "g") -> ConsumerGroup:
 
 
 def beat(member_id: str, epoch: int = 0, group: str = "g", **how: object) -> ConsumerHeartbeat:
-    """A heartbeat; a joining one says all that it has to. `how` is what differs."""
+    """Makes a heartbeat; a joining one is complete. `how` overrides its fields."""
     values: dict[str, object] = {
         "group_id": group,
         "member_id": member_id,
@@ -47,7 +47,7 @@ def beat(member_id: str, epoch: int = 0, group: str = "g", **how: object) -> Con
 
 @dataclass
 class Member:
-    """A member by the new protocol that does at once what it is told."""
+    """A member by the new protocol that does at once what the coordinator tells it."""
 
     host: Host
     member_id: str
@@ -83,7 +83,7 @@ class Member:
 
 
 async def settle(*members: Member) -> None:
-    """Heartbeats until nothing moves."""
+    """Sends heartbeats until nothing changes."""
     while True:
         before = [(member.epoch, member.owned) for member in members]
         for member in members:
@@ -93,7 +93,7 @@ async def settle(*members: Member) -> None:
 
 
 def subscription(*topics: str, owned: dict[str, list[int]] | None = None) -> bytes:
-    """Version 1 of the embedded protocol."""
+    """Encodes a subscription in version 1 of the embedded protocol."""
     out = struct.pack(">hi", 1, len(topics))
     for topic in topics:
         out += struct.pack(">h", len(topic)) + topic.encode()
@@ -106,7 +106,7 @@ def subscription(*topics: str, owned: dict[str, list[int]] | None = None) -> byt
 
 @dataclass
 class Classic:
-    """A classic member. Eager: it holds nothing while it joins; cooperative: it says what it holds."""
+    """A classic member. Eager: it owns nothing while it joins; cooperative: it reports what it owns."""
 
     host: Host
     member_id: str = ""

@@ -1,4 +1,4 @@
-"""The assignors against plain references that try everything."""
+"""The assignors against plain references that try every assignment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ A, B, C, D = TOPICS
 
 
 def who(**topics: object) -> dict[str, Subscriber]:
-    """Members by name with the topics that they read."""
+    """Makes members by name with the topics that they read."""
     return {name: Subscriber(frozenset(read)) for name, read in topics.items()}
 
 
@@ -39,7 +39,7 @@ def sizes(assignment: Assignment) -> list[int]:
 
 
 def moved(before: dict[str, Places], after: Assignment) -> int:
-    """How many partitions that somebody had are somebody else's now."""
+    """Counts the partitions that went from one member to another."""
     had = {place: member for member, found in before.items() for place in found}
     has = {place: member for member, found in after.items() for place in found}
     return sum(had[place] != member for place, member in has.items() if place in had)
@@ -49,7 +49,7 @@ def moved(before: dict[str, Places], after: Assignment) -> int:
 
 
 def every_assignment(members: Subscribers, partitions: Partitions) -> Iterator[Assignment]:
-    """All assignments of each partition that somebody reads to one of its readers."""
+    """Yields every assignment of the partitions to members that read them."""
     read = sorted({topic for member in members.values() for topic in member.topics})
     every = [(topic, number) for topic in read for number in range(partitions[topic])]
     readers = [[name for name in members if place[0] in members[name].topics] for place in every]
@@ -65,11 +65,11 @@ def squares(assignment: Assignment) -> int:
 
 
 def check_whole(members: Subscribers, partitions: Partitions, assignment: Assignment) -> None:
-    """Each partition that somebody reads is with one of its readers, and nothing else is anywhere."""
+    """Each partition that has a reader belongs to exactly one of them, and nothing else is assigned."""
     assert assignment.keys() == members.keys()
     given_out = [place for found in assignment.values() for place in found]
     read = {topic for member in members.values() for topic in member.topics}
-    assert len(given_out) == len(set(given_out)), "a partition is with two"
+    assert len(given_out) == len(set(given_out)), "a partition has two owners"
     assert set(given_out) == {(topic, number) for topic in read for number in range(partitions[topic])}
     for name, found in assignment.items():
         assert {topic for topic, _ in found} <= members[name].topics
@@ -84,7 +84,7 @@ _names = [f"m{number}" for number in range(4)]
 def groups(
     draw: st.DrawFn, *, same: bool, most: int = 3
 ) -> tuple[Subscribers, Partitions, dict[str, Places]]:
-    """A group and what its members had: of any topics, also such as they read no more or that have shrunk."""
+    """Draws a group and its former assignment, which may hold topics that are not read or have shrunk."""
     names = draw(st.lists(st.sampled_from(_names), min_size=1, unique=True))
     topics = st.frozensets(st.sampled_from(TOPICS[:3]))
     common = draw(topics)
@@ -135,11 +135,11 @@ def test_uniform_moves_little_when_a_member_leaves(group) -> None:
     rest = {name: member for name, member in members.items() if name != gone}
     if rest:
         after = uniform(rest, partitions, whole)
-        assert all(after[name] >= whole[name] for name in rest), "who stays keeps what it had"
+        assert all(after[name] >= whole[name] for name in rest), "a member that stays keeps its partitions"
 
 
 def test_uniform_evens_out_along_a_chain() -> None:
-    """a and c read no topic in common: a gives to b, and b to c."""
+    """a and c read no topic in common: a gives to b, and b gives to c."""
     members = who(a=[A], b=[A, B], c=[B])
     before = {"a": places(A, 0, 1, 2, 3, 4), "b": places(B, 0, 1, 2, 3), "c": places(B, 4)}
     found = uniform(members, {A: 5, B: 5}, before)
@@ -170,7 +170,9 @@ def test_range_gives_consecutive_shares_that_meet_across_topics(group) -> None:
         readers = [name for name in order if topic in members[name].topics]
         shares = [sorted(number for t, number in found[name] if t == topic) for name in readers]
         assert [number for share in shares for number in share] == list(range(count)) * bool(readers)
-        assert sorted(map(len, shares), reverse=True) == list(map(len, shares)), "the larger ones come first"
+        assert sorted(map(len, shares), reverse=True) == list(map(len, shares)), (
+            "the larger shares come first"
+        )
         assert not shares or len(shares[0]) - len(shares[-1]) <= 1
     if len({member.topics for member in members.values()}) == 1:
         for one, other in itertools.combinations(next(iter(members.values())).topics, 2):
@@ -180,7 +182,7 @@ def test_range_gives_consecutive_shares_that_meet_across_topics(group) -> None:
 
 
 def test_range_keeps_the_place_of_a_static_member() -> None:
-    """It comes back under another member id."""
+    """The member comes back under another member id."""
     first = {"a": Subscriber(frozenset({A}), "x"), "b": Subscriber(frozenset({A}), "y")}
     again = {"z": Subscriber(frozenset({A}), "x"), "b": Subscriber(frozenset({A}), "y")}
     assert range_(first, {A: 4}, {})["a"] == range_(again, {A: 4}, {})["z"] == places(A, 0, 1)

@@ -57,23 +57,23 @@ async def test_what_has_not_changed_is_not_told_again(topic: Host) -> None:
     await one.beats()
     assert (await one.beats()).assignment is None
     whole = await one.beats(rebalance_timeout_ms=60_000, topics=("t",))
-    assert whole.assignment == one.owned, "a member that says all is told all"
+    assert whole.assignment == one.owned, "a complete heartbeat gets a complete answer"
 
 
 async def test_a_partition_moves_only_when_it_is_given_up(topic: Host) -> None:
     one, two = Member(topic, "one"), Member(topic, "two")
     await one.beats()
     first = await two.beats()
-    assert first.assignment == frozenset(), "one holds all of it"
+    assert first.assignment == frozenset(), "one holds all partitions"
     had = one.owned
     told = await one.beats()
     assert (told.member_epoch, len(told.assignment or ())) == (1, 2), (
-        "it keeps its epoch till it has given up"
+        "the epoch stays until the partitions are released"
     )
-    assert (await two.beats()).assignment is None, "not given up yet"
+    assert (await two.beats()).assignment is None, "one has not released them yet"
     request = beat("one", 1, owned=had)
     await topic.coordinator.consumer_heartbeat(request)
-    assert (await two.beats()).assignment is None, "one says that it still holds it"
+    assert (await two.beats()).assignment is None, "one still owns them"
     assert (await one.beats()).member_epoch == 2
     assert len((await two.beats()).assignment or ()) == 2
     assert sorted([*one.numbers, *two.numbers]) == [0, 1, 2, 3]
@@ -112,7 +112,7 @@ async def test_topics_that_come_and_grow_are_found(topic: Host) -> None:
     topic.topics.make("other", 3)
     settled = one.epoch
     await one.beats()
-    assert one.epoch == settled, "nobody reads it"
+    assert one.epoch == settled, "nobody reads the topic"
 
 
 async def test_a_subscription_by_expression(topic: Host) -> None:
@@ -173,7 +173,7 @@ async def test_requests_that_make_no_sense(topic: Host, how: dict[str, object], 
     values = {"member_id": "one"} | how
     request = beat(values.pop("member_id"), epoch, **values)
     assert await fault_of(topic.coordinator.consumer_heartbeat(request)) is Fault.INVALID_REQUEST
-    assert topic.coordinator.list_groups() == [], "no group has come of it"
+    assert topic.coordinator.list_groups() == [], "no group was made"
 
 
 async def test_who_is_not_a_member(topic: Host) -> None:
@@ -219,7 +219,7 @@ async def test_only_the_epoch_of_the_member_commits_and_fetches(topic: Host) -> 
     assert await fault_of(commit("g", NOBODY, OFFSET)) is Fault.UNKNOWN_MEMBER
     found = await fetch("g", [T0], require_stable=True, member=two.identity)
     assert found == OFFSET
-    assert await fetch("g", [T0], require_stable=True) == OFFSET, "administrators say no epoch"
+    assert await fetch("g", [T0], require_stable=True) == OFFSET, "administrators send no epoch"
     for member, fault in (
         (stale, Fault.STALE_MEMBER_EPOCH),
         (MemberIdentity("who", None, 1), Fault.UNKNOWN_MEMBER),
@@ -340,7 +340,7 @@ async def test_a_static_member_that_comes_back_has_what_it_had(topic: Host) -> N
     assert await fault_of(other.beats()) is Fault.UNRELEASED_INSTANCE
     assert (await one.leaves(-2)).member_epoch == -2
     await two.beats()
-    assert two.owned.isdisjoint(had), "it is kept for one"
+    assert two.owned.isdisjoint(had), "the partitions are kept for the instance"
     await other.beats()
     assert (other.owned, group_of(topic).epoch) == (had, epoch)
     assert await fault_of(one.beats()) is Fault.FENCED_INSTANCE
@@ -375,7 +375,7 @@ async def test_members_and_targets_outlive_a_restart(topic: Host) -> None:
     await topic.restart()
     assert group_of(topic).description() == before
     await settle(one, two)
-    assert group_of(topic).description() == before, "nobody has to move"
+    assert group_of(topic).description() == before, "nothing moves"
 
 
 async def test_a_restart_amid_a_step(topic: Host) -> None:
@@ -392,7 +392,7 @@ async def test_a_restart_amid_a_step(topic: Host) -> None:
     assert sorted([*one.numbers, *two.numbers]) == [0, 1, 2, 3]
 
 
-async def test_sessions_start_anew_after_a_restart(topic: Host) -> None:
+async def test_sessions_begin_at_a_restart(topic: Host) -> None:
     one = Member(topic, "one")
     await one.beats()
     topic.now += 3600
@@ -446,7 +446,7 @@ async def test_what_cannot_be_written_is_not_answered_and_written_later(topic: H
     assert group_of(topic).description() == before
 
 
-# --- what is seen
+# --- descriptions
 
 
 async def test_a_description_says_all(topic: Host) -> None:

@@ -1,4 +1,4 @@
-"""The tables are total, and say what Kafka's coordinator says."""
+"""The tables are total and agree with Kafka's coordinator."""
 
 from __future__ import annotations
 

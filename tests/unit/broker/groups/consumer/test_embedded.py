@@ -1,4 +1,4 @@
-"""The consumers' own protocol inside the classic one, held against kafka-python's."""
+"""The consumers' protocol inside the classic one, compared with kafka-python's codec."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Members of both protocols that join, leave, die, are slow and lose answers in any order; a daemon that
-restarts.
+"""Members of both protocols join, leave, die, stall and lose answers in any order; the daemon restarts.
 
-What must hold after every step: no partition is held by two living members, whatever protocol they speak.
-Once nothing happens any more, every partition has a reader, and the group is of the type that its members
-need.
+Holds after every step: no two living members own the same partition, whatever protocol they speak. After the
+last event every partition has a reader, and the group has the type that its members need.
 """
 
 from __future__ import annotations
@@ -30,10 +28,10 @@ AWAY = {Fault.COORDINATOR_UNAVAILABLE, Fault.COORDINATOR_LOADING, Fault.NOT_COOR
 
 
 class New(Member):
-    """By the new protocol. It may be slow to give up, and an answer may not reach it."""
+    """A member by the new protocol. It may delay the release of partitions, and may lose answers."""
 
-    told: Places | None = None  # what it is to have, once it has given up the rest
-    unsure = False  # an answer was lost: it says all it knows, and is told all
+    told: Places | None = None  # the target, until the other partitions are released
+    unsure = False  # an answer was lost: the next heartbeat and its answer are complete
 
     async def acts(self, rng: random.Random) -> None:
         if self.told is not None and rng.random() < 0.6:
@@ -67,7 +65,7 @@ class New(Member):
 
 
 class Old(Classic):
-    """By the classic protocol. Its calls wait as long as the group makes them."""
+    """A member by the classic protocol. Its calls wait as long as the group makes them."""
 
     task: asyncio.Task[Joined | Synced] | None = None
 
@@ -94,7 +92,7 @@ class Old(Classic):
             self.joined(answer)
             self.task = asyncio.create_task(self._sync(answer))
         elif not self.kept <= self.owned:
-            self.task = self.begin_join()  # it has given up, and says so
+            self.task = self.begin_join()  # it has released partitions, and reports that
 
     async def _sync(self, joined: Joined) -> Synced:
         self.kept = set(self.owned)
@@ -114,7 +112,7 @@ class Old(Classic):
 
 
 def dealt(joined: Joined) -> tuple[tuple[str, bytes], ...]:
-    """What a leader assigns. What a member still holds goes to another by the next round only."""
+    """Returns the leader's assignment. A partition that a member still owns moves in the next round only."""
     before = {m.member_id: held(m.metadata) for m in joined.members}
     members = {m.member_id: Subscriber(frozenset({TOPIC})) for m in joined.members}
     target = uniform(members, {TOPIC: 6}, before)
@@ -197,7 +195,7 @@ class Crowd:
             self.host.passes(0.5)
             if self.settled():
                 return
-        raise AssertionError(f"it does not settle: {[member.holds() for member in self.members]}")
+        raise AssertionError(f"the group does not settle: {[member.holds() for member in self.members]}")
 
 
 @pytest.mark.parametrize("cooperative", [False, True], ids=["eager", "cooperative"])

@@ -1,6 +1,4 @@
-"""Groups of members of both protocols: they go up, are mixed, and come down, and no partition has two
-readers.
-"""
+"""Groups with members of both protocols migrate up and down, and no partition has two readers."""
 
 from __future__ import annotations
 
@@ -40,8 +38,9 @@ async def topic(host: Host) -> Host:
 
 
 async def all_join(members: Sequence[Classic]) -> list[Joined]:
-    """Their answers of the same round: who was answered in an earlier one joins again, as others wait for
-    it."""
+    """Returns the answers of one round. A member answered in an earlier round joins again, as others wait for
+    it.
+    """
     tasks = [member.begin_join() for member in members]
     while True:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -58,7 +57,7 @@ async def all_join(members: Sequence[Classic]) -> list[Joined]:
 
 
 async def classic_group(host: Host, *members: Classic) -> None:
-    """A stable classic group whose first member leads, with the partitions dealt out."""
+    """Makes a stable classic group whose first member leads, with all partitions assigned."""
     joined = await all_join(members)
     dealt = {member.member_id: {"t": ALL[place :: len(members)]} for place, member in enumerate(members)}
     given = tuple((who, encode_assignment(what, 1)) for who, what in dealt.items())
@@ -68,7 +67,7 @@ async def classic_group(host: Host, *members: Classic) -> None:
 
 
 async def goes_on(*members: Member | Classic) -> None:
-    """Each does what it is told, until nothing moves. No partition has two readers at any time."""
+    """Each member does what it is told until nothing changes. No partition has two readers at any time."""
     for _ in range(20):
         before = [member.numbers for member in members]
         for member in members:
@@ -80,7 +79,7 @@ async def goes_on(*members: Member | Classic) -> None:
             assert len(held) == len(set(held)), "a partition has two readers"
         if before == [member.numbers for member in members] and sum(map(len, before)) == len(ALL):
             return
-    raise AssertionError(f"it does not settle: {before}")
+    raise AssertionError(f"the group does not settle: {before}")
 
 
 async def classic_goes_on(member: Classic) -> None:
@@ -112,9 +111,11 @@ async def test_a_classic_group_goes_up_member_by_member(topic: Host, cooperative
     generation, had = one.generation, {*one.owned}
     await topic.coordinator.commit_offsets("g", one.identity, OFFSET)
     new = Member(topic, "new")
-    assert (await new.beats()).assignment == frozenset(), "all is held by others"
+    assert (await new.beats()).assignment == frozenset(), "the others own all partitions"
     assert group_of(topic).epoch == generation + 1
-    assert await topic.coordinator.commit_offsets("g", one.identity, OFFSET) == {}, "in its generation"
+    assert await topic.coordinator.commit_offsets("g", one.identity, OFFSET) == {}, (
+        "the generation is still its own"
+    )
     assert one.owned == had
     assert await fault_of(one.beats()) is Fault.REBALANCE_IN_PROGRESS
     await goes_on(one, two, new)
@@ -142,7 +143,7 @@ async def test_a_group_comes_down_when_the_last_new_member_leaves(topic: Host, c
     group = classic_of(topic)
     assert group.state is State.PREPARING
     assert group.generation > max(epochs)
-    for member in (one, two):  # what they did by now counts, and then they join
+    for member in (one, two):  # they may commit what they read, and then have to join
         assert await topic.coordinator.commit_offsets("g", member.identity, OFFSET) == {}
         assert await fault_of(member.beats()) is Fault.REBALANCE_IN_PROGRESS
     await classic_group(topic, one, two)
@@ -200,7 +201,7 @@ async def test_who_waits_in_a_round_is_told_to_join_again(topic: Host, cooperati
 
 
 async def test_who_waits_for_an_assignment_is_told_to_join_again(topic: Host, cooperative: bool) -> None:
-    """The round has cleared what was assigned; a cooperative member still holds it."""
+    """The round has cleared the assignment; a cooperative member still owns its partitions."""
     one = Classic(topic, cooperative=cooperative)
     await classic_group(topic, one)
     two = Classic(topic, cooperative=cooperative)
@@ -220,7 +221,7 @@ async def test_a_static_member_changes_its_protocol(topic: Host) -> None:
     await classic_group(topic, one, two)
     new = Member(topic, "new", {"instance_id": "x"})
     await new.beats()
-    assert len(new.owned) == 2, "it has what its former self had"
+    assert len(new.owned) == 2, "it has the partitions of the classic instance"
     assert await fault_of(one.beats()) is Fault.FENCED_INSTANCE
     await goes_on(new, two)
     again = Classic(topic, instance_id="x")
@@ -238,7 +239,7 @@ async def test_a_group_that_is_no_group_of_consumers_stays(topic: Host) -> None:
 
 
 async def test_a_group_whose_members_make_no_sense_stays(topic: Host) -> None:
-    await topic.member()  # its metadata are no subscription
+    await topic.member()  # its metadata is not a subscription
     assert await fault_of(Member(topic, "new").beats()) is Fault.GROUP_NOT_FOUND
     assert classic_of(topic).state is State.STABLE
 

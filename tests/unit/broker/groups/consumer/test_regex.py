@@ -1,4 +1,4 @@
-"""RE2's syntax, against Python's `re` where the two agree."""
+"""RE2's syntax, compared with Python's `re` where the two agree."""
 
 from __future__ import annotations
 
