@@ -26,7 +26,7 @@ from treecast.middleware.broker.values import Isolation, Topic
 from treecast.middleware.daemon.tuning import new_event_loop
 from treecast.middleware.fabric.channel import Channels
 from treecast.middleware.fabric.core import sender
-from treecast.middleware.fabric.core.outcomes import Progress
+from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.model.counters import BrokerCounters, FabricCounters, RelayCounters, StorageCounters

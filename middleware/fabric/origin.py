@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from treecast.middleware.wire.segment import After
-from treecast.middleware.wire.segment_assembly import StreamKey
+from treecast.middleware.wire.segment import After, StreamKey
 
 from .core.accounting import Row
 from .core.counters import StreamCounters
-from .core.outcomes import Delivery, Progress
 from .core.receiver import Receiver
+from .core.reorder import Delivery, Progress
 from .core.sender import Sender
 from .core.settings import NEVER
 from .core.states import PeerState, ReceiverState

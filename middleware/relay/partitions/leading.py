@@ -24,8 +24,7 @@ from treecast.middleware.model.topics import TopicName
 from treecast.middleware.storage.epochs import divergence
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.wire.record_batch import BatchHeader
-from treecast.middleware.wire.segment import SegmentError
-from treecast.middleware.wire.segment_assembly import part_size
+from treecast.middleware.wire.segment import SegmentError, part_size
 from treecast.middleware.wire.segment_bodies import Report
 
 from . import calls

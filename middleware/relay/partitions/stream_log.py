@@ -23,7 +23,7 @@ from treecast.middleware.model.buffers import in_memory
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.wire.record_batch import LOG_OVERHEAD, BatchHeader
-from treecast.middleware.wire.segment_assembly import Message
+from treecast.middleware.wire.segment import Message
 from treecast.middleware.wire.segment_bodies import Expiry, Skipped
 
 _log = logging.getLogger(__name__)
