@@ -33,11 +33,10 @@ from treecast.middleware.model.counters import BrokerCounters, FabricCounters, R
 from treecast.middleware.model.identity import TopicPartition
 from treecast.middleware.model.records import Record
 from treecast.middleware.model.topic_config import TopicConfig
-from treecast.middleware.relay.partitions.leading import LedStream
 from treecast.middleware.relay.partitions.ports import PartitionSettings
 from treecast.middleware.relay.partitions.proxy import LeaderProxy
 from treecast.middleware.relay.partitions.replica import Replica
-from treecast.middleware.relay.partitions.stream_log import PartitionStreamLog, StreamMemory
+from treecast.middleware.relay.partitions.stream_log import LedStream, PartitionStreamLog, StreamMemory
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.storage.settings import LogSettings
 from treecast.middleware.wire.record_batch import build_batch

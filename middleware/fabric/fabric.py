@@ -467,7 +467,10 @@ class Fabric:
     def _ship(self, shipments: list[Shipment]) -> None:
         for one in shipments:
             if one.carrier == UNICAST:
-                self._unicast.send(0, one.datagrams, one.hosts)
+                for host in one.hosts:
+                    address = self._unicast.addresses.get(host)
+                    if address is not None:
+                        self._udp.send(one.datagrams, address)
             else:
                 self._carriers[one.carrier].send(one.group, one.datagrams, one.hosts)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 RATION_BYTES: Final = 1 << 20
+_READS: Final = 32  # maximum of one connection in a turn
 
 
 class Ration:
@@ -18,11 +19,12 @@ class Ration:
     the turn.
     """
 
-    __slots__ = ("_at", "_left", "_most")
+    __slots__ = ("_at", "_left", "_most", "free")
 
     def __init__(self, most: int = RATION_BYTES) -> None:
         """`most`: bytes per turn."""
         self._most = most
+        self.free = most // _READS  # bytes of a read that need not be counted
         self._left = most
         self._at = 0.0
 

@@ -210,6 +210,8 @@ class Unsendable:
 class SpoilingLeader:
     """Has nothing at first, as often as `empty` says, and then what cannot be sent."""
 
+    here = True
+
     def __init__(self, empty: int) -> None:
         self._empty = empty
 
