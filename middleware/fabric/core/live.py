@@ -147,10 +147,6 @@ class Live:
         """Whether the log holds more than has been sent."""
         return self.edge < self._log.end
 
-    def waits_before(self, sequence: int) -> bool:
-        """Whether anything before `sequence` has not been sent yet."""
-        return self.edge < sequence
-
     @property
     def held_up(self) -> bool:
         """Whether data waits because receivers do not allow it."""

@@ -146,7 +146,8 @@ class Sender:
             raise ValueError("messages of this stream come from its log")
         if self.closed or records <= 0:
             raise ValueError("the stream is closed" if self.closed else "a message holds at least one record")
-        if not self.has_room:
+        unsent = self._published - self.live.bytes
+        if unsent >= self._settings.unsent_bytes and not self.has_room:
             self.wanting = True
             return None
         message = Message(self.log.end, records, payload, after)
@@ -154,7 +155,7 @@ class Sender:
             parts_of(message, self.mtu)  # raises
         self._own.append(message, now, expires)
         self._quiet_until = min(self._quiet_until, self._own.next_deadline())
-        if not self.live.waits_before(message.sequence):
+        if self.live.edge >= message.sequence:
             self._published = self.live.bytes  # everything before it was sent, or will not be
         self._published += len(payload)
         return message.sequence
