@@ -65,6 +65,10 @@ class ReadWaiter(Protocol):
 class PartitionLeader(Protocol):
     """One partition as its readers and writers see it."""
 
+    @property
+    def here(self) -> bool:
+        """Whether the object may be used. If not, the partition is to be looked up again."""
+
     def append(
         self, batches: memoryview, acks: int, transactional_id: str | None
     ) -> Appended | Future[Appended]:
@@ -252,7 +256,14 @@ class Definitions(Protocol):
     ) -> Awaitable[Topic]: ...
 
 
-class Cluster(Protocol):
+class Leaders(Protocol):
+    """The partitions of all hosts."""
+
+    def partition(self, topic: str, index: int) -> PartitionLeader:
+        """Returns the partition's leader. Raises UNKNOWN_TOPIC if there is no such partition."""
+
+
+class Cluster(Leaders, Protocol):
     """The owners of partitions, homes and definitions. A standalone host owns everything."""
 
     @property
@@ -264,9 +275,6 @@ class Cluster(Protocol):
 
     @property
     def definitions(self) -> Definitions: ...
-
-    def partition(self, topic: str, index: int) -> PartitionLeader:
-        """Returns the partition's leader. Raises UNKNOWN_TOPIC if there is no such partition."""
 
     def home(self, kind: Kind[T], id: str) -> T:
         """Returns the owner of a group id, a transactional id, or another id that has a home."""

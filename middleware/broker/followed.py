@@ -9,7 +9,7 @@ from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import TopicPartition
 from treecast.middleware.storage.file_range import SENDFILE_BYTES
 from treecast.middleware.storage.log import PartitionLog
-from treecast.middleware.storage.replicate import check_order
+from treecast.middleware.storage.writing import check_order
 from treecast.middleware.wire.record_batch import BatchHeader
 
 from .partition import LogPartition

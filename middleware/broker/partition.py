@@ -83,6 +83,7 @@ class LogPartition:
         self.log = log
         self._waiters: dict[ReadWaiter, None] = {}
         self._committed_waiters: dict[ReadWaiter, None] = {}
+        self.here = True  # neither deleted, closed nor released
         self._gone: Fault | None = None  # the fault that later calls raise
 
     def reconfigure(self, config: TopicConfig) -> None:
@@ -192,11 +193,6 @@ class LogPartition:
 
     # --- life
 
-    @property
-    def here(self) -> bool:
-        """Whether the partition is neither deleted nor closed."""
-        return self._gone is None
-
     def clean(self, now_ms: int) -> None:
         """Applies retention, rolls by time, expires idle producers. Raises STORAGE on a disk error."""
         self.log.clean(now_ms)
@@ -220,7 +216,7 @@ class LogPartition:
         return self.log
 
     def _leave(self, fault: Fault) -> None:
-        self._gone = fault
+        self.here, self._gone = False, fault
         waiters = (*self._waiters, *self._committed_waiters)
         self._waiters.clear()
         self._committed_waiters.clear()

@@ -36,6 +36,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
+from math import ceil
 from typing import Final
 
 from msgspec import Struct
@@ -43,7 +44,6 @@ from msgspec.structs import replace
 
 from treecast.middleware.model.complaints import Complaints
 from treecast.middleware.model.counters import FabricCounters
-from treecast.middleware.model.timers import no_sooner
 from treecast.middleware.wire.segment import KeyRing, Kind, control, encode
 from treecast.middleware.wire.segment_bodies import Probe
 
@@ -51,7 +51,7 @@ from .carriers.carrier import CarrierState
 from .carriers.registry import Carriers
 from .carriers.unicast import Unicast
 from .core.log import StreamLog
-from .core.outcomes import Delivery, Judge, Progress, take_all
+from .core.reorder import Delivery, Judge, Progress
 from .core.sender import Sender
 from .core.settings import NEVER, StreamSettings
 from .core.streams import UNICAST, Shipment, Streams
@@ -246,7 +246,7 @@ class Fabric:
         sink: Sink,
         *,
         progress: Progress,
-        judge: Judge = take_all,
+        judge: Judge | None = None,
         settings: StreamSettings | None = None,
         held: StreamLog | None = None,
         keeps: bool = False,
@@ -398,7 +398,11 @@ class Fabric:
                 self._ship(self._streams.serve_ahead(origin.served, now))
                 return
             self._serve(now)
-            self._set_timer(now)
+            at = self._streams.schedule.first  # all else has the standing timer
+            if at <= now or self._udp.queued:
+                self._set_timer(now)
+            elif at < self._timer_at:
+                self._start_timer(now, at)
         except Exception as error:  # not the publisher's fault; the stream is looked at again
             self._loop.call_exception_handler({"message": "fabric: sending failed", "exception": error})
             self._work_soon()
@@ -463,7 +467,10 @@ class Fabric:
     def _ship(self, shipments: list[Shipment]) -> None:
         for one in shipments:
             if one.carrier == UNICAST:
-                self._unicast.send(0, one.datagrams, one.hosts)
+                for host in one.hosts:
+                    address = self._unicast.addresses.get(host)
+                    if address is not None:
+                        self._udp.send(one.datagrams, address)
             else:
                 self._carriers[one.carrier].send(one.group, one.datagrams, one.hosts)
 
@@ -510,5 +517,6 @@ class Fabric:
     def _start_timer(self, now: float, at: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(no_sooner(at - now), self._on_timer)
+        delay = ceil((at - now) * 1000) / 1000  # as `model.timers.no_sooner`
+        self._timer = self._loop.call_later(delay, self._on_timer)
         self._timer_at = at

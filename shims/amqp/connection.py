@@ -77,7 +77,7 @@ class Connection(Session):
             return
         self.vhost.wall = time.time()
         now = self._loop.time()
-        if self._ration.eaten(len(data)):
+        if len(data) > self._ration.free and self._ration.eaten(len(data)):
             self._pause()
             self._loop.call_soon(self._read_on)
         try:

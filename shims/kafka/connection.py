@@ -14,9 +14,8 @@ from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.ration import Ration
 
 from .dispatch import Dispatcher
-from .pending import Pending, Refused
 from .sender import Sender
-from .session import FramePool, Request, Session
+from .session import FramePool, Pending, Refused, Request, Session
 from .settings import KafkaSettings
 
 _log = logging.getLogger("treecast.kafka")
@@ -128,7 +127,8 @@ class Connection:
         now = self._time()
         requests = session.received(nbytes, now)
         more = len(requests)
-        if self._ration.eaten(nbytes + more * _REQUEST_BYTES):
+        cost = nbytes + more * _REQUEST_BYTES
+        if cost > self._ration.free and self._ration.eaten(cost):
             self._waits = True
             self._loop.call_soon(self._read_on)
         if more > 1:

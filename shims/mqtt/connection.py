@@ -80,7 +80,7 @@ class Connection(Session):
         if self._ended:
             return
         self._hub.wall = time.time()
-        if self._ration.eaten(len(data)):
+        if len(data) > self._ration.free and self._ration.eaten(len(data)):
             self._pause()
             self._loop.call_soon(self._read_on)
         if self._fresh:

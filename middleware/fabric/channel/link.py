@@ -97,7 +97,7 @@ class Link:
         self.bytes_in += nbytes
         self._counters.bytes_in += nbytes
         now = self._loop.time()
-        if self._ration.eaten(nbytes) and self._transport is not None:
+        if nbytes > self._ration.free and self._ration.eaten(nbytes) and self._transport is not None:
             self._transport.pause_reading()
             self._loop.call_soon(self._read_on)
         self._handle_all(self.session.received(nbytes, now))

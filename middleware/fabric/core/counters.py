@@ -57,18 +57,20 @@ class StreamCounters:
         self.refused[reason.name] = self.refused.get(reason.name, 0) + 1
 
     def send(self, out: Outgoing) -> None:
-        self.send_some(NAMES[int(out.kind)], out.count, out.size)
+        """Counts segments. (`Sender` counts a message that it sends alone itself.)"""
+        kind = NAMES[int(out.kind)]
+        self.sent[kind] = self.sent.get(kind, 0) + out.count
+        self.sent_bytes += out.size
 
-    def send_some(self, kind: str, count: int, size: int) -> None:
-        """Counts `count` segments of a kind with `size` bytes of payload in total."""
-        self.sent[kind] = self.sent.get(kind, 0) + count
-        self.sent_bytes += size
+    def by(self, carrier: int, purpose: str) -> Shipped:
+        """Returns the count of what the carrier of this number sends for a purpose; the caller adds to it."""
+        shipped = self.shipped.get((carrier, purpose))
+        if shipped is None:
+            shipped = self.shipped[carrier, purpose] = Shipped()
+        return shipped
 
     def ship(self, carrier: int, purpose: str, packets: int, size: int) -> None:
         """Counts `packets` of `size` bytes in total as sent by the carrier of this number."""
-        way = (carrier, purpose)
-        shipped = self.shipped.get(way)
-        if shipped is None:
-            shipped = self.shipped[way] = Shipped()
+        shipped = self.by(carrier, purpose)
         shipped.packets += packets
         shipped.size += size

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable
 
 from treecast.middleware.broker.pubsub import is_name
-from treecast.middleware.fabric.core.outcomes import Delivery, Progress
+from treecast.middleware.fabric.core.reorder import Delivery, Progress
 from treecast.middleware.fabric.core.states import ReceiverState
 from treecast.middleware.fabric.origin import JoinedStream
 from treecast.middleware.model.buffers import Buffer

@@ -8,7 +8,7 @@ continue across runs (`accounts`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from treecast.middleware.broker.partition import LocalPartition
 from treecast.middleware.broker.partitions import LocalPartitions
@@ -16,66 +16,22 @@ from treecast.middleware.broker.values import Topic
 from treecast.middleware.fabric.channel import Methods, Nothing
 from treecast.middleware.fabric.core.accounting import Ledger
 from treecast.middleware.fabric.fabric import Fabric
-from treecast.middleware.fabric.origin import Origin
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
-from treecast.middleware.model.topics import TopicName
 from treecast.middleware.storage.epochs import divergence
 from treecast.middleware.storage.log import PartitionLog
-from treecast.middleware.wire.record_batch import BatchHeader
-from treecast.middleware.wire.segment import SegmentError
-from treecast.middleware.wire.segment_assembly import part_size
+from treecast.middleware.wire.segment import SegmentError, part_size
 from treecast.middleware.wire.segment_bodies import Report
 
 from . import calls
 from .accounts import Accounts, Place
 from .ports import Topics
-from .stream_log import PartitionStreamLog, StreamMemory
+from .stream_log import LedStream, PartitionStreamLog, StreamMemory
 
 _log = logging.getLogger(__name__)
 
 Reply = tuple[calls.FollowResponse, Buffer]
-
-
-class LedStream:
-    """One partition's stream. Implements `broker.partition.AppendTap`."""
-
-    def __init__(
-        self,
-        topic: Topic,
-        partition: LocalPartition,
-        log: PartitionStreamLog,
-        origin: Origin,
-        moved: Callable[[LedStream], None],
-        ended: Callable[[LedStream], None],
-    ) -> None:
-        self.topic = topic
-        self.name: TopicPartition = partition.name
-        self.levels = TopicName.from_kafka(partition.name.topic).levels
-        self.place = Place(topic.topic_id, partition.name.partition)
-        self.partition = partition
-        self.log = log
-        self.origin = origin
-        self._moved = moved
-        self._ended = ended
-
-    def appended(self, batches: memoryview, headers: Sequence[BatchHeader]) -> None:
-        self.log.appended(batches, headers)
-        self.origin.grown()
-
-    def moved(self) -> None:
-        self._moved(self)
-
-    def gone(self) -> None:
-        self._ended(self)
-
-    def hosts(self) -> list[int]:
-        """Returns the followers."""
-        return [peer.host for peer in self.origin.sender.peers]
-
-    def follows(self, host: int) -> bool:
-        return self.origin.sender.peers.get(host) is not None
 
 
 class Led:

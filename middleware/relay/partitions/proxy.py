@@ -15,7 +15,7 @@ from treecast.middleware.broker.values import (
     PartitionRead,
 )
 from treecast.middleware.fabric.channel import Answer, ChannelError, Channels, Method
-from treecast.middleware.fabric.core.outcomes import Progress
+from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity, TopicId
 from treecast.middleware.wire.segment_bodies import Mode, Report

@@ -75,6 +75,7 @@ class RemotePartition:
         self._topic = topic
         self._clock = clock
         self._loop = asyncio.get_running_loop()
+        self.here = True  # until `leave`
         self._gone: Fault | None = None
         self._watches = Watches(leader)
 
@@ -248,7 +249,8 @@ class RemotePartition:
             waiter.grown(0)
 
     def unwatch(self, waiter: ReadWaiter) -> None:
-        self._watches.remove(waiter)
+        if self._watches.waiters:
+            self._watches.remove(waiter)
         if self.replica is not None:
             self.replica.partition.unwatch(waiter)
 
@@ -319,7 +321,7 @@ class RemotePartition:
 
     def leave(self, fault: Fault) -> None:
         """Ends the use of the partition: the topic is deleted or the partition has another leader."""
-        self._gone = fault
+        self.here, self._gone = False, fault
         if self.replica is not None:
             self.replica.leave()
         self._watches.gone()

@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from treecast.middleware.broker.followed import FollowedPartition
 from treecast.middleware.broker.long_poll import LongPolls
-from treecast.middleware.fabric.core.outcomes import Delivery, Progress
+from treecast.middleware.fabric.core.reorder import Delivery, Progress
 from treecast.middleware.fabric.core.settings import NEVER
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.origin import JoinedStream
@@ -36,7 +36,7 @@ from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.wire.crc import crc32c
 from treecast.middleware.wire.record_batch import BatchHeader, read_header
-from treecast.middleware.wire.segment_assembly import Message
+from treecast.middleware.wire.segment import Message
 
 from . import calls
 from .lost_disk import refuses

@@ -6,16 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treecast.middleware.wire.segment import HEADER_SIZE, NO_KEYS, TAG_SIZE, After, KeyRing, Kind, encode
-from treecast.middleware.wire.segment_assembly import (
-    Assembly,
-    AssemblyBudget,
+from treecast.middleware.wire.segment import (
+    HEADER_SIZE,
+    NO_KEYS,
+    TAG_SIZE,
+    After,
+    KeyRing,
+    Kind,
     Message,
     cut,
     cut_encoded,
+    encode,
     part_size,
     parts_of,
 )
+from treecast.middleware.wire.segment_assembly import Assembly, AssemblyBudget
 
 KEY = (1, 2, 3)
 MTU = 200
