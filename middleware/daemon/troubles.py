@@ -124,7 +124,7 @@ class Troubles:
         self._files = files
         self._kept = kept
         self._means = means
-        self.disk = Trouble(f"the disk of {data} takes writes again")
+        self.disk = Trouble(f"the disk of {data} accepts writes again")
         self.descriptors = Trouble("there are file descriptors again, and connections are taken")
         self.space: Space | None = None
 

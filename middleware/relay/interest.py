@@ -13,7 +13,6 @@ its interest to this run, the interest that it last recorded at the coordinator 
 from __future__ import annotations
 
 import asyncio
-import logging
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
@@ -24,8 +23,9 @@ from treecast.middleware.fabric.channel import Method, Methods, Natural
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 ANY, REST = "+", "#"
 Pattern = tuple[str, ...]
@@ -224,7 +224,7 @@ class Interest:
             if known == 0 and request.base == 0:
                 raise TreecastError(Fault.INTERNAL, f"it answers with version {answer}")
         except TreecastError as error:
-            _log.info("host %d could not be told of interest: %s", host, error)
+            _log.info("host cannot be told of interest", host=host, error=error)
             if life == neighbour.life:
                 await asyncio.sleep(self._settings.confirm)
         if self._neighbours.get(host) is not neighbour or life != neighbour.life:

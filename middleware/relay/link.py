@@ -7,7 +7,6 @@ COORDINATOR_UNAVAILABLE. Loss and return of the coordinator are each logged once
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Sequence
 from contextlib import aclosing
 from typing import TypeVar
@@ -18,6 +17,7 @@ from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 
 from .view import ClusterView
 from .view_store import ViewStore
@@ -27,7 +27,7 @@ SEEN_SECONDS = 10.0  # the longest time from the coordinator's answer until this
 
 T = TypeVar("T")
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 async def called(call: Awaitable[T]) -> T:
@@ -109,7 +109,7 @@ class Link:
             ) from None
 
     def start(self) -> None:
-        work = lasting("the watch of the coordinator", self._watch, BackOff(self.client.rng))
+        work = lasting("watch of the coordinator", self._watch, BackOff(self.client.rng))
         self._tasks = [asyncio.create_task(work, name="watch of the coordinator")]
 
     async def close(self, *, detach: bool) -> None:
@@ -167,7 +167,7 @@ class Link:
             except TreecastError as error:
                 if str(error) != str(self.refused):
                     _log.error(
-                        "the coordinator refuses this host, which goes on with what it knows: %s", error
+                        "coordinator refuses this host, which continues with what it knows", error=error
                     )
                 self.refused = error
             await asyncio.sleep(REFUSED_SECONDS)
@@ -208,8 +208,8 @@ class Link:
         if error is not None and not self._away:
             self._away = True
             self._counters.coordinator_lost += 1
-            _log.warning("the coordinator is away, going on with what is known: %s", error)
+            _log.warning("coordinator is away; the host continues with what it knows", error=error)
         elif error is None and self._away:
             self._away = False
             self._counters.coordinator_found += 1
-            _log.info("the coordinator is back")
+            _log.info("coordinator is back")

@@ -8,7 +8,6 @@ time of day, which the asyncio side updates.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -17,6 +16,7 @@ from pamqp import base, commands
 
 from treecast.middleware.broker.queues import Refusal
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.logs import Log
 
 from . import codec, session_table
 from .codec import END, FRAME_HEAD, FRAME_OVERHEAD, AmqpError, frame
@@ -29,7 +29,7 @@ from .session_opening import OpeningConnection
 from .session_output import SessionOutput
 from .session_publishing import Channel
 
-_log = logging.getLogger("treecast.amqp")
+_log = Log("treecast.amqp")
 
 _CHANNEL_OPEN: Final = commands.Channel.Open.index
 _CHANNEL_CLOSE: Final = commands.Channel.Close.index
@@ -286,7 +286,9 @@ class Session(OpeningConnection):
         self.channels[channel.number] = channel
         class_id, method_id = error.method >> 16, error.method & 0xFFFF
         self.send(channel.number, commands.Channel.Close(error.code, error.text, class_id, method_id))
-        _log.info("channel %d of %s was closed: %s", channel.number, self.name or self.user, error.text)
+        _log.info(
+            "channel closed", channel=channel.number, connection=self.name or self.user, reason=error.text
+        )
 
     def _as_error(self, error: Exception, method: int) -> AmqpError:
         """Converts an internal error to an AMQP error."""

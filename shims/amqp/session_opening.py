@@ -5,12 +5,13 @@ States and actions are defined in `session_table`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from pamqp import base, commands
 from pamqp.common import FieldTable
+
+from treecast.middleware.model.logs import Log
 
 from . import codec, session_table
 from .codec import AmqpError
@@ -18,7 +19,7 @@ from .session_channel import ChannelBase, Connection
 from .session_host import AmqpHost
 from .session_output import SessionOutput
 
-_log = logging.getLogger("treecast.amqp")
+_log = Log("treecast.amqp")
 
 _Method = commands.Connection
 _CAPABILITIES: Final[FieldTable] = {
@@ -243,7 +244,7 @@ class OpeningConnection(Connection):
         if self.phase in (session_table.CLOSING, session_table.CLOSED):
             return
         self.failure = error.text
-        _log.info("connection %s was closed: %s", self.name or self.user, error.text)
+        _log.info("connection closed", connection=self.name or self.user, reason=error.text)
         self.release(now)
         self._send_close(error)
         self.phase = session_table.CLOSING

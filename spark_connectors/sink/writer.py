@@ -13,7 +13,6 @@ equal the earlier one. So a batch is skipped only if it can be a repeat.
 
 from __future__ import annotations
 
-import logging
 import secrets
 import uuid
 from collections import Counter
@@ -29,6 +28,7 @@ from pyspark.sql.datasource import (
 )
 
 from treecast.middleware.api.discovery import Address, find_face
+from treecast.middleware.model.logs import Log
 
 from .. import links
 from ..errors import OptionError, WriteError
@@ -44,7 +44,7 @@ from .tables import Router, by_topic
 if TYPE_CHECKING:
     import pyarrow
 
-_log = logging.getLogger("treecast.spark")
+_log = Log("treecast.spark")
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"  # local properties of Spark's tasks
 
@@ -206,8 +206,10 @@ def _commit(told: Sequence[Written], wholes: Set[str], number: int, options: Sin
     end_parts(bootstrap_of(options), whole, number, named, timeout, committed=True, content=asked)
     if decided:
         _log.warning(
-            "batch %d of %s is not written again: a run before this one has committed it (%s)",
-            *(number, whole, content),
+            "batch is already committed and is not written again",
+            batch=number,
+            transaction=whole,
+            content=content,
         )
 
 

@@ -22,6 +22,7 @@ from treecast.middleware.fabric.origin import JoinedStream
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.complaints import Complaints
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 
 from .batches import Event, Lineage, RunEvent, events_of
 from .outbox import Common
@@ -29,7 +30,7 @@ from .ports import FIRST_STREAM, OPEN, EventOpen, EventOpened
 from .shares import PREFIX, Shares
 from .words import Words
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 class Received:
@@ -64,7 +65,7 @@ class Receiving:
         self._fabric = common.fabric
         self._settings = common.settings
         self._counters = common.counters
-        self._complaints = Complaints({}, _log, "batches that cannot be read", level=logging.ERROR)
+        self._complaints = Complaints({}, _log, "batch cannot be read", level=logging.ERROR)
         self._streams: dict[tuple[int, int], Received] = {}
         self._passed: dict[tuple[int, int, int], int] = {}  # host, epoch, stream -> the highest number taken
         self._words = Words()

@@ -7,7 +7,6 @@ continue across runs (`accounts`).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
 from treecast.middleware.broker.partition import LocalPartition
@@ -20,6 +19,7 @@ from treecast.middleware.fabric.origin import Origin
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
+from treecast.middleware.model.logs import Log
 from treecast.middleware.model.topics import TopicName
 from treecast.middleware.storage.epochs import divergence
 from treecast.middleware.storage.log import PartitionLog
@@ -33,7 +33,7 @@ from .accounts import Accounts, Place
 from .ports import Topics
 from .stream_log import PartitionStreamLog, StreamMemory
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 Reply = tuple[calls.FollowResponse, Buffer]
 
@@ -146,7 +146,7 @@ class Leading:
             try:
                 self._stream(self._led.topic(ref), self._led.find(ref))
             except TreecastError as error:
-                _log.info("an account of what is not led here any more is let go: %s", error)
+                _log.info("account of a partition led elsewhere is discarded", error=error)
                 self._accounts.forget(place)
 
     def _ledgers(self) -> Iterable[tuple[Place, Ledger]]:
