@@ -139,7 +139,7 @@ class Calls:
             return method.request.FromString(body)
         except DecodeError as error:
             raise TreecastError(
-                Fault.INVALID_REQUEST, f"the request is no {method.request.DESCRIPTOR.name}: {error}"
+                Fault.INVALID_REQUEST, f"the request is not a {method.request.DESCRIPTOR.name}: {error}"
             ) from error
 
     def _refusal(self, name: str, error: Exception) -> TreecastError:

@@ -101,7 +101,7 @@ def _open_store(settings: ServerSettings) -> Store:
     if token is not None and token.cluster_id != wanted:
         raise TreecastError(
             Fault.INVALID_REQUEST,
-            f"the join token is of cluster {token.cluster_id}, but this is to be {wanted}: use its own token",
+            f"the join token is of cluster {token.cluster_id}, not of {wanted}: use the right token",
         )
     return SqliteStore(settings.path, new_id, cluster_id=wanted, fsync=settings.fsync)
 
@@ -136,7 +136,8 @@ class CoordinatorServer:
         except RuntimeError as error:
             raise TreecastError(
                 Fault.INVALID_REQUEST,
-                f"the coordinator cannot listen on {settings.address}: is the port in use, is the host ours?",
+                f"the coordinator cannot listen on {settings.address}:"
+                " check that the port is free and the address belongs to this host",
             ) from error
         self.address = Address(settings.address.host, port)
         self._server = server

@@ -153,7 +153,7 @@ class RoomWatch:
         if error is not None:
             refused = error.strerror or str(error)
         else:
-            refused = "some are refused, and others taken" if new else ""
+            refused = "some are refused, and others accepted" if new else ""
         seen = Look(space, refused, no_files)
         for line in self.troubles.look(seen, time.monotonic()):
             _log.warning("state of disk and file descriptors", detail=line)

@@ -260,7 +260,9 @@ class CarrierChoice:
             try:
                 self._fabric.carriers.of_form(request.form).join(request.state_id)
             except (OSError, ValueError) as error:
-                raise TreecastError(Fault.NOT_SUPPORTED, f"no group here: {error}") from error
+                raise TreecastError(
+                    Fault.NOT_SUPPORTED, f"this host cannot join the group: {error}"
+                ) from error
         self._asked.setdefault(asked, set()).add(host)
         return Nothing(), b""
 

@@ -106,7 +106,7 @@ class RelayDefinitions:
                 await waiting
         except TimeoutError:
             raise TreecastError(
-                Fault.TIMED_OUT, "the topic is changed, but this host is not done with it yet"
+                Fault.TIMED_OUT, "the topic is changed, but this host has not applied the change yet"
             ) from None
 
     async def close(self) -> None:
@@ -195,7 +195,9 @@ class RelayDefinitions:
         try:
             topic = self._topic(TOPIC.read(answer.topic))
         except ValueError as error:
-            raise TreecastError(Fault.INTERNAL, f"the coordinator's topic makes no sense: {error}") from error
+            raise TreecastError(
+                Fault.INTERNAL, f"the coordinator's entry of the topic cannot be read: {error}"
+            ) from error
         if not validate_only:
             await self._carried_out(answer.revision)
         return topic

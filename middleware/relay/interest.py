@@ -222,7 +222,7 @@ class Interest:
             answer, _ = await self._methods.ask(host, INTEREST, request, self._settings.call)
             known = answer if answer == request.version else 0
             if known == 0 and request.base == 0:
-                raise TreecastError(Fault.INTERNAL, f"it answers with version {answer}")
+                raise TreecastError(Fault.INTERNAL, f"the host answered with version {answer}")
         except TreecastError as error:
             _log.info("host cannot be told of interest", host=host, error=error)
             if life == neighbour.life:
@@ -384,5 +384,5 @@ def read(spelling: str) -> Pattern:
 def _checked(patterns: list[Pattern]) -> list[Pattern]:
     """Returns `patterns`. Raises INVALID_REQUEST for a pattern without levels."""
     if not all(patterns):
-        raise TreecastError(Fault.INVALID_REQUEST, "a pattern has at least one level")
+        raise TreecastError(Fault.INVALID_REQUEST, "a pattern needs at least one level")
     return patterns

@@ -105,7 +105,8 @@ class Link:
                 await self._take(await anext(updates))
         except TimeoutError:
             raise TreecastError(
-                Fault.COORDINATOR_UNAVAILABLE, f"the coordinator at {self.client.target} tells nothing"
+                Fault.COORDINATOR_UNAVAILABLE,
+                f"the coordinator at {self.client.target} sends no view; try again later",
             ) from None
 
     def start(self) -> None:
@@ -136,7 +137,7 @@ class Link:
         except TimeoutError:
             raise TreecastError(
                 Fault.TIMED_OUT,
-                f"the coordinator has done it, but this host has not heard of it within {seconds:g} s",
+                f"the coordinator made the change, but this host did not see it within {seconds:g} s",
             ) from None
         finally:
             self._waiting.pop(waiting, None)
@@ -198,7 +199,7 @@ class Link:
         raise TreecastError(
             Fault.POLICY_VIOLATION,
             f"the coordinator at {self.client.target} knows none of the {len(topics)} topics that this host"
-            " knows: its store is lost; stop it, and make the store anew with `treecast restore-coordinator`",
+            " knows: its store is lost; stop it, and rebuild the store with `treecast restore-coordinator`",
         )
 
     # --- the attachment

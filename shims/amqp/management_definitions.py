@@ -100,7 +100,7 @@ class Import:
         except (_Skip, re.error) as error:
             self.report.skipped.append(f"{what}: {error}")
         except (KeyError, TypeError, ValueError) as error:
-            self.report.skipped.append(f"{what}: it cannot be understood ({error!r})")
+            self.report.skipped.append(f"{what}: it cannot be read ({error!r})")
         else:
             self.report.imported[part] = self.report.imported.get(part, 0) + 1
 

@@ -101,16 +101,14 @@ class Session(OpeningConnection):
             size: int = read_i32_be(data, position + 3)
             if size < 0 or size > self.frame_max - FRAME_OVERHEAD:
                 largest = self.frame_max - FRAME_OVERHEAD
-                detail = f"a frame with a payload of {size & 0xFFFFFFFF} bytes, at most {largest} are taken"
+                detail = f"a frame with a payload of {size & 0xFFFFFFFF} bytes exceeds the limit of {largest}"
                 raise AmqpError(codec.FRAME_ERROR, detail)
             stop = position + size + FRAME_OVERHEAD
             if stop > end:
                 self._wanted = stop - position
                 return position
             if data[stop - 1] != END:
-                raise AmqpError(
-                    codec.FRAME_ERROR, f"a frame that ends with {data[stop - 1]}, and not with 206"
-                )
+                raise AmqpError(codec.FRAME_ERROR, f"the frame ends with {data[stop - 1]}, and not with 206")
             position = self._one(data, position, stop, end, now)
         return position
 
@@ -221,7 +219,7 @@ class Session(OpeningConnection):
         if method.index in session_table.ON_CONNECTION or number == 0:
             self._on_connection(number, method, now)
         elif self.phase != session_table.OPEN:
-            detail = "a channel's method before the connection is open"
+            detail = "a method of a channel arrived before the connection is open"
             raise AmqpError(codec.CHANNEL_ERROR, detail, method.index)
         else:
             self._on_channel(number, channel, method, now)

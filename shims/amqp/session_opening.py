@@ -99,7 +99,7 @@ class OpeningConnection(Connection):
         if action is None:
             code = session_table.CONNECTION_REFUSED[self.phase]
             if code:
-                raise AmqpError(code, f"{method.name} is not expected now", method.index)
+                raise AmqpError(code, f"{method.name} is not allowed in this state", method.index)
             return
         if action == "leave":
             self.release(now)

@@ -198,7 +198,7 @@ class LoadedGroups:
             return rows_of(group_id, items, self._now_ms())
         except (ValueError, msgspec.MsgspecError) as error:
             raise TreecastError(
-                Fault.INTERNAL, f"what the coordinator keeps of group {group_id!r} makes no sense: {error}"
+                Fault.INTERNAL, f"the coordinator's entry of group {group_id!r} cannot be read: {error}"
             ) from error
 
     def load(self, group_id: str, epoch: int, rows: Sequence[Change]) -> None:
@@ -210,7 +210,7 @@ class LoadedGroups:
         except (ValueError, msgspec.MsgspecError) as error:
             self.unload(group_id)
             raise TreecastError(
-                Fault.INTERNAL, f"what the coordinator keeps of group {group_id!r} makes no sense: {error}"
+                Fault.INTERNAL, f"the coordinator's entry of group {group_id!r} cannot be read: {error}"
             ) from error
         self.own(group_id, epoch)
 

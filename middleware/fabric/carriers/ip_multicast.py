@@ -97,8 +97,8 @@ def refuse_segments(sock: socket.socket) -> None:
 class StareFault(enum.Enum):
     """Why a packet to STARE's port carries no segment for this host."""
 
-    NO_STARE_HEADER = "no header of STARE before it"
-    BARE_STATE = "a state of STARE without a segment"
+    NO_STARE_HEADER = "the STARE header is missing or invalid"
+    BARE_STATE = "the packet has a state and no segment"
 
 
 def make(settings: FabricSettings) -> Carrier:

@@ -44,7 +44,7 @@ _MOST_SETS: Final = 4096
 class LabelFault(enum.Enum):
     """Why a packet of a label switch carries no segment."""
 
-    NO_STACK = "no whole stack of labels before it"
+    NO_STACK = "the label stack is missing or cut off"
 
 
 class LabelRules(Struct, frozen=True):

@@ -296,7 +296,8 @@ class StareEdge:
                 id = await waiting
         except TimeoutError:
             raise TreecastError(
-                Fault.COORDINATOR_UNAVAILABLE, "the replica controller gives no VNF id: is it reachable?"
+                Fault.COORDINATOR_UNAVAILABLE,
+                "the replica controller gave no VNF id in time: check that it can be reached",
             ) from None
         finally:
             self._opening.pop(token, None)
@@ -433,7 +434,7 @@ class StareEdge:
         elif opened.vnf:
             waiting.set_result(opened.vnf)
         else:
-            waiting.set_exception(TreecastError(Fault.POLICY_VIOLATION, "no VNF id is left"))
+            waiting.set_exception(TreecastError(Fault.POLICY_VIOLATION, "all VNF ids are in use"))
 
     def _deliver(self, deliveries: list[tuple[int, Update]]) -> None:
         by_vnf: dict[int, list[Update]] = {}

@@ -94,7 +94,7 @@ class Receiving:
 
     def _open(self, host: int, request: EventOpen, body: memoryview) -> tuple[EventOpened, Buffer]:
         if request.stream < FIRST_STREAM:
-            raise TreecastError(Fault.INVALID_REQUEST, f"{request.stream} is no event stream")
+            raise TreecastError(Fault.INVALID_REQUEST, f"{request.stream} is not an event stream")
         for stream in [one for one in self._streams.values() if one.host == host]:
             if stream.lineage[0] != request.epoch:  # of an earlier run
                 self._leave(stream)

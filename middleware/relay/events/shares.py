@@ -252,7 +252,9 @@ class Shares:
         A host calls this only if the coordinator named this host as the home.
         """
         if request.members > _MOST_MEMBERS or not request.name or not request.filter:
-            raise TreecastError(Fault.INVALID_REQUEST, "a shared subscription has a name, a filter, members")
+            raise TreecastError(
+                Fault.INVALID_REQUEST, "a shared subscription needs a name, a filter and members"
+            )
         key = (request.name, request.filter)
         share = self._shares.get(key)
         if share is not None and share.home not in (0, self._host):

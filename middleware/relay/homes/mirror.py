@@ -29,7 +29,7 @@ class Kept(enum.Enum):
     """The outcome of a write."""
 
     STORED = "the coordinator has it on disk"
-    ALONE = "this host has it, and the coordinator gets it when it is back"
+    ALONE = "this host has it on disk; the coordinator gets it when it is back"
 
 
 Outcome = Kept | TreecastError

@@ -101,7 +101,7 @@ class Led:
     def _find(self, topic: Topic, index: int) -> LocalPartition:
         found = self._partitions.find(topic.name, index)
         if found is None:
-            raise TreecastError(Fault.NOT_LEADER, f"{topic.name}-{index} is not led here")
+            raise TreecastError(Fault.NOT_LEADER, f"{topic.name}-{index} has another leader")
         return found
 
 
@@ -266,7 +266,7 @@ def _resume(ledger: Ledger, host: int, request: calls.FollowRequest, end: int) -
     try:
         report = Report.decode(request.receiving.report)
     except SegmentError as error:
-        raise TreecastError(Fault.INVALID_REQUEST, f"no report: {error}") from error
+        raise TreecastError(Fault.INVALID_REQUEST, f"the report cannot be read: {error}") from error
     ledger.resume(host, report, end)
 
 

@@ -406,7 +406,8 @@ def _read_batches(message: Message, headers: list[BatchHeader]) -> None:
         end = position + header.size
         if header.base_offset != offset or header.size <= _CRC_FROM or end > len(payload):
             raise TreecastError(
-                Fault.CORRUPT_BATCH, f"a batch of {header.base_offset} came at {offset} of {message.sequence}"
+                Fault.CORRUPT_BATCH,
+                f"batch {header.base_offset} arrived at offset {offset} of message {message.sequence}",
             )
         if crc32c(view[position + _CRC_FROM : end]) != header.crc:
             raise TreecastError(Fault.CORRUPT_BATCH, f"the batch at {offset} fails its CRC-32C")

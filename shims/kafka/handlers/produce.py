@@ -93,7 +93,7 @@ def _refused_acks(asked: ProducedPartition, acks: int) -> ProduceResult:
         asked.topic,
         asked.partition,
         errors.INVALID_REQUIRED_ACKS,
-        error_message=f"acks is {acks}: 0, 1 and -1 are known",
+        error_message=f"acks is {acks}; it must be 0, 1 or -1",
     )
 
 

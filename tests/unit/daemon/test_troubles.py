@@ -68,7 +68,7 @@ def test_what_is_wrong_is_told_with_what_to_do() -> None:
     )
     lines = troubles.look(Look(Space(5, 10), no_files=True), 2.0)
     assert lines[0] == "the disk of /data accepts writes again"
-    assert "64 may be open, of which 16 are kept for the daemon itself" in lines[1]
+    assert "64 may be open, of which 16 are reserved for the daemon" in lines[1]
     assert len(troubles.texts()) == 1
 
 
@@ -177,7 +177,7 @@ async def test_a_full_disk_is_found_by_what_it_refuses_and_by_its_space(
     await watch.look()
     counters.pubsub.journal_errors += 1
     await watch.look()
-    assert "some are refused, and others taken" in watch.troubles.disk.text
+    assert "some are refused, and others accepted" in watch.troubles.disk.text
 
 
 async def test_descriptors_that_are_used_up_are_told_until_there_are_some(
