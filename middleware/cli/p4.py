@@ -56,13 +56,13 @@ def check(
         _write(device_config, _config(program, loaded, include, define))
     rows = list(_rows(info))
     if json:
-        objects = [dict(zip(("kind", "name", "id", "what"), row, strict=True)) for row in rows]
+        objects = [dict(zip(("kind", "name", "id", "detail"), row, strict=True)) for row in rows]
         print_json({"program": str(program), "objects": objects, "warnings": list(loaded.warnings)})
         return
     for warning in loaded.warnings:
         print(warning, file=sys.stderr)
     shown = [(kind, name, f"{number:#010x}", what) for kind, name, number, what in rows]
-    print_table(("kind", "name", "id", "what"), shown, empty=f"{program} shows control planes nothing")
+    print_table(("kind", "name", "id", "detail"), shown, empty=f"{program} shows control planes nothing")
 
 
 def _load(program: Path, folders: list[Path] | None, define: list[str] | None) -> Program:

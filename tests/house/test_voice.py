@@ -1,7 +1,8 @@
-"""Names that operators read and machines match: events of log lines, metrics, and columns of listings.
+"""Names that operators read and machines match: events of log lines and columns of listings.
 
 A log line is a constant event with its values as fields (`model/logs.py`), so that one search finds all
-lines of a kind.
+lines of a kind. A listing's columns come from one vocabulary, so that a thing has the same name in all of
+them. Metrics are checked where a daemon serves them (tests/unit/daemon/test_manual.py).
 """
 
 from __future__ import annotations
@@ -125,3 +126,85 @@ def test_a_log_line_can_be_refused(statement: str, fault: str) -> None:
     found = line.faults()
     assert len(found) == (1 if fault else 0)
     assert not found or fault in found[0]
+
+
+# --- columns of listings
+
+# Every column of a listing, by subject. A new listing uses these words for these things; a unit stands last.
+COLUMNS = {
+    "topics": "topic, partition, partitions, leader, copies, start, end, stable, epoch, state, records, size,"
+    " settings",
+    "the copy of this host": "start here, end here, size here",
+    "lost disks": "lost disk of, time, first, reported end, problem",
+    "groups": "group, type, members, protocol, member, client, host, committed, lag",
+    "hosts": "id, fabric, presence, channel, round trip, leads",
+    "faces": "face, address, connections, requests, received, sent, errors, socket",
+    "streams": "stream, name, origin, carrier, addressed, live, repaired, replayed, filtered",
+    "accounts": "expired, refused, outstanding, account, next, behind",
+    "pacing": "rate/s, window, on its way, records unsent, set by, why, turnaround ms, out s, left times",
+    "cost": "purpose, packets, bytes",
+    "benchmarks": "lost, seconds, MB/s",
+    "routes": "label, meaning, used at, from, port, to, labels",
+    "labs": "node, kind, interface, MAC, IPv4, IPv6, namespace",
+    "programs": "table, hits, misses, detail",
+    "checks": "check, level",
+    "results": "title",
+}
+VOCABULARY = [word for words in COLUMNS.values() for word in words.split(", ")]
+COLUMN = re.compile(r"[a-z]+( [a-z]+)*(/s)?|MAC|IPv4|IPv6|MB/s")
+
+
+def listings(source: str) -> Iterator[tuple[int, list[str]]]:
+    """The columns of each `print_table` of a command, with its line; a name stands for its constant."""
+    tree = ast.parse(source)
+    constants = {
+        target.id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print_table":
+            columns = node.args[0]
+            if isinstance(columns, ast.Name):
+                columns = constants.get(columns.id, columns)
+            if isinstance(columns, ast.Tuple):  # otherwise imported, or the keys of a lab's report
+                yield node.lineno, ast.literal_eval(_flat(columns))
+
+
+def _flat(columns: ast.Tuple) -> ast.expr:
+    """The tuple with its starred parts in place."""
+    parts: list[ast.expr] = []
+    for part in columns.elts:
+        inner = part.value if isinstance(part, ast.Starred) else None
+        parts += inner.elts if isinstance(inner, ast.Tuple) else [part]
+    return ast.List(parts, ast.Load())
+
+
+def all_listings() -> list[tuple[str, list[str]]]:
+    return [
+        (f"{path}:{line}", columns)
+        for path in tracked(("middleware/cli",))
+        for line, columns in listings((REPOSITORY / path).read_text(encoding="utf-8"))
+    ]
+
+
+def test_columns_come_from_one_vocabulary() -> None:
+    found = all_listings()
+    assert len(found) > 15
+    assert [(place, one) for place, columns in found for one in columns if one not in VOCABULARY] == []
+    used = {one for _, columns in found for one in columns}
+    assert [one for one in VOCABULARY if one not in used] == []
+    assert len(set(VOCABULARY)) == len(VOCABULARY)
+
+
+def test_columns_are_lower_case_words_with_their_unit_last() -> None:
+    assert [one for one in VOCABULARY if not COLUMN.fullmatch(one)] == []
+
+
+def test_listings_are_found_in_a_source() -> None:
+    source = (
+        'A = ("to", *("from", "what"))\nprint_table(A, [], empty="")\nprint_table(("x",), [], empty="")\n'
+    )
+    assert list(listings(source)) == [(2, ["to", "from", "what"]), (3, ["x"])]
