@@ -267,8 +267,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     amqp_max_memory_bytes: Annotated[
         int,
         Meta(
-            description="memory of the daemon beyond which AMQP publishers have to wait; 0: 60 % of this"
-            " machine's",
+            description="memory of the daemon beyond which AMQP publishers wait; 0: 60 % of this machine's",
             ge=0,
             extra={"placeholder": "BYTES"},
         ),

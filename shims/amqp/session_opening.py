@@ -138,7 +138,7 @@ class OpeningConnection(Connection):
         self.properties = properties
         self.mechanism = mechanism = method.mechanism
         if mechanism not in self.host.access.mechanisms:
-            detail = f"{mechanism} is none of the authentication mechanisms: {self._mechanisms()}"
+            detail = f"{mechanism} is not one of the authentication mechanisms: {self._mechanisms()}"
             raise AmqpError(codec.NOT_ALLOWED, detail, method.index)
         response = method.response
         proof = response.encode() if isinstance(response, str) else bytes(response or b"")

@@ -190,8 +190,8 @@ def _commit(told: Sequence[Written], wholes: Set[str], number: int, options: Sin
     """
     if len(wholes) > 1:
         raise WriteError(
-            f"batch {number} is not committed: its topic was deleted and made anew while it was written "
-            f"({' and '.join(sorted(wholes))}). Start the query again, and it writes the batch anew"
+            f"batch {number} is not committed: its topic was deleted and created again while it was written "
+            f"({' and '.join(sorted(wholes))}). Start the query again: it repeats the batch"
         )
     (whole,) = wholes
     decided = any(message.decided for message in told)

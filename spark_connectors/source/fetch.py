@@ -293,9 +293,9 @@ class PartitionReader:
         now = view.ids.get(topic, "")
         if self._topic_id and now and now != self._topic_id:
             raise _MadeAnew(
-                f"{topic} was deleted and made anew: offsets {self._part.first} to {self._part.until - 1} of "
-                f"{self._part.partition} were of the topic with id {self._topic_id}, now there is one with "
-                f"id {now}"
+                f"{topic} was deleted and created again: offsets {self._part.first} to {self._part.until - 1}"
+                f" of {self._part.partition} were of the topic with id {self._topic_id}, now there"
+                f" is one with id {now}"
             )
 
     def _confirmed(self) -> bool:

@@ -268,7 +268,9 @@ def test_a_topic_that_was_made_anew_fails_the_query_or_is_read_from_its_beginnin
     recreated = found["anew_recreated"]
     for name in ("fewer", "more"):
         assert f"anew-{name}-" in recreated[name]["error"]
-        assert "was deleted and made anew: the query has read the topic with id" in recreated[name]["error"]
+        assert (
+            "was deleted and created again: the query has read the topic with id" in recreated[name]["error"]
+        )
         assert recreated[name]["again"] == 2, "each topic's offset 0 once"
     assert (recreated["fewer"]["rows"], recreated["more"]["rows"]) == (210, 500)
 
@@ -306,7 +308,7 @@ def test_a_task_reads_the_topic_that_was_meant_or_nothing(shared_daemon: DaemonP
 
     assert (read(topic_id, fail=True), read("", fail=True)) == (5, 5)
     assert read("another id", fail=False) == 0
-    with pytest.raises(DataLossError, match="meant was deleted and made anew: offsets 0 to 4 of meant-0"):
+    with pytest.raises(DataLossError, match="meant was deleted and created again: offsets 0 to 4 of meant-0"):
         read("another id", fail=True)
     cluster.close()
 

@@ -251,7 +251,9 @@ class Rebuilding:
         self._counters.rebuilt_partitions += 1
         self._copied.discard(rebuild.key)
         where = (
-            f"rebuilt from host {rebuild.source.host}" if rebuild.source is not None else "from what is here"
+            f"rebuilt from host {rebuild.source.host}"
+            if rebuild.source is not None
+            else "from this host's log"
         )
         _log.warning(
             "partition is led here again",

@@ -16,7 +16,7 @@ from pathlib import Path
 QUERY = Path(__file__).with_name("query.py")
 START_SECONDS = 600
 SLOW = b"failed to connect back"  # Spark gives a Python worker 10 s to start, whatever the machine does
-ANEW = b"made anew"  # what a query says that finds another topic of the same name
+ANEW = b"created again"  # what a query says that finds another topic of the same name
 # A driver lives for a minute at most: a JVM that compiles each method once, and quickly, is there sooner.
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 

@@ -65,7 +65,7 @@ def test_what_is_left_out_is_compared_and_logged(
 
 
 def test_a_topic_that_is_made_anew_while_it_is_written_is_told(asked: list[tuple[Any, ...]]) -> None:
-    with pytest.raises(WriteError, match="deleted and made anew while it was written"):
+    with pytest.raises(WriteError, match="deleted and created again while it was written"):
         end([told(ONE, 2), told(TWO, 3, whole="other")])
     assert asked == []
 
