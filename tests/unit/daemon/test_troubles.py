@@ -211,7 +211,7 @@ async def test_a_coordinator_that_admits_nobody_itself_says_when_few_are_left(
     for _ in range(3):
         await watch.look()
     (text,) = watch.troubles.texts()
-    assert "start the coordinator again" in text
+    assert "restart the coordinator" in text
     assert [record.getMessage().partition("=")[2] for record in caplog.records] == [text]
     table.free = 40
     await watch.look()
