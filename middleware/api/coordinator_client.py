@@ -416,7 +416,7 @@ class Attachment:
     def start(self) -> None:
         """Keeps the host attached in the background: attaches if necessary, renews, attaches again."""
         if self._task is None:
-            work = lasting("the attachment to the coordinator", self._run, BackOff(self._client.rng))
+            work = lasting("attachment to the coordinator", self._run, BackOff(self._client.rng))
             self._task = asyncio.create_task(work)
 
     async def close(self, *, detach: bool) -> None:

@@ -104,4 +104,4 @@ class FollowedPartition(LogPartition):
 
     def _check_here(self) -> None:
         if self._gone is not None:
-            raise TreecastError(self._gone, f"partition {self.name} is not here any more")
+            raise TreecastError(self._gone, f"partition {self.name} is no longer on this host")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import random
 import time
@@ -16,6 +15,7 @@ from treecast.middleware.broker import HostPubSub
 from treecast.middleware.broker.queues import QueueSettings, VirtualHost
 from treecast.middleware.broker.queues.restoring import QueueStorage
 from treecast.middleware.model.counters import Counters
+from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.disk import Disk
 from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.shims.amqp.access import KIND, KeptUsers, PasswordAccess
@@ -32,7 +32,7 @@ from .settings import Settings
 from .troubles import Troubles
 from .view import view_process
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 LEAST_FREE = 50_000_000  # free bytes on disk below which publishers wait: RabbitMQ's disk_free_limit
 LOW_DISK = "low on disk"  # RabbitMQ's wording, which clients show
@@ -84,7 +84,7 @@ class AmqpPart:
         count = storage.restore(vhost_of, asyncio.get_running_loop().time())
         queues = sum(len(vhost.queues) for vhost in host.vhosts.values())
         if queues:
-            _log.info("%d queues are there again, with %d messages", queues, count)
+            _log.info("queues restored", queues=queues, messages=count)
 
     @property
     def address(self) -> Address | None:

@@ -33,7 +33,6 @@ and resolves by itself.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Iterable
 from math import ceil
@@ -44,6 +43,7 @@ from msgspec.structs import replace
 
 from treecast.middleware.model.complaints import Complaints
 from treecast.middleware.model.counters import FabricCounters
+from treecast.middleware.model.logs import Log
 from treecast.middleware.wire.segment import KeyRing, Kind, control, encode
 from treecast.middleware.wire.segment_bodies import Probe
 
@@ -62,7 +62,7 @@ from .receiving import End, Inlets
 from .settings import FabricSettings
 from .sockets.interfaces import NO_INTERFACE, Interface
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 # Faults that are normal: streams that were left or belong to another fabric host of this machine, and bare
 # STARE states, which arrive at the same port but have a socket of their own.
@@ -119,7 +119,7 @@ class Fabric:
         self._keys = keys
         self._random = random
         self._clock = clock
-        self._complaints = Complaints(counters.refused, _log, "fabric: packets refused", _USUAL)
+        self._complaints = Complaints(counters.refused, _log, "packet refused", _USUAL)
         self._origins: dict[int, Origin] = {}  # by the number of the served stream
         self._joined: dict[tuple[int, int], JoinedStream] = {}  # by origin and stream
         self._soon = False
@@ -480,7 +480,7 @@ class Fabric:
         for served, host in found:
             self.counters.fell_back += 1
             name = self.carriers.all[served.carrier].name
-            _log.warning("fabric: %s (group %d) does not reach host %d", name, served.group, host)
+            _log.warning("group does not reach a host", stream=name, group=served.group, host=host)
             origin = self._origins.get(served.number)
             if origin is not None and self.on_unreached is not None:
                 self.on_unreached(origin, host)
@@ -500,7 +500,7 @@ class Fabric:
         try:
             joined.sink.deliver(deliveries)
         except Exception as error:
-            _log.exception("fabric: what stream %s has brought could not be taken", joined.key)
+            _log.exception("received part of a stream cannot be taken", stream=joined.key)
             self.counters.sink_errors += 1
             joined.leave()
             joined.sink.failed(error)

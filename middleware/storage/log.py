@@ -14,7 +14,6 @@ Files in the partition's directory, with Kafka's names and formats: `<base offse
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Final
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.counters import StorageCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.wire.record_batch import BatchHeader
 
@@ -39,7 +39,7 @@ from .summaries import decoded
 from .summary import summarise, with_epoch
 from .writing import LogAppend, LogWriter, check_order
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 class _Parts:
@@ -163,10 +163,10 @@ class PartitionLog:
         found = recovered.checkpoint.start, recovered.end_offset
         if known is not None and found != (known.start, known.end):
             _log.error(
-                "%s was changed while nobody used it: it went from %d to %d, and goes from %d to %d now",
-                self.directory,
-                *(known.start, known.end),
-                *found,
+                "resting log was changed by somebody else",
+                path=self.directory,
+                known=f"{known.start} to {known.end}",
+                found=f"{found[0]} to {found[1]}",
             )
         self.start_offset, self.end_offset = found
         self.cleaned_offset = recovered.checkpoint.cleaned

@@ -105,7 +105,7 @@ class LogWriter:
     def _must_roll(self, active: Segment, size: int, end: int, timestamp: int, now_ms: int) -> bool:
         config = self._log.config
         if size > config.segment_bytes:
-            raise TreecastError(Fault.BATCH_TOO_LARGE, f"{size} bytes are more than a segment holds")
+            raise TreecastError(Fault.BATCH_TOO_LARGE, f"{size} bytes do not fit into a segment")
         if active.size == 0:
             return False
         return (

@@ -95,7 +95,7 @@ class SegmentFault(enum.Enum):
     FLAGS = "an unknown flag, or a key id without a tag"
     NUMBERS = "segment number, total, records or sequence contradict each other"
     AFTER = "an `after` list that is too long, or not on a first segment"
-    BODY = "a body that does not fit its kind"
+    BODY = "the body does not fit the segment's kind"
     UNAUTHENTICATED = "no tag, where one is asked for"
     UNKNOWN_KEY = "a key id that is not in the key ring"
     FORGED = "the tag is not that of these bytes"

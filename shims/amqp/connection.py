@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import logging
 import time
 from typing import Final, Protocol, cast
 
+from treecast.middleware.model.logs import Log
 from treecast.middleware.model.ration import Ration
 
 from . import session_table
@@ -19,7 +19,7 @@ from .session import Session
 from .session_host import AmqpHost
 from .session_output import SessionOutput
 
-_log = logging.getLogger("treecast.amqp")
+_log = Log("treecast.amqp")
 
 _LINGER: Final = 2.0  # seconds that a client has to read the final output and to close
 _SOON: Final = 1.0  # seconds between checks of a connection that is not open yet
@@ -83,7 +83,7 @@ class Connection(Session):
         try:
             self.receive(data, now)
         except Exception:
-            _log.exception("a frame of %s failed", self.peer)
+            _log.exception("frame failed", peer=self.peer)
             self.failure = "internal error"
             self.lost(now)
         if self.host.alarm and self.publishes:

@@ -9,7 +9,6 @@ host's turn, and thereby for the disk if the policy requires it; other output do
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -18,6 +17,7 @@ from typing import Protocol
 from treecast.middleware.broker import Turn
 from treecast.middleware.broker.queues import NEVER
 from treecast.middleware.model.counters import FaceCounters, QueueLevels
+from treecast.middleware.model.logs import Log
 from treecast.shims.listening import Forwarding, Listeners
 from treecast.shims.protocol_errors import ProtocolErrors
 
@@ -25,7 +25,7 @@ from .connection import Connection
 from .session_host import AmqpHost
 from .session_output import SessionOutput
 
-_log = logging.getLogger("treecast.amqp")
+_log = Log("treecast.amqp")
 
 DISK_REFUSES = "the disk refuses"  # `failure` of sessions ended by a storage failure
 _TICK = 0.5  # seconds between checks of deadlines
@@ -114,7 +114,7 @@ class AmqpFace:
             try:
                 await asyncio.wait_for(self._all_closed.wait(), grace)
             except TimeoutError:
-                _log.info("%d connections did not finish in time", len(self.connections))
+                _log.info("connections did not finish in time", count=len(self.connections))
             for connection in list(self.connections):
                 connection.abort()
         self._flush()
@@ -231,7 +231,10 @@ class AmqpFace:
         if reason == self.host.alarm:
             return
         self.host.alarm = reason
-        _log.warning("publishers wait: %s", reason) if reason else _log.info("publishers go on")
+        if reason:
+            _log.warning("publishers wait", reason=reason)
+        else:
+            _log.info("publishers continue")
         for connection in list(self.connections):
             if reason:
                 connection.block(reason)

@@ -8,7 +8,6 @@ time of day, which the asyncio side updates.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -17,6 +16,7 @@ from pamqp import base, commands
 
 from treecast.middleware.broker.queues import Refusal
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.logs import Log
 
 from . import codec, session_table
 from .codec import END, FRAME_HEAD, FRAME_OVERHEAD, AmqpError, frame
@@ -29,7 +29,7 @@ from .session_opening import OpeningConnection
 from .session_output import SessionOutput
 from .session_publishing import Channel
 
-_log = logging.getLogger("treecast.amqp")
+_log = Log("treecast.amqp")
 
 _CHANNEL_OPEN: Final = commands.Channel.Open.index
 _CHANNEL_CLOSE: Final = commands.Channel.Close.index
@@ -101,16 +101,14 @@ class Session(OpeningConnection):
             size: int = read_i32_be(data, position + 3)
             if size < 0 or size > self.frame_max - FRAME_OVERHEAD:
                 largest = self.frame_max - FRAME_OVERHEAD
-                detail = f"a frame with a payload of {size & 0xFFFFFFFF} bytes, at most {largest} are taken"
+                detail = f"a frame with a payload of {size & 0xFFFFFFFF} bytes exceeds the limit of {largest}"
                 raise AmqpError(codec.FRAME_ERROR, detail)
             stop = position + size + FRAME_OVERHEAD
             if stop > end:
                 self._wanted = stop - position
                 return position
             if data[stop - 1] != END:
-                raise AmqpError(
-                    codec.FRAME_ERROR, f"a frame that ends with {data[stop - 1]}, and not with 206"
-                )
+                raise AmqpError(codec.FRAME_ERROR, f"the frame ends with {data[stop - 1]}, and not with 206")
             position = self._one(data, position, stop, end, now)
         return position
 
@@ -221,7 +219,7 @@ class Session(OpeningConnection):
         if method.index in session_table.ON_CONNECTION or number == 0:
             self._on_connection(number, method, now)
         elif self.phase != session_table.OPEN:
-            detail = "a channel's method before the connection is open"
+            detail = "a method of a channel arrived before the connection is open"
             raise AmqpError(codec.CHANNEL_ERROR, detail, method.index)
         else:
             self._on_channel(number, channel, method, now)
@@ -286,7 +284,9 @@ class Session(OpeningConnection):
         self.channels[channel.number] = channel
         class_id, method_id = error.method >> 16, error.method & 0xFFFF
         self.send(channel.number, commands.Channel.Close(error.code, error.text, class_id, method_id))
-        _log.info("channel %d of %s was closed: %s", channel.number, self.name or self.user, error.text)
+        _log.info(
+            "channel closed", channel=channel.number, connection=self.name or self.user, reason=error.text
+        )
 
     def _as_error(self, error: Exception, method: int) -> AmqpError:
         """Converts an internal error to an AMQP error."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 from typing import Final, Protocol
 
@@ -11,6 +10,7 @@ from treecast.middleware.broker import BrokerSettings, Cluster, LongPolls, Parti
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 
 from . import errors
 from . import versions as v
@@ -26,7 +26,7 @@ from .session import Pending, Refused
 from .settings import KafkaSettings
 from .starting import start
 
-_log = logging.getLogger("treecast.kafka")
+_log = Log("treecast.kafka")
 
 # A decoded request can be tens of times larger than its bytes. Only Produce is decoded in place.
 _MAX_FETCH_BYTES = 4 * 1024 * 1024
@@ -206,7 +206,7 @@ class Dispatcher:
             code = errors.code_for(error, header.api_key, header.api_version)
             return self._encode(header, handler.refuse(request, code, error.detail))
         name = v.APIS[header.api_key].name
-        _log.error("%s version %d failed", name, header.api_version, exc_info=error)
+        _log.error("request failed", trace=error, request=name, version=header.api_version)
         reasons = self._counters.protocol_errors
         reasons["internal error"] = reasons.get("internal error", 0) + 1
         return self._encode(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable
 from typing import Protocol, cast
 
 from treecast.middleware.model.counters import ChannelCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.model.ration import Ration
 
 from .codec import Problem
@@ -21,7 +21,7 @@ from .session import Session
 from .settings import GROUP_METHODS, ChannelSettings
 from .values import Answer, Handler
 
-_log = logging.getLogger("treecast.channel")
+_log = Log("treecast.channel")
 
 _LONGEST_DETAIL = 4096
 _CLOSING_TICKS = 4
@@ -217,7 +217,7 @@ class Link:
 
     def _refuse(self, request: Requested, error: BaseException) -> None:
         if not isinstance(error, TreecastError):
-            _log.error("method %d of host %d failed", request.number, self.host_id, exc_info=error)
+            _log.error("method failed", trace=error, method=request.number, host=self.host_id)
             error = TreecastError(Fault.INTERNAL)
         self._counters.faults += 1
         self.session.refuse(request.call, error.fault.name, error.detail[:_LONGEST_DETAIL])

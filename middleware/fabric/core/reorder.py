@@ -283,9 +283,9 @@ class Reorder:
 class How(enum.Enum):
     """How a message was delivered."""
 
-    LIVE = "as it was sent to all"
-    REPAIRED = "some of it had to be asked for"
-    REPLAYED = "its origin has sent some of it again, for this host was behind"
+    LIVE = "by what was sent to all receivers"
+    REPAIRED = "with parts that were requested again"
+    REPLAYED = "with parts that its origin replayed"
 
 
 # In Python 3.11, enum member access goes through EnumType.__getattr__; bind the members once for the hot

@@ -36,11 +36,11 @@ class EdgeFault(enum.Enum):
     """Why a segment is discarded before a stream sees it, in addition to the faults of codec, streams and
     carriers."""
 
-    TOO_SHORT = "fewer bytes than a segment's header"
-    UNKNOWN_STREAM = "of a stream that is not received here"
-    UNKNOWN_ORIGIN = "for a stream of this host that there is not"
-    OWN = "sent by this very host"
-    FAR_AHEAD = "live data, of no use while its stream is replayed to this host"
+    TOO_SHORT = "the packet is shorter than a segment's header"
+    UNKNOWN_STREAM = "this host does not receive the stream"
+    UNKNOWN_ORIGIN = "this host has no such stream"
+    OWN = "the packet was sent by this host"
+    FAR_AHEAD = "live data arrived during the replay of its stream"
 
 
 # The fields of a segment's header that tell whom it is for.

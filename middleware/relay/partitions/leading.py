@@ -7,7 +7,6 @@ continue across runs (`accounts`).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from treecast.middleware.broker.partition import LocalPartition
@@ -19,6 +18,7 @@ from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
+from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.epochs import divergence
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.wire.segment import SegmentError, part_size
@@ -29,7 +29,7 @@ from .accounts import Accounts, Place
 from .ports import Topics
 from .stream_log import LedStream, PartitionStreamLog, StreamMemory
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 Reply = tuple[calls.FollowResponse, Buffer]
 
@@ -57,7 +57,7 @@ class Led:
     def _find(self, topic: Topic, index: int) -> LocalPartition:
         found = self._partitions.find(topic.name, index)
         if found is None:
-            raise TreecastError(Fault.NOT_LEADER, f"{topic.name}-{index} is not led here")
+            raise TreecastError(Fault.NOT_LEADER, f"{topic.name}-{index} has another leader")
         return found
 
 
@@ -102,7 +102,7 @@ class Leading:
             try:
                 self._stream(self._led.topic(ref), self._led.find(ref))
             except TreecastError as error:
-                _log.info("an account of what is not led here any more is let go: %s", error)
+                _log.info("account of a partition led elsewhere is discarded", error=error)
                 self._accounts.forget(place)
 
     def _ledgers(self) -> Iterable[tuple[Place, Ledger]]:
@@ -222,7 +222,7 @@ def _resume(ledger: Ledger, host: int, request: calls.FollowRequest, end: int) -
     try:
         report = Report.decode(request.receiving.report)
     except SegmentError as error:
-        raise TreecastError(Fault.INVALID_REQUEST, f"no report: {error}") from error
+        raise TreecastError(Fault.INVALID_REQUEST, f"the report cannot be read: {error}") from error
     ledger.resume(host, report, end)
 
 

@@ -13,7 +13,6 @@ whole or not at all. A receiver that has, or asks for, a part of it gets its bat
 
 from __future__ import annotations
 
-import logging
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ from treecast.middleware.fabric.origin import Origin
 from treecast.middleware.model.buffers import in_memory
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import TopicPartition
+from treecast.middleware.model.logs import Log
 from treecast.middleware.model.topics import TopicName
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.wire.record_batch import LOG_OVERHEAD, BatchHeader
@@ -33,7 +33,7 @@ from treecast.middleware.wire.segment_bodies import Expiry, Skipped
 
 from .accounts import Place
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 TAIL_BYTES: Final = 4 << 20
 BLOCK_BYTES: Final = 32 << 10  # about 150 small batches: 0.1 ms
@@ -254,7 +254,7 @@ class PartitionStreamLog:
                 except TreecastError as error:
                     self.failed_reads += 1
                     if self.failed_reads & (self.failed_reads - 1) == 0:  # the 1st, 2nd, 4th, 8th, ...
-                        _log.error("a stream cannot be read from its partition: %s", error)
+                        _log.error("partition cannot be read for its stream", error=error)
                     return
                 number = run.at(offset)
             if number < len(run.messages) and run.messages[number].sequence < offset:

@@ -6,7 +6,6 @@ the KIP allows. An incremental fetch gets FETCH_SESSION_ID_NOT_FOUND.
 
 from __future__ import annotations
 
-import logging
 from asyncio import AbstractEventLoop, Future, Task, ensure_future
 from typing import Final
 
@@ -22,6 +21,7 @@ from treecast.middleware.broker import (
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 
 from .. import errors
 from ..codec import (
@@ -38,7 +38,7 @@ from ..session import Pending
 from ..starting import start
 from ..versions import FETCH
 
-_log = logging.getLogger("treecast.kafka")
+_log = Log("treecast.kafka")
 
 _COMMITTED: Final = Isolation.READ_COMMITTED
 _ISOLATIONS: Final = (Isolation.READ_UNCOMMITTED, _COMMITTED)
@@ -200,7 +200,7 @@ def _result(asked: FetchPartition, found: PartitionRead, isolation: Isolation) -
 def _failed(asked: FetchPartition, error: Exception, version: int) -> FetchResult:
     if isinstance(error, TreecastError):
         return FetchResult(asked.topic, asked.partition, code_for(error, FETCH, version))
-    _log.error("reading %s-%d failed", asked.topic, asked.partition, exc_info=error)
+    _log.error("read failed", trace=error, partition=f"{asked.topic}-{asked.partition}")
     return FetchResult(asked.topic, asked.partition, errors.UNKNOWN_SERVER_ERROR)
 
 
@@ -249,7 +249,7 @@ class PendingFetch(Pending):
             else:
                 self._watch(time_left)
         except Exception:
-            _log.exception("a fetch that had waited failed")
+            _log.exception("waiting fetch failed")
             self.finish(None)
 
     def hurry(self) -> None:

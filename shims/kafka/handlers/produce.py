@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import struct
 from asyncio import AbstractEventLoop, Future, TimerHandle
 from functools import partial
@@ -11,6 +10,7 @@ from typing import Final
 from treecast.middleware.broker import Appended, Leaders, takes_runs
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.model.records import Compression
 from treecast.middleware.wire.record_batch import (
     COMPRESSION_MASK,
@@ -35,7 +35,7 @@ from ..schema import decode_request, encode_response
 from ..session import Pending, Refused
 from ..versions import PRODUCE
 
-_log = logging.getLogger("treecast.kafka")
+_log = Log("treecast.kafka")
 
 _ACKS = (-1, 0, 1)
 _ATTRIBUTES_LOW_BYTE: Final = 22  # in a batch: the attributes are bytes 21 and 22
@@ -91,7 +91,7 @@ def _refused_acks(asked: ProducedPartition, acks: int) -> ProduceResult:
         asked.topic,
         asked.partition,
         errors.INVALID_REQUIRED_ACKS,
-        error_message=f"acks is {acks}: 0, 1 and -1 are known",
+        error_message=f"acks is {acks}; it must be 0, 1 or -1",
     )
 
 
@@ -152,7 +152,7 @@ def _failed(topic: str, partition: int, error: BaseException, version: int) -> P
             error_message=error.detail,
             record_errors=error.records,
         )
-    _log.error("appending to %s-%d failed", topic, partition, exc_info=error)
+    _log.error("append failed", trace=error, partition=f"{topic}-{partition}")
     return ProduceResult(topic, partition, errors.UNKNOWN_SERVER_ERROR, error_message=Fault.INTERNAL.value)
 
 
@@ -171,7 +171,7 @@ def _unanswered(results: list[ProduceResult], waiting: list[tuple[int, Future[Ap
 
 def _forget(future: Future[Appended]) -> None:
     if not future.cancelled() and future.exception() is not None:
-        _log.warning("a batch that nobody waits for was refused: %s", future.exception())
+        _log.warning("batch without acknowledgement was refused", error=future.exception())
 
 
 class PendingProduce(Pending):

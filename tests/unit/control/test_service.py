@@ -450,4 +450,4 @@ async def test_an_error_of_our_own_is_told_without_its_insides(
     server.coordinator.do = None  # type: ignore[method-assign, assignment]
     error = await refused(client.attach(hello("h1")))
     assert (error.fault, "NoneType" in error.detail) == (Fault.INTERNAL, False)
-    assert "Attach failed" in caplog.text
+    assert "call failed: call=Attach" in caplog.text
