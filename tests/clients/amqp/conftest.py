@@ -56,3 +56,26 @@ def parameters(amqp: DaemonProcess) -> pika.ConnectionParameters:
 def name() -> Callable[[str], str]:
     """A name that nobody else has."""
     return lambda prefix: f"{prefix}-{uuid.uuid4().hex[:6]}-{next(_numbers)}"
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[DaemonProcess]]:
+    """Two daemons of one cluster with the AMQP face."""
+    root = tmp_path_factory.mktemp("hosts")
+    faces = [*FACES, "--fabric", "127.0.0.1:0"]
+    first = DaemonProcess(root / "a", [*faces, "--name", "a"])
+    second: DaemonProcess | None = None
+    try:
+        first.start()
+        joins = ["--join", first.ready["control"], "--join-token", f"@{root / 'a' / 'join-token'}"]
+        second = DaemonProcess(root / "b", [*faces, "--name", "b", *joins])
+        yield [first, second.start()]
+    finally:
+        logs = []
+        for daemon in (second, first):
+            if daemon is not None:
+                if daemon.running:
+                    daemon.stop()
+                logs.append(daemon.clean_up())
+        print("\n".join(logs))
+    assert all("Traceback" not in log for log in logs), logs
