@@ -27,7 +27,7 @@ _MOST: Final = 0xFFFF
 
 
 class Away(Protocol):
-    """What stand-ins need of `joined.JoinedQueues`."""
+    """The part of `joined.JoinedQueues` that stand-ins use."""
 
     def reaches(self, home: int) -> bool:
         """Whether the home can be called now."""

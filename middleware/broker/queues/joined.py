@@ -34,7 +34,7 @@ _FEW: Final = WINDOW // 4  # a window that is smaller by less is not worth a not
 
 
 class Asker(Protocol):
-    """Who waits for the answer of a home."""
+    """A caller that waits for the answer of a home."""
 
     def answered(self, answer: QueueAnswer, parts: list[RemotePart], now: float) -> None: ...
 

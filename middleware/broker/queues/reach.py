@@ -44,7 +44,7 @@ class Write(Struct, frozen=True):
 
 
 class Ask(enum.IntEnum):
-    """What a host asks the home of a queue."""
+    """A question to the home of a queue."""
 
     COUNT = 1
     PURGE = 2
@@ -79,7 +79,7 @@ class QueueAnswer(Struct, frozen=True, array_like=True):
 
 
 class Say(enum.IntEnum):
-    """What notices say. The first four go to the home, the others come from it."""
+    """The content of a notice. The first three go to the home, the others come from it."""
 
     GRANT = 1  # the consumer takes deliveries up to a total of `count`
     CANCEL = 2

@@ -1,4 +1,4 @@
-"""What is published here to queues of other hosts: one spool for each home, until the home has stored it.
+"""Messages for queues of other hosts wait in one spool for each home until the home has stored them.
 
 A spool is a queue of this host, in the same log as all others: a message for another host is stored in the
 same block as for queues here, whatever its amount, and a publisher's confirm waits for the disk here only.
@@ -214,7 +214,7 @@ class Spools:
 
 
 class Arrivals:
-    """What other hosts bring for queues of this host. `vhost` records the highest numbers taken."""
+    """Messages of other hosts for queues of this host. `vhost` records the highest numbers taken."""
 
     def __init__(self, vhost: VirtualHost, taken: dict[int, tuple[int, int]]) -> None:
         self._vhost = vhost

@@ -7,6 +7,8 @@ import itertools
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pika
 import pytest
@@ -61,7 +63,12 @@ def name() -> Callable[[str], str]:
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[DaemonProcess]]:
     """Two daemons of one cluster with the AMQP face."""
-    root = tmp_path_factory.mktemp("hosts")
+    with two_hosts(tmp_path_factory.mktemp("hosts")) as (first, second):
+        yield [first, second]
+
+
+@contextmanager
+def two_hosts(root: Path) -> Iterator[tuple[DaemonProcess, DaemonProcess]]:
     faces = [*FACES, "--fabric", "127.0.0.1:0"]
     first = DaemonProcess(root / "a", [*faces, "--name", "a"])
     second: DaemonProcess | None = None
@@ -69,7 +76,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[DaemonProce
         first.start()
         joins = ["--join", first.ready["control"], "--join-token", f"@{root / 'a' / 'join-token'}"]
         second = DaemonProcess(root / "b", [*faces, "--name", "b", *joins])
-        yield [first, second.start()]
+        yield first, second.start()
     finally:
         logs = []
         for daemon in (second, first):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
+from tests.clients.amqp.conftest import two_hosts
 
 from treecast.middleware.daemon.process import DaemonProcess
 
@@ -158,3 +160,151 @@ def test_amq_topic_reaches_queues_of_both_hosts_once(
     first.basic_publish("amq.topic", f"{key}.real", b"real", PERSISTENT, mandatory=True)
     assert [body for body in take(second, two, 1) if body != b"probe"] == [b"real"]
     assert take(first, one, 1) == [b"real"]
+
+
+class Consumed:
+    """What a consumer got: (delivery tag, body, redelivered)."""
+
+    def __init__(self, channel: BlockingChannel, queue: str, no_ack: bool = False) -> None:
+        self.channel = channel
+        self.got: list[tuple[int, bytes, bool]] = []
+        self.tag = channel.basic_consume(queue, self._take, auto_ack=no_ack)
+
+    def _take(self, channel: object, method: pika.spec.Basic.Deliver, _: object, body: bytes) -> None:
+        self.got.append((method.delivery_tag, body, method.redelivered))
+
+    def wait(self, count: int) -> list[bytes]:
+        deadline = time.monotonic() + PATIENCE_S
+        while len(self.got) < count and time.monotonic() < deadline:
+            self.channel.connection.process_data_events(0.02)
+        assert len(self.got) >= count
+        return [body for _, body, _ in self.got]
+
+    def rest(self) -> None:
+        """Lets come what comes, up to the answer of another call."""
+        self.channel.connection.process_data_events(0.1)
+
+
+def filled(channel: BlockingChannel, queue: str, count: int) -> list[bytes]:
+    channel.queue_declare(queue, durable=True)
+    bodies = [b"%d" % number for number in range(count)]
+    for body in bodies:
+        channel.basic_publish("", queue, body, PERSISTENT, mandatory=True)
+    return bodies
+
+
+@pytest.mark.parametrize("no_ack", [True, False])
+def test_a_consumer_at_the_other_host(
+    first: BlockingChannel, second: BlockingChannel, name: Callable[[str], str], no_ack: bool
+) -> None:
+    queue = name("queue")
+    bodies = filled(first, queue, 3000)
+    consumed = Consumed(second, queue, no_ack)
+    assert consumed.wait(len(bodies)) == bodies
+    assert first.queue_declare(queue, passive=True).method.consumer_count == 1
+    if not no_ack:
+        second.basic_ack(consumed.got[-1][0], multiple=True)
+    second.basic_cancel(consumed.tag)
+    assert second.queue_declare(queue, passive=True).method.message_count == 0
+    second.queue_delete(queue, if_empty=True)
+
+
+def test_prefetch_holds_across_hosts(
+    hosts: list[DaemonProcess], first: BlockingChannel, name: Callable[[str], str]
+) -> None:
+    queue = name("queue")
+    bodies = filled(first, queue, 10)
+    with channel_at(hosts[1], prefetch=3) as far:
+        consumed = Consumed(far, queue)
+        assert consumed.wait(3) == bodies[:3]
+        consumed.rest()
+        assert len(consumed.got) == 3
+        assert first.queue_declare(queue, passive=True).method.message_count == 7
+        far.basic_ack(consumed.got[0][0])
+        assert consumed.wait(4) == bodies[:4]
+        far.basic_nack(consumed.got[1][0], requeue=True)
+        consumed.wait(5)
+        assert consumed.got[4][1:] == (bodies[1], True)
+        far.basic_reject(consumed.got[2][0], requeue=False)
+        consumed.wait(6)
+        consumed.rest()
+        assert len(consumed.got) == 6
+    assert take(first, queue, 8) == [bodies[1], *bodies[3:]]
+
+
+def test_what_a_lost_consumer_had_comes_again_flagged(
+    hosts: list[DaemonProcess], first: BlockingChannel, name: Callable[[str], str]
+) -> None:
+    queue = name("queue")
+    bodies = filled(first, queue, 5)
+    with channel_at(hosts[1]) as far:
+        assert Consumed(far, queue).wait(5) == bodies
+    again = Consumed(first, queue)
+    assert again.wait(5) == bodies
+    assert all(redelivered for _, _, redelivered in again.got)
+    first.basic_ack(0, multiple=True)
+    first.queue_delete(queue)
+
+
+def test_a_consumer_is_cancelled_when_its_queue_is_deleted(
+    first: BlockingChannel, second: BlockingChannel, name: Callable[[str], str]
+) -> None:
+    queue = name("queue")
+    filled(first, queue, 1)
+    consumed = Consumed(second, queue)
+    consumed.wait(1)
+    cancelled: list[object] = []
+    second.add_on_cancel_callback(cancelled.append)
+    first.queue_delete(queue)
+    deadline = time.monotonic() + PATIENCE_S
+    while not cancelled and time.monotonic() < deadline:
+        second.connection.process_data_events(0.02)
+    assert cancelled
+
+
+def test_get_ack_and_reject_across_hosts(
+    first: BlockingChannel, second: BlockingChannel, name: Callable[[str], str]
+) -> None:
+    queue = name("queue")
+    bodies = filled(first, queue, 3)
+    method, _, body = second.basic_get(queue)
+    assert (body, method.message_count, method.redelivered) == (bodies[0], 2, False)
+    second.basic_nack(method.delivery_tag, requeue=True)
+    method, _, body = second.basic_get(queue)
+    assert (body, method.redelivered) == (bodies[0], True)
+    second.basic_ack(method.delivery_tag)
+    assert take(second, queue, 2) == bodies[1:]
+    assert take(first, queue, 0) == []
+
+
+def test_a_queue_whose_home_is_away(tmp_path: Path, name: Callable[[str], str]) -> None:
+    """Publishers go on and are confirmed; consumers are refused, and cancelled; all comes when it is back."""
+    with two_hosts(tmp_path) as (home, origin):
+        queue = name("queue")
+        home.pin_ports()
+        with channel_at(home) as channel:
+            bodies = filled(channel, queue, 3)
+        with channel_at(origin) as channel:
+            consumed = Consumed(channel, queue)
+            consumed.wait(3)
+            cancelled: list[object] = []
+            channel.add_on_cancel_callback(cancelled.append)
+            home.kill()
+            deadline = time.monotonic() + PATIENCE_S
+            while not cancelled and time.monotonic() < deadline:
+                channel.connection.process_data_events(0.02)
+            assert cancelled
+            more = [b"spooled %d" % number for number in range(500)]
+            for body in more:
+                channel.basic_publish("", queue, body, PERSISTENT, mandatory=True)
+            with channel_at(origin) as other:
+                code, text = refused(lambda: other.queue_declare(queue, passive=True))
+            assert (code, "is down or inaccessible" in text) == (404, True)
+        origin.kill()  # the spool is on disk
+        origin.restart()
+        home.restart()
+        with channel_at(home) as channel:
+            again = Consumed(channel, queue)
+            assert again.wait(503) == bodies + more
+            assert [redelivered for _, _, redelivered in again.got] == [True] * 3 + [False] * 500
+            channel.basic_ack(0, multiple=True)
