@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from treecast.middleware.api.entries import HomeKind
 from treecast.middleware.model.errors import TreecastError
@@ -44,6 +44,9 @@ from .values import (
     Topic,
     TransactionListing,
 )
+
+if TYPE_CHECKING:
+    from .queues.reach import Reach as QueueReach
 
 T = TypeVar("T")
 
@@ -290,6 +293,10 @@ class Cluster(Leaders, Protocol):
     def events(self) -> Reach:
         """Interest, retained messages and shared subscriptions of all hosts. The hub uses it between
         `begin_events` and `end_events`."""
+
+    @property
+    def queues(self) -> QueueReach | None:
+        """The way of AMQP's queues to other hosts; None on a standalone host."""
 
     async def begin_events(self) -> None:
         """Lets messages cross hosts from now on; called once persistent sessions are restored."""

@@ -220,7 +220,15 @@ class Daemon:
         from .amqp import AmqpPart  # here, since a host without the face needs none of it
 
         unix_path = self._claim("amqp") if address is not None else None
-        self._amqp = AmqpPart(self.settings, self.counters, address, unix_path, broker.pubsub, room.troubles)
+        self._amqp = AmqpPart(
+            self.settings,
+            self.counters,
+            address,
+            unix_path,
+            broker.pubsub,
+            room.troubles,
+            broker.cluster.queues,
+        )
         self._amqp.face.listeners.admits = room.descriptors.admits
         assert self.subject is not None
         self.subject.amqp = self._amqp.management

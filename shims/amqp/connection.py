@@ -16,6 +16,7 @@ from treecast.middleware.model.ration import Ration
 
 from . import session_table
 from .session import Session
+from .session_channel import Answered
 from .session_host import AmqpHost
 from .session_output import SessionOutput
 
@@ -86,8 +87,15 @@ class Connection(Session):
             _log.exception("frame failed", peer=self.peer)
             self.failure = "internal error"
             self.lost(now)
+        if self.held:
+            self._pause()
         if self.host.alarm and self.publishes:
             self.pause_reading()
+
+    def answered(self, found: Answered, now: float) -> None:
+        super().answered(found, now)
+        if not self.held:
+            self._read_on()
 
     def eof_received(self) -> bool:
         return False
@@ -106,7 +114,12 @@ class Connection(Session):
             self._transport.pause_reading()
 
     def _read_on(self) -> None:
-        if not self._held and self._transport is not None and not self._transport.is_closing():
+        if (
+            not self._held
+            and not self.held
+            and self._transport is not None
+            and not self._transport.is_closing()
+        ):
             self._transport.resume_reading()
 
     def pause_writing(self) -> None:

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from treecast.middleware.broker import Turn
-from treecast.middleware.broker.queues import NEVER
+from treecast.middleware.broker.queues import NEVER, JoinedQueues
 from treecast.middleware.model.counters import FaceCounters, QueueLevels
 from treecast.middleware.model.logs import Log
 from treecast.shims.listening import Forwarding, Listeners
@@ -78,6 +78,7 @@ class AmqpFace:
         self._storage = storage
         self._woken: list[Connection] = []
         self._bound: list[Connection] = []  # their output waits for the end of the turn
+        self._held: list[Connection] = []  # their output waits until other hosts know a definition
         self._gathered: list[Gathered] = []
         self._scheduled = False
         self._errors = ProtocolErrors(counters.protocol_errors, _log)
@@ -139,9 +140,17 @@ class AmqpFace:
         """Writes to the store, then to the connections. Output with promises waits for the turn."""
         self._scheduled = False
         woken, self._woken = self._woken, []
+        joined = self.host.joined
+        known = 0
         self._storage.flush()
+        if joined is not None:
+            joined.now = self.loop.time()
+            joined.send()
+            known = joined.definitions.known
         for connection in woken:
-            if connection.depends or connection.waiting:
+            if connection.shares > known:
+                self._held.append(connection)
+            elif connection.depends or connection.waiting:
                 connection.waiting += 1
                 self._bound.append(connection)
             else:
@@ -149,6 +158,19 @@ class AmqpFace:
         if self._bound:
             self._turn.ask()
         self._time_queues(self.loop.time())
+
+    def join(self, joined: JoinedQueues) -> None:
+        """Makes the queues those of a joined host."""
+        self.loop = asyncio.get_running_loop()
+        self.host.join(joined)
+        joined.on_known.append(self._known)
+
+    def _known(self) -> None:
+        """Other hosts know more definitions: the output that waited for it can be written."""
+        held, self._held = self._held, []
+        self._woken += held
+        if held:
+            self.act()
 
     # --- called by the turn
 
@@ -190,6 +212,10 @@ class AmqpFace:
             connection = heappop(self._due)[2]
             if connection in self.connections:
                 self._look(connection, connection.look(now))
+        joined = self.host.joined
+        if joined is not None:
+            joined.now, joined.wall = now, wall
+            joined.tick()
         self.set_alarm(self.pressure())
         self._tell_levels()
         self._time_queues(now)

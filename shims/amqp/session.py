@@ -22,7 +22,7 @@ from . import codec, session_table
 from .codec import END, FRAME_HEAD, FRAME_OVERHEAD, AmqpError, frame
 from .codec_methods import read_method
 from .codec_publish import PublishScan, publish_fields
-from .session_channel import CODES, ChannelBase
+from .session_channel import CODES, Answered, ChannelBase, Suspended
 from .session_host import AmqpHost
 from .session_messages import run_of
 from .session_opening import OpeningConnection
@@ -48,6 +48,8 @@ class Session(OpeningConnection):
         self.publishes = False
         self.channels: dict[int, Channel] = {}
         self._partial: bytearray | None = None
+        self._suspended: tuple[Channel, base.Frame] | None = None
+        self.shares = 0  # the version of definitions that other hosts have to know before this is answered
         self._scan = PublishScan()
         self._scan.largest = host.settings.max_message_bytes
 
@@ -62,10 +64,13 @@ class Session(OpeningConnection):
         partial = self._partial
         if partial is not None:
             partial += data
-            if len(partial) < self._wanted:
+            if self.held or len(partial) < self._wanted:
                 return
             data = bytes(partial)
             self._partial = None
+        elif self.held:
+            self._partial = bytearray(data)
+            return
         try:
             used = self._frames(data, now)
         except AmqpError as error:
@@ -110,6 +115,9 @@ class Session(OpeningConnection):
             if data[stop - 1] != END:
                 raise AmqpError(codec.FRAME_ERROR, f"the frame ends with {data[stop - 1]}, and not with 206")
             position = self._one(data, position, stop, end, now)
+            if self.held:
+                self._wanted = 0
+                return position
         return position
 
     def _one(self, data: bytes, position: int, stop: int, end: int, now: float) -> int:
@@ -244,12 +252,38 @@ class Session(OpeningConnection):
         if name is None:
             code = session_table.CHANNEL_REFUSED[channel.state]
             raise AmqpError(code, "unimplemented method", method.index)
+        joined = self.host.joined
+        before = joined.definitions.version if joined is not None else 0
         if method.index in session_table.PROMISES:
             self.depends = True
         try:
             getattr(channel, name)(method, now)
+        except Suspended:
+            self.held = True
+            self._suspended = channel, method
         except (Refusal, AmqpError, TreecastError) as error:
             self._refused(channel, self._as_error(error, method.index), now)
+        if joined is not None and joined.definitions.version != before:
+            self.shares = joined.definitions.version
+
+    def answered(self, found: Answered, now: float) -> None:
+        """The method that waited is run again with its answer, and then what came after it."""
+        suspended, self._suspended = self._suspended, None
+        self.held = False
+        self.answer = found
+        if suspended is None or self.phase == session_table.CLOSED:
+            return
+        channel, method = suspended
+        if self.channels.get(channel.number) is not channel or channel.state != session_table.RUNNING:
+            return
+        try:
+            self._act(channel, method, now)
+        except AmqpError as error:
+            self.fail(error, now)
+        finally:
+            self._settle_up(now)
+        if self.phase != session_table.CLOSED and not self.held:
+            self.receive(b"", now)
 
     # --- channels
 

@@ -148,6 +148,9 @@ class Channel(ConsumingChannel):
             return list(range(run.count))
         if run.persistent and (run.place or run.exchange in self._vhost.outlets):
             self._connection.depends = True
+        if self._vhost.departed:
+            self._vhost.departed = False
+            self._connection.depends = True
         if mandatory and not routed:
             self._return(run)
         return refused
