@@ -45,18 +45,20 @@ def free_port() -> int:
 class PostgresServer:
     """One server, on a port that it keeps; `start` and `stop` may alternate. `close` removes its folder."""
 
-    def __init__(self, *, of: PostgresServer | None = None) -> None:
+    def __init__(self, *, of: PostgresServer | None = None, port: int = 0) -> None:
         """Makes a new server; a standby of a running one if `of` is given."""
         found = programs()
         assert found is not None, "PostgreSQL is not installed"
         self._programs = found
         self._folder = Path(tempfile.mkdtemp(prefix="treecast-postgresql-"))
         self._data = self._folder / "data"
-        self._user = _unprivileged()
+        user = _unprivileged()
+        # not by subprocess's `user`: that forks, which gRPC in the same process does not always survive
+        self._before = ["setpriv", f"--reuid={user}", "--clear-groups", "--"] if user is not None else []
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = free_port()
-        if self._user is not None:
-            shutil.chown(self._folder, self._user)
+        self.port = port or free_port()
+        if user is not None:
+            shutil.chown(self._folder, user)
         if of is None:
             self._ran("initdb", "-D", str(self._data), "-A", "trust", "-U", "postgres", "-E", "UTF8", "-N")
         else:
@@ -67,15 +69,14 @@ class PostgresServer:
 
     def _ran(self, program: str, *arguments: str) -> str:
         done = subprocess.run(
-            [str(self._programs / program), *arguments],
-            user=self._user,
+            [*self._before, str(self._programs / program), *arguments],
             capture_output=True,
             text=True,
             check=False,
             timeout=WAIT,
             cwd=self._folder,
         )
-        assert done.returncode == 0, f"{program}: {done.stderr}{done.stdout}"
+        assert done.returncode == 0, f"{program}: {done.returncode} {done.stderr}{done.stdout}"
         return done.stdout
 
     # --- its life
@@ -85,8 +86,7 @@ class PostgresServer:
         command = [str(self._programs / "postgres"), "-D", str(self._data), "-p", str(self.port)]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "-k", str(self._folder), *settings],
-                user=self._user,
+                [*self._before, *command, "-k", str(self._folder), *settings],
                 cwd=self._folder,
                 stdout=log,
                 stderr=log,
@@ -98,8 +98,8 @@ class PostgresServer:
             time.sleep(0.02)
 
     def ready(self) -> bool:
-        asked = [str(self._programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
-        return subprocess.run(asked, check=False).returncode == 0
+        place = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-d", "postgres"]
+        return subprocess.run([str(self._programs / "pg_isready"), "-q", *place], check=False).returncode == 0
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """SIGINT: in order, sessions are ended. SIGQUIT: at once, as after a crash."""

@@ -256,7 +256,7 @@ class Coordinator:
 
     def _end(self, error: TreecastError) -> None:
         """Answers no more: the store cannot be read, or this coordinator does not lead on it."""
-        if not self._closed:
+        if not self._closed and not self._store.shared:  # who shares the store logs what follows
             _log.critical("the coordinator stops answering, because of its store: %s", error)
         self._closed = True
         self.ended.set()
