@@ -99,7 +99,8 @@ def _tell(notifier: Notifier, cluster_id: str, role: str) -> None:
 def _watched(settings: Settings, data: Path, server: CoordinatorServer) -> RoomWatch:
     """Starts to watch for problems; the coordinator's status contains them and data about the process."""
     opened, started = server.opened, time.monotonic()
-    room = RoomWatch(str(data), lambda: opened.refused_writes, COORDINATOR, admits=False)
+    own = not isinstance(opened, ElectedCoordinator)  # a database's disk is elsewhere
+    room = RoomWatch(str(data), lambda: opened.refused_writes if own else 0, COORDINATOR, admits=False)
 
     def about(status: pb.CoordinatorStatusResponse) -> None:
         process = view_process()
