@@ -3,6 +3,7 @@
   treecast-auth       <key id>.<run>.<time>.<nonce>.<mac>
   treecast-challenge  <run>.<time>.<mac>                     in the trailing metadata of a refusal
   treecast-proof      <mac>                                  in that of any refusal
+  treecast-leader     <address, or nothing>                  in that of a coordinator that does not lead
 
 The coordinator draws `run` (16 bytes, hex) at start; `time` is its own steady clock in milliseconds; `nonce`
 (16 bytes, hex) is drawn for each call. `mac` (32 bytes, hex) is HMAC-SHA-256 over
@@ -39,6 +40,7 @@ from .join_token import JoinToken
 AUTH_KEY = "treecast-auth"
 CHALLENGE_KEY = "treecast-challenge"
 PROOF_KEY = "treecast-proof"
+LEADER_KEY = "treecast-leader"
 CLUSTER_KEY = "treecast-cluster"
 PROTOCOL_KEY = "treecast-protocol"
 PROTOCOL = "1"

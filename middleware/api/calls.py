@@ -23,6 +23,7 @@ from .admission import Refused
 from .rpc import FAULT_KEY, Method, methods, status_code
 
 _LONGEST_DETAIL = 1000  # characters: a status is sent in headers
+_USUAL = {"stale", "standby"}  # reasons that are no news
 _NOT_ADMITTED = {"unsigned", "malformed", "key", "stale", "replayed"}
 
 _log = Log(__name__)
@@ -56,17 +57,21 @@ def _count(counts: dict[str, int], name: str) -> int:
 
 
 class Calls:
-    """The handlers of one service. `implementation` has a coroutine, or for streams a generator, per call."""
+    """The handlers of one service."""
 
     def __init__(
         self,
         service: ServiceDescriptor,
-        implementation: object,
+        serving: Callable[[Method], Callable[[Any], Any]],
         admission: Admits,
         clock: Callable[[], float],
         stall_seconds: float,
     ) -> None:
+        """`serving` returns what answers a method at present: a coroutine function, or for a stream a
+        generator function. It raises the refusal if nobody does.
+        """
         self.counters = CallCounters()
+        self._serving = serving
         self._admission = admission
         self._clock = clock
         self._stall = stall_seconds
@@ -75,20 +80,20 @@ class Calls:
             service.full_name,
             {
                 method.name: (
-                    grpc.unary_stream_rpc_method_handler(self._stream(method, implementation))
+                    grpc.unary_stream_rpc_method_handler(self._stream(method))
                     if method.name in streams
-                    else grpc.unary_unary_rpc_method_handler(self._unary(method, implementation))
+                    else grpc.unary_unary_rpc_method_handler(self._unary(method))
                 )
                 for method in methods(service)
             },
         )
 
-    def _unary(self, method: Method, implementation: object) -> Callable[[bytes, Any], Awaitable[bytes]]:
-        call: Callable[[Any], Awaitable[Message]] = getattr(implementation, method.attribute)
-
+    def _unary(self, method: Method) -> Callable[[bytes, Any], Awaitable[bytes]]:
         async def answer(body: bytes, context: Any) -> bytes:
             try:
-                response = await call(self._request(method, body, context))
+                request = self._request(method, body, context)
+                call: Callable[[Any], Awaitable[Message]] = self._serving(method)
+                response = await call(request)
                 metadata = _texts(context.invocation_metadata())
                 return self._admission.seal(metadata, method.path, 0, response.SerializeToString())
             except Exception as error:
@@ -98,12 +103,11 @@ class Calls:
 
         return answer
 
-    def _stream(self, method: Method, implementation: object) -> Callable[[bytes, Any], Awaitable[None]]:
-        call: Callable[[Any], AsyncGenerator[bytes, None]] = getattr(implementation, method.attribute)
-
+    def _stream(self, method: Method) -> Callable[[bytes, Any], Awaitable[None]]:
         async def answer(body: bytes, context: Any) -> None:
             try:
                 request = self._request(method, body, context)
+                call: Callable[[Any], AsyncGenerator[bytes, None]] = self._serving(method)
                 metadata, number = _texts(context.invocation_metadata()), 0
                 self.counters.watchers += 1
                 try:
@@ -148,7 +152,7 @@ class Calls:
             error = TreecastError(Fault.INTERNAL)
         reason = error.reason if isinstance(error, Refused) else error.fault.name
         count = _count(self.counters.refused, reason)
-        if isinstance(error, Refused) and reason != "stale" and count & (count - 1) == 0:
+        if isinstance(error, Refused) and reason not in _USUAL and count & (count - 1) == 0:
             _log.warning(
                 "call refused", call=name, reason=reason, count=count, error=error
             )  # 1st, 2nd, 4th, ...

@@ -1,8 +1,8 @@
 """A thin, asynchronous client of the coordinator (`proto/treecast/v1/coordinator.proto`).
 
-`CoordinatorClient` signs and makes calls. `Attachment` keeps a host attached. `watch` resumes after every
-interruption. Every call raises TreecastError: COORDINATOR_UNAVAILABLE if nobody answers, INTERNAL for an
-invalid answer, otherwise the coordinator's own refusal.
+`CoordinatorClient` signs and makes calls, to whichever coordinator leads. `Attachment` keeps a host attached.
+`watch` resumes after every interruption. Every call raises TreecastError: COORDINATOR_UNAVAILABLE if nobody
+answers, INTERNAL for an invalid answer, otherwise the coordinator's own refusal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from hmac import compare_digest
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -28,6 +28,7 @@ from .call_auth import (
     AUTH_KEY,
     CHALLENGE_KEY,
     CLUSTER_KEY,
+    LEADER_KEY,
     NONCE_BYTES,
     PROOF_KEY,
     PROTOCOL,
@@ -70,6 +71,7 @@ class CoordinatorCalls(ABC):
         self.target = target
         self.cluster_id = cluster_id
         self.rng = rng
+        self.epoch = 0  # the highest epoch of a leadership that was heard of
 
     @abstractmethod
     async def _call(self, name: str, request: Message, response: type[R]) -> R:
@@ -82,6 +84,16 @@ class CoordinatorCalls(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Releases the transport."""
+
+    def _heed(self, epoch: int) -> None:
+        """Notes the epoch of an answer. Raises if a later leadership was heard of: the answer is void."""
+        if 0 < epoch < self.epoch:
+            raise TreecastError(
+                Fault.COORDINATOR_UNAVAILABLE,
+                f"the coordinator at {self.target} decides in epoch {epoch}, and another one has begun epoch"
+                f" {self.epoch}: its answer is void",
+            )
+        self.epoch = max(self.epoch, epoch)
 
     # --- hosts
 
@@ -251,7 +263,8 @@ class CoordinatorCalls(ABC):
         async with aclosing(self._stream("Watch", request)) as messages:
             async for body in messages:
                 message = _parse(pb.WatchResponse, body)
-                reached = Position(message.history, message.revision)
+                self._heed(message.epoch)
+                reached = Position(message.history, message.revision, message.epoch)
                 changes = tuple(map(heard_change, message.changes))
                 if unfinished is not None and not (message.snapshot and reached == unfinished):
                     raise _nonsense("an incomplete snapshot")
@@ -270,9 +283,30 @@ class CoordinatorCalls(ABC):
                     yield Update(True, position, changes)
 
 
+class NotLeading(TreecastError):
+    """The refusal of a coordinator that does not lead, which did nothing. `leader`: its word for who does."""
+
+    def __init__(self, detail: str, leader: str) -> None:
+        super().__init__(Fault.COORDINATOR_UNAVAILABLE, detail)
+        self.leader = leader
+
+
+class _Place:
+    """One coordinator's address, with what is known of the process there."""
+
+    def __init__(self, target: str, token: JoinToken | None) -> None:
+        self.target = target
+        self.signer = Signer(token) if token else None
+        self.channel = grpc.aio.insecure_channel(target, options=_OPTIONS)
+        self.proven = False  # whether an answer has proven that the coordinator knows the key
+        self.streams: set[Any] = set()  # calls whose answers are read
+
+
 class CoordinatorClient(CoordinatorCalls):
-    """Calls by gRPC, over one channel. If `token` is None, calls are not signed. Tests pass a seeded
-    `rng`.
+    """Calls by gRPC. If `token` is None, calls are not signed. Tests pass a seeded `rng`.
+
+    With several addresses it calls one until that one does not answer, does not lead, or answers with an
+    earlier epoch than the highest heard of; then the next one. `target` is the present one.
     """
 
     def __init__(
@@ -285,92 +319,165 @@ class CoordinatorClient(CoordinatorCalls):
         rng: random.Random | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(target, token.cluster_id if token else cluster_id, rng or random.Random())
+        """`target`: HOST:PORT, or several of them separated by commas."""
+        self._places = [_Place(one.strip(), token) for one in target.split(",")]
+        self._place = self._places[0]
+        super().__init__(
+            self._place.target, token.cluster_id if token else cluster_id, rng or random.Random()
+        )
         self._timeout = timeout
         self._clock = clock
-        self._signer = Signer(token) if token else None
-        self._channel = grpc.aio.insecure_channel(target, options=_OPTIONS)
         self._paths = {method.name: method.path for method in methods(SERVICE)}
-        self._proven = False  # whether an answer has proven that the coordinator knows the key
 
     async def close(self) -> None:
-        await self._channel.close()
+        for place in self._places:
+            await place.channel.close()
+
+    # --- which coordinator
+
+    def _leave(self, place: _Place, leader: str = "") -> None:
+        """Goes on to the next coordinator, or to `leader` if it is listed. Ends the streams of `place`."""
+        if place is not self._place or len(self._places) == 1:
+            return
+        following = self._places[(self._places.index(place) + 1) % len(self._places)]
+        named = [one for one in self._places if one.target == leader and one is not place]
+        self._place = named[0] if named else following
+        self.target = self._place.target
+        for stream in list(place.streams):
+            stream.cancel()
+
+    def _heed(self, epoch: int) -> None:
+        try:
+            super()._heed(epoch)
+        except TreecastError:
+            self._leave(self._place)
+            raise
+
+    # --- calls
 
     async def _call(self, name: str, request: Message, response: type[R]) -> R:
+        """Asks the other coordinators only after a refusal by one that does not lead: after silence nobody
+        knows whether the call was executed.
+        """
         body = request.SerializeToString()
-        call = self._channel.unary_unary(self._paths[name])
+        for last in range(len(self._places), 0, -1):
+            place = self._place
+            try:
+                answer: Any = _parse(response, await self._ask(place, name, body))
+            except NotLeading as refusal:
+                self._leave(place, refusal.leader)
+                if last == 1:
+                    raise
+            except TreecastError as error:
+                if error.fault is Fault.COORDINATOR_UNAVAILABLE:
+                    self._leave(place)
+                raise
+            else:
+                self._heed(answer.epoch)
+                return cast(R, answer)
+        raise AssertionError("unreachable")
+
+    async def _ask(self, place: _Place, name: str, body: bytes) -> bytes:
+        call = place.channel.unary_unary(self._paths[name])
         for last in (False, True):
             nonce = secrets.token_bytes(NONCE_BYTES)
+            metadata = self._metadata(place, name, body, nonce)
             try:
-                answer = await call(body, timeout=self._timeout, metadata=self._metadata(name, body, nonce))
-                return _parse(response, self._open(name, nonce, 0, answer))
+                answer: bytes = await call(body, timeout=self._timeout, metadata=metadata)
+                return self._open(place, name, nonce, 0, answer)
             except grpc.aio.AioRpcError as error:
-                if last or not self._learn(error, nonce):
-                    raise self._translate(error, name, nonce) from error
+                if last or not self._learn(place, error, nonce):
+                    raise self._translate(place, error, name, nonce) from error
         raise AssertionError("unreachable")
 
     async def _stream(self, name: str, request: Message) -> AsyncGenerator[bytes, None]:
-        body = request.SerializeToString()
-        call = self._channel.unary_stream(self._paths[name])
+        place, body = self._place, request.SerializeToString()
+        try:
+            async with aclosing(self._read(place, name, body)) as messages:
+                async for message in messages:
+                    yield message
+        except NotLeading as refusal:
+            self._leave(place, refusal.leader)
+            raise
+        except TreecastError as error:
+            if error.fault is Fault.COORDINATOR_UNAVAILABLE:
+                self._leave(place)
+            raise
+
+    async def _read(self, place: _Place, name: str, body: bytes) -> AsyncGenerator[bytes, None]:
+        call = place.channel.unary_stream(self._paths[name])
         for last in (False, True):
             nonce = secrets.token_bytes(NONCE_BYTES)
-            messages, number = call(body, metadata=self._metadata(name, body, nonce)), 0
+            messages, number = call(body, metadata=self._metadata(place, name, body, nonce)), 0
+            place.streams.add(messages)
             try:
                 async for message in messages:
-                    yield self._open(name, nonce, number, message)
+                    yield self._open(place, name, nonce, number, message)
                     number += 1
                 return
             except grpc.aio.AioRpcError as error:
-                if last or not self._learn(error, nonce):
-                    raise self._translate(error, name, nonce) from error
+                if last or not self._learn(place, error, nonce):
+                    raise self._translate(place, error, name, nonce) from error
+            except asyncio.CancelledError:
+                if place is self._place or not _was_left():
+                    raise
+                raise TreecastError(
+                    Fault.COORDINATOR_UNAVAILABLE, f"calls do not go to {place.target} any longer"
+                ) from None
             finally:
+                place.streams.discard(messages)
                 messages.cancel()
 
-    def _metadata(self, name: str, body: bytes, nonce: bytes) -> tuple[tuple[str, str], ...]:
+    def _metadata(self, place: _Place, name: str, body: bytes, nonce: bytes) -> tuple[tuple[str, str], ...]:
         metadata = [(PROTOCOL_KEY, PROTOCOL)]
         if self.cluster_id:
             metadata.append((CLUSTER_KEY, self.cluster_id))
-        if self._signer is not None:
-            proof = self._signer.sign(self._paths[name], body, nonce, self._clock())
+        if place.signer is not None:
+            proof = place.signer.sign(self._paths[name], body, nonce, self._clock())
             metadata.append((AUTH_KEY, proof))
         return tuple(metadata)
 
-    def _learn(self, error: grpc.aio.AioRpcError, nonce: bytes) -> bool:
+    def _learn(self, place: _Place, error: grpc.aio.AioRpcError, nonce: bytes) -> bool:
         """Adopts a challenge. Returns whether there was one and the call is worth repeating."""
         challenge = _trailing(error, CHALLENGE_KEY)
-        if self._signer is None or not challenge:
+        if place.signer is None or not challenge:
             return False
-        self._signer.learn(challenge, nonce, self._clock())
+        place.signer.learn(challenge, nonce, self._clock())
         return True
 
-    def _open(self, name: str, nonce: bytes, number: int, answer: bytes) -> bytes:
+    def _open(self, place: _Place, name: str, nonce: bytes, number: int, answer: bytes) -> bytes:
         """Returns an answer's bytes if it is the coordinator's answer to this call."""
-        if self._signer is None:
+        if place.signer is None:
             return answer
-        body = self._signer.key.open(self._paths[name], nonce, number, answer)
+        body = place.signer.key.open(self._paths[name], nonce, number, answer)
         if body is None:
             raise _nonsense("it is not signed by this cluster's key")
-        self._proven = True
+        place.proven = True
         return body
 
-    def _is_its_own(self, error: grpc.aio.AioRpcError, fault: str, name: str, nonce: bytes) -> bool:
+    def _is_its_own(
+        self, place: _Place, error: grpc.aio.AioRpcError, fault: str, name: str, nonce: bytes
+    ) -> bool:
         """Returns whether to trust a refusal. It is trusted until an answer was proven: the token may be
         wrong.
         """
-        if self._signer is None or not self._proven:
+        if place.signer is None or not place.proven:
             return True
-        wanted = self._signer.key.refusal(self._paths[name], nonce, fault, error.details() or "")
+        wanted = place.signer.key.refusal(self._paths[name], nonce, fault, error.details() or "")
         return compare_digest(wanted, _trailing(error, PROOF_KEY))
 
-    def _translate(self, error: grpc.aio.AioRpcError, name: str, nonce: bytes) -> TreecastError:
-        fault = _trailing(error, FAULT_KEY)
+    def _translate(
+        self, place: _Place, error: grpc.aio.AioRpcError, name: str, nonce: bytes
+    ) -> TreecastError:
+        fault, detail = _trailing(error, FAULT_KEY), error.details() or ""
         if fault in Fault.__members__:
-            if self._is_its_own(error, fault, name, nonce):
-                return TreecastError(Fault[fault], error.details() or "")
-            return _nonsense(f"{fault}, not signed by this cluster's key: {error.details()}")
+            if not self._is_its_own(place, error, fault, name, nonce):
+                return _nonsense(f"{fault}, not signed by this cluster's key: {error.details()}")
+            leader = _found(error, LEADER_KEY)
+            return TreecastError(Fault[fault], detail) if leader is None else NotLeading(detail, leader)
         if error.code() in _SILENT:
             return TreecastError(
-                Fault.COORDINATOR_UNAVAILABLE, f"no coordinator answers at {self.target}: {error.details()}"
+                Fault.COORDINATOR_UNAVAILABLE, f"no coordinator answers at {place.target}: {error.details()}"
             )
         return _nonsense(f"{error.code().name}: {error.details()}")
 
@@ -484,8 +591,16 @@ def _fault(name: str) -> Fault:
     return Fault[name] if name in Fault.__members__ else Fault.INTERNAL
 
 
+def _was_left() -> bool:
+    """Returns whether a stream's call was cancelled, rather than the task that reads it."""
+    task = asyncio.current_task()
+    return task is not None and not task.cancelling()
+
+
+def _found(error: grpc.aio.AioRpcError, key: str) -> str | None:
+    values = (value for name, value in error.trailing_metadata() or () if name == key)
+    return next((value for value in values if isinstance(value, str)), None)
+
+
 def _trailing(error: grpc.aio.AioRpcError, key: str) -> str:
-    for name, value in error.trailing_metadata() or ():
-        if name == key and isinstance(value, str):
-            return value
-    return ""
+    return _found(error, key) or ""

@@ -179,10 +179,13 @@ class Change(Struct, frozen=True):
 
 
 class Position(Struct, frozen=True):
-    """How far the coordinator's history is known. The empty one: nothing is."""
+    """How far the coordinator's history is known, and in which epoch it was told. The empty one: nothing
+    is.
+    """
 
     history: str = ""
     revision: int = 0
+    epoch: int = 0
 
 
 START: Final = Position()

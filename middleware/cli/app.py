@@ -17,7 +17,7 @@ from .doctor import doctor
 from .evaluate import evaluate
 from .output import CommandError
 from .produce import produce
-from .restore import restore_coordinator
+from .restore import copy_coordinator, restore_coordinator
 from .status import status
 from .streams import streams
 
@@ -70,6 +70,7 @@ app.command()(status)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
 app.command("restore-coordinator")(restore_coordinator)
+app.command("copy-coordinator")(copy_coordinator)
 app.add_typer(partitions.app, name="partitions")
 app.add_typer(lab.app, name="lab")
 app.add_typer(route.app, name="route")

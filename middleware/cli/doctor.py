@@ -155,18 +155,21 @@ def _open_files() -> Finding:
 
 
 def _coordinator_of(join: str) -> Iterator[Finding]:
-    """Yields whether somebody listens at `join`."""
-    if not join:
-        return
-    address = Address.parse(join)
+    """Yields whether somebody listens at each address of `join`."""
+    for text in join.split(",") if join else ():
+        yield _listener(text.strip())
+
+
+def _listener(text: str) -> Finding:
+    address = Address.parse(text)
     try:
         with socket.create_connection((address.host, address.port), JOIN_SECONDS):
-            yield Finding("coordinator", "ok", f"somebody answers at {join}")
+            return Finding("coordinator", "ok", f"somebody answers at {text}")
     except OSError as error:
-        yield Finding(
+        return Finding(
             "coordinator",
             "bad",
-            f"nobody answers at {join} ({error.strerror or error}): start the first daemon there, with"
+            f"nobody answers at {text} ({error.strerror or error}): start the first daemon there, with"
             " --control on an address that this host can reach",
         )
 

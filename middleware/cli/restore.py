@@ -1,5 +1,6 @@
-"""`treecast restore-coordinator`: rebuilds the store of a coordinator with a lost disk, from a host's
-view.
+"""`treecast restore-coordinator`: rebuilds the store of a coordinator with a lost disk, from a host's view.
+
+`treecast copy-coordinator`: copies a store into PostgreSQL.
 """
 
 from __future__ import annotations
@@ -60,3 +61,38 @@ def restore_coordinator(
         print_json(done | {"cluster_id": told.cluster_id})
         return
     print(f"{data / STORE} has {len(changes)} entries, as of revision {told.revision}")
+
+
+def copy_coordinator(
+    data: Annotated[
+        Path,
+        typer.Option("--data", metavar="DIR", help="The data directory of a coordinator that is stopped."),
+    ],
+    store: Annotated[
+        str,
+        typer.Option(
+            "--store", metavar="URL|@FILE", help="An empty PostgreSQL database, as coordinators name it."
+        ),
+    ],
+    json: Json = False,
+) -> None:
+    """Copies a coordinator's store into a PostgreSQL database that coordinators can share.
+
+    Ids, epochs and the history continue, so hosts notice nothing. The file in the data directory is kept, but
+    no coordinator starts on it again. Then start coordinators with --store and the cluster's join token.
+    """
+    from treecast.middleware.control.postgres_session import shown
+    from treecast.middleware.control.restore import copy_store
+    from treecast.middleware.daemon.coordinate import given_database
+    from treecast.middleware.daemon.listeners import StartError
+    from treecast.middleware.daemon.settings import STORE
+
+    try:
+        url = given_database(store)
+    except StartError as error:
+        raise CommandError(str(error)) from error
+    cluster_id, entries = copy_store(data / STORE, url)
+    if json:
+        print_json({"store": shown(url), "entries": entries, "cluster_id": cluster_id})
+        return
+    print(f"{shown(url)} has the {entries} entries of {data / STORE}")

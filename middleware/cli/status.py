@@ -87,6 +87,7 @@ def _of_coordinator(found: coordinator_pb2.CoordinatorStatusResponse) -> list[tu
         ("revision", found.revision),
         ("hosts", f"{found.hosts} attached, {found.watchers} watch"),
         ("refused writes", found.refused_writes),
+        *_shared(found),
     ]
     if found.pid:  # otherwise it is part of a daemon, whose status has the rest
         space = _space(found.disk_free_bytes, found.disk_bytes)
@@ -99,6 +100,20 @@ def _of_coordinator(found: coordinator_pb2.CoordinatorStatusResponse) -> list[tu
             ("open files", f"{found.open_files:,} of {found.open_files_limit:,}"),
         ]
     return rows
+
+
+def _shared(found: coordinator_pb2.CoordinatorStatusResponse) -> list[tuple[str, str | int]]:
+    """Returns rows about a store that several coordinators share."""
+    if not found.store:
+        return []
+    role = f"{found.role}, epoch {found.epoch}" if found.epoch else found.role
+    if found.leader and not found.epoch:
+        role += f"; {found.leader} leads" if found.role == "waits for the lock" else ""
+    return [
+        ("role", role),
+        ("store", found.store),
+        ("since its start", f"led {found.takeovers} times, lost the store {found.store_losses} times"),
+    ]
 
 
 HOSTS = ("id", "host", "fabric", "presence", "channel", "round trip", "received", "sent", "leads", "problem")

@@ -104,6 +104,14 @@ def up(arguments: Sequence[str]) -> int:
 
 
 def _run(loaded: Loaded) -> int:
+    if loaded.settings.store:
+        where = loaded.sources.get("store", "--store")
+        print(
+            f"treecast up: {where}: the store is of `treecast coordinator`; a daemon that contains the"
+            " coordinator keeps a file of its own",
+            file=sys.stderr,
+        )
+        return WRONG_USE
     # imported here because a wrong flag is reported without it
     from treecast.middleware.daemon.run import run
 

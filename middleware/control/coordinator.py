@@ -2,7 +2,8 @@
 
 Commands that wait together are decided in order and written in one transaction beside the loop, so a slow
 disk makes larger groups. If the disk refuses, the whole group is refused and the state is read from the store
-again: memory is never ahead of the disk for longer than one write.
+again: memory is never ahead of the disk for longer than one write. If several coordinators share the store, a
+group that changes nothing is answered only after the store has confirmed that this one leads.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
@@ -23,8 +24,10 @@ from .commands import Command, Expire
 from .decision import Decision
 from .history import History, Revision
 from .state import decide, step
-from .store import Commit, Store, StoredChange
+from .store import Commit, Loaded, Store, StoredChange
 from .values import StateSettings
+
+R = TypeVar("R")
 
 _log = Log(__name__)
 
@@ -61,7 +64,14 @@ class Coordinator:
     `StateSettings.longest_step`.
     """
 
-    def __init__(self, store: Store, settings: CoordinatorSettings, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: CoordinatorSettings,
+        clock: Callable[[], float],
+        loaded: Loaded | None = None,
+    ) -> None:
+        """`loaded`: the content of the store, if it was read beside the loop."""
         self._store = store
         self._settings = settings
         self._clock = clock
@@ -71,12 +81,13 @@ class Coordinator:
         self._moved = asyncio.Event()
         self._snapshots: list[asyncio.Future[asyncio.Task[Snapshot]]] = []
         self._last_snapshot: asyncio.Task[Snapshot] | None = None  # of `revision`, shared by all requests
-        self._closed = False
+        self._closed = self._released = False
+        self.ended = asyncio.Event()  # it answers no more commands
+        self.epoch = store.epoch
         self.refused_writes = 0  # groups of commands that the disk refused
-        self._read_store()
+        self._take(store.load() if loaded is None else loaded)
 
-    def _read_store(self) -> None:
-        loaded = self._store.load()
+    def _take(self, loaded: Loaded) -> None:
         self.cluster_id = loaded.cluster_id
         self.history_id = loaded.history
         self._state = ClusterState(self._settings.state)
@@ -115,9 +126,33 @@ class Coordinator:
         if self._closed:
             raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, "the coordinator is closing: try again later")
 
+    async def confirm(self) -> None:
+        """Returns if this coordinator still leads on its store. Raises otherwise, and ends."""
+        self._check_open()
+        try:
+            await self._beside(self._store.confirm)
+        except TreecastError as error:
+            self._end(error)
+            raise
+
+    async def _beside(self, work: Callable[..., R], *arguments: Any) -> R:
+        """Runs work of the store beside the loop, after all such work that was begun before."""
+        return await asyncio.get_running_loop().run_in_executor(self._disk, work, *arguments)
+
     def validate(self, command: Command) -> Any:
         """Returns the answer that `command` would get now, without changing anything."""
         return decide(self._state, command).answer
+
+    async def watch_leases(self) -> None:
+        """Expires leases for ever, so often that no step is longer than `StateSettings.longest_step`."""
+        state = self._settings.state
+        pause = min(1.0, state.lease / 4, state.longest_step / 2)
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                await self.expire_leases()
+            except Exception:
+                _log.exception("check of leases failed")
 
     async def expire_leases(self) -> None:
         """Advances the clock, and enters hosts whose leases expired as away."""
@@ -132,8 +167,7 @@ class Coordinator:
     async def home_items(self, home: str, after: bytes, limit: int) -> tuple[list[tuple[bytes, bytes]], bool]:
         """Returns items that a home wrote; see `Store.items`."""
         self._check_open()
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._disk, self._store.items, home, after, limit)
+        return await self._beside(self._store.items, home, after, limit)
 
     def _start_draining(self) -> None:
         if self._draining is None:
@@ -157,7 +191,7 @@ class Coordinator:
             try:
                 decision = self._decide(waiting.command)
             except TreecastError as refusal:
-                _settle(waiting, refusal)
+                answers.append((waiting, refusal))
                 continue
             answers.append((waiting, decision.answer))
             self._collect(commits, decision)
@@ -165,7 +199,7 @@ class Coordinator:
             await self._write(commits)
         except Exception as error:
             failure = error if isinstance(error, TreecastError) else TreecastError(Fault.STORAGE, repr(error))
-            self._recover(failure)
+            await self._recover(failure)
             for waiting, _ in answers:
                 _settle(waiting, failure)
             return
@@ -198,9 +232,10 @@ class Coordinator:
 
     async def _write(self, commits: list[Commit]) -> None:
         if not commits:
+            if self._store.shared:
+                await self._beside(self._store.confirm)
             return
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._disk, self._store.commit, commits, self._history.first)
+        await self._beside(self._store.commit, commits, self._history.first)
         for commit in commits:
             if commit.changes:
                 changes = tuple(change.message for change in commit.changes)
@@ -208,16 +243,23 @@ class Coordinator:
                 self._last_snapshot = None
         self.wake()
 
-    def _recover(self, error: TreecastError) -> None:
+    async def _recover(self, error: TreecastError) -> None:
         self.refused_writes += 1
         if self.refused_writes & (self.refused_writes - 1) == 0:  # the 1st, 2nd, 4th, ...
             _log.error("coordinator's store refused a write", count=self.refused_writes, error=error)
         self._last_snapshot = None
         try:
-            self._read_store()
+            self._take(await self._beside(self._store.load))
         except TreecastError as worse:
-            self._closed = True  # memory differs from the disk: better no answers than wrong ones
-            _log.critical("coordinator stops answering: its store cannot be read", error=worse)
+            self._end(worse)  # memory differs from the disk: better no answers than wrong ones
+        self.wake()
+
+    def _end(self, error: TreecastError) -> None:
+        """Stops answering: the store cannot be read, or this coordinator does not lead on it."""
+        if not self._closed and not self._store.shared:  # who shares the store logs what follows
+            _log.critical("coordinator stops answering", error=error)
+        self._closed = True
+        self.ended.set()
         self.wake()
 
     # --- watching
@@ -265,13 +307,16 @@ class Coordinator:
         self._moved = asyncio.Event()
 
     async def close(self) -> None:
-        """Finishes waiting commands, then closes the store."""
+        """Finishes waiting commands, then closes the store. Safe to call twice."""
         self._closed = True
+        self.ended.set()
         self.wake()
         while self._draining is not None:
             await self._draining
-        self._disk.shutdown()
-        self._store.close()
+        if not self._released:
+            self._released = True
+            await self._beside(self._store.close)
+            self._disk.shutdown()
 
 
 def _settle(waiting: _Waiting, answer: Any) -> None:

@@ -1,4 +1,4 @@
-"""Restores a coordinator's store from the view of a host.
+"""Restores a coordinator's store from the view of a host, and copies a store into PostgreSQL.
 
 A host keeps everything that is watched, but not the items of homes. Its view may be a little older than the
 lost store, so numbers that only increase continue well above.
@@ -25,6 +25,7 @@ from treecast.middleware.api.entries import (
 )
 from treecast.middleware.model.errors import Fault, TreecastError
 
+from .postgres import PostgresStore
 from .store import Commit, SqliteStore, StoredChange
 
 # How many of each number may have been given out without the host's knowledge.
@@ -34,6 +35,9 @@ _AHEAD: Final = {
     Counter.STATE_ID: 0,
     Counter.HOME_EPOCH: 1_000,
 }
+
+LOCK_SECONDS: Final = 5.0  # that a coordinator on the target has to end
+ITEM_BYTES: Final = 4 << 20  # of items that are copied together
 
 
 def restored(changes: Iterable[bytes]) -> list[Change]:
@@ -78,3 +82,40 @@ def write_store(path: Path, cluster_id: str, changes: list[Change]) -> None:
         store.commit([Commit(1, stored)], trim=1)
     finally:
         store.close()
+
+
+def copy_store(path: Path, url: str, *, retire: bool = True) -> tuple[str, int]:
+    """Copies the store `path`, which no coordinator may use meanwhile, into an empty database.
+
+    Returns the cluster's id and the number of entries. With `retire` the file is not opened again: two
+    coordinators would decide from then on. Raises STORAGE.
+    """
+    if not path.exists():
+        raise TreecastError(Fault.STORAGE, f"{path} does not exist: name the coordinator's data directory")
+    source = SqliteStore(path, _new_id)
+    target: PostgresStore | None = None
+    try:
+        loaded = source.load()
+        target = PostgresStore(url, _new_id, cluster_id=loaded.cluster_id)
+        target.connect()
+        if not target.lead(LOCK_SECONDS):
+            raise TreecastError(
+                Fault.STORAGE, f"{target.place} is in use: a coordinator leads on it; stop that one first"
+            )
+        changes = [decode_change(entry) for entry in loaded.entries]
+        entries = [
+            StoredChange(change.kind, change.key, entry, removed=False)
+            for change, entry in zip(changes, loaded.entries, strict=True)
+        ]
+        target.adopt(loaded, entries, source.all_items(ITEM_BYTES))
+        if retire:
+            source.retire(target.place)
+    finally:
+        if target is not None:
+            target.close()
+        source.close()
+    return loaded.cluster_id, len(entries)
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex

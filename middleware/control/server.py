@@ -1,4 +1,5 @@
-"""`OpenCoordinator`: a coordinator with its store and calls. `CoordinatorServer`: one with an address.
+"""`OpenCoordinator`: a coordinator with its own store and calls. `CoordinatorServer`: one with an address,
+which may share a store with others.
 
 `LocalCoordinator`: the calls of the coordinator that is embedded in the calling daemon.
 """
@@ -8,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
+import socket
 import time
 import uuid
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc.aio
 from google.protobuf.message import Message
@@ -23,13 +25,15 @@ from treecast.middleware.api.calls import Calls
 from treecast.middleware.api.coordinator_client import SERVICE, CoordinatorCalls
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.join_token import JoinToken
-from treecast.middleware.api.rpc import KEEPALIVE, MAX_CALLS, OPTIONS, methods
+from treecast.middleware.api.rpc import KEEPALIVE, MAX_CALLS, OPTIONS, Method, methods
+from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import new_cluster_id
 from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.settings import FsyncPolicy
 
 from .coordinator import Coordinator, CoordinatorSettings
+from .elected import ElectedCoordinator, ElectedSettings
 from .service import CoordinatorService
 from .store import SqliteStore, Store
 
@@ -42,7 +46,8 @@ _log = Log(__name__)
 class ServerSettings:
     """`path`: the store's file. If `token` is None, calls are not authenticated. Times in seconds.
 
-    `cluster_id`: if empty, the token's, else the store's, else a new one.
+    `cluster_id`: if empty, the token's, else the store's, else a new one. `database`: the URL of a store that
+    is shared with other coordinators, in place of `path`; it needs a token or a cluster id.
     """
 
     address: Address
@@ -53,6 +58,7 @@ class ServerSettings:
     fsync: FsyncPolicy = FsyncPolicy.BATCH
     max_watchers: int = 10_000
     stall: float = 30.0  # time after which a watcher that reads nothing is dropped
+    database: str = ""
 
 
 class OpenCoordinator:
@@ -69,23 +75,28 @@ class OpenCoordinator:
             raise
         admission = Admission(self.coordinator.cluster_id, settings.token, secrets.token_bytes(16))
         self.service = CoordinatorService(self.coordinator, uuid.uuid4, settings.max_watchers)
-        self.calls = Calls(SERVICE, self.service, admission, clock, settings.stall)
+        self.calls = Calls(SERVICE, self._serving, admission, clock, settings.stall)
         self._expiry: asyncio.Task[None] | None = None
+
+    def _serving(self, method: Method) -> Callable[[Any], Any]:
+        call: Callable[[Any], Any] = getattr(self.service, method.attribute)
+        return call
 
     def start(self) -> None:
         """Starts the check of leases."""
-        self._expiry = asyncio.create_task(self._expire())
+        self._expiry = asyncio.create_task(self.coordinator.watch_leases())
 
-    async def _expire(self) -> None:
-        """Checks leases so often that no step is longer than `StateSettings.longest_step`."""
-        state = self._settings.coordinator.state
-        pause = min(1.0, state.lease / 4, state.longest_step / 2)
-        while True:
-            await asyncio.sleep(pause)
-            try:
-                await self.coordinator.expire_leases()
-            except Exception:
-                _log.exception("check of leases failed")
+    @property
+    def cluster_id(self) -> str:
+        return self.coordinator.cluster_id
+
+    @property
+    def refused_writes(self) -> int:
+        return self.coordinator.refused_writes
+
+    async def open(self, address: str) -> None:
+        """Takes part: it leads from its start. `address` is not needed."""
+        self.start()
 
     async def close(self) -> None:
         """Ends watchers, finishes waiting commands, and closes the store."""
@@ -96,6 +107,11 @@ class OpenCoordinator:
 
 
 def _open_store(settings: ServerSettings) -> Store:
+    wanted = _cluster_of(settings)
+    return SqliteStore(settings.path, new_id, cluster_id=wanted, fsync=settings.fsync)
+
+
+def _cluster_of(settings: ServerSettings) -> str:
     token = settings.token
     wanted = settings.cluster_id or (token.cluster_id if token else "")
     if token is not None and token.cluster_id != wanted:
@@ -103,7 +119,7 @@ def _open_store(settings: ServerSettings) -> Store:
             Fault.INVALID_REQUEST,
             f"the join token is of cluster {token.cluster_id}, not of {wanted}: use the right token",
         )
-    return SqliteStore(settings.path, new_id, cluster_id=wanted, fsync=settings.fsync)
+    return wanted
 
 
 class CoordinatorServer:
@@ -112,22 +128,39 @@ class CoordinatorServer:
     def __init__(self, settings: ServerSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
         self._clock = clock
-        self._open: OpenCoordinator | None = None
+        self._open: OpenCoordinator | ElectedCoordinator | None = None
         self._server: grpc.aio.Server | None = None
         self.address = settings.address
 
     async def start(self) -> None:
-        """Opens the store and listens. Raises TreecastError with what to do, and then leaves nothing open."""
-        opened = OpenCoordinator(self._settings, self._clock)
+        """Opens the store and listens. Raises TreecastError with what to do, and then leaves nothing open.
+
+        A shared store need not be reachable yet, and another coordinator may lead on it.
+        """
+        opened = self._opened()
+        self._open = opened
         try:
             await self._listen(opened)
+            await opened.open(str(_told(self.address)))
         except BaseException:
-            await opened.close()
+            await self.close(0)
             raise
-        self._open = opened
-        opened.start()
 
-    async def _listen(self, opened: OpenCoordinator) -> None:
+    def _opened(self) -> OpenCoordinator | ElectedCoordinator:
+        settings = self._settings
+        if not settings.database:
+            return OpenCoordinator(settings, self._clock)
+        shared = ElectedSettings(
+            settings.database,
+            _cluster_of(settings),
+            settings.token,
+            settings.max_watchers,
+            settings.stall,
+            settings.coordinator,
+        )
+        return ElectedCoordinator(shared, self._clock)
+
+    async def _listen(self, opened: OpenCoordinator | ElectedCoordinator) -> None:
         settings = self._settings
         server = grpc.aio.server(options=(*OPTIONS, *KEEPALIVE), maximum_concurrent_rpcs=MAX_CALLS)
         server.add_generic_rpc_handlers((opened.calls.handler,))
@@ -144,20 +177,35 @@ class CoordinatorServer:
         await server.start()
 
     @property
-    def coordinator(self) -> Coordinator:
+    def opened(self) -> OpenCoordinator | ElectedCoordinator:
         assert self._open is not None, "not started"
-        return self._open.coordinator
+        return self._open
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """The coordinator, which has to lead."""
+        found = self.opened.coordinator
+        assert found is not None, "another one leads"
+        return found
 
     @property
     def service(self) -> CoordinatorService:
-        assert self._open is not None, "not started"
+        """The calls of a coordinator with a store of its own."""
+        assert isinstance(self._open, OpenCoordinator)
         return self._open.service
 
     @property
     def calls(self) -> Calls:
         """The handlers of calls, for their counters."""
-        assert self._open is not None, "not started"
-        return self._open.calls
+        return self.opened.calls
+
+    def describe(self, about: Callable[[pb.CoordinatorStatusResponse], None]) -> None:
+        """Lets `about` fill in what only the process knows of itself, in each status."""
+        opened = self.opened
+        if isinstance(opened, OpenCoordinator):
+            opened.service.about = about
+        else:
+            opened.about = about
 
     async def close(self, grace: float = 1.0) -> None:
         """Ends watchers, finishes calls within `grace` seconds, and closes the store."""
@@ -165,6 +213,12 @@ class CoordinatorServer:
             await self._open.close()
         if self._server is not None:
             await self._server.stop(grace)
+
+
+def _told(address: Address) -> Address:
+    """Returns the address for other machines: with this machine's name in place of a wildcard."""
+    wild = address.host in ("0.0.0.0", "::")
+    return Address(socket.gethostname(), address.port) if wild else address
 
 
 def new_id() -> str:

@@ -99,17 +99,18 @@ class CoordinatorService:
             )
         self._watchers += 1
         try:
-            history, revision = request.history, request.revision
+            history, revision, epoch = request.history, request.revision, self._coordinator.epoch
             while self._watched and not self._coordinator.closed:
                 found = self._coordinator.after(history, revision, CHUNK_BYTES)
                 if found is None:
                     history, taken = self._coordinator.history_id, await self._coordinator.snapshot()
-                    for message in _snapshot_messages(history, taken.revision, taken.changes):
+                    header = pb.WatchResponse(history=history, revision=taken.revision, epoch=epoch)
+                    for message in _snapshot_messages(header, taken.changes):
                         yield message
                     revision = taken.revision
                 elif found:
                     revision = found[-1].number
-                    header = pb.WatchResponse(history=history, revision=revision)
+                    header = pb.WatchResponse(history=history, revision=revision, epoch=epoch)
                     yield _with_changes(header, [change for each in found for change in each.changes])
                 else:
                     await self._coordinator.moved(revision)
@@ -264,6 +265,7 @@ class CoordinatorService:
             hosts=sum(host.presence is Presence.ATTACHED for host in coordinator.state.hosts()),
             watchers=self._watchers,
             refused_writes=coordinator.refused_writes,
+            epoch=coordinator.epoch,
         )
         self.about(found)
         return found
@@ -305,18 +307,18 @@ def _check_address(text: str) -> None:
         raise TreecastError(Fault.INVALID_REQUEST, f"fabric address {text!r}: send the port that was picked")
 
 
-def _snapshot_messages(history: str, revision: int, changes: Sequence[bytes]) -> Iterator[bytes]:
-    """Yields at least one message; all but the last have `more`."""
+def _snapshot_messages(header: pb.WatchResponse, changes: Sequence[bytes]) -> Iterator[bytes]:
+    """Yields at least one message with the header's fields; all but the last have `more`."""
+    header.snapshot = True
     start = 0
     while True:
         end, size = start, 0
         while end < len(changes) and (end == start or size + len(changes[end]) <= CHUNK_BYTES):
             size += len(changes[end])
             end += 1
-        more = end < len(changes)
-        header = pb.WatchResponse(history=history, revision=revision, snapshot=True, more=more)
+        header.more = end < len(changes)
         yield _with_changes(header, changes[start:end])
-        if not more:
+        if not header.more:
             return
         start = end
 

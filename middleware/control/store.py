@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
@@ -70,12 +71,28 @@ class Loaded(Struct, frozen=True):
 
 
 class Store(Protocol):
-    """Durable and atomic. Every method raises STORAGE if the disk refuses, and has then changed nothing."""
+    """Durable and atomic; used by one thread at a time.
+
+    Every method raises STORAGE if the disk refuses, and has then changed nothing. A shared store raises
+    COORDINATOR_UNAVAILABLE once this process does not lead on it or does not know whether it does; a commit
+    under way may then be done or not.
+    """
+
+    @property
+    def shared(self) -> bool:
+        """Whether other coordinators may write to it. Each answer then needs a `commit` or a `confirm`."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of this coordinator's leadership; 0 if the store is not shared."""
 
     def load(self) -> Loaded: ...
 
     def commit(self, commits: Sequence[Commit], trim: int) -> None:
         """Writes all of `commits` or none, and deletes revisions below `trim` from the change log."""
+
+    def confirm(self) -> None:
+        """Returns if this coordinator still leads, durably like a commit."""
 
     def items(self, home: str, after: bytes, limit: int) -> tuple[list[tuple[bytes, bytes]], bool]:
         """Returns items above the key `after`, ascending, up to `limit` bytes but at least one; and whether
@@ -86,7 +103,10 @@ class Store(Protocol):
 
 
 class SqliteStore:
-    """A `Store` in one SQLite file, which it opens exclusively. Methods may be called from any one thread."""
+    """A `Store` in one SQLite file, which it opens exclusively."""
+
+    shared = False
+    epoch = 0
 
     def __init__(
         self,
@@ -139,6 +159,11 @@ class SqliteStore:
                 Fault.STORAGE,
                 f"{self._path} belongs to cluster {meta['cluster']}, not to {wanted}: name another directory",
             )
+        if meta.get("copied"):
+            raise TreecastError(
+                Fault.STORAGE,
+                f"{self._path} was copied to {meta['copied']}, where its cluster goes on: give --store",
+            )
         if not meta:
             meta = {"format": str(FORMAT), "cluster": wanted or new_id(), "revision": "0"}
         whole = lasting or meta.get("closed") == "1" or meta.get("boot") == _boot()
@@ -176,6 +201,9 @@ class SqliteStore:
 
         self._transact(write)
 
+    def confirm(self) -> None:
+        """Does nothing: nobody else can open the file."""
+
     def items(self, home: str, after: bytes, limit: int) -> tuple[list[tuple[bytes, bytes]], bool]:
         found: list[tuple[bytes, bytes]] = []
         size = 0
@@ -191,6 +219,25 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise self._refused("read", error) from error
         return found, False
+
+    def all_items(self, size: int) -> Iterator[list[ItemWrite]]:
+        """Yields all items of all homes, in batches of about `size` bytes."""
+        batch: list[ItemWrite] = []
+        held = 0
+        try:
+            for home, key, value in self._database.execute("SELECT home, key, value FROM items"):
+                batch.append(ItemWrite(home, bytes(key), bytes(value)))
+                held += len(key) + len(value)
+                if held >= size:
+                    yield batch
+                    batch, held = [], 0
+        except sqlite3.Error as error:
+            raise self._refused("read", error) from error
+        yield batch
+
+    def retire(self, successor: str) -> None:
+        """Notes that another store continues this one, which is never opened again."""
+        self._transact(lambda: self._put_meta({"copied": successor}))
 
     def close(self) -> None:
         """Closes the store and marks it as completely on disk."""
@@ -246,6 +293,16 @@ class SqliteStore:
         else:
             detail = f"cannot {what} {self._path}: {error}"
         return TreecastError(Fault.STORAGE, detail)
+
+
+def successor(path: Path) -> str:
+    """Returns the store that the one in `path` was copied to; empty if it was not. Raises STORAGE."""
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=0)) as database:
+            found = database.execute("SELECT value FROM meta WHERE name = 'copied'").fetchone()
+    except sqlite3.Error as error:
+        raise TreecastError(Fault.STORAGE, f"cannot read {path}: {error}") from error
+    return str(found[0]) if found else ""
 
 
 def _boot() -> str:

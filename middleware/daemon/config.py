@@ -231,8 +231,9 @@ def _check_fabric(settings: Settings, where: Callable[[str], str]) -> None:
                     " give --fabric HOST:PORT"
                 )
         return
-    if settings.join and not _parse(settings.join, where("join")).port:
-        raise ConfigError(f"{where('join')}: port 0 is not valid; give the port of the other's --control")
+    for address in settings.join.split(",") if settings.join else ():
+        if not _parse(address, where("join")).port:
+            raise ConfigError(f"{where('join')}: port 0 is not valid; give the port of the other's --control")
     if settings.fabric_advertised:
         _parse(settings.fabric_advertised, where("fabric_advertised"))
     elif _parse(settings.fabric, where("fabric")).host in _WILDCARDS:

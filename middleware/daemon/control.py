@@ -69,7 +69,14 @@ class ControlServer:
         options = OPTIONS if coordinator is None else (*OPTIONS, *KEEPALIVE)
         self._server = grpc.aio.server(options=options, maximum_concurrent_rpcs=MAX_CALLS)
         admission = ControlAdmission(subject.cluster.cluster_id, token, lambda: self.address.port)
-        self.calls = Calls(SERVICE, DaemonService(subject), admission, time.monotonic, _STALL_SECONDS)
+        service = DaemonService(subject)
+        self.calls = Calls(
+            SERVICE,
+            lambda method: getattr(service, method.attribute),
+            admission,
+            time.monotonic,
+            _STALL_SECONDS,
+        )
         self._server.add_generic_rpc_handlers((self.calls.handler,))
         if coordinator is not None:
             self._server.add_generic_rpc_handlers((coordinator,))

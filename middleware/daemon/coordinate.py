@@ -1,9 +1,10 @@
 """Runs a coordinator in the foreground, as a separate process, until a signal ends it.
 
-<data>/coordinator.db   its store <data>/join-token       the token that hosts join with (mode 0600), created
-at the first start
+  <data>/coordinator.db   its store, unless --store names a database that several coordinators share
+  <data>/join-token       the token that hosts join with (mode 0600), created at the first start
 
-It watches disk space and descriptors as a daemon does; log and status report problems.
+With a shared store it may wait for the lead, or for the database; it is ready nevertheless. It watches disk
+space and descriptors as a daemon does; log and status report problems.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from pathlib import Path
 from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.api.join_token import JoinToken, new_token
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
+from treecast.middleware.control.elected import ElectedCoordinator
+from treecast.middleware.control.postgres_session import shown
 from treecast.middleware.control.server import CoordinatorServer, ServerSettings, new_id
+from treecast.middleware.control.store import successor
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log
 
@@ -34,7 +38,7 @@ from .troubles import COORDINATOR
 from .view import view_process
 
 # The daemon's settings that apply to a coordinator.
-SETTINGS = ("data", "control", "join_token", "fsync", "log_level", "log_format")
+SETTINGS = ("data", "control", "join_token", "store", "fsync", "log_level", "log_format")
 
 _log = Log(__name__)
 
@@ -60,14 +64,20 @@ async def _serve(loaded: Loaded) -> int:
     signals, notifier = Signals(), Notifier(os.environ)
     try:
         data = _opened(own_data(loaded))
-        server = CoordinatorServer(_settings(loaded.settings, data))
+        chosen = _settings(loaded.settings, data)
+        server = CoordinatorServer(chosen)
         await server.start()
+        assert chosen.token is not None
+        keep_token(data, chosen.token)  # not before the store has said that it is of this cluster
     except (StartError, TreecastError, OSError) as error:
         print(f"treecast coordinator: {error}", file=sys.stderr)
         return FAILED
     room = _watched(loaded.settings, data, server)
-    notifier.send("READY=1", f"STATUS=coordinator of cluster {server.coordinator.cluster_id}")
-    _log.info("coordinator serves", cluster=server.coordinator.cluster_id, path=data)
+    cluster_id = server.opened.cluster_id
+    notifier.send("READY=1", f"STATUS=coordinator of cluster {cluster_id}")
+    if isinstance(server.opened, ElectedCoordinator):
+        server.opened.on_role = lambda role: _tell(notifier, cluster_id, role)
+    _log.info("coordinator serves", cluster=cluster_id, store=shown(chosen.database) or data)
     say(f"ready control={server.address}")
     tuning.freeze_heap()
     feeding = asyncio.create_task(_feed(notifier))
@@ -82,10 +92,15 @@ async def _serve(loaded: Loaded) -> int:
     return 0
 
 
+def _tell(notifier: Notifier, cluster_id: str, role: str) -> None:
+    notifier.send(f"STATUS=coordinator of cluster {cluster_id}, {role}")
+
+
 def _watched(settings: Settings, data: Path, server: CoordinatorServer) -> RoomWatch:
     """Starts to watch for problems; the coordinator's status contains them and data about the process."""
-    coordinator, started = server.coordinator, time.monotonic()
-    room = RoomWatch(str(data), lambda: coordinator.refused_writes, COORDINATOR, admits=False)
+    opened, started = server.opened, time.monotonic()
+    own = not isinstance(opened, ElectedCoordinator)  # a database's disk is elsewhere
+    room = RoomWatch(str(data), lambda: opened.refused_writes if own else 0, COORDINATOR, admits=False)
 
     def about(status: pb.CoordinatorStatusResponse) -> None:
         process = view_process()
@@ -97,7 +112,7 @@ def _watched(settings: Settings, data: Path, server: CoordinatorServer) -> RoomW
             status.disk_free_bytes, status.disk_bytes = space.free, space.size
         status.problems.extend(room.troubles.texts())
 
-    server.service.about = about
+    server.describe(about)
     room.start()
     return room
 
@@ -124,7 +139,27 @@ def _settings(settings: Settings, data: Path) -> ServerSettings:
     if settings.control == OFF:
         raise StartError("--control off: a coordinator needs an address; give HOST:PORT")
     address = check_free("control", Address.parse(settings.control))
-    return ServerSettings(address, data / STORE, _token(settings, data), fsync=settings.fsync)
+    database = given_database(settings.store)
+    if database and (data / STORE).exists() and not successor(data / STORE):
+        raise StartError(
+            f"{data / STORE} is a store of its own, and --store names another: copy it with `treecast"
+            " copy-coordinator`, or give the coordinator another directory with --data"
+        )
+    token = _token(settings, data)
+    return ServerSettings(address, data / STORE, token, fsync=settings.fsync, database=database)
+
+
+def given_database(store: str) -> str:
+    """Returns the URL of `--store URL|@FILE`. Raises StartError."""
+    url = store
+    if store.startswith("@"):
+        try:
+            url = Path(store[1:]).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise StartError(f"--store {store}: the file cannot be read: {error}") from error
+    if url and not url.startswith(("postgresql://", "postgres://")):
+        raise StartError("--store: expected postgresql://USER@HOST/DATABASE, or @FILE with that")
+    return url
 
 
 def _token(settings: Settings, data: Path) -> JoinToken:
@@ -132,5 +167,4 @@ def _token(settings: Settings, data: Path) -> JoinToken:
     token = given_token(settings.join_token) if settings.join_token else kept or new_token(new_id())
     if kept is not None and kept.cluster_id != token.cluster_id:
         raise StartError(f"{data} is of cluster {kept.cluster_id}, and the join token of {token.cluster_id}")
-    keep_token(data, token)
     return token

@@ -69,9 +69,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     join: Annotated[
         str,
         Meta(
-            description="the control address of a daemon or coordinator whose cluster to join;"
-            " stored in the data directory",
-            extra={"placeholder": "HOST:PORT"},
+            description="the control address of a daemon or coordinator whose cluster to join; several,"
+            " separated by commas, if coordinators share a store; stored in the data directory",
+            extra={"placeholder": "HOST:PORT,..."},
         ),
     ] = ""
     join_token: Annotated[
@@ -80,6 +80,15 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             description="the content of `join-token` in the data directory of the first daemon, or of the"
             " coordinator: the token itself or a file with it; stored in the data directory",
             extra={"placeholder": "TOKEN|@FILE"},
+        ),
+    ] = ""
+    store: Annotated[
+        str,
+        Meta(
+            description="of `treecast coordinator`: a PostgreSQL database that several coordinators share,"
+            " of which one leads and the others wait, as in postgresql://USER@HOST/DATABASE, or a file with"
+            " that; default: a file of its own in the data directory",
+            extra={"placeholder": "URL|@FILE"},
         ),
     ] = ""
 

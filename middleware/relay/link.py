@@ -94,6 +94,7 @@ class Link:
         known = store.load()
         if known is not None:
             self.view.apply(known)
+            self.client.epoch = max(self.client.epoch, known.position.epoch)
 
     async def fetch(self) -> None:
         """Gets a snapshot from the coordinator now.

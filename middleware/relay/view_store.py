@@ -1,8 +1,8 @@
 """The view, stored in the broker's tables: a host starts from it while the coordinator is away.
 
-Table `view`: `<kind>:<key>` -> an `EntryChange` message; `position` -> {"history": text, "revision": n}.
-Entries and position of an update are written together. The coordinator's counters are stored as well: a
-coordinator's lost store can be restored from a host.
+Table `view`: `<kind>:<key>` -> an `EntryChange` message; `position` -> {"history": text, "revision": n,
+"epoch": n}. Entries and position of an update are written together. The coordinator's counters are stored as
+well: a coordinator's lost store can be restored from a host.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ViewStore:
             return None
         known = json.loads(position)
         changes = tuple(map(decode_change, rows.values()))
-        return Update(True, Position(known["history"], known["revision"]), changes)
+        return Update(True, Position(known["history"], known["revision"], known.get("epoch", 0)), changes)
 
     def entries(self) -> Iterator[bytes]:
         """Returns all stored entries as `EntryChange` messages, in the order of keys."""
@@ -55,7 +55,8 @@ class ViewStore:
             rows[f"{change.kind}:{change.key}"] = None if gone else encode_change(change)
         self._unwritten |= rows
         self._note(rows)
-        at = json.dumps({"history": update.position.history, "revision": update.position.revision})
+        position = update.position
+        at = json.dumps({"history": position.history, "revision": position.revision, "epoch": position.epoch})
         try:
             await self._tables.commit(
                 [

@@ -222,16 +222,18 @@ class AttachRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., run: _Optional[int] = ..., clock_run: _Optional[int] = ..., leads_nothing: _Optional[bool] = ..., zone: _Optional[str] = ...) -> None: ...
 
 class AttachResponse(_message.Message):
-    __slots__ = ("session", "cluster_id", "lease_seconds", "run")
+    __slots__ = ("session", "cluster_id", "lease_seconds", "run", "epoch")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     LEASE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     session: HostSession
     cluster_id: str
     lease_seconds: float
     run: int
-    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., cluster_id: _Optional[str] = ..., lease_seconds: _Optional[float] = ..., run: _Optional[int] = ...) -> None: ...
+    epoch: int
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., cluster_id: _Optional[str] = ..., lease_seconds: _Optional[float] = ..., run: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class RenewRequest(_message.Message):
     __slots__ = ("session",)
@@ -240,10 +242,12 @@ class RenewRequest(_message.Message):
     def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ...) -> None: ...
 
 class RenewResponse(_message.Message):
-    __slots__ = ("lease_seconds",)
+    __slots__ = ("lease_seconds", "epoch")
     LEASE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     lease_seconds: float
-    def __init__(self, lease_seconds: _Optional[float] = ...) -> None: ...
+    epoch: int
+    def __init__(self, lease_seconds: _Optional[float] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class DetachRequest(_message.Message):
     __slots__ = ("session",)
@@ -252,8 +256,10 @@ class DetachRequest(_message.Message):
     def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ...) -> None: ...
 
 class DetachResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("epoch",)
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
     __slots__ = ("history", "revision")
@@ -264,18 +270,20 @@ class WatchRequest(_message.Message):
     def __init__(self, history: _Optional[str] = ..., revision: _Optional[int] = ...) -> None: ...
 
 class WatchResponse(_message.Message):
-    __slots__ = ("history", "revision", "snapshot", "more", "changes")
+    __slots__ = ("history", "revision", "snapshot", "more", "changes", "epoch")
     HISTORY_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
     CHANGES_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     history: str
     revision: int
     snapshot: bool
     more: bool
     changes: _containers.RepeatedCompositeFieldContainer[EntryChange]
-    def __init__(self, history: _Optional[str] = ..., revision: _Optional[int] = ..., snapshot: _Optional[bool] = ..., more: _Optional[bool] = ..., changes: _Optional[_Iterable[_Union[EntryChange, _Mapping]]] = ...) -> None: ...
+    epoch: int
+    def __init__(self, history: _Optional[str] = ..., revision: _Optional[int] = ..., snapshot: _Optional[bool] = ..., more: _Optional[bool] = ..., changes: _Optional[_Iterable[_Union[EntryChange, _Mapping]]] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class CreateTopicEntryRequest(_message.Message):
     __slots__ = ("name", "partitions", "config", "pinned", "validate_only", "topic_id")
@@ -338,12 +346,14 @@ class CreatePartitionEntriesRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., total: _Optional[int] = ..., pinned: _Optional[_Iterable[str]] = ..., validate_only: _Optional[bool] = ...) -> None: ...
 
 class TopicEntryResponse(_message.Message):
-    __slots__ = ("topic", "revision")
+    __slots__ = ("topic", "revision", "epoch")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     topic: TopicEntry
     revision: int
-    def __init__(self, topic: _Optional[_Union[TopicEntry, _Mapping]] = ..., revision: _Optional[int] = ...) -> None: ...
+    epoch: int
+    def __init__(self, topic: _Optional[_Union[TopicEntry, _Mapping]] = ..., revision: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class TakeLeadRequest(_message.Message):
     __slots__ = ("session", "topic_id", "partition", "known_epoch", "leader_epoch", "promoted", "lost")
@@ -394,8 +404,10 @@ class PartitionEnd(_message.Message):
     def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
 class PutEndsResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("epoch",)
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
 
 class GetEndsRequest(_message.Message):
     __slots__ = ("topic_id",)
@@ -404,10 +416,12 @@ class GetEndsRequest(_message.Message):
     def __init__(self, topic_id: _Optional[bytes] = ...) -> None: ...
 
 class GetEndsResponse(_message.Message):
-    __slots__ = ("ends",)
+    __slots__ = ("ends", "epoch")
     ENDS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     ends: _containers.RepeatedCompositeFieldContainer[PartitionEnd]
-    def __init__(self, ends: _Optional[_Iterable[_Union[PartitionEnd, _Mapping]]] = ...) -> None: ...
+    epoch: int
+    def __init__(self, ends: _Optional[_Iterable[_Union[PartitionEnd, _Mapping]]] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class HomeRequest(_message.Message):
     __slots__ = ("session", "id")
@@ -418,10 +432,12 @@ class HomeRequest(_message.Message):
     def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., id: _Optional[str] = ...) -> None: ...
 
 class HomeResponse(_message.Message):
-    __slots__ = ("home",)
+    __slots__ = ("home", "epoch")
     HOME_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     home: HomeEntry
-    def __init__(self, home: _Optional[_Union[HomeEntry, _Mapping]] = ...) -> None: ...
+    epoch: int
+    def __init__(self, home: _Optional[_Union[HomeEntry, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class HomeItem(_message.Message):
     __slots__ = ("key", "value")
@@ -464,10 +480,12 @@ class HomeRefusal(_message.Message):
     def __init__(self, index: _Optional[int] = ..., fault: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class PutHomeStateResponse(_message.Message):
-    __slots__ = ("refused",)
+    __slots__ = ("refused", "epoch")
     REFUSED_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     refused: _containers.RepeatedCompositeFieldContainer[HomeRefusal]
-    def __init__(self, refused: _Optional[_Iterable[_Union[HomeRefusal, _Mapping]]] = ...) -> None: ...
+    epoch: int
+    def __init__(self, refused: _Optional[_Iterable[_Union[HomeRefusal, _Mapping]]] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class GetHomeStateRequest(_message.Message):
     __slots__ = ("session", "kind", "id", "epoch", "after")
@@ -484,12 +502,14 @@ class GetHomeStateRequest(_message.Message):
     def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., kind: _Optional[_Union[HomeKind, str]] = ..., id: _Optional[str] = ..., epoch: _Optional[int] = ..., after: _Optional[bytes] = ...) -> None: ...
 
 class GetHomeStateResponse(_message.Message):
-    __slots__ = ("items", "more")
+    __slots__ = ("items", "more", "epoch")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[HomeItem]
     more: bool
-    def __init__(self, items: _Optional[_Iterable[_Union[HomeItem, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
+    epoch: int
+    def __init__(self, items: _Optional[_Iterable[_Union[HomeItem, _Mapping]]] = ..., more: _Optional[bool] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class ProducerIdsRequest(_message.Message):
     __slots__ = ("session", "count", "at_least")
@@ -502,12 +522,14 @@ class ProducerIdsRequest(_message.Message):
     def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., count: _Optional[int] = ..., at_least: _Optional[int] = ...) -> None: ...
 
 class ProducerIdsResponse(_message.Message):
-    __slots__ = ("first", "count")
+    __slots__ = ("first", "count", "epoch")
     FIRST_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     first: int
     count: int
-    def __init__(self, first: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+    epoch: int
+    def __init__(self, first: _Optional[int] = ..., count: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class AllotStateRequest(_message.Message):
     __slots__ = ("session", "levels")
@@ -518,10 +540,12 @@ class AllotStateRequest(_message.Message):
     def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., levels: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class AllotStateResponse(_message.Message):
-    __slots__ = ("state",)
+    __slots__ = ("state", "epoch")
     STATE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     state: StateEntry
-    def __init__(self, state: _Optional[_Union[StateEntry, _Mapping]] = ...) -> None: ...
+    epoch: int
+    def __init__(self, state: _Optional[_Union[StateEntry, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class ReleaseStateRequest(_message.Message):
     __slots__ = ("session", "state_id", "force")
@@ -534,8 +558,10 @@ class ReleaseStateRequest(_message.Message):
     def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., state_id: _Optional[int] = ..., force: _Optional[bool] = ...) -> None: ...
 
 class ReleaseStateResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("epoch",)
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
 
 class PutInterestRequest(_message.Message):
     __slots__ = ("session", "version", "patterns")
@@ -548,10 +574,12 @@ class PutInterestRequest(_message.Message):
     def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., version: _Optional[int] = ..., patterns: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PutInterestResponse(_message.Message):
-    __slots__ = ("version",)
+    __slots__ = ("version", "epoch")
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     version: int
-    def __init__(self, version: _Optional[int] = ...) -> None: ...
+    epoch: int
+    def __init__(self, version: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class DefinitionWrite(_message.Message):
     __slots__ = ("key", "value", "replace")
@@ -582,7 +610,7 @@ class CoordinatorStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class CoordinatorStatusResponse(_message.Message):
-    __slots__ = ("cluster_id", "version", "revision", "hosts", "watchers", "refused_writes", "problems", "pid", "uptime_seconds", "data_dir", "fsync", "resident_bytes", "cpu_seconds", "open_files", "open_files_limit", "disk_free_bytes", "disk_bytes")
+    __slots__ = ("cluster_id", "version", "revision", "hosts", "watchers", "refused_writes", "problems", "pid", "uptime_seconds", "data_dir", "fsync", "resident_bytes", "cpu_seconds", "open_files", "open_files_limit", "disk_free_bytes", "disk_bytes", "store", "role", "leader", "takeovers", "store_losses", "epoch")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
@@ -600,6 +628,12 @@ class CoordinatorStatusResponse(_message.Message):
     OPEN_FILES_LIMIT_FIELD_NUMBER: _ClassVar[int]
     DISK_FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
     DISK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    TAKEOVERS_FIELD_NUMBER: _ClassVar[int]
+    STORE_LOSSES_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     version: str
     revision: int
@@ -617,4 +651,10 @@ class CoordinatorStatusResponse(_message.Message):
     open_files_limit: int
     disk_free_bytes: int
     disk_bytes: int
-    def __init__(self, cluster_id: _Optional[str] = ..., version: _Optional[str] = ..., revision: _Optional[int] = ..., hosts: _Optional[int] = ..., watchers: _Optional[int] = ..., refused_writes: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ..., pid: _Optional[int] = ..., uptime_seconds: _Optional[float] = ..., data_dir: _Optional[str] = ..., fsync: _Optional[str] = ..., resident_bytes: _Optional[int] = ..., cpu_seconds: _Optional[float] = ..., open_files: _Optional[int] = ..., open_files_limit: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ...) -> None: ...
+    store: str
+    role: str
+    leader: str
+    takeovers: int
+    store_losses: int
+    epoch: int
+    def __init__(self, cluster_id: _Optional[str] = ..., version: _Optional[str] = ..., revision: _Optional[int] = ..., hosts: _Optional[int] = ..., watchers: _Optional[int] = ..., refused_writes: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ..., pid: _Optional[int] = ..., uptime_seconds: _Optional[float] = ..., data_dir: _Optional[str] = ..., fsync: _Optional[str] = ..., resident_bytes: _Optional[int] = ..., cpu_seconds: _Optional[float] = ..., open_files: _Optional[int] = ..., open_files_limit: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., store: _Optional[str] = ..., role: _Optional[str] = ..., leader: _Optional[str] = ..., takeovers: _Optional[int] = ..., store_losses: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...

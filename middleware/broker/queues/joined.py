@@ -10,11 +10,11 @@ The edge calls `send` after the store was written, and `tick` periodically. `wak
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.logs import Log
 
 from .consumers import Consumer
 from .elsewhere import WINDOW, RemotePart, RemoteQueue, home_down, read_deliveries
@@ -28,7 +28,7 @@ from .shared import SharedDefinitions, VirtualHosts
 from .spool import Arrivals, Spools
 from .virtual_host import VirtualHost
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 _FEW: Final = WINDOW // 4  # a window that is smaller by less is not worth a notice
 
@@ -110,10 +110,10 @@ class JoinedQueues:
     def _move(self, vhost: VirtualHost, before: MessageQueue, queue: RemoteQueue) -> None:
         """Moves the messages of a queue that another host had declared first."""
         _log.warning(
-            "queue %s in %s was declared by host %s first: what is in it here moves there",
-            text(before.name),
-            vhost.name,
-            self.reach.name(queue.home),
+            "messages move to the host that declared their queue first",
+            queue=text(before.name),
+            vhost=vhost.name,
+            host=self.reach.name(queue.home),
         )
         for run in vhost.displace(before, self.now):
             queue.publish(run, self.now)
@@ -176,7 +176,7 @@ class JoinedQueues:
         try:
             return read_deliveries(number, body)
         except TreecastError as error:
-            _log.error("deliveries of host %d cannot be read: %s", host, error)
+            _log.error("deliveries of a host cannot be read", host=host, error=error)
             return []
 
     def grant(self, queue: RemoteQueue, consumer: Consumer) -> None:

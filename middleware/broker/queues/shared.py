@@ -20,7 +20,6 @@ be made.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -28,6 +27,8 @@ from typing import Final, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
+
+from treecast.middleware.model.logs import Log
 
 from .entries import Bound, Declared
 from .exchange import Destination, ExchangeType, binding_of
@@ -37,7 +38,7 @@ from .recorder import Recorder
 from .refusals import Reason, Refusal, text
 from .virtual_host import VirtualHost
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 VHOST: Final = "vhost"
 POLICY: Final = "policy"
@@ -269,7 +270,7 @@ class SharedDefinitions:
         try:
             return read(found.key, found.value)
         except (ValueError, KeyError, msgspec.DecodeError) as error:
-            _log.warning("the definition %s of host %d is left out: %s", found.key[:200], found.host, error)
+            _log.warning("definition is left out", key=found.key[:200], host=found.host, error=error)
             return None
 
     def _muting(self, what: Callable[[A, B], None], one: A, other: B) -> None:
@@ -278,7 +279,7 @@ class SharedDefinitions:
         try:
             what(one, other)
         except (Refusal, KeyError, ValueError, TypeError) as error:
-            _log.warning("a definition cannot be applied: %s", error)
+            _log.warning("definition cannot be applied", error=error)
         finally:
             self._muted = before
 
@@ -310,7 +311,7 @@ class SharedDefinitions:
             if refusal.reason is not Reason.NOT_FOUND:
                 raise
             # One end was deleted by another host at the same time.
-            _log.info("the binding of %s to %s has lost an end", text(one.source), text(one.name))
+            _log.info("binding has lost an end", exchange=text(one.source), bound=text(one.name))
 
     def _put_queue(self, vhost: VirtualHost, one: Declared, home: int, starting: bool) -> None:
         queue = vhost.queues.get(one.name)
@@ -383,7 +384,7 @@ def _put_exchange(vhost: VirtualHost, one: Declared) -> None:
     arguments = said.get("arguments")
     bindings = dict(found.bindings) if found is not None else {}
     if found is not None:
-        _log.warning("exchange %s was declared differently by another host first", text(one.name))
+        _log.warning("exchange was declared differently by another host", exchange=text(one.name))
         del vhost.exchanges[one.name]
     kind = ExchangeType(str(said["type"]))
     vhost.restoring = True

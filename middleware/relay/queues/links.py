@@ -8,7 +8,6 @@ order.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import deque
 from collections.abc import Collection, Coroutine, Mapping, Sequence
@@ -28,11 +27,12 @@ from treecast.middleware.broker.turn import Turn
 from treecast.middleware.fabric.channel import Method, Nothing
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.relay.sharing import Sharing
 
 from .known import Edit, KnownDefinitions
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 CALL: Final = Method(141, QueueCall, QueueAnswer)
 TELL: Final = Method(142, QueueNotice, Nothing)
@@ -249,9 +249,9 @@ class QueueLinks:
                 if error.fault in _FINAL and len(edits) > 1:
                     return max([await self._write([edit]) for edit in edits])
                 if error.fault in _FINAL:
-                    _log.error("definition %s is known to this host only: %s", edits[0].key[:200], error)
+                    _log.error("definition is known to this host only", key=edits[0].key[:200], error=error)
                     return 0
-                _log.debug("definitions are not known to the coordinator yet: %s", error)
+                _log.debug("definitions are not known to the coordinator yet", error=error)
             await asyncio.sleep(_AGAIN)
 
     # --- calls of this host
@@ -263,7 +263,9 @@ class QueueLinks:
             found, body = await self._methods.ask(host, CALL, call, _CALL_SECONDS)
             answer = found
         except TreecastError as error:
-            _log.info("the home of queue %s has not answered: %s", call.queue.decode(errors="replace"), error)
+            _log.info(
+                "home of a queue does not answer", queue=call.queue.decode(errors="replace"), error=error
+            )
         if self._queues is not None:
             self._joined().answered(number, answer, bytes(body))
 
@@ -273,7 +275,7 @@ class QueueLinks:
             await self._methods.ask(host, CARRY, Nothing(), _CALL_SECONDS, body)
             stored = True
         except TreecastError as error:
-            _log.info("host %d has not taken messages for its queues: %s", host, error)
+            _log.info("host has not taken messages for its queues", host=host, error=error)
         if self._queues is not None:
             self._joined().carried(host, number, stored)
 

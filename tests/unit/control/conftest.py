@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import AsyncIterator, Callable
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.postgresql import PostgresServer, programs
 
 from treecast.middleware.api.coordinator_client import CoordinatorClient
 from treecast.middleware.api.discovery import Address
@@ -76,3 +79,23 @@ def restart(settings: ServerSettings) -> Callable[[CoordinatorServer], Any]:
         return made
 
     return again
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server for all tests of the process; a skip without one, a failure where TREECAST_CI=1."""
+    if programs() is None:
+        assert not os.environ.get("TREECAST_CI"), "PostgreSQL is not installed"
+        pytest.skip("PostgreSQL is not installed")
+    server = PostgresServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def database(postgres: PostgresServer) -> str:
+    """The URL of a new, empty database."""
+    return postgres.make_database(uuid.uuid4().hex)

@@ -203,7 +203,7 @@ async def test_a_replayed_call_changes_nothing(
 ) -> None:
     await client.attach(hello())
     body = hello().SerializeToString()
-    metadata = client._metadata("Attach", body, nonce(7))
+    metadata = client._metadata(client._place, "Attach", body, nonce(7))
     async with grpc.aio.insecure_channel(str(server.address)) as channel:
         call = channel.unary_unary(METHOD)
         await call(body, metadata=metadata)

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treecast.middleware.cli.up import command
+from treecast.middleware.cli.up import WRONG_USE, command, up
 from treecast.middleware.daemon.config import ConfigError, default_data, load
+from treecast.middleware.daemon.coordinate import given_database
+from treecast.middleware.daemon.listeners import StartError
 from treecast.middleware.daemon.settings import FACES, Settings, given_carriers, keys, value_text
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.storage.settings import FsyncPolicy
@@ -255,3 +257,31 @@ def test_any_text_gives_settings_or_a_configuration_error(name: str, value: str)
     except ConfigError as error:
         refused = str(error)
     assert not refused or key.flag in refused
+
+
+def test_a_daemon_takes_no_store_of_coordinators(capsys: pytest.CaptureFixture[str]) -> None:
+    assert up(["--store", "postgresql://h/d"]) == WRONG_USE
+    assert "--store: the store is of `treecast coordinator`" in capsys.readouterr().err
+
+
+def test_several_coordinators_can_be_joined() -> None:
+    joined = {"fabric": "127.0.0.1:1", "join": "10.0.0.1:7671,10.0.0.2:7671"}
+    assert load(joined, {}).settings.join == joined["join"]
+    with pytest.raises(ConfigError, match="port 0 is not valid"):
+        load(joined | {"join": "10.0.0.1:7671,10.0.0.2:0"}, {})
+    with pytest.raises(ConfigError, match="not an address"):
+        load(joined | {"join": "10.0.0.1:7671,"}, {})
+
+
+@pytest.mark.parametrize("given", ["mysql://h/d", "@/nowhere/at/all", "h:5432"])
+def test_a_store_that_is_no_url_is_refused(given: str) -> None:
+    with pytest.raises(StartError, match="--store"):
+        given_database(given)
+
+
+def test_a_store_can_be_in_a_file(tmp_path: Path) -> None:
+    url = "postgresql://u:secret@h/d"
+    assert given_database(url) == url
+    assert given_database("") == ""
+    (tmp_path / "store").write_text(url + "\n")
+    assert given_database(f"@{tmp_path / 'store'}") == url

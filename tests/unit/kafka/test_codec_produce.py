@@ -184,7 +184,7 @@ def test_one_wrong_byte_gives_only_a_codec_error(version: int, at: float, value:
 
 
 def outcome(decode: Callable[[], object]) -> object:
-    """What a decoder returns, as fields; or that it refuses."""
+    """Returns the fields that a decoder returns, or that it refuses."""
     try:
         found = decode()
     except RemoteCodecError:
