@@ -358,9 +358,15 @@ class Peers:
         self._enter(peer, peer_step(peer.state, PeerEvent.REPLAYED))
 
     def silence(self, now: float) -> None:
-        for peer in self:
-            if peer.state is not _SILENT and peer.heard + self._settings.silent_after <= now:
-                self._enter(peer, peer_step(peer.state, PeerEvent.SILENCE))
+        silent = [
+            peer
+            for peer in self._peers.values()
+            if peer.state is not _SILENT and peer.heard + self._settings.silent_after <= now
+        ]
+        for peer in silent:
+            peer.state = peer_step(peer.state, PeerEvent.SILENCE)
+        if silent:  # listed once, because all of them may fall silent together
+            self._list_live()
 
     def next_silence(self) -> float:
         heard = (peer.heard for peer in self if peer.state is not _SILENT)
