@@ -15,6 +15,7 @@ from .segment import (
     MAX_SEGMENTS,
     TAG_SIZE,
     After,
+    Datagram,
     KeyRing,
     Kind,
     Segment,
@@ -126,7 +127,7 @@ def cut(
 
 def cut_encoded(
     message: Message, mtu: int, key: StreamKey, sender: int, kind: Kind, only: range | None, keys: KeyRing
-) -> list[bytes]:
+) -> list[Datagram]:
     """Returns the encoded segments that `cut` would yield, but faster."""
     if message.after or message.content:
         return [encode(segment, keys) for segment in cut(message, mtu, key, sender, kind, only)]

@@ -73,13 +73,15 @@ class Message:
 class Run:
     """Consecutive messages, all of QoS 0 or all of QoS 1, for the same targets, as the bytes received.
 
-    Subscribers that use `format` may be sent `data` unchanged; others use `messages()`.
+    Subscribers that use `format` may be sent `data` unchanged; others use `messages()`. `topics`: those of
+    its messages in order, each once where it repeats, if they are known.
     """
 
     def __init__(self, format: int, data: bytes, count: int) -> None:
         self.format = format
         self.data = data
         self.count = count
+        self.topics: list[bytes] = []
 
     def messages(self) -> list[Message]:
         raise NotImplementedError
@@ -231,6 +233,7 @@ class RunScan:
         self.count = 0
         self.stop = 0
         self.size = 0
+        self._topics: list[bytes] = []
         self._routes = routes
         self._format = format
         self._largest = largest
@@ -242,6 +245,7 @@ class RunScan:
     def look(self, data: bytes, position: i64, end: i64) -> None:
         """Reads from `position` to the end of the run. Never raises."""
         self.targets = None
+        self._topics = []
         first: i64 = data[position]
         numbered: i64 = 2 if first == PUBLISH_1 else 0
         newer: i64 = 1 if self._format == WITH_PROPERTIES else 0
@@ -287,14 +291,21 @@ class RunScan:
                 return False
         if self.targets is None:
             self.targets = found
-        return found is self.targets
+        if found is not self.targets:
+            return False
+        self._topics.append(topic)
+        return True
 
     def run(self, data: bytes, position: int) -> Run:
         """Returns the run that was found. Only valid if `count` is not 0."""
         found = section(data, position, self.stop)
+        run: Run
         if data[position] == PUBLISH_1:
-            return PromisedRun(self._format, found, self.count, self.size)
-        return PublishRun(self._format, found, self.count)
+            run = PromisedRun(self._format, found, self.count, self.size)
+        else:
+            run = PublishRun(self._format, found, self.count)
+        run.topics = self._topics
+        return run
 
 
 class FeedScan(RunScan):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from treecast.middleware.wire.segment import MAX_SEGMENTS, KeyRing, Kind, Segment, encode
+from treecast.middleware.wire.segment import MAX_SEGMENTS, Datagram, KeyRing, Kind, Segment, encode
 from treecast.middleware.wire.segment_assembly import (
     Message,
     StreamKey,
@@ -38,7 +38,7 @@ class Outgoing:
         """The segments in order."""
         raise NotImplementedError
 
-    def encode(self, keys: KeyRing) -> list[bytes]:
+    def encode(self, keys: KeyRing) -> list[Datagram]:
         """The encoded bytes of each segment."""
         return [encode(segment, keys) for segment in self.segments()]
 
@@ -82,7 +82,7 @@ class OutgoingMessage(Outgoing):
     def segments(self) -> list[Segment]:
         return list(cut(self.message, self.mtu, self.key, self.sender, self.kind, self.only))
 
-    def encode(self, keys: KeyRing) -> list[bytes]:
+    def encode(self, keys: KeyRing) -> list[Datagram]:
         return cut_encoded(self.message, self.mtu, self.key, self.sender, self.kind, self.only, keys)
 
     def parted(self, size: int) -> tuple[OutgoingMessage, OutgoingMessage | None]:

@@ -11,7 +11,15 @@ import struct
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from treecast.middleware.wire.segment import HEADER_SIZE, KeyRing, Kind, Segment, SegmentError, decode
+from treecast.middleware.wire.segment import (
+    HEADER_SIZE,
+    Datagram,
+    KeyRing,
+    Kind,
+    Segment,
+    SegmentError,
+    decode,
+)
 from treecast.middleware.wire.segment_assembly import Message, cut_encoded
 from treecast.middleware.wire.segment_bodies import Probe
 
@@ -134,7 +142,7 @@ class Shipment:
         self.hosts = hosts
         self.carrier = carrier
         self.group = group
-        self.datagrams: list[bytes] = []
+        self.datagrams: list[Datagram] = []
 
 
 class Streams:
