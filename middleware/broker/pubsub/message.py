@@ -17,6 +17,7 @@ from treecast.middleware.wire.publish_runs import (
     WITH_PROPERTIES,
     count_run,
     head_at,
+    in_other_format,
     same,
     section,
     uint16_at,
@@ -73,8 +74,8 @@ class Message:
 class Run:
     """Consecutive messages, all of QoS 0 or all of QoS 1, for the same targets, as the bytes received.
 
-    Subscribers that use `format` may be sent `data` unchanged; others use `messages()`. `topics`: those of
-    its messages in order, each once where it repeats, if they are known.
+    Subscribers that use `format` may be sent `data` unchanged, those of the other format what `in_format`
+    returns. `topics`: those of its messages in order, each once where it repeats, if they are known.
     """
 
     def __init__(self, format: int, data: bytes, count: int) -> None:
@@ -82,12 +83,26 @@ class Run:
         self.data = data
         self.count = count
         self.topics: list[bytes] = []
+        self._other: Run | None = None  # in the other format
+
+    def in_format(self, format: int) -> Run:
+        """Returns the run in a format: itself, or a copy that is kept until `handed_over`."""
+        if format == self.format:
+            return self
+        other = self._other
+        if other is None:
+            other = self._other = self._respelt(format)
+        return other
+
+    def _respelt(self, format: int) -> Run:
+        raise NotImplementedError
 
     def messages(self) -> list[Message]:
         raise NotImplementedError
 
     def handed_over(self) -> None:
         """All targets have the run: drops the cached forms that were made for some of them."""
+        self._other = None
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -126,6 +141,9 @@ class PublishRun(Run):
         """Returns the messages, decoded at each call."""
         return messages_in(self, 0, 0, len(self.data))
 
+    def _respelt(self, format: int) -> Run:
+        return PublishRun(format, in_other_format(self.data, self.format), self.count)
+
 
 class PromisedRun(Run):
     """A run of QoS 1, as received, with the publisher's packet ids. `bodies`: bytes of all bodies; `size`:
@@ -161,14 +179,23 @@ class PromisedRun(Run):
             self._plain = PublishRun(self.format, without_ids(self.data), self.count)
         return self._plain
 
+    def _respelt(self, format: int) -> Run:
+        data = in_other_format(self.data, self.format)
+        return PromisedRun(format, data, self.count, self.size + _overhead(format) * self.count)
+
     def handed_over(self) -> None:
+        super().handed_over()
         self._messages = None
         self._plain = None
 
     @property
     def overhead(self) -> int:
         """The bytes of a packet's body that are neither topic nor payload."""
-        return 5 if self.format == WITH_PROPERTIES else 4
+        return _overhead(self.format)
+
+
+def _overhead(format: int) -> int:
+    return 5 if format == WITH_PROPERTIES else 4
 
 
 def messages_in(run: Run, qos: int, begin: i64, end: i64) -> list[Message]:
