@@ -164,10 +164,11 @@ def in_other_format(data: bytes, format: i64) -> bytes:
     out = BytesWriter()
     end: i64 = len(data)
     at: i64 = 0
+    first = PUBLISH_1 if data[0] == PUBLISH_1 else PUBLISH_0
+    ids: i64 = 2 if first == PUBLISH_1 else 0
     while at < end:
-        first: i64 = data[at]
         size, body = head_at(data, at, end)
-        named = body + 2 + uint16_at(data, body) + (2 if first == PUBLISH_1 else 0)
+        named = body + 2 + uint16_at(data, body) + ids
         at = body + size
         out.append(first)
         if format == PLAIN:
