@@ -65,7 +65,7 @@ class _Sink:
 
 
 async def _receive(tags: bool, count: int) -> dict[str, float]:
-    from treecast.middleware.fabric.core.outcomes import Progress
+    from treecast.middleware.fabric.core.reorder import Progress
 
     fabric = _fabric(2, tags)
     await fabric.start(("127.0.0.1", 0))

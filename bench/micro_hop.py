@@ -26,18 +26,17 @@ from treecast.middleware.broker.values import Isolation, Topic
 from treecast.middleware.daemon.tuning import new_event_loop
 from treecast.middleware.fabric.channel import Channels
 from treecast.middleware.fabric.core import sender
-from treecast.middleware.fabric.core.outcomes import Progress
+from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.model.counters import BrokerCounters, FabricCounters, RelayCounters, StorageCounters
 from treecast.middleware.model.identity import TopicPartition
 from treecast.middleware.model.records import Record
 from treecast.middleware.model.topic_config import TopicConfig
-from treecast.middleware.relay.partitions.leading import LedStream
 from treecast.middleware.relay.partitions.ports import PartitionSettings
 from treecast.middleware.relay.partitions.proxy import LeaderProxy
 from treecast.middleware.relay.partitions.replica import Replica
-from treecast.middleware.relay.partitions.stream_log import PartitionStreamLog, StreamMemory
+from treecast.middleware.relay.partitions.stream_log import LedStream, PartitionStreamLog, StreamMemory
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.storage.settings import LogSettings
 from treecast.middleware.wire.record_batch import build_batch

@@ -19,7 +19,8 @@ RECORDS = 1000
 def measure() -> dict[str, float]:
     """Nanoseconds per operation, the best of some rounds."""
     from treecast.middleware.model.records import Compression, Record
-    from treecast.middleware.wire import batch_header, record_batch, record_walk
+    from treecast.middleware.wire import batch as wire_batch
+    from treecast.middleware.wire import record_batch
     from treecast.shims.kafka import codec
 
     records = [Record(None, b"v" * 100, (), 1_700_000_000_000 + i) for i in range(RECORDS)]
@@ -36,11 +37,11 @@ def measure() -> dict[str, float]:
     ]
     large = 1 << 30
     found: dict[str, float] = {
-        "walk, per record": _best(lambda: record_walk.walk_records(payload, 0, RECORDS)) / RECORDS,
+        "walk, per record": _best(lambda: wire_batch.walk_records(payload, 0, RECORDS)) / RECORDS,
         "check a batch of 1000 x 100 B, deep": _best(lambda: record_batch.check_batches(batch, large)),
         "check it, not deep": _best(lambda: record_batch.check_batches(batch, large, deep=False)),
         "check it, lz4, deep": _best(lambda: record_batch.check_batches(packed, large)),
-        "read a batch header": _best(lambda: batch_header.read_header(batch, 0)),
+        "read a batch header": _best(lambda: wire_batch.read_header(batch, 0)),
         "patch a batch": _best(lambda: record_batch.patch_batch(batch, 0, 5, 0)),
         "read records, per record": _best(lambda: record_batch.read_records(batch, 0, header)) / RECORDS,
         "build a batch, per record": _best(lambda: record_batch.build_batch(records)) / RECORDS,
@@ -50,7 +51,7 @@ def measure() -> dict[str, float]:
         "Fetch request, 10 partitions": _best(lambda: codec.decode_fetch_request(fetch, 22, 12)),
         "Fetch response, 10 partitions": _best(lambda: codec.encode_fetch_response(1, 12, read)),
     }
-    found["compiled"] = float(not record_walk.__file__.endswith(".py"))
+    found["compiled"] = float(not wire_batch.__file__.endswith(".py"))
     return found
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Final
+
+from treecast.middleware.model.logs import Log
 
 REPORT_SECONDS: Final = 10.0  # each kind is logged once per interval, with the number not logged before
 _MAX_KINDS: Final = 100  # kinds counted by name; any further ones are counted together
@@ -12,7 +13,7 @@ _MAX_KINDS: Final = 100  # kinds counted by name; any further ones are counted t
 class ProtocolErrors:
     """Counts a face's protocol errors, and logs at most one of each kind per `REPORT_SECONDS`."""
 
-    def __init__(self, counted: dict[str, int], log: logging.Logger) -> None:
+    def __init__(self, counted: dict[str, int], log: Log) -> None:
         self._counted = counted
         self._log = log
         self._last: dict[str, float] = {}
@@ -32,6 +33,5 @@ class ProtocolErrors:
             self._held[kind] = self._held.get(kind, 0) + 1
             return
         self._last[kind] = now
-        held = self._held.pop(kind, 0)
-        more = f" ({held} more of this kind before)" if held else ""
-        self._log.warning("closed %s: %s%s", peer, reason, more)
+        held = self._held.pop(kind, None)
+        self._log.warning("connection closed", peer=peer, reason=reason, left_out=held)

@@ -138,7 +138,7 @@ class Admission:
         if not key.verify(proof, method, body):
             raise Refused(
                 Fault.POLICY_VIOLATION,
-                "the call is not signed by this cluster's key: take the join token of this cluster",
+                "the call is not signed by this cluster's key: use the join token of this cluster",
                 "key",
             )
         if proof.run != self._run or not self._seen.timely(proof.time, now):

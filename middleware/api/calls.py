@@ -7,7 +7,6 @@ the caller's fault. Writes to streams have a time limit: a client that does not 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol
@@ -18,6 +17,7 @@ from google.protobuf.message import DecodeError, Message
 from msgspec import Struct
 
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 
 from .admission import Refused
 from .rpc import FAULT_KEY, Method, methods, status_code
@@ -25,7 +25,7 @@ from .rpc import FAULT_KEY, Method, methods, status_code
 _LONGEST_DETAIL = 1000  # characters: a status is sent in headers
 _NOT_ADMITTED = {"unsigned", "malformed", "key", "stale", "replayed"}
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 class CallCounters(Struct):
@@ -139,18 +139,18 @@ class Calls:
             return method.request.FromString(body)
         except DecodeError as error:
             raise TreecastError(
-                Fault.INVALID_REQUEST, f"the request is no {method.request.DESCRIPTOR.name}: {error}"
+                Fault.INVALID_REQUEST, f"the request is not a {method.request.DESCRIPTOR.name}: {error}"
             ) from error
 
     def _refusal(self, name: str, error: Exception) -> TreecastError:
         if not isinstance(error, TreecastError):
-            _log.error("%s failed", name, exc_info=error)
+            _log.error("call failed", trace=error, call=name)
             error = TreecastError(Fault.INTERNAL)
         reason = error.reason if isinstance(error, Refused) else error.fault.name
         count = _count(self.counters.refused, reason)
         if isinstance(error, Refused) and reason != "stale" and count & (count - 1) == 0:
             _log.warning(
-                "%s was refused (%d so far as %s): %s", name, count, reason, error
+                "call refused", call=name, reason=reason, count=count, error=error
             )  # 1st, 2nd, 4th, ...
         return error
 

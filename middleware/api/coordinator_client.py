@@ -211,6 +211,11 @@ class CoordinatorCalls(ABC):
         request = pb.PutInterestRequest(session=session, version=version, patterns=patterns)
         return (await self._call("PutInterest", request, pb.PutInterestResponse)).version
 
+    async def put_definitions(self, session: pb.HostSession, writes: Sequence[pb.DefinitionWrite]) -> int:
+        """Returns the revision in which all of them are decided."""
+        request = pb.PutDefinitionsRequest(session=session, writes=writes)
+        return (await self._call("PutDefinitions", request, pb.PutDefinitionsResponse)).revision
+
     # --- itself
 
     async def status(self) -> pb.CoordinatorStatusResponse:
@@ -416,7 +421,7 @@ class Attachment:
     def start(self) -> None:
         """Keeps the host attached in the background: attaches if necessary, renews, attaches again."""
         if self._task is None:
-            work = lasting("the attachment to the coordinator", self._run, BackOff(self._client.rng))
+            work = lasting("attachment to the coordinator", self._run, BackOff(self._client.rng))
             self._task = asyncio.create_task(work)
 
     async def close(self, *, detach: bool) -> None:

@@ -3,14 +3,15 @@
 Each entry is an immutable value with a kind and a text key, and a message of
 `proto/treecast/v1/coordinator.proto`, the same on the wire and on disk.
 
-| kind     | key                                                                         | entry           |
-| -------- | --------------------------------------------------------------------------- | --------------- |
-| HOST     | the host's name                                                             | `HostEntry`     |
-| TOPIC    | the topic's name, Kafka's spelling                                          | `TopicEntry`    |
-| HOME     | `g:` group id, `t:` transactional id, `r:` replica controller, `s:` share   | `HomeEntry`     |
-| STATE    | the state id, decimal                                                       | `StateEntry`    |
-| INTEREST | the host id, decimal                                                        | `InterestEntry` |
-| COUNTER  | the counter's name                                                          | `CounterEntry`  |
+| kind       | key                                                                       | entry             |
+| ---------- | ------------------------------------------------------------------------- | ----------------- |
+| HOST       | the host's name                                                           | `HostEntry`       |
+| TOPIC      | the topic's name, Kafka's spelling                                        | `TopicEntry`      |
+| HOME       | `g:` group id, `t:` transactional id, `r:` replica controller, `s:` share | `HomeEntry`       |
+| STATE      | the state id, decimal                                                     | `StateEntry`      |
+| INTEREST   | the host id, decimal                                                      | `InterestEntry`   |
+| COUNTER    | the counter's name                                                        | `CounterEntry`    |
+| DEFINITION | chosen by the hosts (`broker.queues.shared`)                              | `DefinitionEntry` |
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Kind(enum.IntEnum):
     STATE = 4
     INTEREST = 5
     COUNTER = 6
+    DEFINITION = 7
 
 
 class Presence(enum.IntEnum):
@@ -157,7 +159,15 @@ class CounterEntry(Struct, frozen=True):
     value: int
 
 
-Entry = HostEntry | TopicEntry | HomeEntry | StateEntry | InterestEntry | CounterEntry
+class DefinitionEntry(Struct, frozen=True):
+    """A definition of AMQP, opaque here. `host_id`: the host that set it, which is the home of a queue."""
+
+    key: str
+    host_id: int
+    value: bytes
+
+
+Entry = HostEntry | TopicEntry | HomeEntry | StateEntry | InterestEntry | CounterEntry | DefinitionEntry
 
 
 class Change(Struct, frozen=True):
@@ -214,6 +224,8 @@ def put(entry: Entry) -> Change:
             return Change(Kind.INTEREST, str(entry.host_id), entry)
         case CounterEntry():
             return Change(Kind.COUNTER, entry.name.value, entry)
+        case DefinitionEntry():
+            return Change(Kind.DEFINITION, entry.key, entry)
 
 
 # --- as messages
@@ -224,6 +236,7 @@ HOME: Final = form(HomeEntry, pb.HomeEntry)
 STATE: Final = form(StateEntry, pb.StateEntry)
 INTEREST: Final = form(InterestEntry, pb.InterestEntry)
 COUNTER: Final = form(CounterEntry, pb.CounterEntry)
+DEFINITION: Final = form(DefinitionEntry, pb.DefinitionEntry)
 LOST: Final = form(LostRange, pb.LostRange)
 END: Final = form(PartitionEnd, pb.PartitionEnd)
 
@@ -243,6 +256,8 @@ def change_message(change: Change) -> pb.EntryChange:
             message.interest.CopyFrom(INTEREST.write(interest))
         case CounterEntry() as counter:
             message.counter.CopyFrom(COUNTER.write(counter))
+        case DefinitionEntry() as definition:
+            message.definition.CopyFrom(DEFINITION.write(definition))
     return message
 
 
@@ -267,6 +282,8 @@ def _read_entry(message: pb.EntryChange) -> Entry | None:
             return INTEREST.read(message.interest)
         case "counter":
             return COUNTER.read(message.counter)
+        case "definition":
+            return DEFINITION.read(message.definition)
     return None
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Awaitable, Callable
 
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.logs import Log
 
 CALM_SECONDS = 60.0  # seconds of work without failure that reset the log and the pauses
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 class BackOff:
@@ -51,6 +51,6 @@ async def lasting(what: str, work: Callable[[], Awaitable[None]], back_off: Back
             text = f"{type(error).__name__}: {error}"
             if text != said:
                 trace = None if isinstance(error, TreecastError) else error
-                _log.error("%s failed and is restarted: %s", what, text, exc_info=trace)
+                _log.error("work failed and is restarted", trace=trace, work=what, error=text)
             said = text
         await asyncio.sleep(back_off.pause())

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections.abc import Callable
 
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.identity import Host, new_cluster_id
+from treecast.middleware.model.logs import Log
 
 from .cluster import Cluster
 from .composition import Parts
@@ -18,7 +18,7 @@ from .parts import JoinCluster
 from .pubsub_host import HostPubSub
 from .settings import BrokerSettings
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 class Broker:
@@ -79,7 +79,7 @@ class Broker:
                 self.settings.data, self.host.host_id, new_cluster_id(self._rng.getrandbits(128))
             )
         if not directory.was_clean:
-            _log.warning("%s was not closed in order, checking what it holds", directory.path)
+            _log.warning("data directory was not closed in order; logs are checked", path=directory.path)
         try:
             parts = Parts(
                 self.settings, self.host, self.counters, directory, self._clock, self._rng, self._join

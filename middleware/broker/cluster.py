@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from treecast.middleware.api.entries import HomeKind
 from treecast.middleware.model.errors import TreecastError
@@ -45,6 +45,9 @@ from .values import (
     TransactionListing,
 )
 
+if TYPE_CHECKING:
+    from .queues.reach import Reach as QueueReach
+
 T = TypeVar("T")
 
 
@@ -64,6 +67,10 @@ class ReadWaiter(Protocol):
 
 class PartitionLeader(Protocol):
     """One partition as its readers and writers see it."""
+
+    @property
+    def here(self) -> bool:
+        """Whether the object may be used. If not, the partition is to be looked up again."""
 
     def append(
         self, batches: memoryview, acks: int, transactional_id: str | None
@@ -252,7 +259,14 @@ class Definitions(Protocol):
     ) -> Awaitable[Topic]: ...
 
 
-class Cluster(Protocol):
+class Leaders(Protocol):
+    """The partitions of all hosts."""
+
+    def partition(self, topic: str, index: int) -> PartitionLeader:
+        """Returns the partition's leader. Raises UNKNOWN_TOPIC if there is no such partition."""
+
+
+class Cluster(Leaders, Protocol):
     """The owners of partitions, homes and definitions. A standalone host owns everything."""
 
     @property
@@ -264,9 +278,6 @@ class Cluster(Protocol):
 
     @property
     def definitions(self) -> Definitions: ...
-
-    def partition(self, topic: str, index: int) -> PartitionLeader:
-        """Returns the partition's leader. Raises UNKNOWN_TOPIC if there is no such partition."""
 
     def home(self, kind: Kind[T], id: str) -> T:
         """Returns the owner of a group id, a transactional id, or another id that has a home."""
@@ -282,6 +293,10 @@ class Cluster(Protocol):
     def events(self) -> Reach:
         """Interest, retained messages and shared subscriptions of all hosts. The hub uses it between
         `begin_events` and `end_events`."""
+
+    @property
+    def queues(self) -> QueueReach | None:
+        """The way of AMQP's queues to other hosts; None on a standalone host."""
 
     async def begin_events(self) -> None:
         """Lets messages cross hosts from now on; called once persistent sessions are restored."""

@@ -8,7 +8,6 @@ crossing, answer all waiters, flush the logs, close the tables.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import sqlite3
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from collections.abc import Callable
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import Host
+from treecast.middleware.model.logs import Log
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.storage.flusher import Flusher
 from treecast.middleware.storage.log import PartitionLog
@@ -39,7 +39,7 @@ from .topics import TopicRegistry
 from .transactions import ProducerIds, TransactionCoordinator, TransactionSettings
 from .transactions.repair import abort_hanging
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 _PARTITIONS, _LEAST_EPOCH = "partitions", "least_epoch"  # a table and its only key
 _SUMMARIES_EVERY = 5.0  # seconds
@@ -140,7 +140,7 @@ class Parts:
             self._save_summaries()
         except TreecastError as error:
             clean = False
-            _log.error("not everything could be flushed: %s", error)
+            _log.error("logs cannot be flushed", error=error)
         finally:
             self._close_files(clean=clean)
 
@@ -228,7 +228,7 @@ class Parts:
             try:
                 partition.clean(int(now * 1000))
             except TreecastError as error:
-                _log.warning("%s: %s", partition.name, error)
+                _log.warning("retention failed", partition=partition.name, error=error)
             self.flusher.remove_doomed(partition.log)
 
     async def _compact(self, now: float) -> None:
@@ -239,7 +239,7 @@ class Parts:
                 try:
                     await self.flusher.compact(partition.log, int(now * 1000))
                 except TreecastError as error:
-                    _log.warning("%s: %s", partition.name, error)
+                    _log.warning("compaction failed", partition=partition.name, error=error)
 
 
 def _open_tables(directory: DataDirectory, settings: BrokerSettings) -> Tables:
@@ -262,7 +262,7 @@ def _least_epoch(tables: Tables, directory: DataDirectory) -> int:
     try:
         tables.write([Change(_PARTITIONS, _LEAST_EPOCH, b"%d" % directory.run)])
     except TreecastError as error:
-        _log.warning("the leader epoch of this run is not kept for empty partitions: %s", error)
+        _log.warning("leader epoch of empty partitions cannot be stored", error=error)
     return directory.run
 
 

@@ -9,7 +9,7 @@ from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import TopicPartition
 from treecast.middleware.storage.file_range import SENDFILE_BYTES
 from treecast.middleware.storage.log import PartitionLog
-from treecast.middleware.storage.replicate import check_order
+from treecast.middleware.storage.writing import check_order
 from treecast.middleware.wire.record_batch import BatchHeader
 
 from .partition import LogPartition
@@ -104,4 +104,4 @@ class FollowedPartition(LogPartition):
 
     def _check_here(self) -> None:
         if self._gone is not None:
-            raise TreecastError(self._gone, f"partition {self.name} is not here any more")
+            raise TreecastError(self._gone, f"partition {self.name} is no longer on this host")

@@ -9,16 +9,16 @@ due next. Disk errors are logged rarely, since a full disk causes one each time.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from msgspec import Struct, field
 
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.model.rarely import Rarely
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 _SLICE = 0.002  # seconds
@@ -83,9 +83,13 @@ async def _do(chore: Chore, now: float) -> None:
         await chore.work(now)
     except TreecastError as error:
         if error.fault is not Fault.STORAGE:
-            _log.exception("housekeeping: %s failed, it is tried again in %g s", chore.name, chore.interval)
+            _log.exception("housekeeping failed and is retried", chore=chore.name, seconds=chore.interval)
         elif chore.complaint.due(now):
-            more = chore.complaint.more()
-            _log.error("housekeeping: %s cannot be done, the disk refuses: %s%s", chore.name, error, more)
+            _log.error(
+                "housekeeping waits for the disk",
+                chore=chore.name,
+                error=error,
+                left_out=chore.complaint.left_out(),
+            )
     except Exception:  # a failed chore must not stop the others
-        _log.exception("housekeeping: %s failed, it is tried again in %g s", chore.name, chore.interval)
+        _log.exception("housekeeping failed and is retried", chore=chore.name, seconds=chore.interval)

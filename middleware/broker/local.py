@@ -53,6 +53,10 @@ class LocalCluster:
     def events(self) -> Reach:
         return self._events
 
+    @property
+    def queues(self) -> None:
+        """There are no other hosts."""
+
     async def begin_events(self) -> None:
         """Does nothing: there are no other hosts."""
 

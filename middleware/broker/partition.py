@@ -83,6 +83,7 @@ class LogPartition:
         self.log = log
         self._waiters: dict[ReadWaiter, None] = {}
         self._committed_waiters: dict[ReadWaiter, None] = {}
+        self.here = True  # neither deleted, closed nor released
         self._gone: Fault | None = None  # the fault that later calls raise
 
     def reconfigure(self, config: TopicConfig) -> None:
@@ -112,7 +113,7 @@ class LogPartition:
 
     def read(self, offset: int, max_bytes: int, isolation: Isolation, *, at_least_one: bool) -> PartitionRead:
         if self._gone is not None:
-            raise TreecastError(self._gone, f"partition {self.name} is not here any more")
+            raise TreecastError(self._gone, f"partition {self.name} is no longer on this host")
         log = self.log
         end, stable = log.end_offset, log.stable_offset
         if isolation is _UNCOMMITTED:
@@ -165,12 +166,16 @@ class LogPartition:
         if current in (NO_LEADER_EPOCH, known):
             return
         if current < known:
-            raise TreecastError(Fault.FENCED_LEADER_EPOCH, f"leader epoch {current} is over, it is {known}")
-        raise TreecastError(Fault.UNKNOWN_LEADER_EPOCH, f"leader epoch {current} is unknown, it is {known}")
+            raise TreecastError(
+                Fault.FENCED_LEADER_EPOCH, f"leader epoch {current} has ended; the current one is {known}"
+            )
+        raise TreecastError(
+            Fault.UNKNOWN_LEADER_EPOCH, f"leader epoch {current} is unknown; the current one is {known}"
+        )
 
     def offset_for_time(self, timestamp: int, isolation: Isolation) -> OffsetAtTime:
         if self._gone is not None:
-            raise TreecastError(self._gone, f"partition {self.name} is not here any more")
+            raise TreecastError(self._gone, f"partition {self.name} is no longer on this host")
         log = self.log
         limit = log.stable_offset if isolation else log.end_offset
         if timestamp == EARLIEST_TIMESTAMP:
@@ -180,7 +185,7 @@ class LogPartition:
         if timestamp == MAX_TIMESTAMP:
             found = log.max_timestamp_offset()
         elif timestamp < 0:
-            raise TreecastError(Fault.INVALID_REQUEST, f"timestamp {timestamp} has no meaning")
+            raise TreecastError(Fault.INVALID_REQUEST, f"timestamp {timestamp} is invalid")
         else:
             found = log.offset_for_time(timestamp, limit)
         if found is None:
@@ -191,11 +196,6 @@ class LogPartition:
         return self.log.end_of_epoch(leader_epoch)
 
     # --- life
-
-    @property
-    def here(self) -> bool:
-        """Whether the partition is neither deleted nor closed."""
-        return self._gone is None
 
     def clean(self, now_ms: int) -> None:
         """Applies retention, rolls by time, expires idle producers. Raises STORAGE on a disk error."""
@@ -220,7 +220,7 @@ class LogPartition:
         return self.log
 
     def _leave(self, fault: Fault) -> None:
-        self._gone = fault
+        self.here, self._gone = False, fault
         waiters = (*self._waiters, *self._committed_waiters)
         self._waiters.clear()
         self._committed_waiters.clear()
@@ -334,7 +334,7 @@ class LocalPartition(LogPartition):
         self, batches: memoryview, headers: list[BatchHeader], acks: int
     ) -> Appended | Future[Appended]:
         if self._gone is not None:
-            raise TreecastError(self._gone, f"partition {self.name} is not here any more")
+            raise TreecastError(self._gone, f"partition {self.name} is no longer on this host")
         now_ms = int(self._clock() * 1000)
         if headers[0].producer_id >= 0 or len(headers) > 1:
             repeated = self._check_producer(headers)
@@ -352,7 +352,7 @@ class LocalPartition(LogPartition):
         self, producer: ProducerIdentity, *, committed: bool, coordinator_epoch: int
     ) -> Future[None] | None:
         if self._gone is not None:
-            raise TreecastError(self._gone, f"partition {self.name} is not here any more")
+            raise TreecastError(self._gone, f"partition {self.name} is no longer on this host")
         now_ms = int(self._clock() * 1000)
         asked = self._verifying.pop(producer.producer_id, None)
         if asked is not None:  # its answer may be about the transaction that ends here
@@ -458,11 +458,11 @@ class LocalPartition(LogPartition):
             ):
                 raise TreecastError(
                     Fault.INVALID_RECORD,
-                    "an idempotent producer's batch comes among others, and out of order",
+                    "an idempotent producer's batches are out of order",
                 )
         repeated = self.log.producers.check(first)
         if repeated is not None and len(headers) > 1:
-            raise TreecastError(Fault.INVALID_RECORD, "a batch comes again, together with others")
+            raise TreecastError(Fault.INVALID_RECORD, "a repeated batch was sent together with other batches")
         return repeated
 
     def _store(self, batches: memoryview, headers: list[BatchHeader], now_ms: int) -> Appended:
@@ -489,7 +489,7 @@ class LocalPartition(LogPartition):
 
     def delete_before(self, offset: int) -> int:
         if self._gone is not None:
-            raise TreecastError(self._gone, f"partition {self.name} is not here any more")
+            raise TreecastError(self._gone, f"partition {self.name} is no longer on this host")
         before = self.log.start_offset
         start = self.log.delete_before(offset)
         if self._tap is not None and start != before:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import logging
 import os
 import shutil
 import uuid
@@ -17,8 +16,9 @@ from pathlib import Path
 
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
+from treecast.middleware.model.logs import Log
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 _METADATA = "partition.metadata"
 
@@ -76,7 +76,7 @@ class PartitionDirectories:
         except OSError as error:
             raise _refused(f"rename {path}", error) from error
         if why == "stray":
-            _log.warning("%s belonged to no topic and was renamed to %s", path, aside.name)
+            _log.warning("directory of no known topic was renamed", path=path, name=aside.name)
         return aside
 
     def discard(self, topic: str, topic_id: TopicId, indexes: Iterable[int]) -> None:

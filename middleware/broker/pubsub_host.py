@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from treecast.middleware.model.counters import Counters
+from treecast.middleware.model.logs import Log
 from treecast.middleware.model.rarely import Rarely
 from treecast.middleware.storage.block_log import SyncTicket
 from treecast.middleware.storage.disk import Disk
@@ -18,7 +18,7 @@ from .cluster import Cluster
 from .pubsub import Journal, PubSub, PubSubSettings, open_journal
 from .turn import Turn
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 _TICK = 0.5  # seconds between the ends of turns that were not asked for
 
@@ -42,7 +42,7 @@ class LoopEdge:
 
     def refused(self, error: str) -> None:
         if self._complaint.due(self._loop.time()):
-            _log.error("the journal cannot be written: %s%s", error, self._complaint.more())
+            _log.error("journal cannot be written", error=error, left_out=self._complaint.left_out())
 
     async def settled(self) -> None:
         """Returns when no disk operation is pending."""

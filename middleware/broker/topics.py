@@ -318,13 +318,14 @@ def altered(
             result.pop(change.name, None)
             continue
         if change.value is None:
-            raise TreecastError(Fault.INVALID_CONFIG, f"no value is given for {change.name}")
+            raise TreecastError(Fault.INVALID_CONFIG, f"{change.name} needs a value")
         if change.operation is ConfigOperation.SET:
             result[change.name] = change.value
             continue
         if key.type is not ConfigType.LIST:
             raise TreecastError(
-                Fault.INVALID_CONFIG, f"{change.name} is no list to append to or subtract from"
+                Fault.INVALID_CONFIG,
+                f"{change.name} is not a list: set it instead of appending or subtracting",
             )
         before = result.get(change.name, defaults.get(change.name, key.default))
         result[change.name] = _edited_list(before, change)

@@ -101,9 +101,9 @@ def run(arguments: Sequence[str]) -> int:
 
 
 _ADVICE = {
-    Fault.UNKNOWN_TOPIC: "`treecast topics list` shows those there are",
+    Fault.UNKNOWN_TOPIC: "`treecast topics list` lists all",
     Fault.TOPIC_EXISTS: "`treecast topics describe` shows it, `alter` and `grow` change it",
-    Fault.GROUP_NOT_FOUND: "`treecast groups list` shows those there are",
+    Fault.GROUP_NOT_FOUND: "`treecast groups list` lists all",
     Fault.GROUP_NOT_EMPTY: "`treecast groups describe` shows its members",
     Fault.INVALID_CONFIG: "`treecast topics describe --json` lists the settings of a topic",
     Fault.INTERNAL: "the daemon's log has more",

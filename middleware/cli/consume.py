@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from treecast.middleware.model.errors import Fault, TreecastError
+
 from .kafka import BOOTSTRAP_MS, KAFKA_LOGS, explained, quiet
 from .options import INT31, INT63, Kafka, kafka_at
 from .output import CommandError
@@ -80,7 +82,7 @@ def _assign(consumer: Any, topic: str, partition: int | None) -> None:
 
     found = consumer.partitions_for_topic(topic)
     if not found:
-        raise CommandError(f"there is no topic {topic!r}; `treecast topics list` lists all")
+        raise TreecastError(Fault.UNKNOWN_TOPIC, f"there is no topic {topic!r}")
     if partition is not None and partition not in found:
         raise CommandError(f"topic {topic!r} has no partition {partition}, but 0 to {max(found)}")
     chosen = sorted(found) if partition is None else [partition]

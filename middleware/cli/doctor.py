@@ -78,7 +78,7 @@ def doctor(
     if json:
         print_json([asdict(finding) for finding in findings])
     else:
-        print_table(("check", "", "finding"), [(f.check, f.level, f.detail) for f in findings], empty="")
+        print_table(("check", "level", "detail"), [(f.check, f.level, f.detail) for f in findings], empty="")
     if any(finding.level == "bad" for finding in findings):
         raise typer.Exit(1)
 

@@ -21,14 +21,14 @@ Name = Annotated[
     str | None,
     typer.Argument(help="What to reproduce, such as thesis-fig6.9; without it all are listed."),
 ]
-Seed = Annotated[int, typer.Option("--seed", help="All that is drawn follows from it.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of all random numbers.")]
 Runs = Annotated[int, typer.Option("--runs", min=0, help="Runs per point; 0: the figure's own number.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=0, help="Processes; 0: one per core.")]
 Topologies = Annotated[
     list[str] | None,
     typer.Option(
         "--topology",
-        help="A network by name, may be given again; all: those of the thesis' Table 6.1 that are at hand.",
+        help="A network by name; repeatable. all: every available network of the thesis' Table 6.1.",
     ),
 ]
 Folder = Annotated[
@@ -42,9 +42,7 @@ EncoderName = Annotated[
     ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="A folder for JSON, table and plots.", metavar="DIR")]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on with what the folder of --out has of this run.")
-]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the folder of --out.")]
 
 
 def evaluate(

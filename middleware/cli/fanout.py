@@ -171,7 +171,7 @@ def _result(options: BenchOptions, before: _Counts, after: _Counts, done: dict[s
 
 def _show(result: Fanout) -> None:
     print_table(
-        ("host", "live", "repaired", "replayed", "lost", "seconds", "MB/s", "left, times"),
+        ("host", "live", "repaired", "replayed", "lost", "seconds", "MB/s", "left times"),
         [
             (
                 one.host,

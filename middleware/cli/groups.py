@@ -33,7 +33,7 @@ def list_groups(json: Json = False, control: Control = None) -> None:
     print_table(
         ("group", "type", "state", "epoch", "members", "protocol"),
         [(g.group_id, g.type or "-", g.state, g.epoch, g.members, g.protocol_type or "-") for g in groups],
-        empty="no groups; one comes to be when a consumer joins it or commits an offset",
+        empty="no groups; a consumer creates one when it joins or commits an offset",
     )
 
 
@@ -104,7 +104,7 @@ def delete(
 def reset(
     group: Id,
     topic: Annotated[
-        str, typer.Option("--topic", help="Only this topic; default: all that have committed offsets.")
+        str, typer.Option("--topic", help="Only this topic; default: all topics with committed offsets.")
     ] = "",
     earliest: Annotated[bool, typer.Option("--earliest", help="To the first record.")] = False,
     latest: Annotated[bool, typer.Option("--latest", help="To the end.")] = False,

@@ -41,7 +41,7 @@ def check(
     ] = None,
     device_config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Writes what a P4Runtime controller sends a switch: all files."),
+        typer.Option(metavar="FILE", help="Writes the device config for P4Runtime, with all included files."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -56,13 +56,13 @@ def check(
         _write(device_config, _config(program, loaded, include, define))
     rows = list(_rows(info))
     if json:
-        objects = [dict(zip(("kind", "name", "id", "what"), row, strict=True)) for row in rows]
+        objects = [dict(zip(("kind", "name", "id", "detail"), row, strict=True)) for row in rows]
         print_json({"program": str(program), "objects": objects, "warnings": list(loaded.warnings)})
         return
     for warning in loaded.warnings:
         print(warning, file=sys.stderr)
     shown = [(kind, name, f"{number:#010x}", what) for kind, name, number, what in rows]
-    print_table(("kind", "name", "id", "what"), shown, empty=f"{program} shows control planes nothing")
+    print_table(("kind", "name", "id", "detail"), shown, empty=f"{program} shows control planes nothing")
 
 
 def _load(program: Path, folders: list[Path] | None, define: list[str] | None) -> Program:
@@ -282,10 +282,10 @@ def _problem(path: Path, lines: list[str], problem: Problem) -> str:
 @app.command()
 def switch(
     program: Annotated[
-        Path | None, typer.Argument(metavar="[X.p4]", help="Without one, a controller has to set it.")
+        Path | None, typer.Argument(metavar="[X.p4]", help="Without a program, a controller must set one.")
     ] = None,
     port: Annotated[
-        list[str] | None, typer.Option("--port", metavar="N=INTERFACE", help="A port; may be repeated.")
+        list[str] | None, typer.Option("--port", metavar="N=INTERFACE", help="A port; repeatable.")
     ] = None,
     p4runtime: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where controllers connect; unix:PATH, or off.")

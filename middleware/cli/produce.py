@@ -44,9 +44,9 @@ def produce(
         str, typer.Option("--compression", metavar="|".join(COMPRESSIONS), help="Of the batches.")
     ] = "none",
     acks: Annotated[
-        str, typer.Option("--acks", metavar="all|1|0", help="What a record waits for: 0 is not answered.")
+        str, typer.Option("--acks", metavar="all|1|0", help="Acknowledgements to wait for; 0: none.")
     ] = "all",
-    json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     kafka: Kafka = None,
 ) -> None:
     """Sends each line as one record; ends when all are acknowledged."""

@@ -60,37 +60,39 @@ def _topic(stream: pb.StreamStatus) -> str:
 
 
 SENT = (
-    *("stream", "name", "epoch", "to", "state", "carrier", "addressed", "live", "repaired", "replayed"),
+    *("stream", "name", "epoch", "host", "state", "carrier", "addressed", "live", "repaired", "replayed"),
     *("filtered", "expired", "refused", "outstanding", "account"),
 )
 PACE = (
     *("stream", "name", "epoch", "rate/s", "window", "on its way", "records unsent", "set by", "why"),
     "copies",
 )
-PACED = ("stream", "name", "epoch", "to", "state", "window", "turnaround ms", "out for s", "left, times")
+PACED = ("stream", "name", "epoch", "host", "state", "window", "turnaround ms", "out s", "left times")
 COST = ("stream", "name", "epoch", "carrier", "purpose", "packets", "bytes")
 LED = "led"
-TROUBLED = ("partition", "leader", "state", "copy here ends at", "problem")
+TROUBLED = ("partition", "leader", "state", "end here", "problem")
 LOST = (
     "partition",
-    "lost with the disk of",
-    "at",
-    "from offset",
-    "heard of up to",
+    "lost disk of",
+    "time",
+    "first",
+    "reported end",
     "records",
-    "led on with epoch",
+    "epoch",
 )
-RECEIVED = ("from", "stream", "name", "epoch", "state", "next", "end", "behind")
+RECEIVED = ("origin", "stream", "name", "epoch", "state", "next", "end", "behind")
 
 
 def _show(sent: Sequence[pb.StreamStatus], received: Sequence[pb.StreamStatus]) -> None:
     rows = [_sent(stream, account) for stream in sent for account in _by_name(stream)]
     print_table(SENT, rows, empty="no stream of this host has a receiver")
     print()
-    print_table(PACE, [_pace(stream) for stream in sent if stream.HasField("pace")], empty="nothing is paced")
+    print_table(
+        PACE, [_pace(stream) for stream in sent if stream.HasField("pace")], empty="no stream is paced"
+    )
     print()
     paced = [_paced(stream, one) for stream in sent for one in _by_name(stream) if one.window]
-    print_table(PACED, paced, empty="nobody receives")
+    print_table(PACED, paced, empty="no stream has a receiver that is paced")
     print()
     print_table(
         COST, [_cost(stream, one) for stream in sent for one in stream.sent], empty="nothing was sent"

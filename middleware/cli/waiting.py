@@ -30,7 +30,7 @@ class Patience:
 
 
 def waiting_text(left: int, address: str, problems: Sequence[str]) -> str:
-    why = "; ".join(problems) or "it has not said why"
+    why = "; ".join(problems) or "no reason given"
     return f"waiting for {address} to acknowledge {left:,} record{'s' if left != 1 else ''}: {why}"
 
 

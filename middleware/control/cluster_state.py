@@ -14,6 +14,7 @@ from treecast.middleware.api.entries import (
     Change,
     Counter,
     CounterEntry,
+    DefinitionEntry,
     Entry,
     HomeEntry,
     HomeKind,
@@ -30,7 +31,7 @@ from treecast.middleware.model.identity import TopicId
 
 from .values import StateSettings
 
-E = TypeVar("E", HostEntry, TopicEntry, HomeEntry, StateEntry, InterestEntry, CounterEntry)
+E = TypeVar("E", HostEntry, TopicEntry, HomeEntry, StateEntry, InterestEntry, CounterEntry, DefinitionEntry)
 
 
 class ClusterState:
@@ -90,6 +91,9 @@ class ClusterState:
 
     def interest(self, host_id: int) -> InterestEntry | None:
         return self._typed(Kind.INTEREST, str(host_id), InterestEntry)
+
+    def definition(self, key: str) -> DefinitionEntry | None:
+        return self._typed(Kind.DEFINITION, key, DefinitionEntry)
 
     def counter(self, counter: Counter) -> int:
         found = self._typed(Kind.COUNTER, counter.value, CounterEntry)

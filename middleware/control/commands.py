@@ -162,6 +162,20 @@ class PutInterest(Struct, frozen=True):
     patterns: tuple[str, ...]
 
 
+class DefinitionWrite(Struct, frozen=True):
+    """Sets a definition, or removes it if `value` is None. An existing one with another value stays unless
+    `replace`."""
+
+    key: str
+    value: bytes | None
+    replace: bool = False
+
+
+class PutDefinitions(Struct, frozen=True):
+    session: Session
+    writes: tuple[DefinitionWrite, ...]
+
+
 Command = (
     Attach
     | Renew
@@ -181,6 +195,7 @@ Command = (
     | AllotState
     | ReleaseState
     | PutInterest
+    | PutDefinitions
 )
 
 

@@ -8,7 +8,6 @@ again: memory is never ahead of the disk for longer than one write.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -17,6 +16,7 @@ from msgspec import Struct, field
 
 from treecast.middleware.api.entries import Change, decode_change, encode_change
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 
 from .cluster_state import ClusterState
 from .commands import Command, Expire
@@ -26,7 +26,7 @@ from .state import decide, step
 from .store import Commit, Store, StoredChange
 from .values import StateSettings
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 class CoordinatorSettings(Struct, frozen=True):
@@ -127,7 +127,7 @@ class Coordinator:
         for name, answer in zip(names, answers, strict=True):
             if isinstance(answer, BaseException):
                 # The host may have renewed or left meanwhile; a disk error is retried at the next call.
-                _log.debug("lease of host %s not expired: %s", name, answer)
+                _log.debug("lease cannot be expired", host=name, answer=answer)
 
     async def home_items(self, home: str, after: bytes, limit: int) -> tuple[list[tuple[bytes, bytes]], bool]:
         """Returns items that a home wrote; see `Store.items`."""
@@ -183,7 +183,7 @@ class Coordinator:
         except TreecastError:
             raise
         except Exception as error:
-            _log.exception("%s failed", type(command).__name__)
+            _log.exception("command failed", command=type(command).__name__)
             raise TreecastError(Fault.INTERNAL) from error
 
     def _collect(self, commits: list[Commit], decision: Decision[Any]) -> None:
@@ -211,13 +211,13 @@ class Coordinator:
     def _recover(self, error: TreecastError) -> None:
         self.refused_writes += 1
         if self.refused_writes & (self.refused_writes - 1) == 0:  # the 1st, 2nd, 4th, ...
-            _log.error("the coordinator's store refused a write (%d so far): %s", self.refused_writes, error)
+            _log.error("coordinator's store refused a write", count=self.refused_writes, error=error)
         self._last_snapshot = None
         try:
             self._read_store()
         except TreecastError as worse:
             self._closed = True  # memory differs from the disk: better no answers than wrong ones
-            _log.critical("the coordinator stops answering: its store cannot be read: %s", worse)
+            _log.critical("coordinator stops answering: its store cannot be read", error=worse)
         self.wake()
 
     # --- watching

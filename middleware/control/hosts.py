@@ -176,5 +176,7 @@ def detach(state: ClusterState, command: Detach) -> Decision[HostEntry]:
 def expire(state: ClusterState, command: Expire) -> Decision[Done]:
     host = state.host(command.name)
     if host is None:
-        raise TreecastError(Fault.INTERNAL, f"no host {command.name} can expire")
+        raise TreecastError(
+            Fault.INTERNAL, f"the lease of host {command.name} cannot expire: no such host is attached"
+        )
     return Decision(Done(), (put(replace(host, presence=follow(host.presence, Event.EXPIRE))),))

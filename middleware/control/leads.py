@@ -71,7 +71,7 @@ def _check_free(
     """Checks whether the caller may lead the partition. Raises NOT_LEADER or POLICY_VIOLATION."""
     leader = state.host_by_id(entry.leader)
     if not promoted and not (entry.waits and entry.leader == host.host_id):
-        raise TreecastError(Fault.NOT_LEADER, f"{name} does not wait for host {host.name}")
+        raise TreecastError(Fault.NOT_LEADER, f"{name} is not waiting for host {host.name}")
     if promoted and not entry.waits and leader is not None and leader.presence is Presence.ATTACHED:
         raise TreecastError(
             Fault.POLICY_VIOLATION,
@@ -109,7 +109,7 @@ def put_ends(state: ClusterState, command: PutEnds) -> Decision[Done]:
     limit = state.settings.limits.ends
     if len(command.ends) > limit:
         raise TreecastError(
-            Fault.INVALID_REQUEST, f"{len(command.ends)} ends; at most {limit} are taken at once"
+            Fault.INVALID_REQUEST, f"{len(command.ends)} ends; at most {limit} are accepted at once"
         )
     led = [end for end in command.ends if _leads(state, host.host_id, end)]
     return Decision(Done(), items=tuple(_item(end) for end in led))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
@@ -11,13 +10,14 @@ from treecast.middleware.fabric.stare.timers import Random
 from treecast.middleware.fabric.stare.wakeups import Wakeups
 from treecast.middleware.model.counters import ReplicaCounters
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.wire.stare_signals import Opened, Signal, SignalKind, encode_signal
 
 from .replicas.controller import ReplicaController
 from .replicas.settings import ReplicaSettings
 from .replicas.vnf_ids import VnfIds
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 Store = Callable[[Mapping[bytes, bytes | None]], Awaitable[None]]
 _STORE_AGAIN: Final = 1.0  # seconds
@@ -134,7 +134,7 @@ class ReplicaService:
         try:
             await self._store(changes)
         except TreecastError as error:
-            _log.warning("cannot store VNF ids; answers are delayed: %s", error)
+            _log.warning("VNF ids cannot be stored; answers are delayed", error=error)
             ids.changes = {**changes, **ids.changes}
             await asyncio.sleep(_STORE_AGAIN)
         finally:

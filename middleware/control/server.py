@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import secrets
 import time
@@ -27,6 +26,7 @@ from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.api.rpc import KEEPALIVE, MAX_CALLS, OPTIONS, methods
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import new_cluster_id
+from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.settings import FsyncPolicy
 
 from .coordinator import Coordinator, CoordinatorSettings
@@ -35,7 +35,7 @@ from .store import SqliteStore, Store
 
 R = TypeVar("R", bound=Message)
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class OpenCoordinator:
             try:
                 await self.coordinator.expire_leases()
             except Exception:
-                _log.exception("the check of leases failed")
+                _log.exception("check of leases failed")
 
     async def close(self) -> None:
         """Ends watchers, finishes waiting commands, and closes the store."""
@@ -101,7 +101,7 @@ def _open_store(settings: ServerSettings) -> Store:
     if token is not None and token.cluster_id != wanted:
         raise TreecastError(
             Fault.INVALID_REQUEST,
-            f"the join token is of cluster {token.cluster_id}, but this is to be {wanted}: use its own token",
+            f"the join token is of cluster {token.cluster_id}, not of {wanted}: use the right token",
         )
     return SqliteStore(settings.path, new_id, cluster_id=wanted, fsync=settings.fsync)
 
@@ -136,7 +136,8 @@ class CoordinatorServer:
         except RuntimeError as error:
             raise TreecastError(
                 Fault.INVALID_REQUEST,
-                f"the coordinator cannot listen on {settings.address}: is the port in use, is the host ours?",
+                f"the coordinator cannot listen on {settings.address}:"
+                " check that the port is free and the address belongs to this host",
             ) from error
         self.address = Address(settings.address.host, port)
         self._server = server

@@ -243,6 +243,16 @@ class CoordinatorService:
         recorded: InterestEntry = await self._coordinator.do(command)
         return pb.PutInterestResponse(version=recorded.version)
 
+    async def put_definitions(self, request: pb.PutDefinitionsRequest) -> pb.PutDefinitionsResponse:
+        writes = tuple(
+            commands.DefinitionWrite(
+                write.key, write.value if write.HasField("value") else None, write.replace
+            )
+            for write in request.writes
+        )
+        await self._coordinator.do(commands.PutDefinitions(_session(request.session), writes))
+        return pb.PutDefinitionsResponse(revision=self._coordinator.revision)
+
     # --- itself
 
     async def status(self, request: pb.CoordinatorStatusRequest) -> pb.CoordinatorStatusResponse:

@@ -2,7 +2,7 @@
 
 Pure: deciding changes nothing. The caller makes the decision durable, applies its changes, and only then
 answers. A refusal is a raised TreecastError and changes nothing. The decisions are in `hosts` (with the table
-of a host's life), `topics`, `leads`, `homes` and `allotments`.
+of a host's life), `topics`, `leads`, `homes`, `allotments` and `definitions`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, get_args
 
-from . import allotments, commands, homes, hosts, leads, topics
+from . import allotments, commands, definitions, homes, hosts, leads, topics
 from .cluster_state import ClusterState
 from .commands import Command
 from .decision import Decision
@@ -36,6 +36,7 @@ _DECIDERS: Mapping[type, Callable[[ClusterState, Any], Decision[Any]]] = Mapping
         commands.AllotState: allotments.allot_state,
         commands.ReleaseState: allotments.release_state,
         commands.PutInterest: allotments.put_interest,
+        commands.PutDefinitions: definitions.put_all,
     }
 )
 assert set(_DECIDERS) == set(get_args(Command))

@@ -13,7 +13,6 @@ power was lost.
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -23,12 +22,13 @@ from typing import Protocol
 from msgspec import Struct
 
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.settings import FsyncPolicy
 
 from .values import ItemWrite
 
 FORMAT = 1
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 _SYNCHRONOUS = {FsyncPolicy.NEVER: "OFF", FsyncPolicy.INTERVAL: "NORMAL", FsyncPolicy.BATCH: "FULL"}
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -198,7 +198,7 @@ class SqliteStore:
             self._database.execute("PRAGMA synchronous = FULL")
             self._transact(lambda: self._put_meta({"closed": "1"}))
         except (sqlite3.Error, TreecastError) as error:
-            _log.warning("%s was not closed properly: %s", self._path, error)
+            _log.warning("store was not closed properly", path=self._path, error=error)
         self._database.close()
 
     # --- inside a transaction

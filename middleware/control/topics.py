@@ -52,7 +52,7 @@ def alter(state: ClusterState, command: AlterTopic) -> Decision[TopicEntry]:
     topic = _existing(state, command.name)
     twice = sorted(set(command.set) & set(command.unset))
     if twice:
-        raise TreecastError(Fault.INVALID_REQUEST, f"{twice[0]} is both set and unset: name it once")
+        raise TreecastError(Fault.INVALID_REQUEST, f"{twice[0]} is both set and unset: do only one of these")
     kept = {name: value for name, value in topic.config.items() if name not in command.unset}
     config: Mapping[str, str] = {**kept, **command.set}
     _check_config(config)

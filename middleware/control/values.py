@@ -1,13 +1,14 @@
 """The coordinator's knowledge as immutable entries, each with a kind and a text key.
 
-| kind     | key                                       | entry           |
-| -------- | ----------------------------------------- | --------------- |
-| HOST     | the host's name                           | `HostEntry`     |
-| TOPIC    | the topic's name, Kafka's spelling        | `TopicEntry`    |
-| HOME     | `g:` group id, `t:` transactional id, `r:` | `HomeEntry`     |
-| STATE    | the state id, decimal                     | `StateEntry`    |
-| INTEREST | the host id, decimal                      | `InterestEntry` |
-| COUNTER  | the counter's name                        | `CounterEntry`  |
+| kind       | key                                        | entry             |
+| ---------- | ------------------------------------------ | ----------------- |
+| HOST       | the host's name                            | `HostEntry`       |
+| TOPIC      | the topic's name, Kafka's spelling         | `TopicEntry`      |
+| HOME       | `g:` group id, `t:` transactional id, `r:` | `HomeEntry`       |
+| STATE      | the state id, decimal                      | `StateEntry`      |
+| INTEREST   | the host id, decimal                       | `InterestEntry`   |
+| COUNTER    | the counter's name                         | `CounterEntry`    |
+| DEFINITION | chosen by the hosts                        | `DefinitionEntry` |
 """
 
 from __future__ import annotations
@@ -54,6 +55,9 @@ class Limits(Struct, frozen=True):
     ends: int = 10_000  # partitions in one PutEnds
     lost: int = 100  # losses recorded separately, per partition
     producer_block: int = 100_000
+    definitions: int = 1_000_000
+    definition_writes: int = 10_000  # in one PutDefinitions
+    definition_value: int = 65_536
 
 
 class StateSettings(Struct, frozen=True):

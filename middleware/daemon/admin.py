@@ -7,16 +7,17 @@ start-up never waits for them: meanwhile connections queue in the kernel.
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from typing import TYPE_CHECKING
+
+from treecast.middleware.model.logs import Log
 
 if TYPE_CHECKING:
     from aiohttp import web
 
     from .status import Subject
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 class AdminServer:
@@ -61,7 +62,7 @@ class AdminServer:
             self._runner = runner
             await self._serve(runner)
         except Exception:
-            _log.exception("the admin server cannot be loaded")
+            _log.exception("admin server cannot be loaded")
             self._close_sockets()
 
     async def _serve(self, runner: web.AppRunner) -> None:

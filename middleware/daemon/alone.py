@@ -8,7 +8,6 @@ the store is removed. If another host ever attached, the change is refused.
 from __future__ import annotations
 
 import json
-import logging
 import sqlite3
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from treecast.middleware.broker.transactions.producer_ids import PRODUCER_BLOCKS
 from treecast.middleware.control.server import new_id
 from treecast.middleware.control.store import SqliteStore
 from treecast.middleware.model.identity import TopicId
+from treecast.middleware.model.logs import Log
 from treecast.middleware.relay.homes.rows import ALONE, HOMES
 from treecast.middleware.relay.view_store import VIEW
 from treecast.middleware.storage.settings import FsyncPolicy
@@ -30,7 +30,7 @@ from .settings import STORE
 # Tables of the coordinator that is given up: its view, its homes, blocks of ids.
 _OF_THE_CLUSTER = (VIEW, HOMES, ALONE, PRODUCER_BLOCKS)
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 def become_alone(directory: DataDirectory, fsync: FsyncPolicy) -> None:
@@ -53,7 +53,7 @@ def become_alone(directory: DataDirectory, fsync: FsyncPolicy) -> None:
         tables.close()
     directory.leave()
     _remove_store(directory)
-    _log.info("%s is a host alone again", directory.path)
+    _log.info("host left its cluster", path=directory.path)
 
 
 def take_alone(data: Path, fsync: FsyncPolicy) -> DataDirectory:

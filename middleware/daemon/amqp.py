@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import random
 import time
@@ -13,9 +12,17 @@ from pathlib import Path
 
 from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.broker import HostPubSub
-from treecast.middleware.broker.queues import QueueSettings, VirtualHost
+from treecast.middleware.broker.queues import (
+    SPOOLS,
+    JoinedQueues,
+    QueueSettings,
+    Reach,
+    VirtualHost,
+    taken_from,
+)
 from treecast.middleware.broker.queues.restoring import QueueStorage
 from treecast.middleware.model.counters import Counters
+from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.disk import Disk
 from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.shims.amqp.access import KIND, KeptUsers, PasswordAccess
@@ -32,12 +39,13 @@ from .settings import Settings
 from .troubles import Troubles
 from .view import view_process
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 LEAST_FREE = 50_000_000  # free bytes on disk below which publishers wait: RabbitMQ's disk_free_limit
 LOW_DISK = "low on disk"  # RabbitMQ's wording, which clients show
 LOW_MEMORY = "low on memory"
 _SEGMENT_BYTES = 16 << 20  # of the queue log: one remaining message keeps a whole segment on disk
+_LEAVE = 1.0  # seconds for telling other hosts which queues end with their connections
 _MEMORY_SHARE = 0.6  # of the machine's memory, as in RabbitMQ
 
 
@@ -52,8 +60,10 @@ class AmqpPart:
         unix_path: Path | None,
         pubsub: HostPubSub,
         troubles: Troubles,
+        reach: Reach | None = None,
     ) -> None:
-        """`address`: None to serve over TLS only. Raises StartError, or STORAGE if the disk refuses."""
+        """`address`: None to serve over TLS only. `reach`: to the queues of other hosts; None on a host
+        alone. Raises StartError, or STORAGE if the disk refuses."""
         self.unix_path = unix_path
         self._wanted = address
         self._settings = settings
@@ -68,10 +78,17 @@ class AmqpPart:
         kept = KeptHosts(host, recorder, storage.journal.definition("/", HOSTS, b""))
         self.face = AmqpFace(host, self._turn, self.store, counters.face("amqp"), counters.queue_levels)
         self.face.pressure = _pressure(settings, troubles)
+        self._spools = VirtualHost(SPOOLS, self.store, storage.journal.recorder(SPOOLS), given.queues)
         self._restore(storage, host)
         # Written before the publish/subscribe journal, which records what other hosts have sent.
         self._turn.add_store(self.store, first=True)
         self._bridge = TopicBridge(pubsub.hub, host.vhosts["/"], asyncio.get_running_loop().time)
+        self._reach = reach
+        if reach is not None:
+            taken = taken_from(storage.journal.declared.values())
+            joined = JoinedQueues(host, self._spools, taken, reach, self.face.act)
+            self.face.join(joined)
+            reach.join(joined)
         limits = (int(_most_memory(settings)), LEAST_FREE)
         self.management = AmqpManagement(
             settings.name, self.face, access, kept, self._turn, troubles, limits, self._listeners
@@ -79,12 +96,14 @@ class AmqpPart:
 
     def _restore(self, storage: QueueStorage, host: AmqpHost) -> None:
         def vhost_of(name: str) -> VirtualHost:
+            if name == SPOOLS:
+                return self._spools
             return host.vhosts.get(name) or host.add_vhost(name)
 
         count = storage.restore(vhost_of, asyncio.get_running_loop().time())
         queues = sum(len(vhost.queues) for vhost in host.vhosts.values())
         if queues:
-            _log.info("%d queues are there again, with %d messages", queues, count)
+            _log.info("queues restored", queues=queues, messages=count)
 
     @property
     def address(self) -> Address | None:
@@ -115,6 +134,8 @@ class AmqpPart:
             return
         self._closed = True
         self._bridge.close()
+        if self._reach is not None:
+            await self._reach.leave(min(grace, _LEAVE))
         self.management.close()
         self._turn.remove_store(self.store)
         self.store.flush()

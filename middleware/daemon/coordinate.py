@@ -9,7 +9,6 @@ It watches disk space and descriptors as a daemon does; log and status report pr
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 import time
@@ -20,6 +19,7 @@ from treecast.middleware.api.join_token import JoinToken, new_token
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.control.server import CoordinatorServer, ServerSettings, new_id
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.logs import Log
 
 from . import logs, tuning
 from .config import Loaded
@@ -36,7 +36,7 @@ from .view import view_process
 # The daemon's settings that apply to a coordinator.
 SETTINGS = ("data", "control", "join_token", "fsync", "log_level", "log_format")
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 def run(loaded: Loaded) -> int:
@@ -45,7 +45,7 @@ def run(loaded: Loaded) -> int:
     tuning.raise_open_files()
     logs.configure(loaded.settings)
     for remark in loaded.remarks:
-        _log.warning(remark)
+        _log.warning("environment variable is ignored", detail=remark)
     with asyncio.Runner(loop_factory=tuning.new_event_loop) as runner:
         return runner.run(_serve(loaded))
 
@@ -67,7 +67,7 @@ async def _serve(loaded: Loaded) -> int:
         return FAILED
     room = _watched(loaded.settings, data, server)
     notifier.send("READY=1", f"STATUS=coordinator of cluster {server.coordinator.cluster_id}")
-    _log.info("coordinator of cluster %s, from %s", server.coordinator.cluster_id, data)
+    _log.info("coordinator serves", cluster=server.coordinator.cluster_id, path=data)
     say(f"ready control={server.address}")
     tuning.freeze_heap()
     feeding = asyncio.create_task(_feed(notifier))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ from treecast.middleware.broker.pubsub import PubSubSettings
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import Host
+from treecast.middleware.model.logs import Log
 from treecast.shims.kafka.server import KafkaFace
 from treecast.shims.kafka.settings import KafkaSettings
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .mqtt import MqttPart
     from .stare_alone import Stare
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 _AFTER_FAILURE = 1.0  # seconds until housekeeping is retried
 
 
@@ -220,7 +220,15 @@ class Daemon:
         from .amqp import AmqpPart  # here, since a host without the face needs none of it
 
         unix_path = self._claim("amqp") if address is not None else None
-        self._amqp = AmqpPart(self.settings, self.counters, address, unix_path, broker.pubsub, room.troubles)
+        self._amqp = AmqpPart(
+            self.settings,
+            self.counters,
+            address,
+            unix_path,
+            broker.pubsub,
+            room.troubles,
+            broker.cluster.queues,
+        )
         self._amqp.face.listeners.admits = room.descriptors.admits
         assert self.subject is not None
         self.subject.amqp = self._amqp.management
@@ -266,7 +274,7 @@ class Daemon:
         assert self.subject is not None
         self.subject.ready = True
         self._notifier.send("READY=1", f"STATUS=serving as {self.settings.name}")
-        _log.info("serving from %s with fsync %s", self.settings.data, self.settings.fsync.value)
+        _log.info("daemon serves", path=self.settings.data, fsync=self.settings.fsync.value)
         if self._joining is not None:
             self._joining.tell(self._faces["control"].address if "control" in self._faces else OFF)
         faces = (f"{face}={self._faces[face].address}" for face in SHOWN if face in self._faces)

@@ -11,7 +11,6 @@ A host that was attached before starts without the coordinator, from its stored 
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import secrets
 from contextlib import aclosing
@@ -35,6 +34,7 @@ from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import Host, new_cluster_id
+from treecast.middleware.model.logs import Log
 from treecast.middleware.relay.attaching import attach_request, take_run
 from treecast.middleware.relay.cluster import RelayCluster
 from treecast.middleware.relay.composition import join
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 _KNOWN_SECONDS = 2.0  # time for which a host with a stored view waits for the coordinator
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 class Joining:
@@ -227,11 +227,13 @@ class Joining:
                     raise StartError(_advised(error, target)) from error
                 reason = str(error)
             if self._known is not None:
-                _log.warning("starting from the stored view, because %s", reason)
+                _log.warning("host starts from its stored view", reason=reason)
                 return
             if not waiting:
                 waiting = True
-                _log.warning("waiting for the coordinator: %s; check --join and the daemon there", reason)
+                _log.warning(
+                    "waiting for the coordinator", reason=reason, advice="check --join and the daemon there"
+                )
             await asyncio.sleep(back_off.pause())
 
     def _check_host(self, answer: pb.AttachResponse) -> None:
@@ -277,17 +279,17 @@ class Joining:
     def tell(self, control: str) -> None:
         """Logs the host's identity in its cluster, and how others join it."""
         where = "in this daemon" if self.coordinator is not None else f"at {self.link.client.target}"
-        _log.info("host %d of cluster %s, coordinator %s", self.host.host_id, self.token.cluster_id, where)
+        _log.info("host joined", host=self.host.host_id, cluster=self.token.cluster_id, coordinator=where)
         if self.coordinator is None:
             return
         if control == OFF or (_is_loopback(control) and not _is_loopback(str(self.announced))):
             _log.warning(
-                "hosts on other machines cannot join: the coordinator is in this daemon, and --control is %s;"
-                " give it an address that they can reach",
-                control,
+                "hosts on other machines cannot join",
+                control=control,
+                advice="give --control an address that they can reach",
             )
         else:
-            _log.info("others join with --join %s --join-token @%s", control, self._data / FILE)
+            _log.info("other hosts can join", flags=f"--join {control} --join-token @{self._data / FILE}")
 
     # --- closing
 

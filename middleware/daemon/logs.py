@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
+
+from treecast.middleware.model.logs import Entry
 
 from .repeats import DiskRepeats
 from .settings import LogFormat, LogLevel, Settings
@@ -38,6 +41,7 @@ def configure(settings: Settings) -> None:
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
+        _unfold,
         structlog.stdlib.ExtraAdder(),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
@@ -60,9 +64,9 @@ def configure(settings: Settings) -> None:
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
-            *shared[:3],
+            *shared[:4],
             structlog.stdlib.PositionalArgumentsFormatter(),
-            shared[4],
+            shared[5],
             structlog.processors.StackInfoRenderer(),
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
@@ -70,6 +74,20 @@ def configure(settings: Settings) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
+
+
+def _unfold(_: Any, __: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Gives an entry's event and each of its fields a key of its own."""
+    record = line.get("_record")
+    if record is not None and isinstance(record.msg, Entry):
+        line["event"] = record.msg.event
+        line.update({key: _plain(value) for key, value in record.msg.fields.items()})
+    return line
+
+
+def _plain(value: object) -> object:
+    """Numbers stay numbers; all other values become text."""
+    return value if isinstance(value, bool | int | float) else str(value)
 
 
 def _level(level: LogLevel) -> int:

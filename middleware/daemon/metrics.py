@@ -114,18 +114,23 @@ def _room(troubles: Troubles) -> Iterator[Metric]:
     )
 
 
+def _metric(field: str) -> str:
+    """Returns a counter's name as a metric: a unit stands last."""
+    return {"bytes_in": "received_bytes", "bytes_out": "sent_bytes"}.get(field, field)
+
+
 def _numbers(prefix: str, counters: Struct, room: str) -> Iterator[Metric]:
     """Yields each integer field of a struct of counters as a counter, each dictionary as one with a label."""
     for field in fields(counters):
-        value = getattr(counters, field.name)
-        doc = f"{field.name.replace('_', ' ').capitalize()}, counted by {room}."
+        value, name = getattr(counters, field.name), _metric(field.name)
+        doc = f"{name.replace('_', ' ').capitalize()}, counted by {room}."
         if isinstance(value, dict):
-            family = CounterMetricFamily(f"{prefix}_{field.name}", doc, labels=["reason"])
+            family = CounterMetricFamily(f"{prefix}_{name}", doc, labels=["reason"])
             for reason, count in sorted(value.items()):
                 family.add_metric([reason], count)
             yield family
         else:
-            yield CounterMetricFamily(f"{prefix}_{field.name}", doc, value=value)
+            yield CounterMetricFamily(f"{prefix}_{name}", doc, value=value)
 
 
 def _pubsub(counters: Counters) -> Iterator[Metric]:
@@ -148,9 +153,10 @@ def _faces(faces: Mapping[str, FaceCounters]) -> Iterator[Metric]:
     yield open_now
     for field in fields(FaceCounters):
         labels = {"requests": ["face", "request"], "protocol_errors": ["face", "reason"]}
+        metric = _metric(field.name)
         family = CounterMetricFamily(
-            f"treecast_face_{field.name}",
-            f"{field.name.replace('_', ' ').capitalize()} of a face.",
+            f"treecast_face_{metric}",
+            f"{metric.replace('_', ' ').capitalize()} of a face.",
             labels=labels.get(field.name, ["face"]),
         )
         for name, face in sorted(faces.items()):

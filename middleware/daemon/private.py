@@ -4,12 +4,13 @@ others.
 
 from __future__ import annotations
 
-import logging
 import os
 import stat
 from pathlib import Path
 
-_log = logging.getLogger(__name__)
+from treecast.middleware.model.logs import Log
+
+_log = Log(__name__)
 
 DIRECTORY_MODE = 0o750
 OTHERS = stat.S_IRWXO
@@ -31,13 +32,15 @@ def tighten(folder: Path, last: str = "logs") -> None:
     if not any(_open_to_others(path) for path in (folder, folder / last)):
         return
     if folder.stat().st_mode & stat.S_ISVTX:
-        _log.warning("%s is a directory for everybody: give the daemon one of its own", folder)
+        _log.warning(
+            "data directory is open to everybody; give the daemon a directory of its own", path=folder
+        )
         return
     changed, refused = _tighten_all([folder, *_below(folder, last), folder / last])
     if changed:
-        _log.info("other users had access to %s: %d files and directories are now private", folder, changed)
+        _log.info("access of other users was removed", path=folder, count=changed)
     if refused:
-        _log.warning("other users have access to %s, and it cannot be removed: %s", folder, refused)
+        _log.warning("access of other users cannot be removed", path=folder, error=refused)
 
 
 def _below(folder: Path, last: str) -> list[Path]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Entry
 from treecast.middleware.model.rarely import Rarely
 
 
@@ -24,16 +25,16 @@ class DiskRepeats(logging.Filter):
         self._kinds: dict[tuple[str, str], Rarely] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Returns whether the record is logged; a logged one has the refusal in its text."""
+        """Returns whether the record is logged; a logged one has the refusal as its field `error`."""
         error = _refusal(record)
         if error is None:
             return True
-        kind = self._kinds.setdefault((record.name, str(record.msg)), Rarely())
+        entry = record.msg if isinstance(record.msg, Entry) else Entry(record.getMessage(), {})
+        kind = self._kinds.setdefault((record.name, entry.event), Rarely())
         if not kind.due(self._clock()):
             return False
-        text = record.getMessage()
-        reason = "" if str(error) in text else f": {error}"
-        record.msg, record.args = f"{text}{reason}{kind.more()}", ()
+        fields = {"error": error, **entry.fields, "left_out": kind.left_out()}
+        record.msg, record.args = Entry(entry.event, fields), ()
         record.exc_info = record.exc_text = None
         return True
 
@@ -41,7 +42,7 @@ class DiskRepeats(logging.Filter):
 def _refusal(record: logging.LogRecord) -> TreecastError | None:
     """Returns the disk's refusal that the record is about, if any."""
     raised = record.exc_info[1] if record.exc_info else None
-    given = record.args if isinstance(record.args, tuple) else ()
+    given = record.msg.fields.values() if isinstance(record.msg, Entry) else ()
     for one in (raised, *given):
         if isinstance(one, TreecastError) and one.fault is Fault.STORAGE:
             return one

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import os
 import resource
 import tempfile
@@ -17,9 +16,11 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from treecast.middleware.model.logs import Log
+
 from .troubles import DAEMON, Consequences, Look, Space, Troubles
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 LOOK_SECONDS: Final = 1.0
 PROBE_BYTES: Final = 1 << 20  # size of the test write; less free space counts as none
@@ -135,7 +136,7 @@ class RoomWatch:
             try:
                 await self.look()
             except Exception:
-                _log.exception("the check for room failed")
+                _log.exception("check of disk and descriptors failed")
 
     async def look(self) -> None:
         """Checks once, and logs the lines that are due."""
@@ -152,10 +153,10 @@ class RoomWatch:
         if error is not None:
             refused = error.strerror or str(error)
         else:
-            refused = "some are refused, and others taken" if new else ""
+            refused = "some are refused, and others accepted" if new else ""
         seen = Look(space, refused, no_files)
         for line in self.troubles.look(seen, time.monotonic()):
-            _log.warning("%s", line)
+            _log.warning("state of disk and file descriptors", detail=line)
 
     def _has_refused(self) -> bool:
         """Returns whether the disk has refused anything since the last look."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 import sys
+
+from treecast.middleware.model.logs import Log
 
 from . import logs, tuning
 from .config import Loaded
@@ -13,7 +14,7 @@ from .daemon import Daemon
 from .listeners import StartError
 from .private import keep_private
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 FAILED = 1
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -25,7 +26,7 @@ def run(loaded: Loaded) -> int:
     tuning.raise_open_files()
     logs.configure(loaded.settings)
     for remark in loaded.remarks:
-        _log.warning(remark)
+        _log.warning("environment variable is ignored", detail=remark)
     with asyncio.Runner(loop_factory=tuning.new_event_loop) as runner:
         return runner.run(_serve(loaded))
 
@@ -91,4 +92,4 @@ def say(line: str) -> None:
     try:
         print(line, flush=True)
     except OSError:
-        _log.warning("nobody reads standard output; the ready line was: %s", line)
+        _log.warning("standard output is closed; the ready line was not read", line=line)

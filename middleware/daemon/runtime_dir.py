@@ -12,17 +12,17 @@ then has no socket for that face, and clients find it by address only.
 
 from __future__ import annotations
 
-import logging
 import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 from treecast.middleware.api.discovery import Address, is_live, runtime_dirs
+from treecast.middleware.model.logs import Log
 
 from .private import DIRECTORY_MODE, OTHERS
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 _SOCKET_MODE, _FILE_MODE = 0o660, 0o640
 _LONGEST_PATH = 107  # bytes of sun_path without the final NUL; unix(7)
 
@@ -49,17 +49,17 @@ class RuntimeDir:
                 reasons.append(f"{path}: {error.strerror}")
                 continue
             return cls(path, made=made)
-        _log.info("no Unix sockets: no usable runtime directory (%s)", "; ".join(reasons))
+        _log.info("no Unix sockets: no usable runtime directory", reason="; ".join(reasons))
         return None
 
     def claim(self, face: str) -> Path | None:
         """Returns the path for the face's socket; None if another daemon has it."""
         path = self.path / f"{face}.sock"
         if len(os.fsencode(path)) > _LONGEST_PATH:
-            _log.warning("no Unix socket for %s: the path %s is too long for one", face, path)
+            _log.warning("no Unix socket: the path is too long", face=face, path=path)
             return None
         if path.exists() and is_live(path):
-            _log.warning("no Unix socket for %s: another daemon listens on %s", face, path)
+            _log.warning("no Unix socket: another daemon listens", face=face, path=path)
             return None
         path.unlink(missing_ok=True)
         self._ours.append(path)
@@ -128,7 +128,7 @@ def _make(path: Path, *, named: bool) -> bool:
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & OTHERS and not named:  # an own one of an earlier version: see `refusal`
             path.chmod(mode & ~OTHERS)
-            _log.info("other users had access to %s: it is now private", path)
+            _log.info("access of other users was removed", path=path)
         return False
     path.chmod(DIRECTORY_MODE)  # whatever the umask
     return True

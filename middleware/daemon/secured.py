@@ -32,7 +32,7 @@ def tls_settings(face: str, address: Address, certificate: str, key: str, author
         tls_context(tls)
     except ssl.SSLError as error:
         raise StartError(
-            f"--{face}-tls: certificate, key and authority have to be PEM and to fit one another:"
+            f"--{face}-tls: certificate, key and authority must be PEM and fit together:"
             f" {error.reason or error}"
         ) from error
     return tls

@@ -234,7 +234,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     amqp_tls_authority: Annotated[
         str,
         Meta(
-            description="what AMQP clients over TLS have to be signed by; default: none is asked for",
+            description="authorities of client certificates for AMQP over TLS, PEM; default: none required",
             extra={"placeholder": "FILE"},
         ),
     ] = ""
@@ -249,7 +249,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     amqp_max_message_bytes: Annotated[
         int,
         Meta(
-            description="the largest message that the AMQP face takes",
+            description="the largest message that the AMQP face accepts",
             ge=1024,
             le=536_870_912,
             extra={"placeholder": "BYTES"},
@@ -258,7 +258,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     amqp_heartbeat: Annotated[
         int,
         Meta(
-            description="how often AMQP clients are asked for a heartbeat, who may choose another; 0: never",
+            description="the heartbeat interval offered to AMQP clients, which may choose another; 0: none",
             ge=0,
             le=65535,
             extra={"placeholder": "SECONDS"},
@@ -267,8 +267,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     amqp_max_memory_bytes: Annotated[
         int,
         Meta(
-            description="memory of the daemon beyond which AMQP publishers have to wait; 0: 60 % of this"
-            " machine's",
+            description="memory of the daemon beyond which AMQP publishers wait; 0: 60 % of this machine's",
             ge=0,
             extra={"placeholder": "BYTES"},
         ),

@@ -7,7 +7,6 @@ asks after that host has been away for long. All others learn it from the view.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -27,10 +26,11 @@ from treecast.middleware.fabric.stare.settings import StareSettings
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.relay.cluster import RelayCluster
 from treecast.middleware.relay.link import Link
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 HOME: Final = "stare"  # the id of the replica controller's home
 PREFIX: Final = "$stare"  # STARE's states are not topics of other faces and need separate ids
@@ -83,7 +83,7 @@ class JoinedStare:
                 raise OSError("multicast is switched off")
             self.edge.open_network(fabric.address, self._fabric, self._counters.fabric)
         except OSError as error:
-            _log.warning("stare: no states are exchanged with other hosts: %s", error)
+            _log.warning("states are not exchanged with other hosts", error=error)
         self.edge.start()
         self.edge.send = self._send
         self._view.homes.subscribe(self._home_moved)
@@ -98,7 +98,7 @@ class JoinedStare:
 
         channels.on_up = up
         self._use(self._view.replicas_home(HOME))
-        work = lasting("stare: asking for the home", self._ask, BackOff(random.Random()))
+        work = lasting("search for the home of the replica controller", self._ask, BackOff(random.Random()))
         self._asking = asyncio.create_task(work, name="home of the replica controller")
 
     async def close(self) -> None:
@@ -134,7 +134,7 @@ class JoinedStare:
                     found = await self._link.client.replicas_home(self._link.session, HOME)
                     self._use(HomeEntry(HomeKind.REPLICAS, HOME, found.host_id, found.epoch))
                 except TreecastError as error:
-                    _log.info("stare: cannot find the replica controller's home: %s", error)
+                    _log.info("home of the replica controller cannot be found", error=error)
             await asyncio.sleep(_ASK_AGAIN)
 
     def _home_moved(self, before: HomeEntry | None, after: HomeEntry | None) -> None:
@@ -164,7 +164,7 @@ class JoinedStare:
             except TreecastError as error:
                 if error.fault is Fault.NOT_COORDINATOR:
                     return
-                _log.info("stare: cannot read the VNF ids: %s", error)
+                _log.info("VNF ids cannot be read", error=error)
                 await asyncio.sleep(_ASK_AGAIN)
         self._service = service = ReplicaService(
             ReplicaSettings(),
@@ -179,7 +179,7 @@ class JoinedStare:
         service.start()
         self.edge.copy = service.copy
         self.edge.controller_changed()
-        _log.info("this host has the replica controller, epoch %d", epoch)
+        _log.info("host has the replica controller", epoch=epoch)
 
     def _drop_service(self) -> None:
         if self._coming is not None:

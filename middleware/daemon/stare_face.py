@@ -7,7 +7,6 @@ cluster loads them at once: it may be the replica controller's home.
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.model.counters import Counters
+from treecast.middleware.model.logs import Log
 
 from .listeners import bound_address, listen, listen_unix
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .stare_alone import Stare
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 class StareFaceServer:
@@ -75,7 +75,7 @@ class StareFaceServer:
         try:
             await self.load(self._make)
         except Exception:
-            _log.exception("the STARE face cannot be loaded")
+            _log.exception("STARE face cannot be loaded")
             self._close_sockets()
 
     def _stop_waiting(self) -> None:

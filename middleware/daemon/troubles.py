@@ -99,17 +99,17 @@ class Consequences(Struct, frozen=True):
 
 DAEMON: Final = Consequences(
     "daemon",
-    "Nothing that clients write is acknowledged. Give it more space, or delete topics or records; writes go "
-    "on by themselves then",
-    ", of which {} are kept for the daemon itself",
+    "Nothing that clients write is acknowledged. Free space, or delete topics or records; writes then "
+    "resume by themselves",
+    ", of which {} are reserved for the daemon",
     "New connections are closed at once",
 )
 COORDINATOR: Final = Consequences(
     "coordinator",
-    "Topics cannot be made or changed, and new hosts cannot attach; hosts go on with what they know. Give it "
-    "more space; it goes on by itself then",
+    "Topics cannot be created or changed, and new hosts cannot attach; hosts continue with what they know. "
+    "Free space; writes then resume by themselves",
     ", and less than {} are left",
-    "New connections wait; those that are there go on",
+    "New connections wait; open ones continue",
 )
 
 
@@ -124,8 +124,8 @@ class Troubles:
         self._files = files
         self._kept = kept
         self._means = means
-        self.disk = Trouble(f"the disk of {data} takes writes again")
-        self.descriptors = Trouble("there are file descriptors again, and connections are taken")
+        self.disk = Trouble(f"the disk of {data} accepts writes again")
+        self.descriptors = Trouble("file descriptors are free again, and connections are accepted")
         self.space: Space | None = None
 
     def look(self, seen: Look, now: float) -> list[str]:
@@ -153,5 +153,5 @@ class Troubles:
         return (
             f"no file descriptors are left for clients: {self._files} may be open"
             f"{self._means.kept.format(self._kept)}. {self._means.files}. Raise LimitNOFILE, or `ulimit -n`, "
-            f"and start the {self._means.process} again"
+            f"and restart the {self._means.process}"
         )

@@ -33,9 +33,9 @@ and resolves by itself.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Iterable
+from math import ceil
 from typing import Final
 
 from msgspec import Struct
@@ -43,7 +43,7 @@ from msgspec.structs import replace
 
 from treecast.middleware.model.complaints import Complaints
 from treecast.middleware.model.counters import FabricCounters
-from treecast.middleware.model.timers import no_sooner
+from treecast.middleware.model.logs import Log
 from treecast.middleware.wire.segment import KeyRing, Kind, control, encode
 from treecast.middleware.wire.segment_bodies import Probe
 
@@ -51,7 +51,7 @@ from .carriers.carrier import CarrierState
 from .carriers.registry import Carriers
 from .carriers.unicast import Unicast
 from .core.log import StreamLog
-from .core.outcomes import Delivery, Judge, Progress, take_all
+from .core.reorder import Delivery, Judge, Progress
 from .core.sender import Sender
 from .core.settings import NEVER, StreamSettings
 from .core.streams import UNICAST, Shipment, Streams
@@ -62,7 +62,7 @@ from .receiving import End, Inlets
 from .settings import FabricSettings
 from .sockets.interfaces import NO_INTERFACE, Interface
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 # Faults that are normal: streams that were left or belong to another fabric host of this machine, and bare
 # STARE states, which arrive at the same port but have a socket of their own.
@@ -119,7 +119,7 @@ class Fabric:
         self._keys = keys
         self._random = random
         self._clock = clock
-        self._complaints = Complaints(counters.refused, _log, "fabric: packets refused", _USUAL)
+        self._complaints = Complaints(counters.refused, _log, "packet refused", _USUAL)
         self._origins: dict[int, Origin] = {}  # by the number of the served stream
         self._joined: dict[tuple[int, int], JoinedStream] = {}  # by origin and stream
         self._soon = False
@@ -251,7 +251,7 @@ class Fabric:
         sink: Sink,
         *,
         progress: Progress,
-        judge: Judge = take_all,
+        judge: Judge | None = None,
         settings: StreamSettings | None = None,
         held: StreamLog | None = None,
         keeps: bool = False,
@@ -403,7 +403,11 @@ class Fabric:
                 self._ship(self._streams.serve_ahead(origin.served, now))
                 return
             self._serve(now)
-            self._set_timer(now)
+            at = self._streams.schedule.first  # all else has the standing timer
+            if at <= now or self._udp.queued:
+                self._set_timer(now)
+            elif at < self._timer_at:
+                self._start_timer(now, at)
         except Exception as error:  # not the publisher's fault; the stream is looked at again
             self._loop.call_exception_handler({"message": "fabric: sending failed", "exception": error})
             self._work_soon()
@@ -468,7 +472,10 @@ class Fabric:
     def _ship(self, shipments: list[Shipment]) -> None:
         for one in shipments:
             if one.carrier == UNICAST:
-                self._unicast.send(0, one.datagrams, one.hosts)
+                for host in one.hosts:
+                    address = self._unicast.addresses.get(host)
+                    if address is not None:
+                        self._udp.send(one.datagrams, address)
             else:
                 whole = [bytes(datagram) for datagram in one.datagrams]
                 self._carriers[one.carrier].send(one.group, whole, one.hosts)
@@ -479,7 +486,7 @@ class Fabric:
         for served, host in found:
             self.counters.fell_back += 1
             name = self.carriers.all[served.carrier].name
-            _log.warning("fabric: %s (group %d) does not reach host %d", name, served.group, host)
+            _log.warning("group does not reach a host", stream=name, group=served.group, host=host)
             origin = self._origins.get(served.number)
             if origin is not None and self.on_unreached is not None:
                 self.on_unreached(origin, host)
@@ -499,7 +506,7 @@ class Fabric:
         try:
             joined.sink.deliver(deliveries)
         except Exception as error:
-            _log.exception("fabric: what stream %s has brought could not be taken", joined.key)
+            _log.exception("received part of a stream cannot be taken", stream=joined.key)
             self.counters.sink_errors += 1
             joined.leave()
             joined.sink.failed(error)
@@ -516,5 +523,6 @@ class Fabric:
     def _start_timer(self, now: float, at: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(no_sooner(at - now), self._on_timer)
+        delay = ceil((at - now) * 1000) / 1000  # as `model.timers.no_sooner`
+        self._timer = self._loop.call_later(delay, self._on_timer)
         self._timer_at = at

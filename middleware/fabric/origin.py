@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from treecast.middleware.wire.segment import After
-from treecast.middleware.wire.segment_assembly import StreamKey
+from treecast.middleware.wire.segment import After, StreamKey
 
 from .core.accounting import Row
 from .core.counters import StreamCounters
-from .core.outcomes import Delivery, Progress
 from .core.receiver import Receiver
+from .core.reorder import Delivery, Progress
 from .core.sender import Sender
 from .core.settings import NEVER
 from .core.states import PeerState, ReceiverState
@@ -65,7 +64,7 @@ class Origin:
         self.key: StreamKey = served.sender.key
         self.on_room: Callable[[], None] | None = None  # called when `publish` accepts messages again
         self.served = served  # for the fabric, and for tests
-        self._fabric = fabric
+        self.fabric = fabric
         self._sender = served.sender
 
     @property
@@ -121,25 +120,25 @@ class Origin:
         `expires` is a time of the fabric's clock. Messages published in one turn of the event loop are sent
         together, except for the first. Raises ValueError as `Sender.publish` does.
         """
-        sequence = self._sender.publish(payload, records, self._fabric.now(), after=after, expires=expires)
-        self._fabric.send_new(self)
+        sequence = self._sender.publish(payload, records, self.fabric.now(), after=after, expires=expires)
+        self.fabric.send_new(self)
         return sequence
 
     def grown(self) -> None:
         """Notes that the stream's own log has grown."""
-        self._fabric.send_new(self)
+        self.fabric.send_new(self)
 
     def add_receiver(self, host: int, first: int | None = None) -> None:
         """Adds a receiver that gets everything from `first` on (default: from now on). If it had an account,
         a new one begins."""
-        self._sender.add_receiver(host, self._fabric.now(), first)
-        self._fabric.wake(self)
+        self._sender.add_receiver(host, self.fabric.now(), first)
+        self.fabric.wake(self)
 
     def remove_receiver(self, host: int) -> None:
         """Removes a receiver; what it has not settled expires for it."""
         self._sender.remove_receiver(host)
         self._use(self.served.carrier, self.group, self.confirmed - {host})
-        self._fabric.wake(self)
+        self.fabric.wake(self)
 
     def rows(self) -> dict[int, Row]:
         """The accounting by host, including removed hosts."""
@@ -147,7 +146,7 @@ class Origin:
 
     def peers(self) -> list[PeerView]:
         """The current receivers."""
-        now = self._fabric.now()
+        now = self.fabric.now()
         return [
             PeerView(
                 peer.host,
@@ -168,7 +167,7 @@ class Origin:
         live = self._sender.live
         setter = live.setter if live.setter is not None and live.setter.live else None
         return PaceView(
-            live.speed(self._fabric.now()),
+            live.speed(self.fabric.now()),
             live.window,
             live.on_way,
             self._sender.end - live.edge,
@@ -178,7 +177,7 @@ class Origin:
         )
 
     def _name_of(self, carrier: int) -> str:
-        return self._fabric.carriers.all[carrier].name
+        return self.fabric.carriers.all[carrier].name
 
     def _carrier_of(self, host: int) -> str:
         return self._name_of(self.served.carrier if host in self.confirmed else UNICAST)
@@ -198,22 +197,22 @@ class Origin:
         calls `on_unreached`, and the host may be probed again. Raises ValueError if the carrier is not in use
         here or has no such group, and OSError if it cannot send now.
         """
-        carriers = self._fabric.carriers
+        carriers = self.fabric.carriers
         carriers.named(name).check(group)
         self._use(carriers.number(name), group, frozenset(hosts))
 
     def _use(self, carrier: int, group: int, hosts: frozenset[int]) -> None:
-        self.served.use(carrier, group, hosts, self._fabric.now())
+        self.served.use(carrier, group, hosts, self.fabric.now())
 
     def group_stands(self) -> None:
         """Releases the data that has waited for a group."""
         if self._sender.live.group_stands():
-            self._fabric.wake(self)
+            self.fabric.wake(self)
 
     def await_group(self, seconds: float) -> None:
         """Announces that a group is being formed: a burst waits for it at most `seconds` before it goes by
         unicast."""
-        self._sender.live.await_group(self._fabric.now() + seconds)
+        self._sender.live.await_group(self.fabric.now() + seconds)
 
     def drop_carrier(self) -> None:
         """Returns to unicast and ends the wait for a group."""
@@ -223,12 +222,12 @@ class Origin:
     def close(self) -> None:
         """Ends the stream: no message follows. Receivers are told until they have settled everything; then
         `finished` is true."""
-        self._sender.close(self._fabric.now())
-        self._fabric.wake(self)
+        self._sender.close(self.fabric.now())
+        self.fabric.wake(self)
 
     def forget(self) -> None:
         """Stops serving the stream, finished or not."""
-        self._fabric.forget(self)
+        self.fabric.forget(self)
 
 
 class Sink(Protocol):

@@ -6,14 +6,15 @@ receive, and the loop calls again if there is more.
 
 from __future__ import annotations
 
-import logging
 import socket
 from typing import Final, Protocol
+
+from treecast.middleware.model.logs import Log
 
 from .core.streams import Streams, Unwraps
 from .sockets.udp import BUFFER_BYTES, UdpSocket
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 _LARGE: Final = 8192  # bytes of a message that takes longer than asking whether there is more
 _LOOK_EVERY: Final = 8  # after this many single messages, ask for more anyway
@@ -61,7 +62,7 @@ class Inlet:
         except BlockingIOError:
             return True
         except OSError as error:
-            _log.warning("fabric: receiving failed: %s", error)
+            _log.warning("receiving failed", error=error)
             return True
         self._hand_on(length, size, now)
         return length == size and length < _LARGE and self._turn % _LOOK_EVERY != 0
@@ -88,7 +89,7 @@ class Inlet:
         except BlockingIOError:
             return True
         except OSError as error:
-            _log.warning("fabric: receiving failed: %s", error)
+            _log.warning("receiving failed", error=error)
             return True
         return False
 

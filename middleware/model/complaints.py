@@ -7,23 +7,25 @@ from __future__ import annotations
 import enum
 import logging
 
+from .logs import Log
+
 
 class Complaints:
-    """Counters of refusals in a dictionary. `what` begins each log line; `usual` reasons are logged
-    at DEBUG.
+    """Counters of refusals in a dictionary. `event` is that of each log line; `usual` reasons
+    are logged at DEBUG.
     """
 
     def __init__(
         self,
         counted: dict[str, int],
-        log: logging.Logger,
-        what: str,
+        log: Log,
+        event: str,
         usual: frozenset[str] = frozenset(),
         level: int = logging.WARNING,
     ) -> None:
         self.counted = counted
         self._log = log
-        self._what = what
+        self._event = event
         self._usual = usual
         self._level = level
 
@@ -37,4 +39,4 @@ class Complaints:
         after = self.counted[name] = before + by
         if after.bit_length() > before.bit_length():
             level = logging.DEBUG if name in self._usual else self._level
-            self._log.log(level, "%s: %s (%s), %d so far", self._what, name, why, after)
+            self._log.at(level, self._event, {"reason": name, "detail": why, "count": after})

@@ -24,9 +24,7 @@ class Rarely:
         self._said, self._said_at = True, now
         return True
 
-    def more(self) -> str:
-        """Returns a note on lines suppressed before a logged one, to be appended to it, and resets their
-        number.
-        """
+    def left_out(self) -> int | None:
+        """Returns the number of lines suppressed before a logged one, None for 0, and resets it."""
         held, self.held = self.held, 0
-        return f"; {held:,} times more since it was last said" if held else ""
+        return held or None

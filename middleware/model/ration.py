@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 RATION_BYTES: Final = 1 << 20
-_LITTLE: Final = 16 * 1024  # bytes; 32 such reads are less than a ration, so they need no account
+_READS: Final = 32  # maximum of one connection in a turn
 
 
 class Ration:
@@ -20,7 +20,7 @@ class Ration:
     tell turns apart, since it moves on within a turn.
     """
 
-    __slots__ = ("_begun", "_left", "_most", "_soon")
+    __slots__ = ("_begun", "_left", "_most", "_soon", "free")
 
     def __init__(self, soon: Callable[[Callable[[], None]], object], most: int = RATION_BYTES) -> None:
         """`soon`: calls its argument in the next pass of the loop, before sockets are read again. `most`:
@@ -28,6 +28,7 @@ class Ration:
         """
         self._soon = soon
         self._most = most
+        self.free = most // _READS  # bytes of a read that need not be counted
         self._left = most
         self._begun = False  # bytes of this turn are counted
 
@@ -35,8 +36,6 @@ class Ration:
         """Counts `size` bytes read. Returns whether the rest must wait for the next turn; the caller then
         stops reading until the next pass of the loop.
         """
-        if size < _LITTLE:
-            return False
         if not self._begun:
             self._begun = True
             self._soon(self._renew)

@@ -211,12 +211,8 @@ class TopicConfig(Struct, frozen=True):
     segment_bytes: int
     segment_index_bytes: int
     segment_ms: int
+    rolled_after_ms: int  # the maximum age of a log's last segment, which compaction skips
     replica: str  # whole, tail or none
-
-    @property
-    def rolled_after_ms(self) -> int:
-        """The maximum age of a log's last segment, which compaction skips."""
-        return min(self.segment_ms, self.max_compaction_lag_ms) if self.cleanup_compact else self.segment_ms
 
     @classmethod
     def of(
@@ -232,6 +228,7 @@ class TopicConfig(Struct, frozen=True):
             values[name] = key.parse(overrides.get(name, defaults.get(name, key.default)))
         policy = values["cleanup.policy"]
         assert isinstance(policy, tuple)
+        segment_ms, lag_ms = _int(values["segment.ms"]), _int(values["max.compaction.lag.ms"])
         return cls(
             overrides=MappingProxyType(overrides),
             cleanup_delete="delete" in policy,
@@ -241,7 +238,7 @@ class TopicConfig(Struct, frozen=True):
             flush_messages=_int(values["flush.messages"]),
             flush_ms=_int(values["flush.ms"]),
             index_interval_bytes=_int(values["index.interval.bytes"]),
-            max_compaction_lag_ms=_int(values["max.compaction.lag.ms"]),
+            max_compaction_lag_ms=lag_ms,
             max_message_bytes=_int(values["max.message.bytes"]),
             timestamp_after_max_ms=_int(values["message.timestamp.after.max.ms"]),
             timestamp_before_max_ms=_int(values["message.timestamp.before.max.ms"]),
@@ -252,7 +249,8 @@ class TopicConfig(Struct, frozen=True):
             retention_ms=_int(values["retention.ms"]),
             segment_bytes=_int(values["segment.bytes"]),
             segment_index_bytes=_int(values["segment.index.bytes"]),
-            segment_ms=_int(values["segment.ms"]),
+            segment_ms=segment_ms,
+            rolled_after_ms=min(segment_ms, lag_ms) if "compact" in policy else segment_ms,
             replica=str(values["treecast.replica"]),
         )
 

@@ -7,18 +7,17 @@ host's own tables; from then on the coordinator is their only source.
 
 from __future__ import annotations
 
-import logging
-
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.broker.parts import LocalParts
 from treecast.middleware.broker.topics import TOPICS
 from treecast.middleware.broker.transactions.producer_ids import PRODUCER_IDS
 from treecast.middleware.broker.values import Topic
+from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.tables import Change
 
 from .link import Link
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 class Adoption:
@@ -52,7 +51,7 @@ class Adoption:
                 *(Change(PRODUCER_IDS, key, None) for key in given_out),
             ]
         )
-        _log.info("%d topics that this host had are the cluster's now, and led here", len(topics))
+        _log.info("topics of this host were moved into the cluster, and are led here", topics=len(topics))
 
     def _request(self, topic: Topic) -> pb.CreateTopicEntryRequest:
         return pb.CreateTopicEntryRequest(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 
 import treecast
@@ -10,10 +9,11 @@ from treecast.middleware.api.coordinator_client import Attachment
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.broker import DataDirectory, Membership
+from treecast.middleware.model.logs import Log
 
 _BEGINNING = 1_767_225_600  # 2026-01-01, Unix time
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 def attach_request(
@@ -45,10 +45,10 @@ def take_run(attachment: Attachment, directory: DataDirectory) -> None:
     """
     if attachment.answer is not None and attachment.answer.run > directory.run:
         _log.warning(
-            "%s is not the data directory that %s had before, or an older state of it: this is run %d",
-            directory.path,
-            attachment.request.name,
-            attachment.answer.run,
+            "data directory is another one, or an older state of it",
+            path=directory.path,
+            host=attachment.request.name,
+            run=attachment.answer.run,
         )
         directory.raise_run(attachment.answer.run)
     attachment.request.run = directory.run  # sent with each attach

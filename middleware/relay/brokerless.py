@@ -111,7 +111,7 @@ class _LeadsNothing:
     def verify(
         self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition
     ) -> asyncio.Future[None] | None:
-        raise TreecastError(Fault.NOT_LEADER, "this host leads nothing")
+        raise TreecastError(Fault.NOT_LEADER, "this host leads no partitions")
 
 
 class BrokerlessHost:

@@ -18,7 +18,6 @@ on unicast.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, Protocol
@@ -34,8 +33,9 @@ from treecast.middleware.fabric.origin import Origin
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 _NONCES = 8
 
 Allot = Callable[[Sequence[str]], Awaitable[int]]
@@ -260,7 +260,9 @@ class CarrierChoice:
             try:
                 self._fabric.carriers.of_form(request.form).join(request.state_id)
             except (OSError, ValueError) as error:
-                raise TreecastError(Fault.NOT_SUPPORTED, f"no group here: {error}") from error
+                raise TreecastError(
+                    Fault.NOT_SUPPORTED, f"this host cannot join the group: {error}"
+                ) from error
         self._asked.setdefault(asked, set()).add(host)
         return Nothing(), b""
 
@@ -395,7 +397,7 @@ class CarrierChoice:
             self._probe(group)
             self.soon()
         except TreecastError as error:
-            _log.info("%s stays on unicast: %s", group.name, error)
+            _log.info("stream stays on unicast", stream=group.name, error=error)
             for stream in self._of(group.levels):
                 stream.origin.group_stands()
             await asyncio.sleep(self._settings.allot_again)
@@ -410,7 +412,7 @@ class CarrierChoice:
         except TreecastError as error:
             if error.fault is Fault.NOT_SUPPORTED:
                 member.refused = error.detail
-                _log.info("host %d gets unicast: %s", host, error.detail)
+                _log.info("host stays on unicast", host=host, reason=error.detail)
 
     def _dismiss(self, group: _Group, host: int) -> None:
         member = group.members.pop(host)
@@ -422,7 +424,7 @@ class CarrierChoice:
         try:
             await self._methods.ask(host, GROUP_LEAVE, request, self._settings.call)
         except TreecastError as error:
-            _log.info("host %d stays in the group of state %d: %s", host, state_id, error)
+            _log.info("host cannot leave a group yet", host=host, state=state_id, error=error)
 
     def _dissolve(self, levels: Levels, streams: list[Carried]) -> None:
         group = self._groups.pop(levels)
@@ -440,7 +442,7 @@ class CarrierChoice:
         try:
             await self._release(state_id)
         except TreecastError as error:
-            _log.info("state %d is not given back: %s", state_id, error)
+            _log.info("state id cannot be returned yet", state=state_id, error=error)
 
     def _spawn(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
@@ -475,7 +477,7 @@ class CarrierChoice:
             self._fabric.send_probe(group.carrier, group.state_id, nonce, joined)
             self._counters.group_probes += 1
         except (OSError, ValueError) as error:
-            _log.info("%s cannot be probed by %s: %s", group.name, group.carrier, error)
+            _log.info("carrier cannot be probed", stream=group.name, carrier=group.carrier, error=error)
 
     def _seen(self, host: int, notice: ProbeSeen, body: memoryview) -> tuple[ProbeSeen, Buffer]:
         for group in self._groups.values():
@@ -529,7 +531,11 @@ class CarrierChoice:
                 member.live, member.repaired = live.get(host, 0), repaired.get(host, 0)
                 if member.confirmed and asked > self._settings.much * (got + asked):
                     _log.info(
-                        "host %d asked for %d of %d records of %s", host, asked, got + asked, group.name
+                        "host lost many records of a group",
+                        host=host,
+                        stream=group.name,
+                        lost=asked,
+                        records=got + asked,
                     )
                     self._lost(group, member)
 
@@ -550,5 +556,5 @@ class CarrierChoice:
                 if whole:
                     stream.origin.group_stands()
             except (OSError, ValueError) as error:
-                _log.info("%s stays on unicast: %s", stream.origin.name, error)
+                _log.info("stream stays on unicast", stream=stream.origin.name, error=error)
                 stream.origin.group_stands()

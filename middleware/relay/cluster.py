@@ -7,10 +7,11 @@ Protocol defined here and can be built and tested alone; `composition` puts them
 from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Sequence
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from treecast.middleware.broker.cluster import Definitions, Kind, PartitionLeader
 from treecast.middleware.broker.pubsub import Reach
+from treecast.middleware.broker.turn import Turn
 from treecast.middleware.broker.values import GroupListing, TransactionListing
 from treecast.middleware.model.identity import Host, ProducerIdentity
 from treecast.middleware.storage.tables import Tables
@@ -18,7 +19,11 @@ from treecast.middleware.storage.tables import Tables
 from .events.events import Events
 from .neighbours import Neighbours
 from .partitions.operator import Operator
+from .queues.known import KnownDefinitions
 from .sharing import Sharing
+
+if TYPE_CHECKING:
+    from treecast.middleware.broker.queues.reach import Reach as QueueReach
 
 T = TypeVar("T")
 
@@ -73,6 +78,9 @@ class RelayCluster:
         events: Events,
         tables: Tables,
         operator: Operator,
+        known_definitions: KnownDefinitions,
+        turn: Turn,
+        run: int,
     ) -> None:
         """`lives` are started in this order and closed in reverse. `neighbours`: for inspection.
 
@@ -83,6 +91,10 @@ class RelayCluster:
         self.sharing = sharing
         self.tables = tables
         self.operator = operator
+        self.known_definitions = known_definitions
+        self._queues: QueueReach | None = None
+        self._turn = turn
+        self._run = run
         self._events = events
         self._cluster_id = cluster_id
         self._host = host
@@ -132,6 +144,17 @@ class RelayCluster:
     @property
     def events(self) -> Reach:
         return self._events
+
+    @property
+    def queues(self) -> QueueReach:
+        """Made when it is asked for: only a host with the AMQP face needs it."""
+        if self._queues is None:
+            from .queues.links import QueueLinks
+
+            self._queues = QueueLinks(
+                self._host.host_id, self._run, self.known_definitions, self.sharing, self._turn
+            )
+        return self._queues
 
     async def begin_events(self) -> None:
         self.sharing.join_events(self._events)

@@ -16,6 +16,7 @@ from .partitions.doubts import Doubts
 from .partitions.ports import PartitionSettings
 from .partitions.record import LinkRecord
 from .partitions.relay_partitions import RelayPartitions
+from .queues.known import KnownDefinitions
 from .view_store import ViewStore
 
 FIRST_SECONDS = 10.0  # how long a host with an empty view waits for the coordinator's first update
@@ -92,4 +93,7 @@ def join(parts: LocalParts, link: Link, endpoint: Endpoint) -> RelayCluster:
         host.events,
         parts.tables,
         partitions.operator,
+        KnownDefinitions(link, neighbours.methods),
+        parts.pubsub.turn,
+        parts.run,
     )

@@ -8,7 +8,6 @@ be looked up once the partitions that this host leads are open.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -21,12 +20,13 @@ from treecast.middleware.broker.topics import Configs, altered
 from treecast.middleware.broker.values import ConfigChange, NewTopic, Topic
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
+from treecast.middleware.model.logs import Log
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.model.topics import check_new_kafka_name
 
 from .link import SEEN_SECONDS, Link
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 class LedPartitions(Protocol):
@@ -106,7 +106,7 @@ class RelayDefinitions:
                 await waiting
         except TimeoutError:
             raise TreecastError(
-                Fault.TIMED_OUT, "the topic is changed, but this host is not done with it yet"
+                Fault.TIMED_OUT, "the topic is changed, but this host has not applied the change yet"
             ) from None
 
     async def close(self) -> None:
@@ -195,7 +195,9 @@ class RelayDefinitions:
         try:
             topic = self._topic(TOPIC.read(answer.topic))
         except ValueError as error:
-            raise TreecastError(Fault.INTERNAL, f"the coordinator's topic makes no sense: {error}") from error
+            raise TreecastError(
+                Fault.INTERNAL, f"the coordinator's entry of the topic cannot be read: {error}"
+            ) from error
         if not validate_only:
             await self._carried_out(answer.revision)
         return topic
@@ -226,9 +228,9 @@ class RelayDefinitions:
                     await self._carry_out(before, after, doubtful)
                 except TreecastError as error:
                     name = after.name if after is not None else before.name if before is not None else ""
-                    _log.error("topic %s cannot be followed on this host: %s", name, error)
+                    _log.error("topic cannot be followed", topic=name, error=error)
                 except Exception:
-                    _log.exception("a change of a topic failed")
+                    _log.exception("change of a topic failed")
                 self._todo.popleft()
                 self._done += 1
                 self._tell_waiting()
@@ -257,9 +259,8 @@ class RelayDefinitions:
         self._tell_listener(topic.name)
         if doubtful:
             _log.error(
-                "the coordinator, in another history than before, does not know topic %s: its files are"
-                " put aside, not removed",
-                topic.name,
+                "coordinator was restored without a topic; its files are renamed, not removed",
+                topic=topic.name,
             )
             self._led.put_aside(topic)
             return

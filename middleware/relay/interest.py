@@ -13,7 +13,6 @@ its interest to this run, the interest that it last recorded at the coordinator 
 from __future__ import annotations
 
 import asyncio
-import logging
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
@@ -24,8 +23,9 @@ from treecast.middleware.fabric.channel import Method, Methods, Natural
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 ANY, REST = "+", "#"
 Pattern = tuple[str, ...]
@@ -222,9 +222,9 @@ class Interest:
             answer, _ = await self._methods.ask(host, INTEREST, request, self._settings.call)
             known = answer if answer == request.version else 0
             if known == 0 and request.base == 0:
-                raise TreecastError(Fault.INTERNAL, f"it answers with version {answer}")
+                raise TreecastError(Fault.INTERNAL, f"the host answered with version {answer}")
         except TreecastError as error:
-            _log.info("host %d could not be told of interest: %s", host, error)
+            _log.info("host cannot be told of interest", host=host, error=error)
             if life == neighbour.life:
                 await asyncio.sleep(self._settings.confirm)
         if self._neighbours.get(host) is not neighbour or life != neighbour.life:
@@ -384,5 +384,5 @@ def read(spelling: str) -> Pattern:
 def _checked(patterns: list[Pattern]) -> list[Pattern]:
     """Returns `patterns`. Raises INVALID_REQUEST for a pattern without levels."""
     if not all(patterns):
-        raise TreecastError(Fault.INVALID_REQUEST, "a pattern has at least one level")
+        raise TreecastError(Fault.INVALID_REQUEST, "a pattern needs at least one level")
     return patterns

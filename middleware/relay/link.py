@@ -7,7 +7,6 @@ COORDINATOR_UNAVAILABLE. Loss and return of the coordinator are each logged once
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Sequence
 from contextlib import aclosing
 from typing import TypeVar
@@ -18,6 +17,7 @@ from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 
 from .view import ClusterView
 from .view_store import ViewStore
@@ -27,7 +27,7 @@ SEEN_SECONDS = 10.0  # the longest time from the coordinator's answer until this
 
 T = TypeVar("T")
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 async def called(call: Awaitable[T]) -> T:
@@ -105,11 +105,12 @@ class Link:
                 await self._take(await anext(updates))
         except TimeoutError:
             raise TreecastError(
-                Fault.COORDINATOR_UNAVAILABLE, f"the coordinator at {self.client.target} tells nothing"
+                Fault.COORDINATOR_UNAVAILABLE,
+                f"the coordinator at {self.client.target} sends no view; try again later",
             ) from None
 
     def start(self) -> None:
-        work = lasting("the watch of the coordinator", self._watch, BackOff(self.client.rng))
+        work = lasting("watch of the coordinator", self._watch, BackOff(self.client.rng))
         self._tasks = [asyncio.create_task(work, name="watch of the coordinator")]
 
     async def close(self, *, detach: bool) -> None:
@@ -136,7 +137,7 @@ class Link:
         except TimeoutError:
             raise TreecastError(
                 Fault.TIMED_OUT,
-                f"the coordinator has done it, but this host has not heard of it within {seconds:g} s",
+                f"the coordinator made the change, but this host did not see it within {seconds:g} s",
             ) from None
         finally:
             self._waiting.pop(waiting, None)
@@ -167,7 +168,7 @@ class Link:
             except TreecastError as error:
                 if str(error) != str(self.refused):
                     _log.error(
-                        "the coordinator refuses this host, which goes on with what it knows: %s", error
+                        "coordinator refuses this host, which continues with what it knows", error=error
                     )
                 self.refused = error
             await asyncio.sleep(REFUSED_SECONDS)
@@ -198,7 +199,7 @@ class Link:
         raise TreecastError(
             Fault.POLICY_VIOLATION,
             f"the coordinator at {self.client.target} knows none of the {len(topics)} topics that this host"
-            " knows: its store is lost; stop it, and make the store anew with `treecast restore-coordinator`",
+            " knows: its store is lost; stop it, and rebuild the store with `treecast restore-coordinator`",
         )
 
     # --- the attachment
@@ -208,8 +209,8 @@ class Link:
         if error is not None and not self._away:
             self._away = True
             self._counters.coordinator_lost += 1
-            _log.warning("the coordinator is away, going on with what is known: %s", error)
+            _log.warning("coordinator is away; the host continues with what it knows", error=error)
         elif error is None and self._away:
             self._away = False
             self._counters.coordinator_found += 1
-            _log.info("the coordinator is back")
+            _log.info("coordinator is back")

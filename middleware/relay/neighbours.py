@@ -7,7 +7,6 @@ Both are created before they are started, because handlers of other hosts' calls
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import socket
 
@@ -20,13 +19,14 @@ from treecast.middleware.fabric.channel import Channels, ChannelSettings, Method
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.model.counters import Counters
+from treecast.middleware.model.logs import Log
 from treecast.middleware.wire.segment import KeyRing
 
 from .view import ClusterView
 
 SEGMENTS = "fabric segments 1"  # label from which the key of segments is derived
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 class Port(Struct):
@@ -133,13 +133,13 @@ class Neighbours:
     def _note_refused(self, host: int) -> None:
         if not self._isolated and (isolation := self.isolation()):
             self._isolated = True
-            _log.error("%s: what is written here, nobody else sees", isolation)
+            _log.error("host is isolated: other hosts do not see what is written here", reason=isolation)
 
     def accepted(self, host: int) -> None:
         """Notes a connection to `host`."""
         if self._isolated:
             self._isolated = False
-            _log.info("host %d accepts this one again", host)
+            _log.info("host is accepted again", by=host)
 
     # --- addresses
 
@@ -164,7 +164,7 @@ class Neighbours:
         try:
             address = Address.parse(text)
         except ValueError as error:
-            _log.warning("host %d cannot be reached at %r: %s", host_id, text, error)
+            _log.warning("address of a host is invalid", host=host_id, address=text, error=error)
             return
         self.channels.set_host(host_id, address)
         task = asyncio.get_running_loop().create_task(self._resolve(host_id, address))
@@ -180,7 +180,7 @@ class Neighbours:
             )
             self.fabric.set_host(host_id, (str(found[0][4][0]), address.port))
         except (OSError, ValueError) as error:
-            _log.warning("host %d cannot be sent segments at %s: %s", host_id, address, error)
+            _log.warning("address of a host cannot be resolved", host=host_id, address=address, error=error)
 
 
 class FabricLife:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from treecast.middleware.api.entries import HomeEntry, HomeKind, HostEntry
 from treecast.middleware.broker.values import Topic
@@ -20,6 +20,14 @@ from .partitions.replicas import Replicas
 
 if TYPE_CHECKING:
     from .events.events import Events
+
+
+class HostListener(Protocol):
+    """Is told of hosts that can be reached, and that cannot any more."""
+
+    def host_up(self, host: int) -> None: ...
+
+    def host_down(self, host: int) -> None: ...
 
 
 class Sharing:
@@ -49,7 +57,8 @@ class Sharing:
             random.Random(),
         )
         self.events: Events | None = None  # set between `join_events` and `leave_events`
-        self._up: set[int] = set()
+        self.up: set[int] = set()
+        self.listeners: list[HostListener] = []
         partitions.following.on_interest = self._wanted
         if partitions.leading is not None:
             self.choice.carry(partitions.leading)
@@ -74,7 +83,7 @@ class Sharing:
         """Starts `events` and passes changes of hosts on to them, until `leave_events`."""
         self.events = events
         cluster = {host.host_id for host in self._link.view.hosts}
-        events.start(self._up, cluster if self._own in cluster else None)
+        events.start(self.up, cluster if self._own in cluster else None)
         events.sending.on_begun = self.choice.begun
         self.choice.carry(events.sending)
 
@@ -85,19 +94,23 @@ class Sharing:
             await events.close()
 
     def host_up(self, host: int, incarnation: int) -> None:
-        self._up.add(host)
+        self.up.add(host)
         self.interest.host_up(host)
         self.choice.host_up(host)
         self.partitions.host_up(host, incarnation)
         if self.events is not None:
             self.events.host_up(host)
+        for listener in self.listeners:
+            listener.host_up(host)
 
     def host_down(self, host: int) -> None:
-        self._up.discard(host)
+        self.up.discard(host)
         self.interest.host_down(host)
         self.partitions.host_down(host)
         if self.events is not None:
             self.events.host_down(host)
+        for listener in self.listeners:
+            listener.host_down(host)
 
     def _host_changed(self, before: HostEntry | None, after: HostEntry | None) -> None:
         if after is None and before is not None:

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 from treecast.middleware.api.entries import (
     Change,
+    DefinitionEntry,
     Entry,
     HomeEntry,
     HomeKind,
@@ -27,7 +28,7 @@ from treecast.middleware.api.entries import (
 )
 from treecast.middleware.model.identity import TopicId
 
-E = TypeVar("E", HostEntry, TopicEntry, HomeEntry, StateEntry, InterestEntry)
+E = TypeVar("E", HostEntry, TopicEntry, HomeEntry, StateEntry, InterestEntry, DefinitionEntry)
 
 
 class Shelf(Generic[E]):
@@ -81,6 +82,7 @@ class ClusterView:
         self.homes: Shelf[HomeEntry] = Shelf(HomeEntry)
         self.states: Shelf[StateEntry] = Shelf(StateEntry)
         self.interest: Shelf[InterestEntry] = Shelf(InterestEntry)
+        self.definitions: Shelf[DefinitionEntry] = Shelf(DefinitionEntry)
         self._hosts_by_id: dict[int, HostEntry] = {}
         self._names_by_topic_id: dict[TopicId, str] = {}
         self._states_by_topic: dict[tuple[str, ...], StateEntry] = {}
@@ -177,6 +179,8 @@ class ClusterView:
                 return self.homes.put(change.key, change.entry)
             case Kind.INTEREST:
                 return self.interest.put(change.key, change.entry)
+            case Kind.DEFINITION:
+                return self.definitions.put(change.key, change.entry)
             case Kind.COUNTER:
                 return ()
 
@@ -200,7 +204,14 @@ class ClusterView:
 
     def _shelf(
         self, kind: Kind
-    ) -> Shelf[HostEntry] | Shelf[TopicEntry] | Shelf[HomeEntry] | Shelf[StateEntry] | Shelf[InterestEntry]:
+    ) -> (
+        Shelf[HostEntry]
+        | Shelf[TopicEntry]
+        | Shelf[HomeEntry]
+        | Shelf[StateEntry]
+        | Shelf[InterestEntry]
+        | Shelf[DefinitionEntry]
+    ):
         match kind:
             case Kind.HOST:
                 return self.hosts
@@ -210,6 +221,8 @@ class ClusterView:
                 return self.homes
             case Kind.STATE:
                 return self.states
+            case Kind.DEFINITION:
+                return self.definitions
             case _:
                 return self.interest
 

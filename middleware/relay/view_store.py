@@ -8,18 +8,18 @@ coordinator's lost store can be restored from a host.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator, Mapping
 
 from treecast.middleware.api.entries import Position, Update, decode_change, encode_change
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.tables import Change as Row
 from treecast.middleware.storage.tables import Tables
 
 VIEW = "view"
 _POSITION = "position"
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 class ViewStore:
@@ -64,7 +64,7 @@ class ViewStore:
                 ]
             )
         except TreecastError as error:
-            _log.error("what the coordinator told cannot be kept, and is kept with the next: %s", error)
+            _log.error("view cannot be written and is written with its next change", error=error)
         else:
             self._unwritten.clear()
 

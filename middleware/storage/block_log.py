@@ -17,7 +17,7 @@ from typing import Final
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.wire.crc import crc32c
 
-from .disk import Disk, refused, write_all
+from .disk import Disk, refused, write_rest
 
 _HEAD: Final = struct.Struct(">II")
 _SUFFIX: Final = ".journal"
@@ -111,7 +111,9 @@ class BlockLog:
             checksum = crc32c(piece, checksum)
         data = b"".join((_HEAD.pack(size, checksum), *body))
         try:
-            write_all(self._disk, self._descriptor, data, segment.size)
+            written = self._disk.write(self._descriptor, data, segment.size)
+            if written < len(data):
+                write_rest(self._disk, self._descriptor, data, segment.size, written)
         except OSError as error:
             try:
                 self._disk.truncate(self._descriptor, segment.size)

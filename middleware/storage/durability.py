@@ -88,7 +88,7 @@ class Durability:
         self._on_disk = recovered.checkpointed
         # segment that the checkpoint on disk lies in; 0 without one
         self._disk_segment = recovered.disk_segment
-        self._every_batch = log.settings.fsync is FsyncPolicy.BATCH
+        self.every_batch = log.settings.fsync is FsyncPolicy.BATCH
         self.since_checkpoint = recovered.report.checked_bytes + recovered.since_checkpoint  # bytes
         self._dirty_since_ms = 0
 
@@ -104,7 +104,8 @@ class Durability:
         return os.path.exists(stem(self.log.directory, base_offset) + ".snapshot")
 
     def wrote(self, segment: Segment, size: int, now_ms: int) -> None:
-        """Records that `size` bytes were appended to `segment`."""
+        """Records that `size` bytes were appended to `segment`. `LogWriter` does it in place for the segment
+        that the last bytes went to."""
         if not self.unflushed:
             self._dirty_since_ms = now_ms
             self.must_flush(segment)
@@ -128,15 +129,6 @@ class Durability:
         """Records that `segment` left the log."""
         self.unflushed = [other for other in self.unflushed if other is not segment]
         self.directory_dirty = True
-
-    def needed(self) -> bool:
-        """Returns whether an acknowledgement must wait for a flush: fsync per batch, or flush.messages."""
-        log = self.log
-        if self.flushed_offset >= log.end_offset:
-            return False
-        if self._every_batch:
-            return True
-        return log.end_offset - self.flushed_offset >= log.config.flush_messages
 
     def due(self, now_ms: int) -> bool:
         """Returns whether a flush in the background is due: the interval, flush.ms, or rolled segments."""

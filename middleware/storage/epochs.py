@@ -17,18 +17,14 @@ class LeaderEpochs:
 
     def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
         self.entries: list[tuple[int, int]] = entries or []
-
-    @property
-    def latest(self) -> int:
-        """The current epoch, or -1."""
-        return self.entries[-1][0] if self.entries else -1
+        self.latest = self.entries[-1][0] if self.entries else -1  # the current epoch, or -1
 
     def begin(self, epoch: int, start_offset: int) -> None:
         """Starts `epoch` at `start_offset`, and removes epochs that wrote nothing."""
-        while self.entries and self.entries[-1][1] >= start_offset:
-            self.entries.pop()
+        self.truncate_end(start_offset)
         if epoch > self.latest:
             self.entries.append((epoch, start_offset))
+            self.latest = epoch
 
     def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
         """Returns (largest epoch up to `epoch`, its end offset), or (-1, -1), as OffsetForLeaderEpoch
@@ -54,8 +50,7 @@ class LeaderEpochs:
 
     def truncate_end(self, offset: int) -> None:
         """Adapts the epochs to a log that now ends at `offset`."""
-        while self.entries and self.entries[-1][1] >= offset:
-            self.entries.pop()
+        self.drop_beyond(offset - 1)
 
     def drop_beyond(self, end_offset: int) -> None:
         """Removes epochs that would start after the log's end. One that starts there stays: its leader may
@@ -63,6 +58,7 @@ class LeaderEpochs:
         """
         while self.entries and self.entries[-1][1] > end_offset:
             self.entries.pop()
+        self.latest = self.entries[-1][0] if self.entries else -1
 
     def encode(self) -> bytes:
         lines = ["0", str(len(self.entries)), *(f"{epoch} {start}" for epoch, start in self.entries)]

@@ -29,7 +29,7 @@ def clean(log: PartitionLog, now_ms: int) -> int:
     """Implements `PartitionLog.clean` for a log that has files."""
     log.producers.expire(now_ms, log.settings.producer_expiration_ms)
     active = log.held.active
-    if active.size and now_ms - active.created_ms > log.segment_ms:
+    if active.size and now_ms - active.created_ms > log.config.rolled_after_ms:
         log.writer.roll(now_ms)
     count = expired_segments(log.segments, log.config, log.start_offset, log.end_offset, now_ms)
     if count == len(log.segments):

@@ -209,19 +209,26 @@ class SegmentIndexes:
         self.from_file = from_file
         self.max_timestamp, self.max_timestamp_offset = times.last()
         self.unindexed = 0  # bytes since the last entry
-        self._after = -1  # the offset after the last noted batch
+        self.after = -1  # the offset after the last noted batch
 
     def note(self, last_offset: int, max_timestamp: int, position: int, size: int, interval: int) -> None:
-        """Notes a batch of `size` bytes at `position`, and adds an entry every `interval` bytes."""
+        """Notes a batch of `size` bytes at `position`, and adds an entry every `interval` bytes.
+
+        `LogWriter` does the same in place.
+        """
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
         if self.unindexed > interval:
-            self.offsets.append(last_offset, position, self._after, size)
-            self.times.append(self.max_timestamp, self.max_timestamp_offset)
-            self.unindexed = 0
+            self.add_entries(last_offset, position, size)
         self.unindexed += size
-        self._after = last_offset + 1
+        self.after = last_offset + 1
+
+    def add_entries(self, last_offset: int, position: int, size: int) -> None:
+        """Adds an entry for the batch of `size` bytes at `position`."""
+        self.offsets.append(last_offset, position, self.after, size)
+        self.times.append(self.max_timestamp, self.max_timestamp_offset)
+        self.unindexed = 0
 
     def finish(self) -> None:
         """Makes the time index end with the largest timestamp."""
@@ -237,11 +244,6 @@ class SegmentIndexes:
     @property
     def size(self) -> int:
         return self.offsets.size + len(self.times.data)
-
-    def full(self, index_bytes: int) -> bool:
-        """Returns whether one of them may lack room for one more entry and the last one."""
-        offsets, times = len(self.offsets.data), len(self.times.data)
-        return offsets + OFFSET_ENTRY > index_bytes or times + 2 * TIME_ENTRY > index_bytes
 
 
 def empty_indexes(base_offset: int) -> SegmentIndexes:

@@ -14,7 +14,6 @@ Files in the partition's directory, with Kafka's names and formats: `<base offse
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Final
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.counters import StorageCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.wire.record_batch import BatchHeader
 
@@ -33,13 +33,13 @@ from .epochs import LeaderEpochs
 from .lookup import first_at_or_after, latest_timestamp
 from .producers import NO_OFFSET, ProducerStates
 from .segment import Segment, SharedFiles
-from .segments import SegmentList
+from .segments import CURSORS, SegmentList
 from .settings import LogSettings
 from .summaries import decoded
 from .summary import summarise, with_epoch
-from .writing import LogAppend, LogWriter
+from .writing import LogAppend, LogWriter, check_order
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 class _Parts:
@@ -49,7 +49,9 @@ class _Parts:
         self.held = SegmentList(recovered.segments)
         self.producers: ProducerStates = recovered.producers
         self.durability = Durability(log, recovered)
-        self.writer = LogWriter(log, recovered.epochs, epochs_dirty=recovered.epochs_dirty)
+        self.writer = LogWriter(
+            log, self.held, self.durability, recovered.epochs, epochs_dirty=recovered.epochs_dirty
+        )
 
 
 class PartitionLog:
@@ -161,10 +163,10 @@ class PartitionLog:
         found = recovered.checkpoint.start, recovered.end_offset
         if known is not None and found != (known.start, known.end):
             _log.error(
-                "%s was changed while nobody used it: it went from %d to %d, and goes from %d to %d now",
-                self.directory,
-                *(known.start, known.end),
-                *found,
+                "resting log was changed by somebody else",
+                path=self.directory,
+                known=f"{known.start} to {known.end}",
+                found=f"{found[0]} to {found[1]}",
             )
         self.start_offset, self.end_offset = found
         self.cleaned_offset = recovered.checkpoint.cleaned
@@ -217,6 +219,8 @@ class PartitionLog:
     def stable_offset(self) -> int:
         """The last stable offset: the first offset of the oldest open transaction, else the end."""
         parts = self._parts
+        if parts is not None and not parts.producers.open:
+            return self.end_offset
         first = self._first_open if parts is None else parts.producers.first_open_offset
         return self.end_offset if first < 0 else max(first, self.start_offset)
 
@@ -256,11 +260,6 @@ class PartitionLog:
     def segment_count(self) -> int:
         return len(self.held.all)
 
-    @property
-    def segment_ms(self) -> int:
-        """The time after which a segment that is not full is rolled."""
-        return self.config.rolled_after_ms
-
     # --- appending
 
     def append(self, batches: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> LogAppend:
@@ -270,17 +269,18 @@ class PartitionLog:
         here; call `producers.check` first. Raises BATCH_TOO_LARGE for more than a segment holds, STORAGE if
         the disk fails. The log is unchanged then, and accepts appends again as soon as the disk does.
         """
-        self._check_writable()
+        parts = self._writable()
         if not headers:
             raise TreecastError(Fault.CORRUPT_BATCH, "there is no batch to append")
         if self._claim is not None:
             self.make_files()
-        return self.writer.append(batches, headers, now_ms)
+        return parts.writer.append(batches, headers, now_ms)
 
-    def _check_writable(self) -> None:
-        failed = self.durability.failed
-        if failed:
-            raise TreecastError(Fault.STORAGE, failed)
+    def _writable(self) -> _Parts:
+        parts = self._parts or self._awaken()
+        if parts.durability.failed:
+            raise TreecastError(Fault.STORAGE, parts.durability.failed)
+        return parts
 
     def begin_epoch(self, epoch: int) -> None:
         """Sets the leader epoch of later appends. It never falls. The first such append writes it to disk."""
@@ -307,11 +307,11 @@ class PartitionLog:
         CORRUPT_BATCH, and appends nothing, if the batches cannot follow the log's end. Raises STORAGE if the
         disk fails; batches appended before that remain.
         """
-        self._check_writable()
-        replicate.check_order(batches, headers, self.end_offset)
+        parts = self._writable()
+        check_order(batches, headers, self.end_offset)
         if self._claim is not None:
             self.make_files()
-        return self.writer.append_replicated(batches, headers, now_ms)
+        return parts.writer.append_replicated(batches, headers, now_ms)
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Removes everything from `offset` on, which the leader does not have. Returns the log's new end.
@@ -394,7 +394,10 @@ class PartitionLog:
     def read_elsewhere(self, size: int) -> None:
         """Notes that a reader got the last `size` bytes from memory. The next read begins at the end."""
         self.counters.read_bytes += size
-        self.held.at_end(self.end_offset)
+        held = (self._parts or self._awaken()).held
+        if len(held.cursors) >= CURSORS:
+            held.cursors.clear()
+        held.cursors[self.end_offset] = held.active.size
 
     def _check_open(self) -> None:
         """Opens a resting log, because its files may contradict its summary."""
@@ -435,7 +438,13 @@ class PartitionLog:
     @property
     def flush_needed(self) -> bool:
         """Whether an acknowledgement must wait for a flush: fsync per batch, or flush.messages."""
-        return self._parts is not None and self._parts.durability.needed()
+        parts, end = self._parts, self.end_offset
+        if parts is None or parts.durability.flushed_offset >= end:
+            return False
+        return (
+            parts.durability.every_batch
+            or end - parts.durability.flushed_offset >= self.config.flush_messages
+        )
 
     def flush(self, now_ms: int, *, checkpoint: bool = False) -> None:
         """Flushes everything to disk on the calling thread. Raises STORAGE if the disk fails."""

@@ -73,7 +73,7 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self._producers: dict[int, Producer] = {}
-        self._open: dict[int, int] = {}  # producer id -> first offset, in the order of offsets
+        self.open: dict[int, int] = {}  # producer id -> first offset, in the order of offsets
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -87,11 +87,11 @@ class ProducerStates:
     @property
     def first_open_offset(self) -> int:
         """The first offset of the oldest open transaction, or -1."""
-        return next(iter(self._open.values())) if self._open else NO_OFFSET
+        return next(iter(self.open.values())) if self.open else NO_OFFSET
 
     def open_transactions(self) -> dict[int, int]:
         """Returns producer id to first offset of its open transaction."""
-        return dict(self._open)
+        return dict(self.open)
 
     def check(self, header: BatchHeader) -> int | None:
         """Returns the base offset of the batch that this one repeats, or None if it may be appended.
@@ -169,7 +169,7 @@ class ProducerStates:
                 del producer.batches[0]
         if header.transactional and producer.transaction_start < 0:
             producer.transaction_start = header.base_offset
-            self._open[header.producer_id] = header.base_offset
+            self.open[header.producer_id] = header.base_offset
 
     def end_transaction(self, producer_id: int, epoch: int, coordinator_epoch: int, now_ms: int) -> int:
         """Applies an appended marker. Returns the first offset of the transaction that it ended, or -1."""
@@ -180,7 +180,7 @@ class ProducerStates:
         producer.transaction_start = NO_OFFSET
         producer.coordinator_epoch = coordinator_epoch
         producer.last_ms = now_ms
-        self._open.pop(producer_id, None)
+        self.open.pop(producer_id, None)
         return first
 
     def _entry(self, producer_id: int, epoch: int) -> Producer:
@@ -197,8 +197,8 @@ class ProducerStates:
         """Restores a producer from a snapshot; open transactions may come in any order."""
         self._producers[producer.producer_id] = producer
         if producer.transaction_start >= 0:
-            self._open[producer.producer_id] = producer.transaction_start
-            self._open = dict(sorted(self._open.items(), key=_by_offset))
+            self.open[producer.producer_id] = producer.transaction_start
+            self.open = dict(sorted(self.open.items(), key=_by_offset))
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Removes producers that sent nothing for `expiration_ms` and have no open transaction."""
@@ -213,7 +213,7 @@ class ProducerStates:
 
     def clear(self) -> None:
         self._producers.clear()
-        self._open.clear()
+        self.open.clear()
 
 
 def _by_offset(item: tuple[int, int]) -> int:

@@ -6,11 +6,10 @@ Offsets, leader epochs and timestamps are the leader's; offsets that compaction 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.wire.record_batch import MAGIC, BatchHeader, read_header
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.wire.record_batch import read_header
 
 from . import swap
 from .checkpoint import Checkpoint
@@ -23,41 +22,7 @@ from .snapshot import decode_snapshot
 if TYPE_CHECKING:
     from .log import PartitionLog
 
-_MAX_RELATIVE: Final = 2**31 - 1
 _PREFIX: Final = 61
-
-
-def check_order(batches: memoryview, headers: Sequence[BatchHeader], end_offset: int) -> None:
-    """Raises CORRUPT_BATCH unless the headers are those of `batches` and their offsets grow from
-    `end_offset`.
-    """
-    size = 0
-    expected = end_offset
-    for header in headers:
-        if header.base_offset < expected or header.last_offset_delta < 0 or header.magic != MAGIC:
-            raise TreecastError(
-                Fault.CORRUPT_BATCH, f"a batch at offset {header.base_offset} cannot follow {expected}"
-            )
-        expected = header.next_offset
-        size += header.size
-    if size != len(batches):
-        raise TreecastError(Fault.CORRUPT_BATCH, "the headers are not those of the bytes")
-
-
-def fitting(segment: Segment, headers: Sequence[BatchHeader], first: int, segment_bytes: int) -> int:
-    """Returns how many of `headers`, from `first` on, the segment can take; at least one if it is empty."""
-    size = segment.size
-    limit = segment.base_offset + _MAX_RELATIVE
-    count = 0
-    while first + count < len(headers):
-        header = headers[first + count]
-        size += header.size
-        if size > segment_bytes and segment.size + count > 0:
-            break
-        if header.next_offset > limit:
-            break
-        count += 1
-    return count
 
 
 def truncate(log: PartitionLog, offset: int, now_ms: int) -> int:

@@ -103,7 +103,7 @@ class Segment:
         self.sealed = False
         self.first_timestamp = NO_TIMESTAMP
         self.created_ms = 0
-        self._indexes: SegmentIndexes | None = empty_indexes(base_offset)
+        self.loaded: SegmentIndexes | None = empty_indexes(base_offset)  # `indexes`, if in memory
         self._max_timestamp = _UNKNOWN  # while the indexes are not loaded
         self._aborted: list[AbortedEntry] | None = None
 
@@ -112,15 +112,15 @@ class Segment:
     @property
     def indexes(self) -> SegmentIndexes:
         """The indexes: loaded from disk if they are not in memory, rebuilt if they are missing or damaged."""
-        if self._indexes is None:
-            self._indexes = self._load()
-        return self._indexes
+        if self.loaded is None:
+            self.loaded = self._load()
+        return self.loaded
 
     @property
     def max_timestamp(self) -> int:
         """The largest timestamp, or -1."""
-        if self._indexes is not None:
-            return self._indexes.max_timestamp
+        if self.loaded is not None:
+            return self.loaded.max_timestamp
         if self._max_timestamp == _UNKNOWN:
             self._max_timestamp = self._read_max_timestamp()
         return self._max_timestamp
@@ -185,24 +185,24 @@ class Segment:
         """Treats the segment as sealed, and its indexes as on disk."""
         self.sealed = True
         self._max_timestamp = _UNKNOWN
-        self._indexes = None
+        self.loaded = None
 
     def unload(self) -> None:
         """Releases the indexes of a sealed segment."""
-        if self.sealed and self._indexes is not None:
-            self._max_timestamp = self._indexes.max_timestamp
-            self._indexes = None
+        if self.sealed and self.loaded is not None:
+            self._max_timestamp = self.loaded.max_timestamp
+            self.loaded = None
 
     def adopt_indexes(self, indexes: SegmentIndexes) -> None:
         """Sets indexes that cover the segment so far."""
-        self._indexes = indexes
+        self.loaded = indexes
         if self.sealed:
             self.shared.loaded(self, indexes.size)
 
     def start_indexes(self) -> None:
         """Sets empty indexes, to be filled by noting the segment's batches from its beginning."""
         self.sealed = False
-        self._indexes = empty_indexes(self.base_offset)
+        self.loaded = empty_indexes(self.base_offset)
 
     def rebuild_indexes(self, end: int, interval: int = 4096) -> SegmentIndexes:
         """Builds the indexes of the first `end` bytes from the log file; those of a sealed segment are
@@ -216,7 +216,7 @@ class Segment:
                 self.first_timestamp = header.max_timestamp
             indexes.note(header.last_offset, header.max_timestamp, scanner.position, header.size, interval)
             header = scanner.next()
-        self._indexes = indexes
+        self.loaded = indexes
         if self.sealed:
             indexes.finish()
             self.write_indexes()

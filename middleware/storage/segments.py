@@ -10,7 +10,7 @@ from treecast.middleware.model.buffers import Chunk
 
 from .segment import Segment
 
-_CURSORS: Final = 64
+CURSORS: Final = 64  # maximum
 
 
 class SegmentList:
@@ -25,7 +25,7 @@ class SegmentList:
         self.bases: list[int] = [segment.base_offset for segment in segments]
         self.active: Segment = segments[-1]
         self.size = sum(segment.size for segment in segments)
-        self._cursors: dict[int, int] = {}  # offset -> position in its segment
+        self.cursors: dict[int, int] = {}  # offset -> position in its segment
 
     def number_of(self, offset: int) -> int:
         """Returns the number of the segment that holds `offset`, or would hold it."""
@@ -37,7 +37,7 @@ class SegmentList:
 
     def begin(self, segment: Segment) -> None:
         """Adds the empty `segment` as the last one."""
-        self._cursors.clear()
+        self.cursors.clear()
         self.all.append(segment)
         self.bases.append(segment.base_offset)
         self.active = segment
@@ -47,7 +47,7 @@ class SegmentList:
         number = self.bases.index(segment.base_offset)
         del self.all[number], self.bases[number]
         self.size -= segment.size
-        self._cursors.clear()
+        self.cursors.clear()
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
         """Replaces the adjacent segments `old` by `new`, which holds their content."""
@@ -56,7 +56,7 @@ class SegmentList:
         self.bases[number : number + len(old)] = [new.base_offset]
         self.size += new.size - sum(segment.size for segment in old)
         self.active = self.all[-1]
-        self._cursors.clear()
+        self.cursors.clear()
 
     # --- reading
 
@@ -69,7 +69,7 @@ class SegmentList:
         number = self.number_of(offset)
         while offset < limit_offset:
             segment = self.all[number]
-            start = self._cursors.get(offset, -1)
+            start = self.cursors.get(offset, -1)
             if start < 0:
                 start = segment.locate(offset)
             bound = segment.size if limit_offset >= segment.next_offset else segment.locate(limit_offset)
@@ -90,16 +90,12 @@ class SegmentList:
             offset = segment.next_offset
         return chunks, total
 
-    def at_end(self, end_offset: int) -> None:
-        """Remembers the position of a reader that has everything before `end_offset`, the log's end."""
-        self._remember(end_offset, self.active.size)
-
     def _remember(self, offset: int, position: int) -> None:
         """Remembers where the same consumer's next read begins: `offset`, at `position` of its segment."""
         if offset >= 0:
-            if len(self._cursors) >= _CURSORS:
-                self._cursors.clear()
-            self._cursors[offset] = position
+            if len(self.cursors) >= CURSORS:
+                self.cursors.clear()
+            self.cursors[offset] = position
 
     def aborted_between(self, first: int, limit: int) -> list[tuple[int, int]]:
         """Implements `PartitionLog.aborted_between`."""

@@ -10,7 +10,6 @@ is recovered from its files.
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -19,12 +18,13 @@ from typing import Final
 import msgspec
 
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.logs import Log
 
 from .block_log import BlockLog, BlockSegment
 from .disk import Disk
 from .summary import LogSummary
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 _VERSION: Final = 1
 _BLOCK: Final = 256  # summaries in a block
@@ -67,12 +67,14 @@ class LogSummaries:
             try:
                 found = BlockLog.open(self._path, self._disk, True, self._take)
             except TreecastError as error:
-                _log.warning("cannot use the summaries of logs; recovering logs from their files: %s", error)
+                _log.warning(
+                    "summaries of logs cannot be used; logs are recovered from their files", error=error
+                )
                 self._entries.clear()
                 shutil.rmtree(self._path, ignore_errors=True)
                 continue
             if found.cut:
-                _log.warning("%d bytes of logs' summaries were damaged or torn", found.cut)
+                _log.warning("summaries of logs were damaged or torn", bytes=found.cut)
             return found
         return None
 
@@ -137,7 +139,7 @@ class LogSummaries:
             for block in _blocks_of(fresh):
                 blocks.append(block)
         except (OSError, TreecastError) as error:
-            _log.warning("cannot write the summaries of logs: %s", error)
+            _log.warning("summaries of logs cannot be written", error=error)
 
     def save(self) -> None:
         """Writes all summaries and forces them to the disk. If it refuses, logs it; the next start then
@@ -150,7 +152,7 @@ class LogSummaries:
         try:
             self._anew(blocks, sync=True)
         except (OSError, TreecastError) as error:
-            _log.warning("cannot write the summaries of logs: %s", error)
+            _log.warning("summaries of logs cannot be written", error=error)
 
     def _anew(self, blocks: BlockLog, *, sync: bool) -> None:
         """Rewrites all summaries. The old ones stay until the new ones are written."""

@@ -10,19 +10,22 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.wire.record_batch import BatchHeader, patch_batch, stamp_append_time
+from treecast.middleware.wire.record_batch import MAGIC, BatchHeader, patch_batch, stamp_append_time
 
-from . import epochs, replicate
+from . import epochs
 from .aborted import AbortedEntry, encode_entry
 from .disk import refused, write_rest
+from .durability import Durability
+from .index import OFFSET_ENTRY, TIME_ENTRY
 from .replay import apply_batch, read_marker
 from .segment import Segment, stem
+from .segments import SegmentList
 from .snapshot import encode_snapshot
 
 if TYPE_CHECKING:
     from .log import PartitionLog
 
-_MAX_RELATIVE: Final = 2**31 - 1
+_MAX_RELATIVE: Final = 2**31 - 1  # of an index entry's offset
 
 
 class LogAppend:
@@ -37,8 +40,18 @@ class LogAppend:
 class LogWriter:
     """Writes to the segments of the open `log`, and keeps its leader epochs."""
 
-    def __init__(self, log: PartitionLog, leader_epochs: epochs.LeaderEpochs, *, epochs_dirty: bool) -> None:
+    def __init__(
+        self,
+        log: PartitionLog,
+        held: SegmentList,
+        durability: Durability,
+        leader_epochs: epochs.LeaderEpochs,
+        *,
+        epochs_dirty: bool,
+    ) -> None:
         """`epochs_dirty`: `leader_epochs` has an epoch that is not in the file."""
+        self._held = held
+        self._durability = durability
         self.epochs = leader_epochs
         self.epochs_dirty = epochs_dirty
         self._log = log
@@ -52,7 +65,7 @@ class LogWriter:
         size = len(batches)
         stamp = now_ms if log.config.log_append_time else -1
         end = self._assign(batches, headers, stamp)
-        active = log.held.active
+        active = self._held.active
         if self._must_roll(active, size, end, headers[-1].max_timestamp, now_ms):
             active = self.roll(now_ms)
         if self.epochs.latest < 0:
@@ -92,29 +105,34 @@ class LogWriter:
     def _must_roll(self, active: Segment, size: int, end: int, timestamp: int, now_ms: int) -> bool:
         config = self._log.config
         if size > config.segment_bytes:
-            raise TreecastError(Fault.BATCH_TOO_LARGE, f"{size} bytes are more than a segment holds")
+            raise TreecastError(Fault.BATCH_TOO_LARGE, f"{size} bytes do not fit into a segment")
         if active.size == 0:
             return False
         return (
             active.size + size > config.segment_bytes
             or end - active.base_offset > _MAX_RELATIVE
-            or active.indexes.full(config.segment_index_bytes)
-            or self._aged(active, timestamp, now_ms)
+            or self._is_over(active, timestamp, now_ms)
         )
 
-    def _aged(self, active: Segment, timestamp: int, now_ms: int) -> bool:
-        """Returns whether segment.ms separates the segment's first batch from this one, by their timestamps
-        (as in Kafka, so that old records do not each start a segment), or has passed since the segment was
-        created.
+    def _is_over(self, active: Segment, timestamp: int, now_ms: int) -> bool:
+        """Returns whether an index may lack room for one more entry and the last one, or segment.ms separates
+        the segment's first batch from this one, by their timestamps (as in Kafka, so that old records do not
+        each start a segment), or has passed since the segment was created.
         """
+        config = self._log.config
+        indexes, most = active.loaded or active.indexes, config.segment_index_bytes
+        offsets, times = len(indexes.offsets.data), len(indexes.times.data)
+        if offsets + OFFSET_ENTRY > most or times + 2 * TIME_ENTRY > most:
+            return True
         if active.first_timestamp >= 0 and timestamp >= 0:
-            return timestamp - active.first_timestamp > self._log.segment_ms
-        return now_ms - active.created_ms > self._log.segment_ms
+            return timestamp - active.first_timestamp > config.rolled_after_ms
+        return now_ms - active.created_ms > config.rolled_after_ms
 
     def _write(self, active: Segment, batches: memoryview) -> None:
         """Writes once; a short write is taken back, so that the file ends where the log does."""
-        shared = self._log.shared
-        descriptor = shared.pool.descriptor(active.file)
+        shared, file = self._log.shared, active.file
+        file.used = True  # as `FilePool.descriptor`, in place
+        descriptor = file.descriptor if file.descriptor >= 0 else shared.pool.descriptor(file)
         disk = shared.disk
         try:
             if self._torn:
@@ -138,20 +156,33 @@ class LogWriter:
         self, active: Segment, batches: memoryview, headers: Sequence[BatchHeader], now_ms: int
     ) -> None:
         """Enters the written batches into indexes, producers and the flush state."""
-        log = self._log
+        log, indexes = self._log, active.loaded or active.indexes
         interval = log.config.index_interval_bytes
         position = 0
+        if not active.size:
+            active.first_timestamp = headers[0].max_timestamp
         for header in headers:
             size = header.size
-            active.note(header.last_offset, header.max_timestamp, active.size, size, interval)
+            last = header.base_offset + header.last_offset_delta
+            if header.max_timestamp > indexes.max_timestamp:
+                indexes.max_timestamp, indexes.max_timestamp_offset = header.max_timestamp, last
+            if indexes.unindexed > interval:
+                indexes.add_entries(last, active.size, size)
+            indexes.unindexed += size
+            indexes.after = last + 1
             active.size += size
             if header.producer_id >= 0:
                 entry = apply_batch(log.producers, header, batches, position, now_ms)
                 if entry is not None:
                     self._aborted(active, entry)
             position += size
-        log.held.size += position
-        log.durability.wrote(active, position, now_ms)
+        self._held.size += position
+        durability = self._durability
+        if durability.unflushed and durability.unflushed[-1] is active:
+            durability.since_checkpoint += position
+            durability.written_ms = now_ms
+        else:
+            durability.wrote(active, position, now_ms)
 
     def _aborted(self, active: Segment, entry: AbortedEntry) -> None:
         """Records an aborted transaction. If the file lacks it, recovery finds it in the log."""
@@ -170,7 +201,7 @@ class LogWriter:
         position = number = 0
         while number < len(headers):
             active = self._room_for(headers[number], now_ms)
-            count = replicate.fitting(active, headers, number, log.config.segment_bytes)
+            count = fitting(active, headers, number, log.config.segment_bytes)
             some = headers[number : number + count]
             size = sum(header.size for header in some)
             self._append_as_is(active, batches[position : position + size], some, now_ms)
@@ -181,14 +212,13 @@ class LogWriter:
     def _room_for(self, header: BatchHeader, now_ms: int) -> Segment:
         """Returns the segment for the batch: the last one, or a new one."""
         log = self._log
-        active = log.held.active
+        active = self._held.active
         if header.next_offset - active.base_offset > _MAX_RELATIVE:
             log.end_offset = header.base_offset  # the gap in offsets is too large for an index entry
             return self.roll(now_ms)
         if active.size and (
             active.size + header.size > log.config.segment_bytes
-            or active.indexes.full(log.config.segment_index_bytes)
-            or self._aged(active, header.max_timestamp, now_ms)
+            or self._is_over(active, header.max_timestamp, now_ms)
         ):
             return self.roll(now_ms)
         return active
@@ -280,3 +310,36 @@ class LogWriter:
             log.counters.write_errors += 1
             return False
         return True
+
+
+def check_order(batches: memoryview, headers: Sequence[BatchHeader], end_offset: int) -> None:
+    """Raises CORRUPT_BATCH unless the headers are those of `batches` and their offsets grow from
+    `end_offset`.
+    """
+    size = 0
+    expected = end_offset
+    for header in headers:
+        if header.base_offset < expected or header.last_offset_delta < 0 or header.magic != MAGIC:
+            raise TreecastError(
+                Fault.CORRUPT_BATCH, f"a batch at offset {header.base_offset} cannot follow {expected}"
+            )
+        expected = header.next_offset
+        size += header.size
+    if size != len(batches):
+        raise TreecastError(Fault.CORRUPT_BATCH, "the headers are not those of the bytes")
+
+
+def fitting(segment: Segment, headers: Sequence[BatchHeader], first: int, segment_bytes: int) -> int:
+    """Returns how many of `headers`, from `first` on, the segment can take; at least one if it is empty."""
+    size = segment.size
+    limit = segment.base_offset + _MAX_RELATIVE
+    count = 0
+    while first + count < len(headers):
+        header = headers[first + count]
+        size += header.size
+        if size > segment_bytes and segment.size + count > 0:
+            break
+        if header.next_offset > limit:
+            break
+        count += 1
+    return count

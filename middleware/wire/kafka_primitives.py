@@ -45,20 +45,20 @@ class LocalCodecError(CodecError):
     """A value that the caller passed does not fit the message."""
 
 
-_names: Final[dict[bytes, str]] = {}
+KNOWN_NAMES: Final[dict[bytes, str]] = {}  # by UTF-8: names that occur often; see `name_of`
 _encoded: Final[dict[str, bytes]] = {}
-_compact: Final[dict[str, bytes]] = {}
+COMPACT_NAMES: Final[dict[str, bytes]] = {}  # see `compact_name`
 
 
-def _name(raw: bytes) -> str:
+def name_of(raw: bytes) -> str:
     """Returns the text of `raw`: the same object each time while it is cached."""
-    name = _names.get(raw)
+    name = KNOWN_NAMES.get(raw)
     if name is None:
         name = raw.decode("utf-8", "replace")
         if len(raw) <= LONGEST_KEPT:
-            if len(_names) >= NAMES:
-                _names.clear()
-            _names[raw] = name
+            if len(KNOWN_NAMES) >= NAMES:
+                KNOWN_NAMES.clear()
+            KNOWN_NAMES[raw] = name
     return name
 
 
@@ -75,14 +75,14 @@ def _raw_name(name: str) -> bytes:
 
 def compact_name(name: str) -> bytes:
     """Returns the encoding of a compact string that occurs often."""
-    raw = _compact.get(name)
+    raw = COMPACT_NAMES.get(name)
     if raw is None:
         encoded = _raw_name(name)
         raw = uvarint(len(encoded) + 1) + encoded
         if len(encoded) <= LONGEST_KEPT:
-            if len(_compact) >= NAMES:
-                _compact.clear()
-            _compact[name] = raw
+            if len(COMPACT_NAMES) >= NAMES:
+                COMPACT_NAMES.clear()
+            COMPACT_NAMES[name] = raw
     return raw
 
 
@@ -182,7 +182,7 @@ class Reader:
 
     def _text(self, length: i64) -> str:
         at: i64 = self._take(length)
-        return _name(self._window[at : at + length])
+        return name_of(self._window[at : at + length])
 
     def nullable_string(self, compact: bool) -> str | None:
         length: i64 = self._length(self.uvarint() - 1 if compact else self.int16(), "a string")

@@ -1,11 +1,10 @@
 """Record batches of magic 2, the one unit that is stored and carried. Import names from this module.
 
-`batch_header` reads headers and writes their fields in place, `batch_check` checks a producer's data,
-`record_values` builds batches from records and reads records from batches.
+`batch` reads headers, writes their fields in place and checks a producer's data. `record_values` builds
+batches from records and reads records from batches.
 """
 
-from .batch_check import check_batches
-from .batch_header import (
+from .batch import (
     COMPRESSION_MASK,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -13,6 +12,7 @@ from .batch_header import (
     MAGIC_AT,
     NO_TIMESTAMP,
     BatchHeader,
+    check_batches,
     patch_batch,
     read_header,
     stamp_append_time,

@@ -14,7 +14,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import NO_LEADER_EPOCH, NO_PRODUCER, NO_SEQUENCE, ProducerIdentity
 from treecast.middleware.model.records import Compression, Headers, Record, TimestampType
 
-from .batch_header import (
+from .batch import (
     COMPRESSION_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
@@ -26,10 +26,13 @@ from .batch_header import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     Data,
+    read_varint,
+    read_varlong,
+    varlong_size,
+    write_varlong,
 )
 from .compression import MAX_UNCOMPRESSED_BYTES, compress, decompress
 from .crc import crc32c
-from .varint import read_varint, read_varlong, varlong_size, write_varlong
 
 ABORT: Final = 0
 COMMIT: Final = 1

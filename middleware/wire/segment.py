@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hmac import compare_digest
 from typing import Final
 
@@ -80,6 +80,8 @@ _KINDS: Final = tuple(Kind)  # by number
 _LAST_OF_DATA: Final = 1  # DATA, REPAIR and REPLAY are parts of messages
 _REPLAY: Final = 9
 
+StreamKey = tuple[int, int, int]  # origin, stream, epoch
+
 # The header's fields in order.
 Fields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int]
 
@@ -93,7 +95,7 @@ class SegmentFault(enum.Enum):
     FLAGS = "an unknown flag, or a key id without a tag"
     NUMBERS = "segment number, total, records or sequence contradict each other"
     AFTER = "an `after` list that is too long, or not on a first segment"
-    BODY = "a body that does not fit its kind"
+    BODY = "the body does not fit the segment's kind"
     UNAUTHENTICATED = "no tag, where one is asked for"
     UNKNOWN_KEY = "a key id that is not in the key ring"
     FORGED = "the tag is not that of these bytes"
@@ -269,8 +271,6 @@ def encode_parts(message: Segment, size: int, numbers: range, keys: KeyRing) -> 
     """
     if size > MAX_PAYLOAD or message.after or message.content:
         raise ValueError("such a message is encoded segment by segment")
-    if message.total == 1 and len(numbers) == 1:
-        return [_encode_whole(message, keys)]
     template = _pack_header(message, 0, keys.current)
     begin, end = template[:_NUMBERS_AT], template[_NUMBERS_AT + _NUMBERS.size :]
     payload, total, key_id = memoryview(message.payload), message.total, keys.current
@@ -281,15 +281,6 @@ def encode_parts(message: Segment, size: int, numbers: range, keys: KeyRing) -> 
         tag = b"" if key_id is None else keys.tag(key_id, header, part)
         found.append(Parted(header + tag, part) if len(part) >= _LARGE else b"".join((header, tag, part)))
     return found
-
-
-def _encode_whole(message: Segment, keys: KeyRing) -> bytes:
-    """Encodes the only part of a message."""
-    payload, key_id = message.payload, keys.current
-    header = _pack_header(message, len(payload), key_id)
-    return (
-        header + payload if key_id is None else b"".join((header, keys.tag(key_id, header, payload), payload))
-    )
 
 
 def _pack_header(segment: Segment, length: int, key_id: int | None) -> bytes:
@@ -426,3 +417,147 @@ def _check_meaning(segment: Segment) -> None:
 def control(kind: Kind, origin: int, stream: int, epoch: int, sender: int, payload: bytes) -> Segment:
     """Returns a segment of a kind that carries a body."""
     return Segment(kind, origin, stream, epoch, 0, 0, 0, 1, sender, payload)
+
+
+# --- messages, cut to the MTU of a path
+
+
+class Message:
+    """A unit of a stream: `records` records from `sequence` on, opaque here. Immutable by convention."""
+
+    __slots__ = ("after", "content", "end", "payload", "records", "sequence")
+
+    def __init__(
+        self,
+        sequence: int,
+        records: int,
+        payload: bytes,
+        after: tuple[After, ...] = (),
+        content: bytes = b"",
+    ) -> None:
+        self.sequence = sequence
+        self.records = records
+        self.end = sequence + records
+        self.payload = payload
+        self.after = after
+        self.content = content
+
+    def fields(self) -> tuple[object, ...]:
+        """The fields in the order of the constructor."""
+        return (self.sequence, self.records, self.payload, self.after, self.content)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Message) and self.fields() == other.fields()
+
+    def __hash__(self) -> int:
+        return hash(self.fields())
+
+    def __repr__(self) -> str:
+        return f"Message{self.fields()!r}"
+
+
+def part_size(mtu: int, content: int = 0, after: int = 0) -> int:
+    """The payload bytes per segment for segments of `mtu` bytes; the same for every part.
+
+    Each segment leaves room for a tag and for the message's `after` list. A message is therefore cut alike
+    whether or not it is tagged, and whichever host repairs it. Raises ValueError if no payload fits.
+    """
+    size = min(mtu - HEADER_SIZE - TAG_SIZE - AFTER_SIZE * after - content, MAX_PAYLOAD)
+    if size <= 0 or content > MAX_CONTENT or content % 4 or after > MAX_AFTER:
+        raise ValueError(f"segments of {mtu} bytes with {content} bytes of content header hold nothing")
+    return size
+
+
+def size_for(message: Message, mtu: int) -> int:
+    """The payload bytes of each segment of the message except the last."""
+    return part_size(mtu, len(message.content), len(message.after))
+
+
+def can_be_cut(message: Message, mtu: int) -> bool:
+    """Whether its segments can be numbered."""
+    return len(message.payload) <= size_for(message, mtu) * MAX_SEGMENTS
+
+
+def parts_of(message: Message, mtu: int) -> int:
+    """The number of segments of a message. Raises ValueError beyond the 65,535 that can be numbered."""
+    total = max(1, -(-len(message.payload) // size_for(message, mtu)))
+    if total > MAX_SEGMENTS:
+        raise ValueError(f"a message of {len(message.payload)} bytes is too large for segments of {mtu}")
+    return total
+
+
+def numbers_of(message: Message, mtu: int, only: range | None) -> range:
+    """The numbers of the message's segments, or those in `only`, which may extend beyond the last."""
+    total = parts_of(message, mtu)
+    return range(total) if only is None else range(only.start, min(only.stop, total))
+
+
+def cut(
+    message: Message, mtu: int, key: StreamKey, sender: int, kind: Kind = Kind.DATA, only: range | None = None
+) -> Iterator[Segment]:
+    """Yields the message's segments, or only those with the given numbers."""
+    size, total = size_for(message, mtu), parts_of(message, mtu)
+    for number in numbers_of(message, mtu, only):
+        yield Segment(
+            kind,
+            key[0],
+            key[1],
+            key[2],
+            message.sequence,
+            message.records,
+            number,
+            total,
+            sender,
+            message.payload[number * size : (number + 1) * size],
+            () if number else message.after,
+            message.content,
+        )
+
+
+def cut_encoded(
+    message: Message, mtu: int, key: StreamKey, sender: int, kind: Kind, only: range | None, keys: KeyRing
+) -> list[Datagram]:
+    """Returns the encoded segments that `cut` would yield, but faster."""
+    if message.after or message.content:
+        return [encode(segment, keys) for segment in cut(message, mtu, key, sender, kind, only)]
+    size = part_size(mtu)
+    if only is None and len(message.payload) <= size:
+        return [encode_whole(message, key, sender, kind, keys)]
+    whole = Segment(
+        kind,
+        key[0],
+        key[1],
+        key[2],
+        message.sequence,
+        message.records,
+        0,
+        parts_of(message, mtu),
+        sender,
+        message.payload,
+    )
+    return encode_parts(whole, size, numbers_of(message, mtu, only), keys)
+
+
+def encode_whole(message: Message, key: StreamKey, sender: int, kind: Kind, keys: KeyRing) -> bytes:
+    """Encodes a message that fits one segment, without an `after` list and without a content header."""
+    payload, key_id = message.payload, keys.current
+    try:
+        header: bytes = _HEADER.pack(
+            VERSION << 4 | int(kind),
+            0 if key_id is None else _TAGGED,
+            key_id or 0,
+            key[0],
+            key[1],
+            key[2],
+            message.sequence,
+            message.records,
+            0,
+            1,
+            len(payload),
+            0,
+            0,
+            sender,
+        )
+    except struct.error as error:
+        raise ValueError(f"a field does not fit the segment's header: {error}") from error
+    return header + payload if key_id is None else header + keys.tag(key_id, header, payload) + payload

@@ -1,4 +1,4 @@
-"""Messages cut into segments for a path's MTU, and reassembled within memory bounds."""
+"""Messages put together again from their segments, within memory bounds."""
 
 from __future__ import annotations
 
@@ -6,144 +6,11 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final
 
-from .segment import (
-    AFTER_SIZE,
-    HEADER_SIZE,
-    MAX_AFTER,
-    MAX_CONTENT,
-    MAX_PAYLOAD,
-    MAX_SEGMENTS,
-    TAG_SIZE,
-    After,
-    Datagram,
-    KeyRing,
-    Kind,
-    Segment,
-    encode,
-    encode_parts,
-)
+from .segment import After, Kind, Message, Segment
 
 # The overhead of a reassembly besides its bytes, so that segments without payload are bounded too.
 _COST_OF_MESSAGE: Final = 200
 _COST_OF_PART: Final = 64
-
-StreamKey = tuple[int, int, int]  # origin, stream, epoch
-
-
-class Message:
-    """A unit of a stream: `records` records from `sequence` on, opaque here. Immutable by convention."""
-
-    __slots__ = ("after", "content", "payload", "records", "sequence")
-
-    def __init__(
-        self,
-        sequence: int,
-        records: int,
-        payload: bytes,
-        after: tuple[After, ...] = (),
-        content: bytes = b"",
-    ) -> None:
-        self.sequence = sequence
-        self.records = records
-        self.payload = payload
-        self.after = after
-        self.content = content
-
-    @property
-    def end(self) -> int:
-        return self.sequence + self.records
-
-    def fields(self) -> tuple[object, ...]:
-        """The fields in the order of the constructor."""
-        return (self.sequence, self.records, self.payload, self.after, self.content)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Message) and self.fields() == other.fields()
-
-    def __hash__(self) -> int:
-        return hash(self.fields())
-
-    def __repr__(self) -> str:
-        return f"Message{self.fields()!r}"
-
-
-def part_size(mtu: int, content: int = 0, after: int = 0) -> int:
-    """The payload bytes per segment for segments of `mtu` bytes; the same for every part.
-
-    Each segment leaves room for a tag and for the message's `after` list. A message is therefore cut alike
-    whether or not it is tagged, and whichever host repairs it. Raises ValueError if no payload fits.
-    """
-    size = min(mtu - HEADER_SIZE - TAG_SIZE - AFTER_SIZE * after - content, MAX_PAYLOAD)
-    if size <= 0 or content > MAX_CONTENT or content % 4 or after > MAX_AFTER:
-        raise ValueError(f"segments of {mtu} bytes with {content} bytes of content header hold nothing")
-    return size
-
-
-def size_for(message: Message, mtu: int) -> int:
-    """The payload bytes of each segment of the message except the last."""
-    return part_size(mtu, len(message.content), len(message.after))
-
-
-def parts_of(message: Message, mtu: int) -> int:
-    """The number of segments of a message. Raises ValueError beyond the 65,535 that can be numbered."""
-    total = max(1, -(-len(message.payload) // size_for(message, mtu)))
-    if not can_be_cut(message, mtu):
-        raise ValueError(f"a message of {len(message.payload)} bytes is too large for segments of {mtu}")
-    return total
-
-
-def can_be_cut(message: Message, mtu: int) -> bool:
-    """Whether its segments can be numbered."""
-    return len(message.payload) <= size_for(message, mtu) * MAX_SEGMENTS
-
-
-def numbers_of(message: Message, mtu: int, only: range | None) -> range:
-    """The numbers of the message's segments, or those in `only`, which may extend beyond the last."""
-    total = parts_of(message, mtu)
-    return range(total) if only is None else range(only.start, min(only.stop, total))
-
-
-def cut(
-    message: Message, mtu: int, key: StreamKey, sender: int, kind: Kind = Kind.DATA, only: range | None = None
-) -> Iterator[Segment]:
-    """Yields the message's segments, or only those with the given numbers."""
-    size, total = size_for(message, mtu), parts_of(message, mtu)
-    for number in numbers_of(message, mtu, only):
-        yield Segment(
-            kind,
-            key[0],
-            key[1],
-            key[2],
-            message.sequence,
-            message.records,
-            number,
-            total,
-            sender,
-            message.payload[number * size : (number + 1) * size],
-            () if number else message.after,
-            message.content,
-        )
-
-
-def cut_encoded(
-    message: Message, mtu: int, key: StreamKey, sender: int, kind: Kind, only: range | None, keys: KeyRing
-) -> list[Datagram]:
-    """Returns the encoded segments that `cut` would yield, but faster."""
-    if message.after or message.content:
-        return [encode(segment, keys) for segment in cut(message, mtu, key, sender, kind, only)]
-    whole = Segment(
-        kind,
-        key[0],
-        key[1],
-        key[2],
-        message.sequence,
-        message.records,
-        0,
-        parts_of(message, mtu),
-        sender,
-        message.payload,
-    )
-    return encode_parts(whole, size_for(message, mtu), numbers_of(message, mtu, only), keys)
 
 
 class Partial:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from treecast.middleware.broker.pubsub import NEVER, Message, PubSub, Subscriber, Subscription, Target
-from treecast.middleware.broker.queues import Run, VirtualHost, message, messages
+from treecast.middleware.broker.queues import Binding, Run, VirtualHost, message, messages
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.topics import TopicName
 from treecast.middleware.wire.mqtt_headers import headers_of, properties_of
@@ -53,10 +53,11 @@ class TopicBridge(Subscriber):
         self._clock = clock
         self._publishing = False
         self._filters: dict[bytes, int] = {}  # number of binding keys by filter
+        self._bindings: set[Binding] = set()  # those counted; queues of other hosts are interested there
         self._topics: dict[bytes, bytes] = {}  # MQTT topic by routing key, b"" for none
         exchange = vhost.exchanges[EXCHANGE]
         for binding in exchange.bindings:
-            self.wanted(binding.key, True)
+            self.wanted(binding, True)
         exchange.watcher = self.wanted
         vhost.outlets[EXCHANGE] = self
 
@@ -69,11 +70,14 @@ class TopicBridge(Subscriber):
 
     # --- interest
 
-    def wanted(self, key: bytes, wanted: bool) -> None:
-        """Updates the subscriptions after a binding with that key was added or removed."""
-        filter = filter_of(key)
-        if not filter:
+    def wanted(self, binding: Binding, wanted: bool) -> None:
+        """Updates the subscriptions after a binding was added or removed."""
+        filter = filter_of(binding.key)
+        if not filter or (wanted and self._elsewhere(binding)):
             return
+        if not wanted and binding not in self._bindings:
+            return
+        self._bindings ^= {binding}
         count = self._filters.get(filter, 0) + (1 if wanted else -1)
         if count:
             self._filters[filter] = count
@@ -82,6 +86,12 @@ class TopicBridge(Subscriber):
         else:
             del self._filters[filter]
             self._hub.unsubscribe(self, filter)
+
+    def _elsewhere(self, binding: Binding) -> bool:
+        """Whether a queue of another host is bound."""
+        name, is_exchange = binding.destination
+        queue = self._vhost.queues.get(name)
+        return not is_exchange and queue is not None and queue.home != 0
 
     # --- from AMQP
 
@@ -137,7 +147,7 @@ class TopicBridge(Subscriber):
         run = run_of(key, message)
         if message.expires_at != NEVER:
             run.expiration = max(int((message.expires_at - self._hub.wall) * 1000), 0)
-        self._vhost.deliver(run, self._clock())
+        self._vhost.deliver(run, self._clock(), here=True)
 
 
 def topic_of(key: bytes) -> bytes:

@@ -34,7 +34,7 @@ def read_method(payload: bytes) -> base.Frame:
     Raises COMMAND_INVALID for an unknown method and SYNTAX_ERROR for malformed fields.
     """
     if len(payload) < _INDEX.size:
-        raise AmqpError(SYNTAX_ERROR, "a method frame without a method")
+        raise AmqpError(SYNTAX_ERROR, "the method frame is empty")
     (index,) = _INDEX.unpack_from(payload)
     kind = commands.INDEX_MAPPING.get(index)
     if kind is None:
@@ -45,7 +45,7 @@ def read_method(payload: bytes) -> base.Frame:
     except _WRONG as error:
         raise AmqpError(SYNTAX_ERROR, f"{method.name} cannot be read: {error}", index) from error
     if _deep(getattr(method, "arguments", None), _DEPTH):
-        raise AmqpError(SYNTAX_ERROR, f"{method.name} has tables in tables beyond {_DEPTH}", index)
+        raise AmqpError(SYNTAX_ERROR, f"{method.name} nests tables more than {_DEPTH} deep", index)
     return method
 
 
@@ -67,7 +67,7 @@ def read_table(data: bytes) -> Table:
     except _WRONG as error:
         raise AmqpError(SYNTAX_ERROR, f"a table cannot be read: {error}") from error
     if used != len(data) or _deep(found, _DEPTH):
-        raise AmqpError(SYNTAX_ERROR, "a table is longer than it says, or too deep")
+        raise AmqpError(SYNTAX_ERROR, "a table is longer than its length, or nested too deeply")
     return cast(Table, found)
 
 

@@ -79,7 +79,7 @@ class Seen:
 
 
 def bad_properties() -> AmqpError:
-    return AmqpError(SYNTAX_ERROR, "properties that end amid a value", 60 << 16 | 40)
+    return AmqpError(SYNTAX_ERROR, "properties end within a value", 60 << 16 | 40)
 
 
 def look(data: bytes, begin: i64, end: i64) -> Seen:
@@ -92,7 +92,7 @@ def look(data: bytes, begin: i64, end: i64) -> Seen:
     low: i64 = data[begin + 1]
     flags = high << 8 | low
     if flags & 3:
-        raise AmqpError(SYNTAX_ERROR, "properties with flags that are not known", 60 << 16 | 40)
+        raise AmqpError(SYNTAX_ERROR, "properties have unknown flags", 60 << 16 | 40)
     bit: i64 = 15
     while bit >= _LAST_BIT:
         if flags & (1 << bit):
@@ -103,7 +103,7 @@ def look(data: bytes, begin: i64, end: i64) -> Seen:
             at = stop
         bit -= 1
     if at != end:
-        raise AmqpError(SYNTAX_ERROR, "properties with bytes behind them", 60 << 16 | 40)
+        raise AmqpError(SYNTAX_ERROR, "bytes follow the properties", 60 << 16 | 40)
     return seen
 
 
@@ -171,10 +171,10 @@ def fields(table: bytes) -> list[tuple[bytes, bytes]]:
     while at < end:
         name_end = at + 1 + table[at]
         if name_end >= end:
-            raise AmqpError(SYNTAX_ERROR, "a table that ends amid a field")
+            raise AmqpError(SYNTAX_ERROR, "a table ends within a field")
         stop = name_end + 1 + _size(table, name_end, end)
         if stop > end:
-            raise AmqpError(SYNTAX_ERROR, "a table that ends amid a value")
+            raise AmqpError(SYNTAX_ERROR, "a table ends within a value")
         found.append((table[at + 1 : name_end], table[name_end:stop]))
         at = stop
     return found

@@ -150,12 +150,12 @@ def publish_fields(payload: bytes) -> tuple[bytes, bytes, int]:
     exchange, at = _short(payload, at)
     key, at = _short(payload, at)
     if at + 1 != len(payload):
-        raise codec.AmqpError(codec.SYNTAX_ERROR, "basic.publish of another length", codec.PUBLISH)
+        raise codec.AmqpError(codec.SYNTAX_ERROR, "basic.publish has a wrong length", codec.PUBLISH)
     return exchange, key, payload[at]
 
 
 def _short(data: bytes, at: int) -> tuple[bytes, int]:
     if at >= len(data):
-        raise codec.AmqpError(codec.SYNTAX_ERROR, "a string that is not there", codec.PUBLISH)
+        raise codec.AmqpError(codec.SYNTAX_ERROR, "a string is missing", codec.PUBLISH)
     stop = at + 1 + data[at]
     return data[at + 1 : stop], stop

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import logging
 import time
 from typing import Final, Protocol, cast
 
+from treecast.middleware.model.logs import Log
 from treecast.middleware.model.ration import Ration
 
 from . import session_table
 from .session import Session
+from .session_channel import Answered
 from .session_host import AmqpHost
 from .session_output import SessionOutput
 
-_log = logging.getLogger("treecast.amqp")
+_log = Log("treecast.amqp")
 
 _LINGER: Final = 2.0  # seconds that a client has to read the final output and to close
 _SOON: Final = 1.0  # seconds between checks of a connection that is not open yet
@@ -77,17 +78,24 @@ class Connection(Session):
             return
         self.vhost.wall = time.time()
         now = self._loop.time()
-        if self._ration.eaten(len(data)):
+        if len(data) > self._ration.free and self._ration.eaten(len(data)):
             self._pause()
             self._loop.call_soon(self._read_on)
         try:
             self.receive(data, now)
         except Exception:
-            _log.exception("a frame of %s failed", self.peer)
+            _log.exception("frame failed", peer=self.peer)
             self.failure = "internal error"
             self.lost(now)
+        if self.held:
+            self._pause()
         if self.host.alarm and self.publishes:
             self.pause_reading()
+
+    def answered(self, found: Answered, now: float) -> None:
+        super().answered(found, now)
+        if not self.held:
+            self._read_on()
 
     def eof_received(self) -> bool:
         return False
@@ -106,7 +114,12 @@ class Connection(Session):
             self._transport.pause_reading()
 
     def _read_on(self) -> None:
-        if not self._held and self._transport is not None and not self._transport.is_closing():
+        if (
+            not self._held
+            and not self.held
+            and self._transport is not None
+            and not self._transport.is_closing()
+        ):
             self._transport.resume_reading()
 
     def pause_writing(self) -> None:

@@ -8,7 +8,6 @@ Paths, below `/api`, and JSON shapes (`management_views`) are those of RabbitMQ 
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Callable
 from typing import Final
@@ -16,6 +15,7 @@ from urllib.parse import unquote
 
 from treecast.middleware.broker.queues import Exchange, Reason, Refusal, VirtualHost
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.logs import Log
 
 from .management_call import (
     MONITORING,
@@ -44,7 +44,7 @@ from .management_messages import Messages
 from .session import Session
 from .users import ADMINISTRATOR
 
-_log = logging.getLogger("treecast.amqp")
+_log = Log("treecast.amqp")
 
 Rows = list[dict[str, object]]
 _JSON: Final = (("Content-Type", "application/json"),)
@@ -167,7 +167,7 @@ class Management(Messages):
         except re.error as error:
             return bad_request(f"not a regular expression: {error}").response()
         except TreecastError as error:
-            _log.error("management call %s %s: %s", request.method, request.path, error)
+            _log.error("management call failed", method=request.method, path=request.path, error=error)
             return Problem(503, "service_unavailable", str(error)).response()
 
     def _answer(self, request: Request, now: float) -> Response:

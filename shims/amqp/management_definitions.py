@@ -100,7 +100,7 @@ class Import:
         except (_Skip, re.error) as error:
             self.report.skipped.append(f"{what}: {error}")
         except (KeyError, TypeError, ValueError) as error:
-            self.report.skipped.append(f"{what}: it cannot be understood ({error!r})")
+            self.report.skipped.append(f"{what}: it cannot be read ({error!r})")
         else:
             self.report.imported[part] = self.report.imported.get(part, 0) + 1
 
@@ -115,7 +115,7 @@ class Import:
         if item.get("limits"):
             self._note(f"users {name}: its limits are not kept")
         if item.get("password_hash") and not knows_hashing(hashing):
-            raise _Skip(f"the hashing algorithm {hashing} is not known, so nobody could log in")
+            raise _Skip(f"the hashing algorithm {hashing} is unknown, so the user could not log in")
         password = str(item.get("password_hash", ""))
         self._users.put(User(name, password, hashing, tags_of(item.get("tags"))))
 
@@ -238,7 +238,7 @@ def _checked(document: object, vhost: str | None) -> dict[str, list[Item]]:
         if name in _FACTS:
             continue
         if not isinstance(part, list) or not all(isinstance(one, dict) for one in part):
-            raise BadDefinitions(f"{name} has to be a list of objects")
+            raise BadDefinitions(f"{name} must be a list of objects")
         found[name] = part
     if vhost is None and any("vhost" not in one for one in found.get("queues", ())):
         raise BadDefinitions(

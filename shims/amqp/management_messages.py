@@ -45,7 +45,7 @@ class Messages(Changes):
         body = call.body("routing_key", "properties", "payload", "payload_encoding")
         payload = _payload(text_of(body, "payload"), text_of(body, "payload_encoding"))
         if len(payload) > self.host.settings.max_message_bytes:
-            raise bad_request("the message is larger than messages may be")
+            raise bad_request("the message exceeds the size limit")
         call.permit(vhost, WRITE, "exchange", name)
         vhost.may_publish(name)
         key = text_of(body, "routing_key").encode()

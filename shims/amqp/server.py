@@ -9,15 +9,15 @@ host's turn, and thereby for the disk if the policy requires it; other output do
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Protocol
 
 from treecast.middleware.broker import Turn
-from treecast.middleware.broker.queues import NEVER
+from treecast.middleware.broker.queues import NEVER, JoinedQueues
 from treecast.middleware.model.counters import FaceCounters, QueueLevels
+from treecast.middleware.model.logs import Log
 from treecast.shims.listening import Forwarding, Listeners
 from treecast.shims.protocol_errors import ProtocolErrors
 
@@ -25,7 +25,7 @@ from .connection import Connection
 from .session_host import AmqpHost
 from .session_output import SessionOutput
 
-_log = logging.getLogger("treecast.amqp")
+_log = Log("treecast.amqp")
 
 DISK_REFUSES = "the disk refuses"  # `failure` of sessions ended by a storage failure
 _TICK = 0.5  # seconds between checks of deadlines
@@ -78,6 +78,7 @@ class AmqpFace:
         self._storage = storage
         self._woken: list[Connection] = []
         self._bound: list[Connection] = []  # their output waits for the end of the turn
+        self._held: list[Connection] = []  # their output waits until other hosts know a definition
         self._gathered: list[Gathered] = []
         self._scheduled = False
         self._errors = ProtocolErrors(counters.protocol_errors, _log)
@@ -114,7 +115,7 @@ class AmqpFace:
             try:
                 await asyncio.wait_for(self._all_closed.wait(), grace)
             except TimeoutError:
-                _log.info("%d connections did not finish in time", len(self.connections))
+                _log.info("connections did not finish in time", count=len(self.connections))
             for connection in list(self.connections):
                 connection.abort()
         self._flush()
@@ -139,9 +140,17 @@ class AmqpFace:
         """Writes to the store, then to the connections. Output with promises waits for the turn."""
         self._scheduled = False
         woken, self._woken = self._woken, []
+        joined = self.host.joined
+        known = 0
         self._storage.flush()
+        if joined is not None:
+            joined.now = self.loop.time()
+            joined.send()
+            known = joined.definitions.known
         for connection in woken:
-            if connection.depends or connection.waiting:
+            if connection.shares > known:
+                self._held.append(connection)
+            elif connection.depends or connection.waiting:
                 connection.waiting += 1
                 self._bound.append(connection)
             else:
@@ -149,6 +158,19 @@ class AmqpFace:
         if self._bound:
             self._turn.ask()
         self._time_queues(self.loop.time())
+
+    def join(self, joined: JoinedQueues) -> None:
+        """Makes the queues those of a joined host."""
+        self.loop = asyncio.get_running_loop()
+        self.host.join(joined)
+        joined.on_known.append(self._known)
+
+    def _known(self) -> None:
+        """Other hosts know more definitions: the output that waited for it can be written."""
+        held, self._held = self._held, []
+        self._woken += held
+        if held:
+            self.act()
 
     # --- called by the turn
 
@@ -190,6 +212,10 @@ class AmqpFace:
             connection = heappop(self._due)[2]
             if connection in self.connections:
                 self._look(connection, connection.look(now))
+        joined = self.host.joined
+        if joined is not None:
+            joined.now, joined.wall = now, wall
+            joined.tick()
         self.set_alarm(self.pressure())
         self._tell_levels()
         self._time_queues(now)
@@ -231,7 +257,10 @@ class AmqpFace:
         if reason == self.host.alarm:
             return
         self.host.alarm = reason
-        _log.warning("publishers wait: %s", reason) if reason else _log.info("publishers go on")
+        if reason:
+            _log.warning("publishers wait", reason=reason)
+        else:
+            _log.info("publishers continue")
         for connection in list(self.connections):
             if reason:
                 connection.block(reason)

@@ -8,7 +8,6 @@ time of day, which the asyncio side updates.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -17,19 +16,20 @@ from pamqp import base, commands
 
 from treecast.middleware.broker.queues import Refusal
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.logs import Log
 
 from . import codec, session_table
 from .codec import END, FRAME_HEAD, FRAME_OVERHEAD, AmqpError, frame
 from .codec_methods import read_method
 from .codec_publish import PublishScan, publish_fields
-from .session_channel import CODES, ChannelBase
+from .session_channel import CODES, Answered, ChannelBase, Suspended
 from .session_host import AmqpHost
 from .session_messages import run_of
 from .session_opening import OpeningConnection
 from .session_output import SessionOutput
 from .session_publishing import Channel
 
-_log = logging.getLogger("treecast.amqp")
+_log = Log("treecast.amqp")
 
 _CHANNEL_OPEN: Final = commands.Channel.Open.index
 _CHANNEL_CLOSE: Final = commands.Channel.Close.index
@@ -48,6 +48,8 @@ class Session(OpeningConnection):
         self.publishes = False
         self.channels: dict[int, Channel] = {}
         self._partial: bytearray | None = None
+        self._suspended: tuple[Channel, base.Frame] | None = None
+        self.shares = 0  # the version of definitions that other hosts have to know before this is answered
         self._scan = PublishScan()
         self._scan.largest = host.settings.max_message_bytes
 
@@ -62,10 +64,13 @@ class Session(OpeningConnection):
         partial = self._partial
         if partial is not None:
             partial += data
-            if len(partial) < self._wanted:
+            if self.held or len(partial) < self._wanted:
                 return
             data = bytes(partial)
             self._partial = None
+        elif self.held:
+            self._partial = bytearray(data)
+            return
         try:
             used = self._frames(data, now)
         except AmqpError as error:
@@ -101,17 +106,18 @@ class Session(OpeningConnection):
             size: int = read_i32_be(data, position + 3)
             if size < 0 or size > self.frame_max - FRAME_OVERHEAD:
                 largest = self.frame_max - FRAME_OVERHEAD
-                detail = f"a frame with a payload of {size & 0xFFFFFFFF} bytes, at most {largest} are taken"
+                detail = f"a frame with a payload of {size & 0xFFFFFFFF} bytes exceeds the limit of {largest}"
                 raise AmqpError(codec.FRAME_ERROR, detail)
             stop = position + size + FRAME_OVERHEAD
             if stop > end:
                 self._wanted = stop - position
                 return position
             if data[stop - 1] != END:
-                raise AmqpError(
-                    codec.FRAME_ERROR, f"a frame that ends with {data[stop - 1]}, and not with 206"
-                )
+                raise AmqpError(codec.FRAME_ERROR, f"the frame ends with {data[stop - 1]}, and not with 206")
             position = self._one(data, position, stop, end, now)
+            if self.held:
+                self._wanted = 0
+                return position
         return position
 
     def _one(self, data: bytes, position: int, stop: int, end: int, now: float) -> int:
@@ -221,7 +227,7 @@ class Session(OpeningConnection):
         if method.index in session_table.ON_CONNECTION or number == 0:
             self._on_connection(number, method, now)
         elif self.phase != session_table.OPEN:
-            detail = "a channel's method before the connection is open"
+            detail = "a method of a channel arrived before the connection is open"
             raise AmqpError(codec.CHANNEL_ERROR, detail, method.index)
         else:
             self._on_channel(number, channel, method, now)
@@ -246,12 +252,38 @@ class Session(OpeningConnection):
         if name is None:
             code = session_table.CHANNEL_REFUSED[channel.state]
             raise AmqpError(code, "unimplemented method", method.index)
+        joined = self.host.joined
+        before = joined.definitions.version if joined is not None else 0
         if method.index in session_table.PROMISES:
             self.depends = True
         try:
             getattr(channel, name)(method, now)
+        except Suspended:
+            self.held = True
+            self._suspended = channel, method
         except (Refusal, AmqpError, TreecastError) as error:
             self._refused(channel, self._as_error(error, method.index), now)
+        if joined is not None and joined.definitions.version != before:
+            self.shares = joined.definitions.version
+
+    def answered(self, found: Answered, now: float) -> None:
+        """The method that waited is run again with its answer, and then what came after it."""
+        suspended, self._suspended = self._suspended, None
+        self.held = False
+        self.answer = found
+        if suspended is None or self.phase == session_table.CLOSED:
+            return
+        channel, method = suspended
+        if self.channels.get(channel.number) is not channel or channel.state != session_table.RUNNING:
+            return
+        try:
+            self._act(channel, method, now)
+        except AmqpError as error:
+            self.fail(error, now)
+        finally:
+            self._settle_up(now)
+        if self.phase != session_table.CLOSED and not self.held:
+            self.receive(b"", now)
 
     # --- channels
 
@@ -286,7 +318,9 @@ class Session(OpeningConnection):
         self.channels[channel.number] = channel
         class_id, method_id = error.method >> 16, error.method & 0xFFFF
         self.send(channel.number, commands.Channel.Close(error.code, error.text, class_id, method_id))
-        _log.info("channel %d of %s was closed: %s", channel.number, self.name or self.user, error.text)
+        _log.info(
+            "channel closed", channel=channel.number, connection=self.name or self.user, reason=error.text
+        )
 
     def _as_error(self, error: Exception, method: int) -> AmqpError:
         """Converts an internal error to an AMQP error."""

@@ -11,7 +11,18 @@ from typing import Final
 
 from pamqp import base
 
-from treecast.middleware.broker.queues import ExchangeType, MessageQueue, Reason, VirtualHost
+from treecast.middleware.broker.queues import (
+    Ask,
+    ExchangeType,
+    MessageQueue,
+    QueueAnswer,
+    QueueCall,
+    Reason,
+    Refusal,
+    RemotePart,
+    RemoteQueue,
+    VirtualHost,
+)
 
 from . import codec, session_table
 from .codec import AmqpError
@@ -30,6 +41,19 @@ CODES: Final = {
 _PERMITTED: Final = 64  # permissions cached per channel
 
 
+class Suspended(Exception):
+    """A method waits for an answer of another host. It is run again when the answer is there."""
+
+
+class Answered:
+    """The answer of another host to `call`. `parts`: the message of a successful `basic.get`."""
+
+    def __init__(self, call: QueueCall, answer: QueueAnswer, parts: list[RemotePart]) -> None:
+        self.call = call
+        self.answer = answer
+        self.parts = parts
+
+
 class Connection(SessionOutput):
     """The part of a connection that its channels use. `session` has the rest."""
 
@@ -43,10 +67,33 @@ class Connection(SessionOutput):
         self.capabilities: Mapping[str, object] = {}
         self.unpumped: dict[int, MessageQueue] = {}  # queues with newly settled messages
         self.unconfirmed: list[ChannelBase] = []  # channels with confirms to write
+        self.held = False  # a method waits for another host, and what came after it waits here
+        self.answer: Answered | None = None  # what it waited for
 
     def changed(self, queue: MessageQueue) -> None:
         """Schedules a queue with newly settled messages to be pumped at the end of the chunk."""
         self.unpumped[id(queue)] = queue
+
+    def answered(self, found: Answered, now: float) -> None:
+        """Implements `queues.Asker`: the method that waits goes on."""
+        raise NotImplementedError
+
+
+class Asking:
+    """Implements `queues.Asker` for a connection."""
+
+    def __init__(self, connection: Connection, call: QueueCall, queue: RemoteQueue) -> None:
+        self._connection = connection
+        self._call = call
+        self._queue = queue
+
+    def answered(self, answer: QueueAnswer, parts: list[RemotePart], now: float) -> None:
+        connection = self._connection
+        connection.answered(Answered(self._call, answer, parts), now)
+        if connection.answer is not None:  # nobody wants it any more
+            connection.answer = None
+            if not answer.reason:
+                self._queue.abandon(self._call, parts)
 
 
 class ChannelBase:
@@ -103,6 +150,21 @@ class ChannelBase:
         if not self._last_queue:
             raise AmqpError(codec.NOT_FOUND, "no previously declared queue")
         return self._last_queue
+
+    def asked(self, queue: RemoteQueue, ask: Ask, call: QueueCall | None = None) -> Answered:
+        """Returns the answer of the queue's home. Raises `Suspended` until it is there, and the refusal if it
+        is one."""
+        found = self._connection.answer
+        if found is None:
+            joined = self._host.joined
+            assert joined is not None
+            call = call or QueueCall(ask, self._vhost.name, queue.name)
+            joined.ask(queue, call, Asking(self._connection, call, queue))
+            raise Suspended
+        self._connection.answer = None
+        if found.answer.reason:
+            raise Refusal(Reason[found.answer.reason], found.answer.detail)
+        return found
 
     def owned(self, name: bytes) -> MessageQueue:
         """Returns the queue if this connection may use it."""

@@ -7,7 +7,17 @@ from typing import Final
 
 from pamqp import commands
 
-from treecast.middleware.broker.queues import Consumer, MessageQueue, Part, Run, message, messages
+from treecast.middleware.broker.queues import (
+    Ask,
+    Consumer,
+    MessageQueue,
+    Part,
+    QueueCall,
+    RemoteQueue,
+    Run,
+    message,
+    messages,
+)
 
 from . import codec, codec_deliver
 from .codec import AmqpError
@@ -120,6 +130,7 @@ class ConsumingChannel(DefiningChannel):
             known = self.queue_name(name)
             self.permit(READ, "queue", known)
             queue = self.owned(known)
+        number = self._at_home(queue, method, tag)
         consumer = ChannelConsumer(
             self,
             self._connection,
@@ -131,7 +142,28 @@ class ConsumingChannel(DefiningChannel):
             _priority(method.arguments),
         )
         consumer.arguments = method.arguments or {}
+        consumer.number = number
         self._begin(consumer, tag, method.nowait, now)
+
+    def _at_home(self, queue: MessageQueue, method: commands.Basic.Consume, tag: bytes) -> int:
+        """Returns the number under which the home of another host's queue has accepted the consumer."""
+        if not isinstance(queue, RemoteQueue):
+            return 0
+        call = QueueCall(
+            Ask.CONSUME,
+            self._vhost.name,
+            queue.name,
+            self._new_number(),
+            exclusive=method.exclusive,
+            priority=_priority(method.arguments),
+            tag=tag,
+        )
+        return self.asked(queue, Ask.CONSUME, call).call.consumer
+
+    def _new_number(self) -> int:
+        joined = self._host.joined
+        assert joined is not None
+        return joined.new_number()
 
     def _begin(self, consumer: ChannelConsumer, tag: bytes, nowait: bool, now: float) -> None:
         """Sends consume-ok before the first message. Sends nothing if the queue refuses."""
@@ -201,8 +233,14 @@ class ConsumingChannel(DefiningChannel):
         name = self.queue_name(method.queue)
         self.permit(READ, "queue", name)
         queue = self.owned(name)
-        part = queue.get(now, method.no_ack)
-        self._vhost.touched(queue, now)
+        left = 0
+        part: Part | None
+        if isinstance(queue, RemoteQueue):
+            part, left = self._get_at_home(queue, method.no_ack)
+        else:
+            part = queue.get(now, method.no_ack)
+            self._vhost.touched(queue, now)
+            left = queue.ready
         if part is None:
             self.send(_Basic.GetEmpty())
             return
@@ -214,11 +252,17 @@ class ConsumingChannel(DefiningChannel):
         else:
             self.given(part, queue, None)
         out = self._connection.writer()
-        out.write(codec_deliver.got(self.number, tag, part.redelivered, run.exchange, run.key, queue.ready))
+        out.write(codec_deliver.got(self.number, tag, part.redelivered, run.exchange, run.key, left))
         ((properties, body),) = messages(shown_data(part, run))
         frame_max = self._connection.frame_max
         out.write(codec_deliver.content(self.number, frame_max, properties, body))
         self._connection.written()
+
+    def _get_at_home(self, queue: RemoteQueue, no_ack: bool) -> tuple[Part | None, int]:
+        """Returns (the message or None, how many are left)."""
+        call = QueueCall(Ask.GET, self._vhost.name, queue.name, self._new_number(), no_ack)
+        found = self.asked(queue, Ask.GET, call)
+        return (found.parts[0] if found.parts else None), found.answer.messages
 
     # --- settling
 

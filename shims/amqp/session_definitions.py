@@ -7,7 +7,7 @@ from typing import Final
 
 from pamqp import commands
 
-from treecast.middleware.broker.queues import Destination
+from treecast.middleware.broker.queues import Ask, Destination, MessageQueue, QueueCall, RemoteQueue
 
 from . import codec
 from .codec import AmqpError
@@ -108,10 +108,18 @@ class DefiningChannel(ChannelBase):
                 now=now,
             )
             self._vhost.watch(queue)
+        messages, consumers = self._counts(queue)
         self._last_queue = queue.name
         if not method.nowait:
-            answer = queue_declared(self.number, queue.name, queue.ready, len(queue.consumers))
+            answer = queue_declared(self.number, queue.name, messages, consumers)
             self._connection.writer().write(answer)
+
+    def _counts(self, queue: MessageQueue) -> tuple[int, int]:
+        """Returns the numbers of (ready messages, consumers)."""
+        if not isinstance(queue, RemoteQueue):
+            return queue.ready, len(queue.consumers)
+        found = self.asked(queue, Ask.COUNT).answer
+        return found.messages, found.consumers
 
     def _permit_new_queue(self, name: bytes, arguments: Mapping[str, object]) -> None:
         self.permit(CONFIGURE, "queue", name)
@@ -123,9 +131,20 @@ class DefiningChannel(ChannelBase):
     def delete_queue(self, method: commands.Queue.Delete, now: float) -> None:
         name = self.queue_name(method.queue)
         self.permit(CONFIGURE, "queue", name)
-        count = self._vhost.delete_queue(
-            name, self._connection, if_unused=method.if_unused, if_empty=method.if_empty
-        )
+        queue = self._vhost.queues.get(name)
+        if isinstance(queue, RemoteQueue):
+            call = QueueCall(
+                Ask.DELETE,
+                self._vhost.name,
+                self.owned(name).name,
+                if_unused=method.if_unused,
+                if_empty=method.if_empty,
+            )
+            count = self.asked(queue, Ask.DELETE, call).answer.messages
+        else:
+            count = self._vhost.delete_queue(
+                name, self._connection, if_unused=method.if_unused, if_empty=method.if_empty
+            )
         if not method.nowait:
             self.send(_Queue.DeleteOk(count))
 
@@ -149,6 +168,10 @@ class DefiningChannel(ChannelBase):
     def purge_queue(self, method: commands.Queue.Purge, now: float) -> None:
         name = self.queue_name(method.queue)
         self.permit(READ, "queue", name)
-        count = self.owned(name).purge()
+        queue = self.owned(name)
+        if isinstance(queue, RemoteQueue):
+            count = self.asked(queue, Ask.PURGE).answer.messages
+        else:
+            count = queue.purge()
         if not method.nowait:
             self.send(_Queue.PurgeOk(count))

@@ -6,7 +6,14 @@ import base64
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from treecast.middleware.broker.queues import Recorder, Run, RunStore, VirtualHost, messages
+from treecast.middleware.broker.queues import (
+    JoinedQueues,
+    Recorder,
+    Run,
+    RunStore,
+    VirtualHost,
+    messages,
+)
 
 from .codec_methods import read_table
 from .codec_properties import HEADERS_BIT, values
@@ -106,6 +113,7 @@ class AmqpHost:
         self.alarm = ""
         self.counting = AmqpCounting()
         self.cluster_name = "treecast"
+        self.joined: JoinedQueues | None = None  # None: a host alone
         self.connections_opened = 0
         self.vhosts: dict[str, VirtualHost] = {}
         self.vhost_metadata: dict[str, dict[str, object]] = {}
@@ -124,13 +132,27 @@ class AmqpHost:
         vhost = self.vhosts.pop(name)
         self.vhost_metadata.pop(name, None)
         vhost.clear()
+        vhost.sharing.deleted("vhost", b"")
 
     def add_vhost(self, name: str) -> VirtualHost:
         vhost = VirtualHost(name, self._store, self._recorder.of(name), self.settings.queues)
         vhost.reader = AmqpHeaders()
         self.vhosts[name] = vhost
         vhost.recorder.declared("vhost", b"", {})
+        if self.joined is not None:
+            self.share(vhost, self.joined)
         return vhost
+
+    def join(self, joined: JoinedQueues) -> None:
+        """The host is joined to others: its definitions are theirs, and queues of theirs can be used here."""
+        self.joined = joined
+        for vhost in self.vhosts.values():
+            self.share(vhost, joined)
+
+    def share(self, vhost: VirtualHost, joined: JoinedQueues) -> None:
+        vhost.departures = joined
+        joined.definitions.use(vhost)
+        vhost.sharing.declared("vhost", b"", {})
 
     def made_up(self, prefix: bytes) -> bytes:
         """Generates a unique name."""

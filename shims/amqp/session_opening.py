@@ -5,12 +5,13 @@ States and actions are defined in `session_table`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from pamqp import base, commands
 from pamqp.common import FieldTable
+
+from treecast.middleware.model.logs import Log
 
 from . import codec, session_table
 from .codec import AmqpError
@@ -18,7 +19,7 @@ from .session_channel import ChannelBase, Connection
 from .session_host import AmqpHost
 from .session_output import SessionOutput
 
-_log = logging.getLogger("treecast.amqp")
+_log = Log("treecast.amqp")
 
 _Method = commands.Connection
 _CAPABILITIES: Final[FieldTable] = {
@@ -98,7 +99,7 @@ class OpeningConnection(Connection):
         if action is None:
             code = session_table.CONNECTION_REFUSED[self.phase]
             if code:
-                raise AmqpError(code, f"{method.name} is not expected now", method.index)
+                raise AmqpError(code, f"{method.name} is not allowed in this state", method.index)
             return
         if action == "leave":
             self.release(now)
@@ -137,7 +138,7 @@ class OpeningConnection(Connection):
         self.properties = properties
         self.mechanism = mechanism = method.mechanism
         if mechanism not in self.host.access.mechanisms:
-            detail = f"{mechanism} is none of the authentication mechanisms: {self._mechanisms()}"
+            detail = f"{mechanism} is not one of the authentication mechanisms: {self._mechanisms()}"
             raise AmqpError(codec.NOT_ALLOWED, detail, method.index)
         response = method.response
         proof = response.encode() if isinstance(response, str) else bytes(response or b"")
@@ -243,7 +244,7 @@ class OpeningConnection(Connection):
         if self.phase in (session_table.CLOSING, session_table.CLOSED):
             return
         self.failure = error.text
-        _log.info("connection %s was closed: %s", self.name or self.user, error.text)
+        _log.info("connection closed", connection=self.name or self.user, reason=error.text)
         self.release(now)
         self._send_close(error)
         self.phase = session_table.CLOSING

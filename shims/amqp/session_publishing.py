@@ -63,7 +63,7 @@ class Channel(ConsumingChannel):
         if self._awaits != _NO_HEADER:
             raise self.unexpected()
         if len(payload) < 14:
-            raise AmqpError(codec.FRAME_ERROR, "a content header that is too short")
+            raise AmqpError(codec.FRAME_ERROR, "the content header is too short")
         kind, weight = int.from_bytes(payload[:2], "big"), int.from_bytes(payload[2:4], "big")
         if kind != codec.BASIC or weight:
             detail = f"expected content header for class 60, got one for class {kind} instead"
@@ -147,6 +147,9 @@ class Channel(ConsumingChannel):
                 raise
             return list(range(run.count))
         if run.persistent and (run.place or run.exchange in self._vhost.outlets):
+            self._connection.depends = True
+        if self._vhost.departed:
+            self._vhost.departed = False
             self._connection.depends = True
         if mandatory and not routed:
             self._return(run)

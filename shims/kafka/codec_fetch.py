@@ -24,14 +24,14 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from treecast.middleware.model.buffers import Chunk, in_memory
+from treecast.middleware.model.buffers import BUFFERS, Chunk, in_memory
 from treecast.middleware.wire.kafka_primitives import (
+    COMPACT_NAMES,
     LocalCodecError,
     Reader,
     compact_name,
     put_count,
     put_name,
-    uvarint,
 )
 
 FLEXIBLE: Final = 12
@@ -141,15 +141,9 @@ class FetchResult:
         self.preferred_read_replica = preferred_read_replica
 
 
-def decode_fetch_request(
-    frame: memoryview, body: int, version: int, reader: Reader | None = None
-) -> FetchRequest:
-    """Decodes the request whose body begins at offset `body` of `frame`. Raises RemoteCodecError.
-
-    `reader`, if given, must be positioned at the body.
-    """
-    if reader is None:
-        reader = Reader(frame, body)
+def decode_fetch_request(frame: memoryview, body: int, version: int) -> FetchRequest:
+    """Decodes the request whose body begins at offset `body` of `frame`. Raises RemoteCodecError."""
+    reader = Reader(frame, body)
     compact = version >= FLEXIBLE
     replica_id = reader.int32()
     max_wait_ms = reader.int32()
@@ -264,8 +258,12 @@ def _encode_one(
     size = 0
     for chunk in result.chunks:
         size += len(chunk)
-    name = compact_name(result.topic)
-    count = uvarint(size + 1)
+    name = COMPACT_NAMES.get(result.topic) or compact_name(result.topic)
+    rest, count = size + 1, bytearray()  # an unsigned varint
+    while rest >= 0x80:
+        count.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    count.append(rest)
     whole = _ONE_SIZE + len(name) + len(count) + size
     if whole > _MAX_FRAME:
         raise LocalCodecError(f"a response of {whole} bytes is too long")
@@ -281,7 +279,8 @@ def _encode_one(
         result.preferred_read_replica,
     )
     if size < JOIN_BELOW:
-        return [b"".join([head, name, fields, count, *map(in_memory, result.chunks), _ONE_TAIL])]
+        parts = [chunk if isinstance(chunk, BUFFERS) else bytes(chunk) for chunk in result.chunks]
+        return [b"".join([head, name, fields, count, *parts, _ONE_TAIL])]
     records = [chunk for chunk in result.chunks if len(chunk)]
     return [b"".join([head, name, fields, count]), *records, _ONE_TAIL]
 

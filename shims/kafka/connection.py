@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol, cast
@@ -11,15 +10,15 @@ from typing import Final, Protocol, cast
 from treecast.middleware.broker import LongPolls
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.counters import FaceCounters
+from treecast.middleware.model.logs import Log
 from treecast.middleware.model.ration import Ration
 
 from .dispatch import Dispatcher
-from .pending import Pending, Refused
 from .sender import Sender
-from .session import FramePool, Request, Session
+from .session import FramePool, Pending, Refused, Request, Session
 from .settings import KafkaSettings
 
-_log = logging.getLogger("treecast.kafka")
+_log = Log("treecast.kafka")
 
 _REQUEST_BYTES: Final = 8 * 1024  # serving one request takes as long as reading and writing this many bytes
 _FLUSH_BYTES = 256 * 1024  # answers are flushed before the end of their chunk once they exceed this
@@ -128,7 +127,8 @@ class Connection:
         now = self._time()
         requests = session.received(nbytes, now)
         more = len(requests)
-        if self._ration.eaten(nbytes + more * _REQUEST_BYTES):
+        cost = nbytes + more * _REQUEST_BYTES
+        if cost > self._ration.free and self._ration.eaten(cost):
             self._waits = True
             self._loop.call_soon(self._read_on)
         if more > 1:
@@ -196,7 +196,7 @@ class Connection:
             self._fail(str(refused))
             return
         except Exception:
-            _log.exception("a request of %s failed", self.peer)
+            _log.exception("request failed", peer=self.peer)
             self._dispatcher.end_of_chunk()
             self._fail("internal error")
             return

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 from typing import Final, Protocol
 
-from treecast.middleware.broker import BrokerSettings, Cluster, LongPolls
+from treecast.middleware.broker import BrokerSettings, Cluster, LongPolls, PartitionLeader
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 
 from . import errors
 from . import versions as v
@@ -21,15 +21,18 @@ from .handlers.base import Fields, Message
 from .handlers.fetch import fetch
 from .handlers.produce import ProduceRun, produce, refuse_old_produce
 from .messages import MalformedMessage
-from .pending import Pending, Refused, start
 from .schema import decode_request, encode_response
+from .session import Pending, Refused
 from .settings import KafkaSettings
+from .starting import start
 
-_log = logging.getLogger("treecast.kafka")
+_log = Log("treecast.kafka")
 
 # A decoded request can be tens of times larger than its bytes. Only Produce is decoded in place.
 _MAX_FETCH_BYTES = 4 * 1024 * 1024
 _MAX_OTHER_BYTES = 16 * 1024 * 1024
+
+_MOST_LEADERS: Final = 1024  # partitions that are remembered
 
 
 class _Api:
@@ -68,6 +71,28 @@ class BrokerView(Protocol):
     def polls(self) -> LongPolls: ...
 
 
+class KnownLeaders:
+    """The partitions that clients have used lately, looked up in the cluster once while they are in use."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._known: dict[tuple[str, int], PartitionLeader] = {}
+
+    def partition(self, topic: str, index: int) -> PartitionLeader:
+        """As `Cluster.partition`."""
+        place = (topic, index)
+        known = self._known.get(place)
+        if known is not None:
+            if known.here:
+                return known
+            del self._known[place]
+        found = self._cluster.partition(topic, index)
+        if len(self._known) >= _MOST_LEADERS:
+            self._known.clear()
+        self._known[place] = found
+        return found
+
+
 class Dispatcher:
     """Serves the requests of all connections of a face."""
 
@@ -82,6 +107,7 @@ class Dispatcher:
         self.polls = broker.polls
         self._broker = broker
         self._cluster: Cluster = broker.cluster  # looked up once: a started broker keeps its cluster
+        self._leaders = KnownLeaders(broker.cluster)
         self._settings = settings
         self._requests = counters.requests
         self._counters = counters
@@ -107,7 +133,7 @@ class Dispatcher:
     def end_of_chunk(self) -> None:
         """Serves the Produce requests that waited for the rest of their chunk."""
         if not self._run.empty:
-            self._run.finish(self._cluster)
+            self._run.finish(self._leaders)
 
     def _route(
         self, peer: Peer, header: RequestHeader, frame: memoryview, more: bool
@@ -121,13 +147,13 @@ class Dispatcher:
             return self._unsupported(v.APIS[key], header, frame)
         if key == v.PRODUCE:
             if more or not self._run.empty:
-                return self._run.add(self._cluster, header, frame)
-            return produce(self._cluster, self._loop, header, frame)
+                return self._run.add(self._leaders, header, frame)
+            return produce(self._leaders, self._loop, header, frame)
         self.end_of_chunk()  # a later request must see what the earlier ones produced
         if key == v.FETCH:
             if len(frame) > _MAX_FETCH_BYTES:
                 raise Refused(f"a fetch of {len(frame)} bytes")
-            return fetch(self._cluster, self.polls, self._counters, header, frame, self.fetch_max_bytes)
+            return fetch(self._leaders, self.polls, self._counters, header, frame, self.fetch_max_bytes)
         if len(frame) > _MAX_OTHER_BYTES:
             raise Refused(f"a request {api.name} of {len(frame)} bytes")
         return self._handle(peer, header, frame)
@@ -180,7 +206,7 @@ class Dispatcher:
             code = errors.code_for(error, header.api_key, header.api_version)
             return self._encode(header, handler.refuse(request, code, error.detail))
         name = v.APIS[header.api_key].name
-        _log.error("%s version %d failed", name, header.api_version, exc_info=error)
+        _log.error("request failed", trace=error, request=name, version=header.api_version)
         reasons = self._counters.protocol_errors
         reasons["internal error"] = reasons.get("internal error", 0) + 1
         return self._encode(

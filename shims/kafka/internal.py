@@ -19,6 +19,7 @@ from treecast.middleware.broker import (
     Appended,
     Cluster,
     Isolation,
+    Leaders,
     OffsetAtTime,
     PartitionLeader,
     PartitionRead,
@@ -47,10 +48,10 @@ def check_own(cluster: Cluster, name: str) -> None:
         raise TreecastError(Fault.INVALID_TOPIC, f"{name} is internal: the cluster alone changes it")
 
 
-def visible_partition(cluster: Cluster, topic: str, index: int) -> PartitionLeader:
+def visible_partition(leaders: Leaders, topic: str, index: int) -> PartitionLeader:
     """As `cluster.partition`, with internal topics. Raises UNKNOWN_TOPIC if there is no such partition."""
     try:
-        return cluster.partition(topic, index)
+        return leaders.partition(topic, index)
     except TreecastError:
         found = internal_partition(topic, index)
         if found is None:
@@ -71,6 +72,7 @@ def not_writable(topic: str) -> TreecastError:
 class EmptyPartition:
     """Implements `PartitionLeader` for a partition that is always empty."""
 
+    here = True
     leader_epoch = _EPOCH
     size = 0
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 from treecast.middleware.model.counters import FaceCounters
+from treecast.middleware.model.logs import Log
 from treecast.shims.listening import Forwarding, TurnedAway, always, remove_socket
 from treecast.shims.protocol_errors import ProtocolErrors
 
@@ -15,7 +15,7 @@ from .dispatch import BrokerView, Dispatcher
 from .session import FramePool
 from .settings import KafkaSettings
 
-_log = logging.getLogger("treecast.kafka")
+_log = Log("treecast.kafka")
 
 _SWEEPS_PER_IDLE = 20
 _SHORT_FETCH_BYTES = 64 * 1024
@@ -99,7 +99,7 @@ class KafkaFace:
             try:
                 await asyncio.wait_for(self._all_closed.wait(), grace)
             except TimeoutError:
-                _log.info("%d connections did not finish in time", len(self._connections))
+                _log.info("connections did not finish in time", count=len(self._connections))
             for connection in list(self._connections):
                 connection.abort()
 

@@ -7,13 +7,14 @@ grows with the bytes that arrive, so a frame's announced size allocates nothing.
 gets only as much of the scratch buffer as `SHARE` of them take, which bounds the work of one chunk.
 
 A request's frame is a writable memoryview that is valid until `recycle()`. A request that is answered later
-needs `Request.keep()` first.
+needs `Request.keep()` first. Its answer is a `Pending`.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from treecast.middleware.model.buffers import Buffer, Chunk
@@ -84,6 +85,38 @@ class Request:
             self.frame = memoryview(b"")
             pool.give(self._buffer)
             self._buffer = None
+
+
+Deliver = Callable[["Pending", "list[Chunk] | None"], None]
+
+
+class Refused(Exception):
+    """Raised if the connection must be closed without an answer. The text gives the reason."""
+
+
+class Pending:
+    """A deferred answer. The waiter sets `deliver`, which is called once, from the loop.
+
+    `deliver` gets None instead of buffers after an internal error, which is already logged: there is no
+    answer. `pipelined`: whether later requests of the connection are served without waiting for this one.
+    """
+
+    pipelined = False
+
+    def __init__(self) -> None:
+        self.deliver: Deliver | None = None
+
+    def finish(self, buffers: list[Chunk] | None) -> None:
+        deliver, self.deliver = self.deliver, None
+        if deliver is not None:
+            deliver(self, buffers)
+
+    def hurry(self) -> None:
+        """Answers with what is available now, because the face is closing. Does nothing by default."""
+
+    def abandon(self) -> None:
+        """Discards the answer: nobody waits for it."""
+        self.deliver = None
 
 
 class Session:

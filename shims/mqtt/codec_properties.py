@@ -150,7 +150,7 @@ def read_properties(reader: Reader, packet: int) -> Properties:
         elif identifier == SUBSCRIPTION_ID and packet == codec.PUBLISH and isinstance(value, int):
             numbers.append(value)
         elif row.name in found or (identifier == SUBSCRIPTION_ID and numbers):
-            raise protocol_error("2.2.2.2", f"{_spoken(row.name)} stands twice")
+            raise protocol_error("2.2.2.2", f"{_spoken(row.name)} appears twice")
         elif identifier == SUBSCRIPTION_ID and isinstance(value, int):
             numbers.append(value)
         else:

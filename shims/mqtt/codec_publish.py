@@ -71,7 +71,7 @@ def read_publish_properties(data: bytes, position: int, end: int) -> PublishProp
             if identifier >= 64:
                 raise malformed("2.2.2.2", f"unknown property {identifier:#x}")
             if seen >> identifier & 1:
-                raise protocol_error("2.2.2.2", f"property {identifier:#x} stands twice")
+                raise protocol_error("2.2.2.2", f"property {identifier:#x} appears twice")
             seen |= 1 << identifier
         if _read_one(reader, identifier, found):
             parts.append(data[start : reader.position])
@@ -106,7 +106,7 @@ def _read_one(reader: Reader, identifier: int, found: PublishProperties) -> bool
     elif identifier == SUBSCRIPTION_ID:
         raise protocol_error("MQTT-3.3.4-6", "a client sends a subscription identifier")
     else:
-        raise malformed("2.2.2.2", f"property {identifier:#x} in PUBLISH")
+        raise malformed("2.2.2.2", f"property {identifier:#x} is not allowed in PUBLISH")
     return True
 
 

@@ -7,13 +7,13 @@ The class has the methods of an asyncio `Protocol` but does not inherit from it,
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from treecast.middleware.broker import Turn
 from treecast.middleware.broker.pubsub import PubSub
 from treecast.middleware.model.counters import FaceCounters
+from treecast.middleware.model.logs import Log
 from treecast.middleware.model.ration import Ration
 
 from .session import Session
@@ -25,7 +25,7 @@ from .settings import MqttSettings
 if TYPE_CHECKING:
     from .websocket import WebSocket
 
-_log = logging.getLogger("treecast.mqtt")
+_log = Log("treecast.mqtt")
 
 DISK_REFUSES: Final = "the disk refuses"  # prefix of `failure` for sessions ended by a storage failure
 _LINGER: Final = 2.0  # seconds that a client has to read the final output and to close
@@ -80,7 +80,7 @@ class Connection(Session):
         if self._ended:
             return
         self._hub.wall = time.time()
-        if self._ration.eaten(len(data)):
+        if len(data) > self._ration.free and self._ration.eaten(len(data)):
             self._pause()
             self._loop.call_soon(self._read_on)
         if self._fresh:
@@ -101,7 +101,7 @@ class Connection(Session):
         try:
             self.receive(data, self._loop.time())
         except Exception:
-            _log.exception("a packet of %s failed", self.peer)
+            _log.exception("packet failed", peer=self.peer)
             self.disconnect_internal()
 
     def disconnect_internal(self) -> None:

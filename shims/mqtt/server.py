@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import time
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from treecast.middleware.broker import Turn
 from treecast.middleware.broker.pubsub import PubSub
 from treecast.middleware.model.counters import FaceCounters, PubSubLevels
+from treecast.middleware.model.logs import Log
 from treecast.shims.listening import Forwarding, Listeners
 from treecast.shims.protocol_errors import ProtocolErrors
 
@@ -25,7 +25,7 @@ from .settings import MqttSettings
 if TYPE_CHECKING:
     from .websocket import WebSocket
 
-_log = logging.getLogger("treecast.mqtt")
+_log = Log("treecast.mqtt")
 
 _TICK = 0.5  # seconds between checks of deadlines
 
@@ -85,7 +85,7 @@ class MqttFace:
         self.hub.wall = time.time()
         restored = restore(self.sessions, self.loop.time())
         if restored:
-            _log.info("took up %d sessions", restored)
+            _log.info("sessions restored", count=restored)
 
     async def start(self) -> None:
         """Starts listening. Raises OSError if an address cannot be bound or a certificate cannot be read."""
@@ -110,7 +110,7 @@ class MqttFace:
             try:
                 await asyncio.wait_for(self._all_closed.wait(), grace)
             except TimeoutError:
-                _log.info("%d connections did not finish in time", len(self._connections))
+                _log.info("connections did not finish in time", count=len(self._connections))
             for connection in list(self._connections):
                 connection.abort()
         self._turn.end()

@@ -138,7 +138,7 @@ class Session(SessionInput):
             raise protocol_error("MQTT-3.1.0-1", f"{codec.NAMES[first >> 4]} before CONNECT")
 
     def _too_large(self, size: int) -> MqttError:
-        detail = f"a packet of {size} bytes, at most {self._largest} are taken"
+        detail = f"a packet of {size} bytes exceeds the limit of {self._largest}"
         return MqttError(codec.PACKET_TOO_LARGE, "3.1.2.11.4", detail)
 
     # --- packets

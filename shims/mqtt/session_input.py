@@ -149,13 +149,13 @@ class SessionInput(SessionOutput):
             raise malformed("MQTT-3.3.1-2", "a duplicate of QoS 0")
         at = body + 2
         if at > stop:
-            raise malformed("2.1.4", "a publish ends early")
+            raise malformed("2.1.4", "the packet ends within PUBLISH")
         begin = at + (data[body] << 8 | data[body + 1])
         topic = data[at:begin]
         packet_id = 0
         if qos:
             if begin + 2 > stop:
-                raise malformed("2.1.4", "a publish ends early")
+                raise malformed("2.1.4", "the packet ends within PUBLISH")
             packet_id = data[begin] << 8 | data[begin + 1]
             if packet_id == 0:
                 raise protocol_error("MQTT-2.2.1-3", "packet identifier 0")

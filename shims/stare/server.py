@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections.abc import Callable, Coroutine, Sequence
 from typing import cast
 
 from treecast.middleware.model.counters import FaceCounters, StareCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.wire.stare_signals import Update
 from treecast.shims.listening import TurnedAway, always
 
@@ -18,7 +18,7 @@ from .ports import Middleware
 from .session import Session, State
 from .settings import FaceSettings
 
-_log = logging.getLogger("treecast.stare")
+_log = Log("treecast.stare")
 
 _COST = 100  # bytes of memory of an update that waits, beside its value
 _FRAME_ROOM = 64  # of a frame beside its value
@@ -102,7 +102,7 @@ class StareFace:
             kind = "other"
         counted[kind] = count = counted.get(kind, 0) + 1
         if not count & (count - 1):
-            _log.warning("closed %s: %s (%d of this kind so far)", peer, reason, count)
+            _log.warning("connection closed", peer=peer, reason=reason, count=count)
 
 
 class Connection(asyncio.Protocol):
@@ -196,7 +196,7 @@ class Connection(asyncio.Protocol):
         except TreecastError as error:
             self._refuse(frame, code_of(error.fault), error.detail)
         except Exception:
-            _log.exception("%s of %s failed", frame.type.name, self._peer)
+            _log.exception("request failed", request=frame.type.name, peer=self._peer)
             self._refuse(frame, Code.INTERNAL, "internal error")
         finally:
             self._pending -= 1

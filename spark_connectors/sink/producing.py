@@ -208,17 +208,17 @@ def end_parts(
 def _end_meaning(error: int, said: str, *, repeated: bool) -> str:
     if error == 48 and repeated:
         return (
-            "its rows are not written, and are not those that were written under its number before: "
-            f"{said or 'the broker does not say why'}. Perhaps the checkpoint is older than what was written "
-            "(a copy, or one that was restored), or numbers of batches began anew under the same queryName. "
-            "Begin with a new checkpoint, choose another queryName, or set delivery to atLeastOnce, which "
-            "writes the rows whatever was written before. Where a batch may hold other rows each time it is "
-            "read, as those of a compacted topic do, set repeatedBatch to skip"
+            "its rows differ from those written under the same number before, and are not written: "
+            f"{said or 'the broker gives no reason'}. The checkpoint may be older than the written rows (a "
+            "copy, or a restored one), or batch numbers may have restarted under the same queryName. Start "
+            "with a new checkpoint, choose another queryName, or set delivery to atLeastOnce, which always "
+            "writes the rows. If a repeated batch may have other rows, as with a compacted topic, set "
+            "repeatedBatch to skip"
         )
     if error == 48:
         return (
-            "what a task had staged is not open any more. It was staged for longer than stagingLeaseMs, or "
-            "another run of the query aborted it; start the query again, and it writes the batch anew"
+            "the staged rows of a task are no longer open: they were staged for longer than stagingLeaseMs, "
+            "or another run of the query aborted them. Start the query again: it repeats the batch"
         )
     if error == 49:
         return (

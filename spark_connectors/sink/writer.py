@@ -13,7 +13,6 @@ equal the earlier one. So a batch is skipped only if it can be a repeat.
 
 from __future__ import annotations
 
-import logging
 import secrets
 import uuid
 from collections import Counter
@@ -29,6 +28,7 @@ from pyspark.sql.datasource import (
 )
 
 from treecast.middleware.api.discovery import Address, find_face
+from treecast.middleware.model.logs import Log
 
 from .. import links
 from ..errors import OptionError, WriteError
@@ -44,7 +44,7 @@ from .tables import Router, by_topic
 if TYPE_CHECKING:
     import pyarrow
 
-_log = logging.getLogger("treecast.spark")
+_log = Log("treecast.spark")
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"  # local properties of Spark's tasks
 
@@ -190,8 +190,8 @@ def _commit(told: Sequence[Written], wholes: Set[str], number: int, options: Sin
     """
     if len(wholes) > 1:
         raise WriteError(
-            f"batch {number} is not committed: its topic was deleted and made anew while it was written "
-            f"({' and '.join(sorted(wholes))}). Start the query again, and it writes the batch anew"
+            f"batch {number} is not committed: its topic was deleted and created again while it was written "
+            f"({' and '.join(sorted(wholes))}). Start the query again: it repeats the batch"
         )
     (whole,) = wholes
     decided = any(message.decided for message in told)
@@ -206,8 +206,10 @@ def _commit(told: Sequence[Written], wholes: Set[str], number: int, options: Sin
     end_parts(bootstrap_of(options), whole, number, named, timeout, committed=True, content=asked)
     if decided:
         _log.warning(
-            "batch %d of %s is not written again: a run before this one has committed it (%s)",
-            *(number, whole, content),
+            "batch is already committed and is not written again",
+            batch=number,
+            transaction=whole,
+            content=content,
         )
 
 

@@ -9,8 +9,7 @@ from mypy_extensions import i64
 
 from treecast.middleware.filters.records import RecordFilter
 from treecast.middleware.model.records import Record
-from treecast.middleware.wire.batch_header import BatchHeader
-from treecast.middleware.wire.varint import read_varint, read_varlong
+from treecast.middleware.wire.batch import BatchHeader, read_varint, read_varlong
 
 Headers = list[tuple[str, bytes | None]]
 

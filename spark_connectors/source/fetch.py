@@ -6,7 +6,6 @@ process. Fetch 12, after FetchRequest.json and FetchResponse.json of Apache Kafk
 
 from __future__ import annotations
 
-import logging
 import struct
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from treecast.middleware.load import frames
 from treecast.middleware.load.connection import Connection
 from treecast.middleware.load.frames import ClusterView, LoadError
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.model.records import Compression
 from treecast.middleware.wire.compression import MAX_UNCOMPRESSED_BYTES, decompress
 from treecast.middleware.wire.record_batch import (
@@ -34,7 +34,7 @@ from .columns import Columns, add_records
 from .packed import Packed, add_packed
 from .planning import Range, loss_text
 
-_log = logging.getLogger("treecast.spark")
+_log = Log("treecast.spark")
 
 MAX_BYTES: Final = 4 << 20
 COLUMNS_BYTES: Final = 64 << 20  # of records in one Arrow batch, plus those of one batch
@@ -264,7 +264,7 @@ class PartitionReader:
     def _lost(self, text: str) -> None:
         if self._fail_on_data_loss:
             raise DataLossError(loss_text([text]))
-        _log.warning("%s; the query goes on without them, as failOnDataLoss is false", text)
+        _log.warning("records are lost; the query continues, because failOnDataLoss is false", detail=text)
 
     def _request(self, offset: int) -> bytes:
         return fetch_request(self._part, offset, committed=self._committed, text=self._text)
@@ -293,9 +293,9 @@ class PartitionReader:
         now = view.ids.get(topic, "")
         if self._topic_id and now and now != self._topic_id:
             raise _MadeAnew(
-                f"{topic} was deleted and made anew: offsets {self._part.first} to {self._part.until - 1} of "
-                f"{self._part.partition} were of the topic with id {self._topic_id}, now there is one with "
-                f"id {now}"
+                f"{topic} was deleted and created again: offsets {self._part.first} to {self._part.until - 1}"
+                f" of {self._part.partition} were of the topic with id {self._topic_id}, now there"
+                f" is one with id {now}"
             )
 
     def _confirmed(self) -> bool:

@@ -171,7 +171,7 @@ def _subscription(given: _Given) -> Subscription:
     chosen = [name for name in _SUBSCRIPTIONS if given.has(name)]
     if len(chosen) != 1:
         found = f"there are {' and '.join(chosen)}" if chosen else "there is none"
-        raise OptionError(f"one of subscribe, subscribePattern and assign says what to read; {found}")
+        raise OptionError(f"one of subscribe, subscribePattern and assign must name what to read; {found}")
     text = given.text(chosen[0], "")
     match chosen[0]:
         case "subscribe":

@@ -8,8 +8,7 @@ from __future__ import annotations
 from librt.strings import BytesWriter, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64
 
-from treecast.middleware.wire.batch_header import BatchHeader
-from treecast.middleware.wire.varint import read_varint, read_varlong
+from treecast.middleware.wire.batch import BatchHeader, read_varint, read_varlong
 
 
 class Blobs:

@@ -42,8 +42,8 @@ def _without(place: Place, topics: Set[str]) -> Place:
 def anew_text(start: Place, end: Place) -> list[str]:
     """Returns a line about the loss for each recreated topic."""
     return [
-        f"{topic} was deleted and made anew: the query has read the topic with id {start.ids[topic]}, and "
-        f"nothing of the one with id {end.ids[topic]} that is there now"
+        f"{topic} was deleted and created again: the query has read the topic with id {start.ids[topic]},"
+        f" and nothing of the present one with id {end.ids[topic]}"
         for topic in made_anew(start.ids, end.ids)
     ]
 
@@ -103,8 +103,8 @@ def loss_text(losses: list[str]) -> str:
     """Returns a text about the loss and how to continue."""
     return (
         f"records are lost that the query has not read: {'; '.join(losses)}. Retention, DeleteRecords or a "
-        "topic made anew can be the reason. To go on without them set failOnDataLoss to false, or begin anew "
-        "with another checkpoint"
+        "topic that was created again can be the reason. To continue without them, set failOnDataLoss to "
+        "false, or start with a new checkpoint"
     )
 
 

@@ -8,7 +8,6 @@ Of a streaming read, `initialOffset`, `latestOffset` and `partitions` run in one
 from __future__ import annotations
 
 import datetime
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from pyspark.sql.streaming.datasource import (
 from treecast.middleware.api.discovery import Address, find_face
 from treecast.middleware.filters.parse import parse
 from treecast.middleware.filters.records import RecordFilter
+from treecast.middleware.model.logs import Log
 
 from .. import links
 from ..errors import DataLossError, OptionError
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-_log = logging.getLogger("treecast.spark")
+_log = Log("treecast.spark")
 
 
 class RangePartition(InputPartition):
@@ -126,7 +126,10 @@ class _Reading(Sent):
         if losses:
             known = begun_again_unknown(begun, end)
             parts = ranges(known.offsets, end.offsets, self.cluster().earliest(end.offsets), [])
-            _log.warning("the query goes on, as failOnDataLoss is false: %s", "; ".join(losses))
+            _log.warning(
+                "records are lost; the query continues, because failOnDataLoss is false",
+                detail="; ".join(losses),
+            )
         bootstrap = bootstrap_of(self.options)
         if parts and self.options.local_daemon and not self._cluster_id:
             self._cluster_id = links.cluster_id_of(address_of(bootstrap))

@@ -229,7 +229,7 @@ def test_commits_while_the_coordinator_is_down(hosts: list[DaemonProcess], topic
     assert committed(hosts[1], "g", topic) == [7, -1001, -1001, -1001]
     hosts[0].restart()
     until(lambda: committed_at_last(hosts[0], "g", topic) == [7, -1001, -1001, -1001])
-    until(lambda: "the coordinator's store is back" in hosts[1].log())
+    until(lambda: "coordinator's store is back" in hosts[1].log())
     hosts[1].restart()
     assert committed_at_last(hosts[1], "g", topic)[0] == 7
     member.commit(offsets=[row], asynchronous=False)

@@ -67,7 +67,7 @@ def gcc(require_tool: Callable[[str], str]) -> None:
 @pytest.mark.parametrize("command", ["bdist_wheel", "editable_wheel", "build_ext"])
 def test_builds_compile_the_hot_modules(build: Build, command: str) -> None:
     modules = build(command)
-    assert "src/treecast/middleware/wire/record_walk.py" in modules
+    assert "src/treecast/middleware/wire/batch.py" in modules
     assert [module for module in modules if not (ROOT / module).is_file()] == []
 
 

@@ -108,14 +108,14 @@ def test_a_coordinators_full_disk_is_told_and_it_goes_on_by_itself(
         assert asked(daemon, "topics", "list")[0] == 0
         filling.unlink()
         until(
-            lambda: coordinator.logged("takes writes again"),
+            lambda: coordinator.logged("accepts writes again"),
             "the coordinator to report that the disk has room",
         )
         assert asked(daemon, "topics", "create", "after")[0] == 0
         assert coordinator.status()["problems"] == []
-        assert coordinator.logged("refuses writes") == coordinator.logged("takes writes again") == 1
+        assert coordinator.logged("refuses writes") == coordinator.logged("accepts writes again") == 1
         refused = int(str(coordinator.status()["refused_writes"]))
-        assert 0 < coordinator.logged("the coordinator's store refused") <= refused.bit_length()
+        assert 0 < coordinator.logged("coordinator's store refused") <= refused.bit_length()
 
 
 def test_a_coordinators_descriptors_that_are_used_up_are_told(

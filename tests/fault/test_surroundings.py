@@ -182,13 +182,13 @@ def test_a_full_disk_is_said(daemon_on, small_disk, fill, tmp_path, wire_client,
         assert "refuses writes" in " ".join(shown.stdout.split())
     for number in range(20):
         connection.ask(wire_client.offset_commit("group", "full", 0, number))
-    assert logged(daemon_on, "cannot write groups and offsets") <= 1
+    assert logged(daemon_on, "groups and offsets cannot be written") <= 1
     filling.unlink()
     assert producing.wait(120) == 0
     producing.stderr.close()
     assert len(read_values(daemon_on.kafka, "full")) == 500
     until(lambda: page(daemon_on, "/readyz")[0] == 200, "the disk to take writes again")
-    assert (logged(daemon_on, "refuses writes"), logged(daemon_on, "takes writes again")) == (1, 1)
+    assert (logged(daemon_on, "refuses writes"), logged(daemon_on, "accepts writes again")) == (1, 1)
 
 
 # --- no file descriptors

@@ -175,7 +175,7 @@ def main() -> int:
     console.width = max(console.width, 110)
     needed = [options.p4c, *([options.simple_switch, options.cli] if options.simple_switch else [])]
     if missing := [tool for tool in needed if shutil.which(tool) is None]:
-        console.print(f"not found: {', '.join(missing)}; docs/p4-control.md says where they come from")
+        console.print(f"not found: {', '.join(missing)}; docs/p4.md says where they come from")
         return 2
     tools = None
     if options.simple_switch:

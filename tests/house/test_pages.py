@@ -30,6 +30,7 @@ PROVEN = {
     "docs/ownership.md": 10,
     "docs/faces/kafka.md": 12,
     "docs/faces/mqtt.md": 8,
+    "docs/faces/amqp.md": 12,
 }
 
 

@@ -17,7 +17,7 @@ from tests.unit.fabric.edges import IP_MULTICAST, KEYS, STREAM, Collected, join,
 from treecast.middleware.dataplane.lab.description import Bridge, Description, Host, Link
 from treecast.middleware.dataplane.lab.lab import Lab
 from treecast.middleware.dataplane.lab.namespaces import inside
-from treecast.middleware.fabric.core.outcomes import Progress
+from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.origin import Origin
 from treecast.middleware.fabric.settings import FabricSettings

@@ -18,7 +18,7 @@ from treecast.middleware.dataplane.lab.description import Bridge, Description, H
 from treecast.middleware.dataplane.lab.lab import Lab
 from treecast.middleware.dataplane.lab.namespaces import inside
 from treecast.middleware.fabric.carriers.relay import NAME, Relay
-from treecast.middleware.fabric.core.outcomes import Delivery, Progress
+from treecast.middleware.fabric.core.reorder import Delivery, Progress
 from treecast.middleware.fabric.core.settings import StreamSettings
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.origin import JoinedStream, Origin

@@ -16,6 +16,7 @@ class EntryKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ENTRY_KIND_STATE: _ClassVar[EntryKind]
     ENTRY_KIND_INTEREST: _ClassVar[EntryKind]
     ENTRY_KIND_COUNTER: _ClassVar[EntryKind]
+    ENTRY_KIND_DEFINITION: _ClassVar[EntryKind]
 
 class HostPresence(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -38,6 +39,7 @@ ENTRY_KIND_HOME: EntryKind
 ENTRY_KIND_STATE: EntryKind
 ENTRY_KIND_INTEREST: EntryKind
 ENTRY_KIND_COUNTER: EntryKind
+ENTRY_KIND_DEFINITION: EntryKind
 HOST_PRESENCE_UNSPECIFIED: HostPresence
 HOST_PRESENCE_ATTACHED: HostPresence
 HOST_PRESENCE_AWAY: HostPresence
@@ -159,8 +161,18 @@ class CounterEntry(_message.Message):
     value: int
     def __init__(self, name: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
 
+class DefinitionEntry(_message.Message):
+    __slots__ = ("key", "host_id", "value")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    HOST_ID_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    host_id: int
+    value: bytes
+    def __init__(self, key: _Optional[str] = ..., host_id: _Optional[int] = ..., value: _Optional[bytes] = ...) -> None: ...
+
 class EntryChange(_message.Message):
-    __slots__ = ("kind", "key", "host", "topic", "home", "state", "interest", "counter")
+    __slots__ = ("kind", "key", "host", "topic", "home", "state", "interest", "counter", "definition")
     KIND_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
@@ -169,6 +181,7 @@ class EntryChange(_message.Message):
     STATE_FIELD_NUMBER: _ClassVar[int]
     INTEREST_FIELD_NUMBER: _ClassVar[int]
     COUNTER_FIELD_NUMBER: _ClassVar[int]
+    DEFINITION_FIELD_NUMBER: _ClassVar[int]
     kind: EntryKind
     key: str
     host: HostEntry
@@ -177,7 +190,8 @@ class EntryChange(_message.Message):
     state: StateEntry
     interest: InterestEntry
     counter: CounterEntry
-    def __init__(self, kind: _Optional[_Union[EntryKind, str]] = ..., key: _Optional[str] = ..., host: _Optional[_Union[HostEntry, _Mapping]] = ..., topic: _Optional[_Union[TopicEntry, _Mapping]] = ..., home: _Optional[_Union[HomeEntry, _Mapping]] = ..., state: _Optional[_Union[StateEntry, _Mapping]] = ..., interest: _Optional[_Union[InterestEntry, _Mapping]] = ..., counter: _Optional[_Union[CounterEntry, _Mapping]] = ...) -> None: ...
+    definition: DefinitionEntry
+    def __init__(self, kind: _Optional[_Union[EntryKind, str]] = ..., key: _Optional[str] = ..., host: _Optional[_Union[HostEntry, _Mapping]] = ..., topic: _Optional[_Union[TopicEntry, _Mapping]] = ..., home: _Optional[_Union[HomeEntry, _Mapping]] = ..., state: _Optional[_Union[StateEntry, _Mapping]] = ..., interest: _Optional[_Union[InterestEntry, _Mapping]] = ..., counter: _Optional[_Union[CounterEntry, _Mapping]] = ..., definition: _Optional[_Union[DefinitionEntry, _Mapping]] = ...) -> None: ...
 
 class HostSession(_message.Message):
     __slots__ = ("host_id", "incarnation")
@@ -538,6 +552,30 @@ class PutInterestResponse(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     version: int
     def __init__(self, version: _Optional[int] = ...) -> None: ...
+
+class DefinitionWrite(_message.Message):
+    __slots__ = ("key", "value", "replace")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: bytes
+    replace: bool
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[bytes] = ..., replace: _Optional[bool] = ...) -> None: ...
+
+class PutDefinitionsRequest(_message.Message):
+    __slots__ = ("session", "writes")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    WRITES_FIELD_NUMBER: _ClassVar[int]
+    session: HostSession
+    writes: _containers.RepeatedCompositeFieldContainer[DefinitionWrite]
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., writes: _Optional[_Iterable[_Union[DefinitionWrite, _Mapping]]] = ...) -> None: ...
+
+class PutDefinitionsResponse(_message.Message):
+    __slots__ = ("revision",)
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    def __init__(self, revision: _Optional[int] = ...) -> None: ...
 
 class CoordinatorStatusRequest(_message.Message):
     __slots__ = ()

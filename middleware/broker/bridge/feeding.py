@@ -9,7 +9,6 @@ restart continues there. Records of a transaction are delivered after its commit
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from asyncio import Future, Task
 from collections.abc import Callable
@@ -28,10 +27,11 @@ from treecast.middleware.broker.values import (
 from treecast.middleware.model.buffers import in_memory
 from treecast.middleware.model.counters import BridgeCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.model.records import Record
 from treecast.middleware.wire.record_batch import ABORT, read_control_type, read_header, read_records
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 _COMMITTED = Isolation.READ_COMMITTED
 _CHUNK = 1 << 20  # bytes of one read
@@ -119,7 +119,11 @@ class PartitionFeed:
                 if error.fault in (Fault.UNKNOWN_TOPIC, Fault.UNKNOWN_TOPIC_ID):
                     self.ready.set()
                     return  # the bridge is notified of the deletion
-                _log.info("%s-%d is read again in a while: %s", self._topic.name, self._index, error)
+                _log.info(
+                    "bridge reads a partition again later",
+                    partition=f"{self._topic.name}-{self._index}",
+                    error=error,
+                )
             await asyncio.sleep(self._retry)
 
     async def _follow(self) -> None:

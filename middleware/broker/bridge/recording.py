@@ -24,10 +24,11 @@ from treecast.middleware.model.complaints import Complaints
 from treecast.middleware.model.counters import BridgeCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import NO_PRODUCER, ProducerIdentity
+from treecast.middleware.model.logs import Log
 from treecast.middleware.model.records import Record
 from treecast.middleware.wire.record_batch import build_batch, read_header, read_records
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 Place = tuple[str, int]  # topic, partition
 _NAME: Final = "\0record"
@@ -89,7 +90,7 @@ class Recording:
         self._cluster = cluster
         self._counters = counters
         self._complaints = Complaints(
-            counters.refused, _log, "messages that cannot be recorded", level=logging.ERROR
+            counters.refused, _log, "message cannot be recorded", level=logging.ERROR
         )
         self._retry = retry
         self._queue_bytes = queue_bytes
@@ -141,7 +142,7 @@ class Recording:
         try:
             self._producer = await self._cluster.new_producer()
         except TreecastError as error:
-            _log.warning("what MQTT clients publish is recorded without a producer id: %s", error)
+            _log.warning("MQTT publishes are recorded without a producer id", error=error)
         finally:
             self._identifying = False
 

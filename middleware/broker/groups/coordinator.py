@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TypeVar
@@ -36,8 +35,6 @@ from .loaded import Life, LoadedGroups
 from .offsets import split_by_metadata
 from .records import CONFIGS, encode
 from .state import State
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

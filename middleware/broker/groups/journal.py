@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -11,12 +10,13 @@ from msgspec import Struct
 from treecast.middleware.api.entries import HomeKind
 from treecast.middleware.broker.homes import HomeName, HomeStore, HomeWrite, Refusals
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.model.rarely import Rarely
 from treecast.middleware.storage.tables import Change
 
 from .effects import Done
 
-log = logging.getLogger(__name__)
+log = Log(__name__)
 
 Written = asyncio.Future[TreecastError | None]
 
@@ -90,10 +90,12 @@ class Journal:
             return await self.store.commit(writes), None
         except TreecastError as error:
             if self._complaint.due(asyncio.get_running_loop().time()):
-                log.error("cannot write groups and offsets: %s%s", error, self._complaint.more())
+                log.error(
+                    "groups and offsets cannot be written", error=error, left_out=self._complaint.left_out()
+                )
             return {}, error
         except Exception as error:
-            log.exception("cannot write groups and offsets")
+            log.exception("groups and offsets cannot be written")
             return {}, TreecastError(Fault.STORAGE, str(error))
 
 
@@ -102,5 +104,5 @@ def _tell(group: _Gathered, error: TreecastError | None) -> None:
         try:
             call(error)
         except Exception:
-            log.exception("the callback of a write failed")
+            log.exception("callback of a write failed")
     group.written.set_result(error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import logging
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,6 +23,7 @@ from treecast.middleware.broker.values import (
 from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity
+from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.tables import Change, Tables
 
 from .config import HEARTBEAT_INTERVAL, SESSION_TIMEOUT, value_of
@@ -55,7 +55,7 @@ from .records import (
 )
 from .settings import GroupSettings
 
-log = logging.getLogger(__name__)
+log = Log(__name__)
 
 T = TypeVar("T")
 
@@ -198,7 +198,7 @@ class LoadedGroups:
             return rows_of(group_id, items, self._now_ms())
         except (ValueError, msgspec.MsgspecError) as error:
             raise TreecastError(
-                Fault.INTERNAL, f"what the coordinator keeps of group {group_id!r} makes no sense: {error}"
+                Fault.INTERNAL, f"the coordinator's entry of group {group_id!r} cannot be read: {error}"
             ) from error
 
     def load(self, group_id: str, epoch: int, rows: Sequence[Change]) -> None:
@@ -210,7 +210,7 @@ class LoadedGroups:
         except (ValueError, msgspec.MsgspecError) as error:
             self.unload(group_id)
             raise TreecastError(
-                Fault.INTERNAL, f"what the coordinator keeps of group {group_id!r} makes no sense: {error}"
+                Fault.INTERNAL, f"the coordinator's entry of group {group_id!r} cannot be read: {error}"
             ) from error
         self.own(group_id, epoch)
 
@@ -341,7 +341,7 @@ class LoadedGroups:
             entry.group = self._new_classic(group.group_id)
             entry.leftovers += group.removal()
             migration.downgrade(group, entry.group, self._now())
-            log.info("group %s: type is classic again", group.group_id)
+            log.info("group changed to type classic", group=group.group_id)
             written = self._follow_group(entry, entry.group)
         self._schedule(entry)
         return written
@@ -357,7 +357,13 @@ class LoadedGroups:
                 written = self._write_rows(entry, effect)
             elif isinstance(effect, Note):
                 why = effect.reason or "no reason given"
-                log.info("group %s: %s: %s (%s)", group.group_id, effect.event, effect.member_id, why)
+                log.info(
+                    "group member changed",
+                    group=group.group_id,
+                    change=effect.event,
+                    member=effect.member_id,
+                    reason=why,
+                )
         return written
 
     async def _consumers(self, entry: Entry, call: Callable[[ConsumerGroup, float], T]) -> T:
@@ -388,7 +394,7 @@ class LoadedGroups:
         entry.leftovers += classic.removal()
         self._follow_group(entry, classic)  # answers the waiters
         if classic.members:
-            log.info("group %s: type is consumer from now on", group_id)
+            log.info("group changed to type consumer", group=group_id)
 
     def _as_classic(self, entry: Entry) -> Group:
         """Returns the classic group; converts a group of type consumer that has no members."""

@@ -35,7 +35,7 @@ class Replay:
             while reader.more:
                 self._entry(reader.byte(), reader)
         except (IndexError, UnicodeDecodeError) as error:
-            raise TreecastError(Fault.STORAGE, f"the journal cannot be understood: {error}") from error
+            raise TreecastError(Fault.STORAGE, f"the journal cannot be read: {error}") from error
 
     def _entry(self, kind: int, reader: EntryReader) -> None:
         if kind == codec.MESSAGE:

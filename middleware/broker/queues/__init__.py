@@ -8,28 +8,36 @@ argument and does no I/O.
 from .arguments import Overflow, QueueArguments, QueueType
 from .consumers import Consumer, Counts
 from .deaths import Death
+from .elsewhere import RemotePart, RemoteQueue
 from .exchange import Binding, Destination, Exchange, ExchangeType
+from .joined import Asker, JoinedQueues
 from .message import HEAD, NEVER, Part, Run, message, messages, skip
 from .policies import Policy
 from .policies import knows as knows_policy_key
 from .policies import merged as merged_policies
 from .queue import MessageQueue
+from .reach import Ask, Defined, QueueAnswer, QueueCall, QueueNotice, Reach, Write
 from .recorder import Recorder
 from .refusals import Reason, Refusal
 from .routing import Outlet
 from .settings import QueueSettings
+from .spool import SPOOLS, taken_from
 from .store import MemoryStore, RunStore
 from .virtual_host import VirtualHost
 
 __all__ = [
+    "Ask",
+    "Asker",
     "Binding",
     "Consumer",
     "Counts",
     "Death",
+    "Defined",
     "Destination",
     "Exchange",
     "ExchangeType",
     "HEAD",
+    "JoinedQueues",
     "MemoryStore",
     "MessageQueue",
     "NEVER",
@@ -37,18 +45,27 @@ __all__ = [
     "Overflow",
     "Part",
     "Policy",
+    "QueueAnswer",
     "QueueArguments",
+    "QueueCall",
+    "QueueNotice",
     "QueueSettings",
     "QueueType",
+    "Reach",
     "Reason",
     "Recorder",
     "Refusal",
+    "RemotePart",
+    "RemoteQueue",
     "Run",
     "RunStore",
+    "SPOOLS",
     "VirtualHost",
+    "Write",
     "knows_policy_key",
     "merged_policies",
     "message",
     "messages",
     "skip",
+    "taken_from",
 ]

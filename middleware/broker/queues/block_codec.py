@@ -9,7 +9,7 @@ from typing import Final
 from treecast.middleware.model.errors import Fault, TreecastError
 
 from .deaths import Death
-from .message import Run
+from .message import HEAD, Run
 
 _FIXED: Final = struct.Struct(">BBhqII")  # format, flags, priority, expiration, messages, bytes of bodies
 _DEATH: Final = struct.Struct(">QqIB")  # time, expiration, count, flags
@@ -83,6 +83,22 @@ def decode(data: bytes) -> Run:
         return _decode(data)
     except (struct.error, UnicodeDecodeError) as error:
         raise TreecastError(Fault.STORAGE, f"a stored run cannot be read: {error}") from error
+
+
+def received(data: bytes) -> Run:
+    """Returns a run that another host has sent. Raises STORAGE if its messages are not as it says."""
+    run = decode(data)
+    at = bodies = count = 0
+    end = len(run.data)
+    while at + HEAD <= end:
+        properties = int.from_bytes(run.data[at : at + 4], "big")
+        body = int.from_bytes(run.data[at + 4 : at + HEAD], "big")
+        at += HEAD + properties + body
+        bodies += body
+        count += 1
+    if at != end or bodies != run.size or count != run.count or count == 0:
+        raise TreecastError(Fault.STORAGE, f"a run of {run.count} messages does not hold them")
+    return run
 
 
 def _decode(data: bytes) -> Run:

@@ -16,7 +16,9 @@ from .message import Part
 class Consumer:
     """A consumer of one queue. `unsettled`: its delivered, not yet settled messages, counted by the queue.
 
-    `owner` is its connection, which is compared by identity only.
+    `owner` is its connection, which is compared by identity only. If the queue is at another host, `number`
+    is its number there, and `received` and `granted` are the totals of messages that have come from there and
+    that may come.
     """
 
     def __init__(
@@ -33,6 +35,9 @@ class Consumer:
         self.exclusive = exclusive
         self.priority = priority
         self.unsettled = 0
+        self.number = 0
+        self.received = 0
+        self.granted = 0
 
     @property
     def room(self) -> int:

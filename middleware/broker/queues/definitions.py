@@ -13,7 +13,7 @@ from .arguments import QueueArguments, QueueType, Table
 from .consumers import Counts
 from .exchange import Binding, Destination, Exchange, ExchangeType, binding_of
 from .message import Part, Run
-from .policed import PolicedRouter
+from .policed import Both, PolicedRouter
 from .queue import MessageQueue
 from .recorder import Recorder
 from .refusals import Reason, Refusal, inequivalent, precondition, text
@@ -39,7 +39,7 @@ class Definitions(PolicedRouter):
         super().__init__(name, recorder)
         self.settings = settings
         self.restoring = False  # what is declared existed before the restart
-        self._store = store
+        self.store = store
         self.counts = Counts()  # of deleted queues
         self._bound: dict[Destination, dict[tuple[bytes, Binding], None]] = {}
         for built_in, kind, internal in _BUILT_IN:
@@ -90,8 +90,8 @@ class Definitions(PolicedRouter):
         self._police_exchange(exchange)
         self.changed()
         if durable:
-            definition = {"type": kind, "auto_delete": auto_delete, "internal": internal, "arguments": asked}
-            self._recorder.declared("exchange", name, definition)
+            self._recorder.declared("exchange", name, exchange.definition)
+        self.sharing.declared("exchange", name, exchange.definition)
         return exchange
 
     def _alternate(self, name: bytes, asked: Table) -> bytes | None:
@@ -144,8 +144,10 @@ class Definitions(PolicedRouter):
         self.changed()
         for binding in list(exchange.bindings):
             self._forget(exchange.name, binding)
+            self._share_unbound(exchange.name, binding, exchange.bindings[binding])
         if exchange.durable:
             self._recorder.deleted("exchange", exchange.name)
+        self.sharing.deleted("exchange", exchange.name)
         self._unbind_all(Destination(exchange.name, True))
 
     # --- queues
@@ -184,7 +186,7 @@ class Definitions(PolicedRouter):
         queue = MessageQueue(
             name,
             effective,
-            self._store,
+            self.store,
             self,
             self._recorder,
             durable=durable,
@@ -199,6 +201,7 @@ class Definitions(PolicedRouter):
         self.changed()
         if durable:
             self._recorder.declared("queue", name, {"auto_delete": auto_delete, "arguments": asked})
+        self.sharing.declared("queue", name, queue.definition)
         return queue
 
     def _server_named(self, generated: bytes, asked: Table) -> bytes:
@@ -282,14 +285,16 @@ class Definitions(PolicedRouter):
         count = queue.delete()
         if queue.durable:
             self._recorder.deleted("queue", queue.name)
+        self.sharing.deleted("queue", queue.name)
         return count
 
     def reply_queue(self, name: bytes, now: float) -> MessageQueue:
         """Makes the queue of a client's direct replies: transient, and reachable only by its name."""
         arguments = QueueArguments()
-        queue = MessageQueue(name, arguments, self._store, self, self._recorder, durable=False, now=now)
+        queue = MessageQueue(name, arguments, self.store, self, self._recorder, durable=False, now=now)
         self.queues[name] = queue
         self.changed()
+        self.sharing.declared("queue", name, queue.definition)
         return queue
 
     def drop_reply_queue(self, queue: MessageQueue) -> None:
@@ -314,9 +319,10 @@ class Definitions(PolicedRouter):
             return
         self._bound.setdefault(destination, {})[source, binding] = None
         self.changed()
+        kind = "exchange" if destination.is_exchange else "queue"
         if durable:
-            kind = "exchange" if destination.is_exchange else "queue"
             self._recorder.bound(source, kind, destination.name, key, asked)
+        self.sharing.bound(source, kind, destination.name, key, asked)
 
     def _ends(self, source: bytes, destination: Destination, owner: object) -> tuple[Exchange, bool]:
         """Returns (the source exchange, whether both ends are durable)."""
@@ -325,7 +331,8 @@ class Definitions(PolicedRouter):
             self._not_default(destination.name)
             durable = self.exchange(destination.name).durable
         else:
-            durable = self.owned(destination.name, owner).durable
+            queue = self.owned(destination.name, owner)
+            durable = queue.durable and queue.home == 0  # the binding is stored where the queue is
         exchange = self.exchange(source)
         return exchange, durable and exchange.durable
 
@@ -356,8 +363,14 @@ class Definitions(PolicedRouter):
         if exchange.durable:
             kind = "exchange" if destination.is_exchange else "queue"
             self._recorder.unbound(exchange.name, kind, destination.name, key, arguments)
+        self._share_unbound(exchange.name, binding, arguments)
         if exchange.auto_delete and not exchange.bindings and exchange.name in self.exchanges:
             self._remove_exchange(exchange)
+
+    def _share_unbound(self, source: bytes, binding: Binding, arguments: Mapping[str, object]) -> None:
+        destination, key, _ = binding
+        kind = "exchange" if destination.is_exchange else "queue"
+        self.sharing.unbound(source, kind, destination.name, key, arguments)
 
     def _forget(self, source: bytes, binding: Binding) -> None:
         bound = self._bound.get(binding.destination)
@@ -372,6 +385,18 @@ class Definitions(PolicedRouter):
             exchange = self.exchanges.get(source)
             if exchange is not None and binding in exchange.bindings:
                 self._unbind(exchange, binding, exchange.bindings[binding])
+
+    def arguments_of(self, name: bytes, asked: Table) -> tuple[QueueArguments, Both]:
+        """Returns the effective arguments of a queue that was declared elsewhere, and its policies."""
+        kind = queue_arguments.parse(asked, name, self.name).type
+        policies, effective = self._queue_policies(name, kind, asked)
+        return effective, policies
+
+    def put_queue(self, queue: MessageQueue) -> None:
+        """Puts a queue of another host in its place, and removes the queue that was there without removing
+        its bindings."""
+        self.queues[queue.name] = queue
+        self.changed()
 
     def bindings_of(self, destination: Destination) -> list[tuple[bytes, Binding]]:
         """Returns (source, binding) of all bindings to `destination`."""

@@ -76,13 +76,24 @@ class Exchange:
         self.declared_alternate = self.alternate = alternate
         self.policies: tuple[Policy | None, Policy | None] = (None, None)
         self.bindings: dict[Binding, Mapping[str, object]] = {}
-        self.watcher: Callable[[bytes, bool], None] | None = None  # called with a key, whether it is bound
+        self.watcher: Callable[[Binding, bool], None] | None = None  # called with (binding, whether bound)
         self.sources = 0  # bindings of other exchanges to this one
         self._by_key: dict[bytes, dict[Destination, int]] = {}
         self._all: dict[Destination, int] = {}
         self._trie: TopicTrie[Destination] = TopicTrie(AMQP)
         self._serials: dict[tuple[bytes, Destination], list[int]] = {}  # keys in the trie: number, bindings
         self._next = 1
+
+    @property
+    def definition(self) -> dict[str, object]:
+        """The declaration, without the name."""
+        return {
+            "type": self.type.value,
+            "durable": self.durable,
+            "auto_delete": self.auto_delete,
+            "internal": self.internal,
+            "arguments": self.arguments,
+        }
 
     @property
     def by_key(self) -> bool:
@@ -98,7 +109,7 @@ class Exchange:
         self.bindings[binding] = arguments
         destination, key, _ = binding
         if self.watcher is not None:
-            self.watcher(key, True)
+            self.watcher(binding, True)
         if self.type is ExchangeType.DIRECT:
             _count(self._by_key.setdefault(key, {}), destination)
         elif self.type is ExchangeType.FANOUT:
@@ -122,7 +133,7 @@ class Exchange:
             return False
         destination, key, _ = binding
         if self.watcher is not None:
-            self.watcher(key, False)
+            self.watcher(binding, False)
         if self.type is ExchangeType.DIRECT:
             _discount(self._by_key[key], destination)
             if not self._by_key[key]:

@@ -23,6 +23,7 @@ class PolicedRouter(Router):
         self.policies: dict[str, Policy] = {}
         self.operator_policies: dict[str, Policy] = {}
         self._recorder = recorder
+        self.sharing = Recorder()  # hears of all definitions, for other hosts; also of transient ones
 
     def touched(self, queue: MessageQueue, now: float) -> None:
         """Follows up on a change to a queue."""
@@ -36,6 +37,7 @@ class PolicedRouter(Router):
             return
         known[policy.name] = policy
         self._recorder.declared(kind, policy.name.encode(), policy.said)
+        self.sharing.declared(kind, policy.name.encode(), policy.said)
         self._apply_to_all(now)
 
     def delete_policy(self, name: str, now: float, *, operator: bool = False) -> bool:
@@ -44,6 +46,7 @@ class PolicedRouter(Router):
         if known.pop(name, None) is None:
             return False
         self._recorder.deleted(kind, name.encode())
+        self.sharing.deleted(kind, name.encode())
         self._apply_to_all(now)
         return True
 

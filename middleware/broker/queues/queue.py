@@ -69,6 +69,7 @@ class MessageQueue:
         self.unsettled_bytes = 0
         self.used_at = now
         self.had_consumers = False
+        self.home = 0  # the id of the host that has its messages, 0: this host
         self.deleted = False
         self.counts = Counts()
         quorum = arguments.type is QueueType.QUORUM
@@ -81,6 +82,16 @@ class MessageQueue:
         self._backlogs: list[Backlog] = []  # by descending priority, made on demand
         self._next = 1
         self._came_back = False  # whether messages were returned since the last pump
+
+    @property
+    def definition(self) -> dict[str, object]:
+        """The declaration, without the name."""
+        return {
+            "durable": self.durable,
+            "auto_delete": self.auto_delete,
+            "exclusive": self.owner is not None,
+            "arguments": self.asked,
+        }
 
     def change(self, arguments: QueueArguments, now: float) -> None:
         """Applies arguments changed by a policy. With drop-head, excess messages are dropped. A changed time
@@ -283,6 +294,17 @@ class MessageQueue:
                 self.ready_bytes -= part.size
                 return part
         return None
+
+    def take_ready(self) -> Part | None:
+        """Removes and returns messages from the front, to be released by the caller once they are
+        elsewhere.
+        """
+        part = self._take_ready(_ALL)
+        return self._loaded(part) if part is not None else None
+
+    def release(self, part: Part) -> None:
+        """The messages that `take_ready` returned are elsewhere."""
+        self._gone(part, 0, part.count)
 
     def _hand(self, part: Part, consumer: Consumer | None) -> None:
         if consumer is not None:

@@ -8,13 +8,13 @@ redelivered.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.block_log import BlockSegment
 from treecast.middleware.storage.disk import Disk
 
@@ -30,7 +30,7 @@ from .queue import MessageQueue
 from .refusals import Refusal
 from .virtual_host import VirtualHost
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 OPERATOR_POLICY: Final = "operator_policy"
 _POLICIES: Final = ("policy", OPERATOR_POLICY)
@@ -111,7 +111,7 @@ class QueueStorage:
                 with Restoring(vhost):
                     vhost.bind(bound.source, destination, bound.key, bound.arguments)
             except Refusal as refusal:
-                _log.warning("a binding of %s is left out: %s", bound.source, refusal)
+                _log.warning("stored binding is left out", exchange=bound.source, error=refusal)
                 self.journal.put(bound, there=False)
         return queues
 

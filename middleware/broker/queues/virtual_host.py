@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heappop, heappush
+from typing import Protocol
 
 from . import deaths
 from .consumers import Consumer
@@ -18,6 +19,13 @@ from .queue import MessageQueue
 from .recorder import Recorder
 from .settings import DEFAULTS, QueueSettings
 from .store import RunStore
+
+
+class Departures(Protocol):
+    """Takes runs that were published to queues of other hosts: `joined.JoinedQueues`."""
+
+    def seal(self, vhost: VirtualHost, run: Run) -> bool:
+        """The run is in all queues that it was routed to. Returns whether a confirm has to wait for it."""
 
 
 class VirtualHost(Definitions):
@@ -35,6 +43,8 @@ class VirtualHost(Definitions):
         self.wall = 0.0
         self.cycled = 0
         self.dead_lettered = 0
+        self.departures: Departures | None = None  # None: the host is not joined
+        self.departed = False  # whether a run was promised to another host since this was reset
         self._dead: deque[tuple[MessageQueue, Run, str]] = deque()
         self._burying = False
         self._due: list[tuple[float, int, MessageQueue]] = []
@@ -56,20 +66,34 @@ class VirtualHost(Definitions):
         wanted = outlet.publish(run)
         if recorded:
             return True, []
-        routed, refused = self.deliver(run, now)
+        routed, refused = self.deliver(run, now, here=True)
         return routed or wanted, refused
 
-    def deliver(self, run: Run, now: float) -> tuple[bool, list[int]]:
-        """As `publish`, for queues only."""
+    def deliver(self, run: Run, now: float, *, here: bool = False) -> tuple[bool, list[int]]:
+        """As `publish`, for queues only. `here`: only for queues of this host, as the outlet reaches
+        others.
+        """
         queues = self.route(run)
+        if here and self.departures is not None:
+            queues = [queue for queue in queues if queue.home == 0]
         refused: list[int] = []
         for queue in queues:
             found = queue.publish(run, now)
             if found:
                 refused = sorted({*refused, *found})
             self.watch(queue)
-        self.settle_up(now)
+        self.follow_up(run, now)
         return len(queues) > 0, refused
+
+    def follow_up(self, run: Run, now: float) -> None:
+        """Has to be called when a run is in all its queues."""
+        self._depart(run)
+        self.settle_up(now)
+
+    def _depart(self, run: Run) -> None:
+        """Passes on what was published to queues of other hosts."""
+        if self.departures is not None and self.departures.seal(self, run):
+            self.departed = True
 
     # --- dead letters
 
@@ -119,6 +143,21 @@ class VirtualHost(Definitions):
             self.dead_lettered += run.count
             queue.publish(run, now)
             self.watch(queue)
+        self._depart(run)
+
+    def displace(self, queue: MessageQueue, now: float) -> list[Run]:
+        """Empties a queue whose name belongs to a queue of another host, and cancels its consumers. Returns
+        what was ready in it. What its consumers have not settled ends with it."""
+        found: list[Run] = []
+        while (part := queue.take_ready()) is not None:
+            run = part.run
+            assert run is not None
+            found.append(run.dead(part, run.deaths))
+            queue.release(part)
+        queue.delete()
+        if queue.durable:
+            self.recorder.deleted("queue", queue.name)
+        return found
 
     # --- consuming
 

@@ -11,7 +11,6 @@ Calls on one transactional id run one after another, under its lock.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 
@@ -28,6 +27,7 @@ from treecast.middleware.model.identity import (
     ProducerIdentity,
     TopicPartition,
 )
+from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.tables import Change, Tables
 
 from . import records
@@ -63,7 +63,7 @@ from .state import (
     taken_over,
 )
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 MOST_IDLE = 4096
 
@@ -302,8 +302,10 @@ class TransactionCoordinator:
             return
         self._counters.batches_skipped += 1
         _log.warning(
-            "batch %d of %r is already committed and is not written again (%s)",
-            *(batch, whole.transactional_id, content or "its writer names no content"),
+            "batch is already committed and is not written again",
+            transaction=whole.transactional_id,
+            batch=batch,
+            content=content or "not named by its writer",
         )
 
     async def _commit_parts(
@@ -346,7 +348,7 @@ class TransactionCoordinator:
         except TreecastError as error:
             if self._homes is None or error.fault not in ELSEWHERE:
                 raise
-            _log.info("the end of %r will be sent later: %s", decided.transactional_id, error)
+            _log.info("end of a transaction is sent later", transaction=decided.transactional_id, error=error)
 
     def verify(self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition) -> None:
         """Checks that `producer` may append to `partition` now (KIP-890). Read-only, for the hot path.
@@ -399,7 +401,7 @@ class TransactionCoordinator:
             except TreecastError as error:
                 if self._homes is None:
                     raise
-                _log.warning("transactional id %r: %s", transactional_id, error)
+                _log.warning("transaction cannot be expired", transaction=transactional_id, error=error)
         await self._complete_decided()
 
     async def _time_out(self, slot: Slot) -> None:
@@ -407,7 +409,7 @@ class TransactionCoordinator:
         if transaction is None or not transaction.has_expired(now):
             return
         await self._keep(slot, fenced(transaction, Event.TIMEOUT, now, last_epoch=NO_PRODUCER_EPOCH))
-        _log.warning("the transaction of %r timed out and is aborted", transaction.transactional_id)
+        _log.warning("transaction timed out and is aborted", transaction=transaction.transactional_id)
         self._counters.transactions_timed_out += 1
         # The caller completes it with all other decided transactions.
 
@@ -449,7 +451,9 @@ class TransactionCoordinator:
                     slot.confirmed = True
                 await self._complete(slot, transaction)
             except TreecastError as error:
-                _log.warning("markers of %r wait: %s", transaction.transactional_id, error)
+                _log.warning(
+                    "transaction markers wait", transaction=transaction.transactional_id, error=error
+                )
 
     # --- steps; the caller holds the slot's lock
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from typing import Protocol
 
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.tables import Change, Tables
 
 BLOCK = 1000
@@ -25,7 +25,7 @@ STRIDE = 100
 PRODUCER_IDS, PRODUCER_BLOCKS = "producer_ids", "producer_blocks"
 _NEXT, _BLOCKS = "next", "blocks"
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 class BlockSource(Protocol):
@@ -110,6 +110,6 @@ class ProducerIds:
             self._blocks.append(await source.producer_ids(BLOCK))
         except TreecastError as error:
             if error.fault is not Fault.COORDINATOR_UNAVAILABLE:
-                _log.warning("no producer ids from the coordinator: %s", error)
+                _log.warning("coordinator gives no producer ids", error=error)
         finally:
             self._fetching = None

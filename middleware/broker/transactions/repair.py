@@ -8,15 +8,15 @@ forever. It is aborted; its commit belonged to the seconds that this policy does
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 
 from treecast.middleware.broker.partition import LocalPartition
 from treecast.middleware.model.identity import ProducerIdentity, TopicPartition
+from treecast.middleware.model.logs import Log
 
 from .state import Transaction
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 async def abort_hanging(partitions: Iterable[LocalPartition], known: Iterable[Transaction]) -> int:
@@ -41,7 +41,7 @@ async def _abort(partition: LocalPartition, producer_id: int) -> None:
     producer = partition.log.producers.get(producer_id)
     assert producer is not None
     _log.warning(
-        "%s: aborting the transaction of producer %d, which no home knows", partition.name, producer_id
+        "transaction of an unknown producer is aborted", partition=partition.name, producer=producer_id
     )
     flushed = partition.append_marker(
         ProducerIdentity(producer_id, producer.epoch),

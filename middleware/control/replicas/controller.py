@@ -56,11 +56,11 @@ class Output(Struct):
 class Trouble(enum.Enum):
     """Reasons for refusals."""
 
-    NO_HEADER = "no header of STARE"
-    NO_SIGNAL = "no signal"
-    STRAY_SIGNAL = "a signal that only hosts take"
-    NO_ROOM = "too many VNFs and states"
-    NOT_WANTED = "a state that nobody wants"
+    NO_HEADER = "the STARE header is missing or invalid"
+    NO_SIGNAL = "the packet is not a signal"
+    STRAY_SIGNAL = "a signal for hosts"
+    NO_ROOM = "the limit of VNFs and states is reached"
+    NOT_WANTED = "no host subscribes to the state"
 
 
 class _State:

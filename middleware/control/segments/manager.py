@@ -14,11 +14,11 @@ controller may die at any step. What could not be done raises, and the next call
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
 from treecast.middleware.control.switches import SwitchState
+from treecast.middleware.model.logs import Log
 from treecast.middleware.routing.bits import mask_of
 from treecast.middleware.routing.network import RoutingError
 from treecast.middleware.routing.replication.forest import Forest
@@ -27,7 +27,7 @@ from treecast.middleware.routing.replication.shapes import direct
 
 from .routers import Plan, RouterState
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 Group = tuple[str, tuple[str, ...]]  # the root, and the receivers in ascending order, by name
 Told = dict[str, dict[tuple[str, ...], bytes]]  # by root: the SID for each set of receivers
@@ -111,7 +111,7 @@ class SegmentManager:
                 leaves = mask_of([self._plan.network.node(name) for name in receivers])
                 change = self.forest.open(group, self._plan.network.node(root), leaves)
             except RoutingError as error:
-                _log.warning("no tree from %s to %s: %s", root, ", ".join(receivers), error)
+                _log.warning("no tree can be built", root=root, receivers=", ".join(receivers), error=error)
                 continue
             for segment in change.created:
                 self._routers[segment.node].hold(segment)
@@ -162,6 +162,6 @@ class SegmentManager:
             node for node, one in zip(nodes, outcomes, strict=True) if isinstance(one, BaseException)
         }
         for fault in faults[1:]:
-            _log.warning("segments: another router failed too: %s", fault)
+            _log.warning("another router failed too", error=fault)
         if faults:
             raise faults[0]

@@ -7,7 +7,6 @@ controller's packets are sent after earlier writes, so an acknowledgement is tru
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable
 
 from finsy.proto import p4r
@@ -18,8 +17,6 @@ from treecast.middleware.fabric.stare.timers import Random
 
 from .embedded import BETWEEN_SWITCHES, EXPIRE, EmbeddedController, Place
 from .programming import NO_ROUTES, TABLE, Routes, embedded_state, entry_of, matches_of, width_of
-
-_log = logging.getLogger(__name__)
 
 _PORTS_FIELD = 1  # of the packet-out header, by its number in P4Info
 _ENTRY_STAGE, _GONE_STAGE = 2, 3

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Any
@@ -18,6 +17,7 @@ from finsy.proto import U128, p4i, p4r
 from msgspec import Struct
 
 from treecast.middleware.dataplane.p4 import P4RuntimeError, Schema
+from treecast.middleware.model.logs import Log
 
 from .difference import Change, SwitchDiffers, SwitchRefused, diff
 from .messages import filters_for, state_of, update_of
@@ -26,7 +26,7 @@ from .state import SwitchState
 # in one Write: the status with a detail for each fits into the metadata that finsy accepts
 MOST_UPDATES = 500
 CONNECT_SECONDS = 30.0
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 class Program(Struct, frozen=True):
@@ -111,7 +111,7 @@ class SwitchSession:
             )
         self._primary.clear()
         self.lost.set()
-        _log.warning("%s: another controller has become primary", self.name)
+        _log.warning("another controller has become primary", switch=self.name)
 
     async def _listen(self) -> None:
         """Reads the stream as long as it lasts; passes everything but arbitration to `heard`."""
@@ -122,7 +122,7 @@ class SwitchSession:
                 if self._heard is not None and message.WhichOneof("update") != "arbitration":
                     self._heard(message)
         except (P4ClientError, RuntimeError) as error:
-            _log.warning("%s: the stream has ended: %s", self.name, error)
+            _log.warning("switch ended the stream", switch=self.name, error=error)
         finally:
             self._primary.clear()
             self.lost.set()

@@ -14,20 +14,20 @@ written to a switch, so that ids of removed trees are never reused, whichever pr
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from msgspec import Struct, field
 
 from treecast.middleware.control.switches import SwitchState
+from treecast.middleware.model.logs import Log
 from treecast.middleware.routing.network import Network
 from treecast.middleware.routing.virtual.rules import RuleBase, tree_links
 from treecast.middleware.routing.virtual.update import Step, StepKind, plan
 
 from . import states
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 class Switch(Protocol):
@@ -186,7 +186,7 @@ class TreeManager:
         outcomes = await asyncio.gather(*work, return_exceptions=True)
         faults = [one for one in outcomes if isinstance(one, BaseException)]
         for fault in faults[1:]:
-            _log.warning("trees: another switch failed too: %s", fault)
+            _log.warning("another switch failed too", error=fault)
         if faults:
             raise faults[0]
 

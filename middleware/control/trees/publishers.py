@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 
 from treecast.middleware.api.daemon_client import DaemonClient
@@ -11,11 +10,12 @@ from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.api.rpc import Unreachable
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.routing.network import Network
 
 from .told import write_trees
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 CALL_SECONDS = 10.0
 
@@ -61,7 +61,7 @@ class Daemons:
             with DaemonClient(address, timeout=self._seconds) as client:
                 return {tuple(one.hosts): one.packets for one in client.list_receiver_sets()}
         except (TreecastError, Unreachable) as error:
-            _log.warning("%s does not say to whom it sends: %s", address, error)
+            _log.warning("publisher does not name its receivers", address=address, error=error)
             return None
 
     def _tell(self, address: str, request: pb.SetTreesRequest) -> str:

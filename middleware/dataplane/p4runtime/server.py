@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -30,6 +29,7 @@ from treecast.middleware.dataplane.p4 import (
     invalid,
     not_found,
 )
+from treecast.middleware.model.logs import Log
 
 from .clients import Client, StreamCounters
 from .device import Device, Pipeline
@@ -50,7 +50,7 @@ _OPTIONS = (
 )
 _STATUS = {code.value[0]: code for code in grpc.StatusCode}
 _Context: TypeAlias = Any  # grpc.aio.ServicerContext; grpc has no types
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 def _is_loopback(host: str) -> bool:
@@ -97,7 +97,9 @@ class P4RuntimeServer:
             os.chmod(address.removeprefix("unix:"), _SOCKET_MODE)
         elif not _is_loopback(address.rpartition(":")[0].strip("[]")):
             _log.warning(
-                "who reaches %s can program this switch: keep it in a network of controllers", address
+                "switch can be programmed by anybody who reaches this address",
+                address=address,
+                advice="keep it in a network of controllers",
             )
         self._polling = asyncio.create_task(self._poll())
         return address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{bound}"
@@ -269,10 +271,10 @@ class P4RuntimeServer:
             self.device.save(pipeline)
         elif action == p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT:
             self.device.commit(pipeline)
-            _log.info("pipeline %s set by a controller", pipeline.program.name)
+            _log.info("pipeline set by a controller", program=pipeline.program.name, state="new")
         elif action == p4r.SetForwardingPipelineConfigRequest.RECONCILE_AND_COMMIT:
             self.device.reconcile(pipeline, self._clock())
-            _log.info("pipeline %s set by a controller, with the state there was", pipeline.program.name)
+            _log.info("pipeline set by a controller", program=pipeline.program.name, state="kept")
 
     def get_pipeline(
         self, request: p4r.GetForwardingPipelineConfigRequest
@@ -364,7 +366,7 @@ class _Service(p4r_grpc.P4RuntimeServicer):
         except P4RuntimeError as error:
             client.end(error)
         except Exception:
-            _log.exception("the stream of %s failed", client.peer)
+            _log.exception("stream of a controller failed", peer=client.peer)
             client.end(P4RuntimeError(Code.INTERNAL, "an error of the switch's own; its log has the trace"))
 
 

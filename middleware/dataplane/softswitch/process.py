@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import logging
 import os
 import signal
 import time
@@ -26,8 +25,6 @@ from treecast.middleware.dataplane.p4runtime.device import Device, DeviceSetting
 from treecast.middleware.dataplane.p4runtime.server import P4RuntimeServer
 
 from .links import LinkCounters, Links
-
-_log = logging.getLogger(__name__)
 
 
 class SwitchSettings(Struct, frozen=True):

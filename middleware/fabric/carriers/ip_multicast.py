@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import enum
-import logging
 import socket
 import struct
 from collections.abc import Collection
@@ -14,6 +13,7 @@ from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.sockets.interfaces import Interface
 from treecast.middleware.fabric.sockets.memberships import Memberships
 from treecast.middleware.fabric.sockets.udp import SocketAddress, UdpSocket, shown
+from treecast.middleware.model.logs import Log
 from treecast.middleware.wire import stare
 
 from .carrier import Carrier, CarrierState, Place, Reach
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from treecast.middleware.fabric.edge import Edge
 
 NAME: Final = "ip-multicast"
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 _IP_MULTICAST_ALL: Final = 49
 _IPV6_MULTICAST_ALL: Final = 29
@@ -97,8 +97,8 @@ def refuse_segments(sock: socket.socket) -> None:
 class StareFault(enum.Enum):
     """Why a packet to STARE's port carries no segment for this host."""
 
-    NO_STARE_HEADER = "no header of STARE before it"
-    BARE_STATE = "a state of STARE without a segment"
+    NO_STARE_HEADER = "the STARE header is missing or invalid"
+    BARE_STATE = "the packet has a state and no segment"
 
 
 def make(settings: FabricSettings) -> Carrier:
@@ -142,7 +142,7 @@ class IpMulticast:
         except OSError as error:
             sock.close()
             refusal = f"UDP port {stare.PORT} on {interface.name}: {error}"
-            _log.warning("fabric: no multicast: %s", refusal)
+            _log.warning("carrier is off", carrier="ip-multicast", reason=refusal)
             return refusal
         self._receiver = edge.udp_end(sock)
         edge.watch(self._receiver, self)

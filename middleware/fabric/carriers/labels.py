@@ -12,7 +12,6 @@ split.
 from __future__ import annotations
 
 import enum
-import logging
 import socket
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final, Protocol
@@ -22,6 +21,7 @@ from msgspec import Struct
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.sockets.ethernet import HEADER, EthernetSocket, open_ethernet
 from treecast.middleware.fabric.sockets.udp import SocketAddress, UdpSocket, shown
+from treecast.middleware.model.logs import Log
 from treecast.middleware.routing.network import Network, RoutingError
 from treecast.middleware.routing.virtual.cache import Stacks
 from treecast.middleware.routing.virtual.encoder import Encoder
@@ -33,7 +33,7 @@ from .carrier import Carrier, CarrierState, Place, Reach
 if TYPE_CHECKING:
     from treecast.middleware.fabric.edge import Edge
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 NAME: Final = "labels"
 BY_ETHERNET: Final = "ethernet"
@@ -44,7 +44,7 @@ _MOST_SETS: Final = 4096
 class LabelFault(enum.Enum):
     """Why a packet of a label switch carries no segment."""
 
-    NO_STACK = "no whole stack of labels before it"
+    NO_STACK = "the label stack is missing or cut off"
 
 
 class LabelRules(Struct, frozen=True):
@@ -115,7 +115,7 @@ class Labels:
             wire = self._over_ethernet(edge) if self._via == BY_ETHERNET else self._over_udp(edge)
         except OSError as error:
             self.refusal = f"labels by {self._via} on {edge.interface.name or 'no interface'}: {error}"
-            _log.warning("fabric: no labels: %s", self.refusal)
+            _log.warning("carrier is off", carrier="labels", reason=self.refusal)
         else:
             self.begin(edge.host, wire)
 

@@ -16,13 +16,13 @@ which is repaired.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from treecast.middleware.fabric.core.timing import RoundTrip
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.sockets.udp import SocketAddress, UdpSocket, shown
+from treecast.middleware.model.logs import Log
 from treecast.middleware.model.timers import no_sooner
 from treecast.middleware.routing.zones import Branch, Plan, Zone, branches, parse_zone
 from treecast.middleware.wire.relay import (
@@ -47,7 +47,7 @@ from .carrier import Carrier, CarrierState, Place, Reach
 if TYPE_CHECKING:
     from treecast.middleware.fabric.edge import Edge
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 NAME: Final = "relay"
 AT_ORIGIN: Final = 4  # maximum copies that an origin sends
@@ -295,7 +295,7 @@ class Relay:
         if server.nonce:
             server.missed += 1
             if server.missed >= TRIES and not server.shunned:
-                _log.info("relay: host %d does not answer: others serve in its place", host)
+                _log.info("relay does not answer; others serve in its place", host=host)
                 server.shunned = True
                 self._shun()
         self._nonce += 1
@@ -346,7 +346,7 @@ def _zone_of(host: int, label: str) -> Zone:
     try:
         return parse_zone(label)
     except ValueError as error:
-        _log.warning("host %d: %s", host, error)
+        _log.warning("relay cannot serve a host", host=host, error=error)
         return ()
 
 

@@ -13,7 +13,6 @@ a route for them to an adjacent router.
 from __future__ import annotations
 
 import errno
-import logging
 import socket
 import struct
 from collections.abc import Collection
@@ -25,6 +24,7 @@ from msgspec import Struct
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.sockets.interfaces import Interface, addresses
 from treecast.middleware.fabric.sockets.udp import UdpSocket, open_udp
+from treecast.middleware.model.logs import Log
 from treecast.middleware.wire.srv6_packets import ENCAPSULATED, GROUP, PORT, encode_packet
 
 from .carrier import Carrier, CarrierState, Place, Reach
@@ -32,7 +32,7 @@ from .carrier import Carrier, CarrierState, Place, Reach
 if TYPE_CHECKING:
     from treecast.middleware.fabric.edge import Edge
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 NAME: Final = "srv6"
 # The outer header, one that pins a path, and the difference between IPv6 inside and IPv4 outside.
@@ -94,7 +94,7 @@ class Srv6:
         except OSError as error:
             self._close_sockets()
             self.refusal = f"SRv6 on {edge.interface.name or 'no interface'}: {error}"
-            _log.warning("fabric: no SRv6: %s", self.refusal)
+            _log.warning("carrier is off", carrier="srv6", reason=self.refusal)
         else:
             self.refusal = ""
             edge.watch(self._end, self)

@@ -33,7 +33,7 @@ class Unicast:
         self.alike = True
         self._edge: Edge | None = None
         self._udp: UdpSocket
-        self._addresses: dict[int, SocketAddress] = {}
+        self.addresses: dict[int, SocketAddress] = {}
 
     def open(self, edge: Edge) -> None:
         self._edge = edge
@@ -46,16 +46,16 @@ class Unicast:
 
     def set_host(self, host: int, place: Place | None) -> None:
         if place is None or place.address is None:
-            self._addresses.pop(host, None)
+            self.addresses.pop(host, None)
         else:
-            self._addresses[host] = place.address
+            self.addresses[host] = place.address
 
     def learn(self, rules: object) -> None:
         raise ValueError("unicast needs no rules")
 
     def reach(self, hosts: Collection[int]) -> Reach:
         assert self._edge is not None
-        known = frozenset([host for host in hosts if host in self._addresses])
+        known = frozenset([host for host in hosts if host in self.addresses])
         return Reach(known, self._edge.segment_bytes(0))
 
     def join(self, group: int) -> None:
@@ -72,7 +72,7 @@ class Unicast:
 
     def send(self, group: int, datagrams: Sequence[Datagram], hosts: list[int]) -> None:
         for host in hosts:
-            address = self._addresses.get(host)
+            address = self.addresses.get(host)
             if address is not None:
                 self._udp.send(datagrams, address)
 
@@ -83,11 +83,11 @@ class Unicast:
         return {}
 
     def state(self) -> CarrierState:
-        known = set(self._addresses.values())
+        known = set(self.addresses.values())
         return CarrierState(
             self.name,
             address=shown(self._udp.sock.getsockname()),
-            targets=len(self._addresses),
+            targets=len(self.addresses),
             segmentation=self._udp.gso,
             coalescing=self._udp.gro,
             one_by_one=tuple([shown(one) for one in self._udp.without_offload & known]),

@@ -12,7 +12,6 @@ answers may overtake each other.
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 import socket
 import time
@@ -26,6 +25,7 @@ from treecast.middleware.api.discovery import Address
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import ChannelCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 
 from .codec import MAX_CALL, NONCE_SIZE, Kind, Problem
 from .cutter import Scratch
@@ -39,7 +39,7 @@ from .session import Session
 from .settings import MAX_METHOD, ChannelSettings
 from .values import Answer, ChannelError, Handler, PeerStatus
 
-_log = logging.getLogger("treecast.channel")
+_log = Log("treecast.channel")
 
 _CLOSE_GRACE = 1.0  # s
 # problems that are not a protocol error
@@ -419,7 +419,7 @@ class Channels:
             other.end(Problem.DUPLICATE)
         link.since = time.time()
         self.counters.opened += 1
-        _log.info("host %d is connected, run %d", peer.host_id, peer.incarnation)
+        _log.info("host connected", host=peer.host_id, run=peer.incarnation)
         session.attach(peer.queue)
         link.flush_soon()
         if self.on_up is not None:
@@ -475,8 +475,8 @@ class Channels:
         self.counters.problems[name] = count
         if event.problem not in _IN_ORDER and count & (count - 1) == 0:
             who = f"host {link.host_id}" if link.host_id else f"a connection from {link.peer_address}"
-            by = " (said by the other end)" if event.by_peer else ""
-            _log.warning("%s: %s%s; %d of this kind so far", who, event, by, count)
+            by = "the other end" if event.by_peer else "this end"
+            _log.warning("connection of hosts ended", peer=who, reason=event, by=by, count=count)
 
     # --- time
 
@@ -494,7 +494,7 @@ def _tell(listener: Callable[..., None], *what: int) -> None:
     try:
         listener(*what)
     except Exception:
-        _log.exception("a listener of the channels failed")
+        _log.exception("listener of the channels failed")
 
 
 def _lost(link: Link, event: Proven) -> bool:

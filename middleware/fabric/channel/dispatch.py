@@ -73,7 +73,7 @@ class Method(Generic[Q, A]):
         try:
             return self._read_request(head)
         except (msgspec.DecodeError, TypeError) as error:
-            what = f"not what method {self.number} is asked with: {error}"
+            what = f"the request of method {self.number} cannot be read: {error}"
             raise TreecastError(Fault.INVALID_REQUEST, what) from error
 
     def answered(self, answer: Answer) -> A:

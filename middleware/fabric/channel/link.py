@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable
 from typing import Protocol, cast
 
 from treecast.middleware.model.counters import ChannelCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.model.ration import Ration
 
 from .codec import Problem
@@ -21,7 +21,7 @@ from .session import Session
 from .settings import GROUP_METHODS, ChannelSettings
 from .values import Answer, Handler
 
-_log = logging.getLogger("treecast.channel")
+_log = Log("treecast.channel")
 
 _LONGEST_DETAIL = 4096
 _CLOSING_TICKS = 4
@@ -97,7 +97,7 @@ class Link:
         self.bytes_in += nbytes
         self._counters.bytes_in += nbytes
         now = self._loop.time()
-        if self._ration.eaten(nbytes) and self._transport is not None:
+        if nbytes > self._ration.free and self._ration.eaten(nbytes) and self._transport is not None:
             self._transport.pause_reading()
             self._loop.call_soon(self._read_on)
         self._handle_all(self.session.received(nbytes, now))
@@ -217,7 +217,7 @@ class Link:
 
     def _refuse(self, request: Requested, error: BaseException) -> None:
         if not isinstance(error, TreecastError):
-            _log.error("method %d of host %d failed", request.number, self.host_id, exc_info=error)
+            _log.error("method failed", trace=error, method=request.number, host=self.host_id)
             error = TreecastError(Fault.INTERNAL)
         self._counters.faults += 1
         self.session.refuse(request.call, error.fault.name, error.detail[:_LONGEST_DETAIL])

@@ -29,9 +29,9 @@ from .log import StreamLog
 class Verdict(enum.Enum):
     """How the ledger judges a report."""
 
-    TAKEN = "it says something new, or the same again"
-    STALE = "it is older than one that is known"
-    INCONSISTENT = "it contradicts what was addressed, or an earlier report"
+    TAKEN = "the report is new, or repeats the last one"
+    STALE = "the report is older than the last one"
+    INCONSISTENT = "the report contradicts what was addressed, or an earlier report"
 
 
 class Row(Struct, frozen=True):

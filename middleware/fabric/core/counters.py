@@ -10,24 +10,24 @@ from .outgoing import NAMES, Outgoing
 class Refused(enum.Enum):
     """Why a segment is discarded, counted by name. A duplicate is nobody's fault."""
 
-    DUPLICATE = "these records, or this part, are here"
+    DUPLICATE = "the records, or this part of them, were received before"
     OTHER_STREAM = "the segment is of another stream"
-    OLD_EPOCH = "the epoch is over here"
-    LATER_EPOCH = "the epoch has not begun here: it is joined by itself"
-    UNEXPECTED = "a kind that this end does not take, or not from this sender"
-    BODY = "a body that does not fit its kind"
-    MISALIGNED = "the message lies across the bounds of others"
-    BEYOND_END = "records behind the end of the stream"
-    NO_ROOM = "the reorder buffer is full; it will be asked for again"
-    FAR_AHEAD = "live data while catching up"
-    OVERSIZED = "the message has more bytes than may be reassembled"
+    OLD_EPOCH = "the epoch has ended at this host"
+    LATER_EPOCH = "this host has not joined the epoch yet, and joins it by itself"
+    UNEXPECTED = "this end does not accept such a segment, or not from this sender"
+    BODY = "the body does not fit the segment's kind"
+    MISALIGNED = "the message overlaps others"
+    BEYOND_END = "the records are after the end of the stream"
+    NO_ROOM = "the reorder buffer is full; the segment is requested again"
+    FAR_AHEAD = "live data arrived while catching up"
+    OVERSIZED = "the message is larger than the limit of reassembly"
     CONTRADICTION = "segments of one message contradict each other"
-    UNKNOWN_HOST = "the host is no receiver of this stream"
-    STALE = "a report older than one that is known"
-    INCONSISTENT = "a report that contradicts an earlier one"
-    SUPPRESSED = "asked for what has just been sent"
-    EARLY = "asked for what may still be on its way"
-    TOO_MANY = "more requests than are kept"
+    UNKNOWN_HOST = "the host is not a receiver of this stream"
+    STALE = "the report is older than the last one"
+    INCONSISTENT = "the report contradicts an earlier one"
+    SUPPRESSED = "the requested segment has just been sent"
+    EARLY = "the requested segment may still be on its way"
+    TOO_MANY = "the limit of open requests is reached"
 
 
 class Shipped:
@@ -57,18 +57,20 @@ class StreamCounters:
         self.refused[reason.name] = self.refused.get(reason.name, 0) + 1
 
     def send(self, out: Outgoing) -> None:
-        self.send_some(NAMES[int(out.kind)], out.count, out.size)
+        """Counts segments. (`Sender` counts a message that it sends alone itself.)"""
+        kind = NAMES[int(out.kind)]
+        self.sent[kind] = self.sent.get(kind, 0) + out.count
+        self.sent_bytes += out.size
 
-    def send_some(self, kind: str, count: int, size: int) -> None:
-        """Counts `count` segments of a kind with `size` bytes of payload in total."""
-        self.sent[kind] = self.sent.get(kind, 0) + count
-        self.sent_bytes += size
+    def by(self, carrier: int, purpose: str) -> Shipped:
+        """Returns the count of what the carrier of this number sends for a purpose; the caller adds to it."""
+        shipped = self.shipped.get((carrier, purpose))
+        if shipped is None:
+            shipped = self.shipped[carrier, purpose] = Shipped()
+        return shipped
 
     def ship(self, carrier: int, purpose: str, packets: int, size: int) -> None:
         """Counts `packets` of `size` bytes in total as sent by the carrier of this number."""
-        way = (carrier, purpose)
-        shipped = self.shipped.get(way)
-        if shipped is None:
-            shipped = self.shipped[way] = Shipped()
+        shipped = self.by(carrier, purpose)
         shipped.packets += packets
         shipped.size += size

@@ -31,37 +31,37 @@ class Gaps:
 
     def __init__(self) -> None:
         self._firsts: list[int] = []
-        self._gaps: list[Missing] = []
+        self.all: list[Missing] = []  # changed only here
         self._earliest = NEVER  # no gap is due earlier
 
     def __len__(self) -> int:
-        return len(self._gaps)
+        return len(self.all)
 
     def __iter__(self) -> Iterator[Missing]:
-        return iter(self._gaps)
+        return iter(self.all)
 
     @property
     def first(self) -> Missing | None:
         """The lowest gap."""
-        return self._gaps[0] if self._gaps else None
+        return self.all[0] if self.all else None
 
     def open(self, first: int, end: int, due: float) -> None:
         """Adds a gap after all others. Extends the last gap instead if it is adjacent and was not requested
         yet."""
-        last = self._gaps[-1] if self._gaps else None
+        last = self.all[-1] if self.all else None
         if last is not None and last.end == first and (not last.attempts or len(self) >= _MANY):
             last.end = end
             return
         self._firsts.append(first)
-        self._gaps.append(Missing(first, end, due))
+        self.all.append(Missing(first, end, due))
         self._earliest = min(self._earliest, due)
 
     def holding(self, first: int, end: int) -> Missing | None:
         """The gap that contains all of [first, end)."""
         at = bisect_right(self._firsts, first) - 1
-        if at < 0 or self._gaps[at].end < end:
+        if at < 0 or self.all[at].end < end:
             return None
-        return self._gaps[at]
+        return self.all[at]
 
     def touches(self, first: int, end: int) -> bool:
         """Whether any record of [first, end) is missing."""
@@ -70,8 +70,8 @@ class Gaps:
     def within(self, first: int, end: int) -> Iterator[tuple[int, int]]:
         """The missing parts of [first, end)."""
         at = max(0, bisect_right(self._firsts, first) - 1)
-        while at < len(self._gaps) and self._gaps[at].first < end:
-            low, high = max(first, self._gaps[at].first), min(end, self._gaps[at].end)
+        while at < len(self.all) and self.all[at].first < end:
+            low, high = max(first, self.all[at].first), min(end, self.all[at].end)
             if low < high:
                 yield low, high
             at += 1
@@ -79,13 +79,13 @@ class Gaps:
     def fill(self, first: int, end: int) -> None:
         """Marks [first, end), which lies in one gap, as no longer missing."""
         at = bisect_right(self._firsts, first) - 1
-        gap = self._gaps[at]
+        gap = self.all[at]
         rest = []
         if gap.first < first:
             rest.append(Missing(gap.first, first, gap.due, gap.attempts, gap.asked))
         if end < gap.end:
             rest.append(Missing(end, gap.end, gap.due, gap.attempts, gap.asked))
-        self._gaps[at : at + 1] = rest
+        self.all[at : at + 1] = rest
         self._firsts[at : at + 1] = [one.first for one in rest]
 
     def reschedule(self, sequence: int, passed: float, ahead: float) -> None:
@@ -95,13 +95,13 @@ class Gaps:
         The part after it may still be in flight and is due at `ahead`.
         """
         at = bisect_right(self._firsts, sequence) - 1
-        gap = self._gaps[at] if at >= 0 else None
+        gap = self.all[at] if at >= 0 else None
         if gap is None or gap.end <= sequence or not gap.attempts:
             return
         if gap.first < sequence:
             rest = Missing(sequence, gap.end, ahead)
             self._firsts.insert(at + 1, sequence)
-            self._gaps.insert(at + 1, rest)
+            self.all.insert(at + 1, rest)
             gap.end, gap.due = sequence, passed
         else:
             gap.due = ahead
@@ -112,44 +112,44 @@ class Gaps:
         """Notes that in-order data has reached `sequence`. If the gap there was not requested yet, its part
         before `sequence` is due at `due`."""
         at = bisect_right(self._firsts, sequence) - 1
-        gap = self._gaps[at] if at >= 0 else None
+        gap = self.all[at] if at >= 0 else None
         if gap is None or gap.attempts or not gap.first < sequence < gap.end or gap.due <= due:
             return
         self._firsts.insert(at + 1, sequence)
-        self._gaps.insert(at + 1, Missing(sequence, gap.end, gap.due))
+        self.all.insert(at + 1, Missing(sequence, gap.end, gap.due))
         gap.end, gap.due = sequence, due
         self._earliest = min(self._earliest, due)
 
     def part(self, first: int, end: int) -> Missing:
         """Splits [first, end), which lies in one gap, off as a gap of its own."""
         at = bisect_left(self._firsts, first)
-        if at < len(self._gaps) and self._gaps[at].first == first and self._gaps[at].end == end:
-            return self._gaps[at]
-        gap = self._gaps[bisect_right(self._firsts, first) - 1]
+        if at < len(self.all) and self.all[at].first == first and self.all[at].end == end:
+            return self.all[at]
+        gap = self.all[bisect_right(self._firsts, first) - 1]
         self.fill(first, end)
         at = bisect_left(self._firsts, first)
         own = Missing(first, end, gap.due, gap.attempts, gap.asked)
         self._firsts.insert(at, first)
-        self._gaps.insert(at, own)
+        self.all.insert(at, own)
         return own
 
     def due(self, now: float) -> Iterator[Missing]:
         """Iterates over due gaps. The caller sets their next `due`."""
         if now < self._earliest:
             return
-        for gap in self._gaps:
+        for gap in self.all:
             if gap.due <= now:
                 yield gap
-        self._earliest = min((gap.due for gap in self._gaps), default=NEVER)
+        self._earliest = min((gap.due for gap in self.all), default=NEVER)
 
     def sooner(self, due: float) -> None:
         """Notes that the caller has set a gap's time to `due`."""
         self._earliest = min(self._earliest, due)
 
     def next_deadline(self) -> float:
-        return self._earliest if self._gaps else NEVER
+        return self._earliest if self.all else NEVER
 
     def clear(self) -> None:
-        self._gaps.clear()
+        self.all.clear()
         self._firsts.clear()
         self._earliest = NEVER

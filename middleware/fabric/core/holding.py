@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from treecast.middleware.wire.segment import Kind
-from treecast.middleware.wire.segment_assembly import Message, StreamKey
+from treecast.middleware.wire.segment import Kind, Message, StreamKey
 from treecast.middleware.wire.segment_bodies import NOWHERE, Gap, Nak
 
 from .log import REPAIRS_PER_NAK, Log, StreamLog
@@ -20,7 +19,7 @@ class Holding:
     """The kept messages of one receiver: a log that the host keeps anyway, or the last `hold_bytes` of
     delivered data."""
 
-    __slots__ = ("_bucket", "_host", "_key", "_log", "_own", "_settings")
+    __slots__ = ("_bucket", "_host", "_key", "_log", "_own", "_settings", "keeps")
 
     def __init__(
         self, host: int, key: StreamKey, settings: StreamSettings, log: StreamLog | None, now: float
@@ -29,6 +28,7 @@ class Holding:
         self._key = key
         self._settings = settings
         self._log = log
+        self.keeps = settings.hold_bytes > 0 and log is None  # whether `hold` is to be called
         self._own: Log | None = None
         self._bucket = TokenBucket(settings.repair_rate, settings.repair_burst, now)
 
@@ -39,8 +39,6 @@ class Holding:
 
     def hold(self, message: Message, now: float) -> None:
         """Keeps a message that was taken."""
-        if not self._settings.hold_bytes or (self._log is not None and self._own is None):
-            return
         if self._own is None:
             self._own = Log(message.sequence, self._settings.hold_bytes, self._settings.log_age)
             self._log = self._own

@@ -16,17 +16,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from treecast.middleware.wire.segment import MAX_SEGMENTS, Kind
-from treecast.middleware.wire.segment_assembly import Message, can_be_cut, part_size
+from treecast.middleware.wire.segment import MAX_SEGMENTS, Kind, Message, can_be_cut, part_size
 from treecast.middleware.wire.segment_bodies import Report, Skipped
 
-from .flight import Flight
 from .log import StreamLog
 from .outgoing import Outgoing, OutgoingMessage
 from .outlet import Outlet
 from .peers import Peer, Peers
 from .settings import NEVER, StreamSettings
-from .timing import TokenBucket, Weight
+from .timing import Flight, TokenBucket, Weight
 from .turn import Turn
 
 _LOOK: Final = 0.05  # seconds between checks for receivers that hold the cursor up
@@ -149,14 +147,10 @@ class Live:
         """Whether the log holds more than has been sent."""
         return self.edge < self._log.end
 
-    def waits_before(self, sequence: int) -> bool:
-        """Whether anything before `sequence` has not been sent yet."""
-        return self.edge < sequence
-
     @property
     def held_up(self) -> bool:
         """Whether data waits because receivers do not allow it."""
-        return bool(self.edge < self._log.end and self._blocked() and self._peers.any_live())
+        return bool(self.edge < self._log.end and self._blocked() and self._peers.live)
 
     def _blocked(self) -> bool:
         """Whether receivers allow nothing, or too little to justify waking all of them.
@@ -302,7 +296,7 @@ class Live:
         self._turn.live_waits(now)
         total = self._flight.total
         holders = [peer for peer in self._peers if peer.live and peer.limit < total + max(1, self._step)]
-        if 2 * len(holders) <= len(self._peers.live()):
+        if 2 * len(holders) <= len(self._peers.live):
             self._holders = holders
 
     # --- sending
@@ -315,7 +309,7 @@ class Live:
         end = self._log.end
         if self.edge >= end or self._awaits_group(now) or not self._bucket.ready(now):
             return False
-        if not self._peers.any_live():
+        if not self._peers.live:
             self._pass_by(end, now)
             return True
         if self._blocked():
@@ -407,21 +401,32 @@ class Live:
         self.bytes += size
         self._flight.sent(self.edge, size, now)
         self._bucket.spend(size)
-        self._turn.sent_live(size)
+        self._turn.live -= size
 
     def take_newest(self, now: float) -> Message | None:
         """Returns the single unsent message of the log if it may be sent whole, and counts it as sent."""
-        if self._message is not None or self._awaits_group(now) or not self._bucket.ready(now):
+        if self._message is not None or not self._peers.live:
+            return None
+        if (now < self._group_by and self._awaits_group(now)) or not (
+            not self._bucket.limits or self._bucket.ready(now)
+        ):
             return None
         message = self._log.newest(self.edge)
-        if message is None or not can_be_cut(message, self._settings.mtu) or not self._peers.any_live():
+        if message is None:
             return None
         size = len(message.payload) or 1
         if size > self._limit - self._flight.total:
             return None
+        if size > self._part_size and not can_be_cut(message, self._settings.mtu):
+            return None
         self._weight.add(message.records, size)
-        self._over(message)
-        self._count(size, now)
+        self.edge = message.end
+        self.messages += 1
+        self.bytes += size
+        self._flight.sent(message.end, size, now)
+        self._turn.live -= size
+        if self._bucket.limits:
+            self._bucket.spend(size)
         return message
 
     def missed(self, host: int) -> OutgoingMessage | None:
@@ -438,7 +443,7 @@ class Live:
             return NEVER
         if self._awaits_group(now):
             return self._group_by
-        if not self._blocked() or not self._peers.any_live():
+        if not self._blocked() or not self._peers.live:
             return self._bucket.ready_at(now)
         return NEVER
 

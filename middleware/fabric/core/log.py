@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Protocol
 
-from treecast.middleware.wire.segment_assembly import Message
+from treecast.middleware.wire.segment import Message
 from treecast.middleware.wire.segment_bodies import Expiry, Skipped
 
 from .settings import NEVER
@@ -115,10 +115,9 @@ class Log:
         bound. Raises ValueError if it begins before `end`."""
         if message.sequence < self.end:
             raise ValueError(f"message {message.sequence} does not follow {self.end}")
-        entry = _Entry(message, now)
         self._sequences.append(message.sequence)
-        self._entries.append(entry)
-        self.bytes += entry.size
+        self._entries.append(_Entry(message, now))
+        self.bytes += _COST_OF_ENTRY + len(message.payload)
         self.end = message.end
         if expires != NEVER:
             heapq.heappush(self._expiring, (expires, message.sequence))
@@ -141,8 +140,9 @@ class Log:
                 entry.message = None
 
     def next_deadline(self) -> float:
-        oldest = self._entries[self._head].at + self._max_age if len(self) else NEVER
-        return min(oldest, self._expiring[0][0] if self._expiring else NEVER)
+        held = len(self._entries) > self._head
+        oldest = self._entries[self._head].at + self._max_age if held else NEVER
+        return min(oldest, self._expiring[0][0]) if self._expiring else oldest
 
     def _drop_first(self, reason: Expiry | None) -> None:
         entry = self._entries[self._head]
@@ -186,8 +186,10 @@ class Log:
 
     def newest(self, first: int) -> Message | None:
         """The last message, if it begins at `first` and has not expired."""
-        last = self._entries[-1] if len(self) else None
-        return last.message if last is not None and last.sequence == first else None
+        if len(self._entries) == self._head:
+            return None
+        last = self._entries[-1]
+        return last.message if last.sequence == first else None
 
     def _trimmed_between(self, first: int, end: int) -> Iterator[Skipped]:
         """Yields the trimmed ranges with their reasons. The reason is SIZE if it is no longer remembered, or

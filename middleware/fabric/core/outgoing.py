@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from treecast.middleware.wire.segment import MAX_SEGMENTS, Datagram, KeyRing, Kind, Segment, encode
-from treecast.middleware.wire.segment_assembly import (
+from treecast.middleware.wire.segment import (
+    MAX_SEGMENTS,
+    Datagram,
+    KeyRing,
+    Kind,
     Message,
+    Segment,
     StreamKey,
     cut,
     cut_encoded,
+    encode,
     numbers_of,
     size_for,
 )

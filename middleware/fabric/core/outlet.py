@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from treecast.middleware.wire.segment import Kind, control
-from treecast.middleware.wire.segment_assembly import Message, StreamKey, can_be_cut
+from treecast.middleware.wire.segment import Kind, Message, StreamKey, can_be_cut, control
 from treecast.middleware.wire.segment_bodies import MAX_SKIPS, Expiry, Skip, Skipped
 
 from .log import StreamLog
@@ -17,18 +16,13 @@ from .repairs import Parts
 class Outlet:
     """Builds what an origin sends of its stream `key`; messages are cut into segments of `mtu` bytes."""
 
-    __slots__ = ("_control", "_key", "_log", "_mtu")
+    __slots__ = ("_key", "_log", "_mtu", "control")
 
     def __init__(self, key: StreamKey, log: StreamLog, mtu: int) -> None:
         self._key = key
         self._log = log
         self._mtu = mtu
-        self._control: deque[Outgoing] = deque()
-
-    @property
-    def empty(self) -> bool:
-        """Whether no control segment waits."""
-        return not self._control
+        self.control: deque[Outgoing] = deque()  # segments that wait
 
     @property
     def oldest(self) -> int:
@@ -42,7 +36,7 @@ class Outlet:
     def queue(self, kind: Kind, body: bytes, to: int | None) -> None:
         """Queues a control segment for one host, or for all live receivers (None)."""
         origin, stream, epoch = self._key
-        self._control.append(OutgoingSegment(control(kind, origin, stream, epoch, origin, body), to))
+        self.control.append(OutgoingSegment(control(kind, origin, stream, epoch, origin, body), to))
 
     def skip(self, skipped: list[Skipped], to: int | None) -> None:
         """Queues skips that tell receivers these ranges will not come."""
@@ -51,9 +45,9 @@ class Outlet:
 
     def give(self, out: list[Outgoing]) -> None:
         """Moves the waiting control segments to `out`."""
-        if self._control:
-            out.extend(self._control)
-            self._control.clear()
+        if self.control:
+            out.extend(self.control)
+            self.control.clear()
 
     def entries(self, first: int, end: int) -> Iterator[Message | Skipped]:
         """Yields the log's entries. A message that cannot be cut becomes a skip; otherwise it would block

@@ -7,12 +7,11 @@ from typing import Final
 
 from treecast.middleware.wire.segment_bodies import NOWHERE
 
-from .flight import Track
 from .outgoing import Slices
 from .pacing import Paths, Quickest, Window
 from .settings import NEVER, StreamSettings
 from .states import PaceState, PeerEvent, PeerState, peer_step
-from .timing import RoundTrip
+from .timing import RoundTrip, Track
 
 # In Python 3.11, enum member access goes through EnumType.__getattr__; bind the members once for the hot
 # paths.
@@ -263,7 +262,7 @@ class Peers:
         self._settings = settings
         self._paths = paths if paths is not None else Paths()
         self._peers: dict[int, Peer] = {}
-        self._live: list[int] | None = None  # computed on demand
+        self.live: list[int] = []  # the live hosts; a new list after each change
 
     def __len__(self) -> int:
         return len(self._peers)
@@ -282,25 +281,20 @@ class Peers:
         if state is _CATCHING_UP:
             peer.out_since = now
         self._peers[host] = peer
-        self._live = None
+        self._list_live()
         return peer
 
     def remove(self, host: int) -> bool:
-        self._live = None
-        return self._peers.pop(host, None) is not None
-
-    def live(self) -> list[int]:
-        """The live hosts. The list must not be changed, and is stale after any event."""
-        if self._live is None:
-            self._live = [peer.host for peer in self if peer.state is _LIVE]
-        return self._live
-
-    def any_live(self) -> bool:
-        return bool(self.live())
+        removed = self._peers.pop(host, None) is not None
+        self._list_live()
+        return removed
 
     def _enter(self, peer: Peer, state: PeerState) -> None:
         peer.state = state
-        self._live = None
+        self._list_live()
+
+    def _list_live(self) -> None:
+        self.live = [peer.host for peer in self._peers.values() if peer.state is _LIVE]
 
     def in_state(self, state: PeerState) -> list[Peer]:
         return [peer for peer in self if peer.state is state]

@@ -30,9 +30,8 @@ from .asking import Asking
 from .counters import Refused, StreamCounters
 from .holding import Holding
 from .log import StreamLog
-from .outcomes import Delivery, How, Judge, Outcomes, Progress, take_all
 from .outgoing import Outgoing, OutgoingSegment
-from .reorder import Oversized, Reorder
+from .reorder import Delivery, How, Judge, Outcomes, Oversized, Progress, Reorder
 from .room import Room
 from .settings import NEVER, StreamSettings
 from .states import ReceiverEvent, ReceiverState, receiver_step
@@ -63,14 +62,6 @@ _STOOD: Final = 0.2  # seconds of delay in its own work that show that the host 
 _LAST_REPORTS = 8  # after this many without an echo, stop waiting for one
 
 
-def _how(kind: Kind) -> How:
-    """How a segment of this kind counts as delivered. The origin decides by the kind it sends, because the
-    moment at which a receiver learns that it is behind is a matter of chance."""
-    if kind is _DATA:
-        return _CAME_LIVE
-    return _REPLAYED if kind is _REPLAY else _REPAIRED
-
-
 def always(_: tuple[After, ...]) -> bool:
     """Treats every `after` list as settled, for hosts that receive no other stream of the origin."""
     return True
@@ -81,10 +72,10 @@ class Receiver:
 
     `progress` is where it continues after a restart, or begins (`Progress(first, first)`). `settled` says
     whether an `after` list is settled; streams that the host does not receive count as settled. `judge` sees
-    each message in its turn and may filter or refuse it. `held` is the log that keeps delivered messages, to
-    repair them for others if the origin is gone; without it, `hold_bytes` are kept. `room` is the capacity of
-    the host's sockets. With `keeps`, delivered messages are reported to the origin only after `keep`,
-    otherwise at once.
+    each message in its turn and may filter or refuse it; None accepts all. `held` is the log that keeps
+    delivered messages, to repair them for others if the origin is gone; without it, `hold_bytes` are kept.
+    `room` is the capacity of the host's sockets. With `keeps`, delivered messages are reported to the origin
+    only after `keep`, otherwise at once.
     """
 
     def __init__(
@@ -96,7 +87,7 @@ class Receiver:
         now: float,
         *,
         progress: Progress,
-        judge: Judge = take_all,
+        judge: Judge | None = None,
         settled: Callable[[tuple[After, ...]], bool] = always,
         budget: AssemblyBudget | None = None,
         held: StreamLog | None = None,
@@ -194,14 +185,16 @@ class Receiver:
                 if message.after and not self._settled(message.after):
                     self.waiting = True
                     break
-                how = _how(kind)
-                if how is _REPAIRED and self._asking.holder:
-                    how = _REPLAYED  # a holder does not know what its repair is for
-                if how is _REPLAYED:
-                    self._awaited = True
-                if self._outcomes.settle(message.records, how, self._judge(message)):
+                how = _CAME_LIVE if kind is _DATA else self._how(kind)
+                if how is _CAME_LIVE and self._judge is None:
+                    self._outcomes.live += message.records
                     taken.append(Delivery(message, how))
-                self._holding.hold(message, now)
+                else:
+                    verdict = None if self._judge is None else self._judge(message)
+                    if self._outcomes.settle(message.records, how, verdict):
+                        taken.append(Delivery(message, how))
+                if self._holding.keeps:
+                    self._holding.hold(message, now)
                 self._weight.add(message.records, len(message.payload))
             self._buffer.pop()
         if taken and self._keeps:
@@ -210,6 +203,14 @@ class Receiver:
                 self._kept = before
         self._after_progress(now)
         return taken
+
+    def _how(self, kind: Kind) -> How:
+        """How data counts as delivered that was sent again. The origin decides by the kind it sends, because
+        the moment at which a receiver learns that it is behind is a matter of chance."""
+        if kind is not _REPLAY and not self._asking.holder:  # a holder does not know what its repair is for
+            return _REPAIRED
+        self._awaited = True
+        return _REPLAYED
 
     def keep(self, progress: Progress, now: float) -> None:
         """Takes note that delivered messages up to `progress` are stored durably: the origin may be told."""
@@ -225,24 +226,23 @@ class Receiver:
         return self.state is _CATCHING_UP or now < self._asking.replay_until
 
     def _after_progress(self, now: float) -> None:
-        if self._unreported >= self._enough(now):
+        settled = self._buffer.next if self._kept is None else self._kept.next
+        if self._unreported >= (self._every or self._enough(now)):
             self._report_by(now)
-        elif self._settled_next != self._reported_next or (self._unreported and self._replayed_to_now(now)):
+        elif settled != self._reported_next or (self._unreported and self._replayed_to_now(now)):
             # The replay's sender waits for a report of arrivals even if something before them is missing.
             self._report_by(now + self._settings.report_every * (0.5 + self._random.random() / 2))
         if self.state is _CATCHING_UP and self._buffer.missing <= self._weight.most_behind // 2:
             self._step(ReceiverEvent.CATCH_UP)
             self._asking.replays(now)
-        if self.final is not None and self._settled_next >= self.final and self.state is not _DONE:
+        if self.final is not None and settled >= self.final and self.state is not _DONE:
             self._step(ReceiverEvent.COMPLETE)
             self._done_at = now
             self._buffer.clear()
             self._report_by(now)
 
     def _enough(self, now: float) -> int:
-        """The number of arrived bytes that triggers a report."""
-        if self._every:
-            return self._every
+        """The number of arrived bytes that triggers a report, as in the settings."""
         return self._settings.report_replayed if self._replayed_to_now(now) else self._settings.report_bytes
 
     def discard(self) -> None:
@@ -307,7 +307,8 @@ class Receiver:
             self._close(Close.decode(segment.payload), now)
 
     def _data(self, segment: Segment, now: float) -> None:
-        refused = self._data_refusal(segment)
+        plain = self.state is _LIVE and self.final is None
+        refused = None if plain else self._data_refusal(segment)
         if refused is None and self._buffer.add_next(segment):
             self._arrived(len(segment.payload), now)
             return

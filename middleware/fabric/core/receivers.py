@@ -10,32 +10,28 @@ import enum
 import functools
 from collections.abc import Callable, Iterator
 
-from treecast.middleware.wire.segment import After, Segment
-from treecast.middleware.wire.segment_assembly import AssemblyBudget, StreamKey
+from treecast.middleware.wire.segment import After, Segment, StreamKey
+from treecast.middleware.wire.segment_assembly import AssemblyBudget
 
 from .counters import Refused
 from .log import StreamLog
-from .outcomes import Delivery, Judge, Progress, take_all
 from .outgoing import Outgoing
 from .receiver import Receiver
+from .reorder import Delivery, Judge, Progress
 from .room import Room
-from .schedule import Schedule
 from .settings import NEVER, StreamSettings
-from .timing import Random
+from .timing import Random, Schedule
 
 
 class _Membership:
     """One stream that the host receives."""
 
-    __slots__ = ("number", "receiver")
+    __slots__ = ("epoch", "number", "receiver")
 
     def __init__(self, number: int, receiver: Receiver) -> None:
         self.number = number
         self.receiver = receiver
-
-    @property
-    def epoch(self) -> int:
-        return self.receiver.key[2]
+        self.epoch = receiver.key[2]
 
 
 class Receivers:
@@ -63,7 +59,7 @@ class Receivers:
         self._complain = complain
         self._budget = AssemblyBudget(assembly_bytes)
         self._room = Room(room_bytes)
-        self._members: dict[tuple[int, int], _Membership] = {}
+        self.members: dict[tuple[int, int], _Membership] = {}  # by (origin, stream)
         self._by_number: dict[int, _Membership] = {}
         self._count = 0
         self._touched: dict[int, None] = {}  # memberships to take from; then to send for
@@ -73,12 +69,12 @@ class Receivers:
         self._now = 0.0
 
     def __iter__(self) -> Iterator[Receiver]:
-        for member in self._members.values():
+        for member in self.members.values():
             yield member.receiver
 
     def __contains__(self, stream: tuple[int, int]) -> bool:
         """Whether the stream, given as (origin, stream), is received."""
-        return stream in self._members
+        return stream in self.members
 
     def join(
         self,
@@ -88,7 +84,7 @@ class Receivers:
         now: float,
         *,
         progress: Progress,
-        judge: Judge = take_all,
+        judge: Judge | None = None,
         settings: StreamSettings | None = None,
         held: StreamLog | None = None,
         keeps: bool = False,
@@ -114,13 +110,13 @@ class Receivers:
             keeps=keeps,
         )
         member = _Membership(self._count, receiver)
-        self._members[origin, stream] = self._by_number[member.number] = member
+        self.members[origin, stream] = self._by_number[member.number] = member
         self._touched[member.number] = None
         return receiver
 
     def leave(self, origin: int, stream: int) -> None:
         """Forgets the stream and discards its undelivered data."""
-        member = self._members.pop((origin, stream), None)
+        member = self.members.pop((origin, stream), None)
         if member is None:
             return
         del self._by_number[member.number]
@@ -131,13 +127,13 @@ class Receivers:
 
     def touch(self, origin: int, stream: int) -> None:
         """Marks a receiver changed from outside, so that the next `take` and `to_send` look at it."""
-        member = self._members.get((origin, stream))
+        member = self.members.get((origin, stream))
         if member is not None:
             self._touched[member.number] = None
 
     def keep(self, origin: int, stream: int, epoch: int, progress: Progress, now: float) -> float:
         """Calls `Receiver.keep`. Returns when the stream has something to send."""
-        member = self._members.get((origin, stream))
+        member = self.members.get((origin, stream))
         if member is None or member.epoch != epoch:
             return NEVER
         member.receiver.keep(progress, now)
@@ -148,12 +144,12 @@ class Receivers:
     def ignores(self, origin: int, stream: int, epoch: int, sequence: int) -> bool:
         """Whether live data at `sequence` is of no use to a receiver being replayed to. Checked before the
         tag."""
-        member = self._members.get((origin, stream))
+        member = self.members.get((origin, stream))
         return member is not None and member.epoch == epoch and member.receiver.is_far_from(sequence)
 
     def receive(self, segment: Segment, now: float) -> None:
         """Hands a segment to its stream if it is of the joined epoch."""
-        member = self._members.get((segment.origin, segment.stream))
+        member = self.members.get((segment.origin, segment.stream))
         if member is None:
             self._refuse(Refused.OTHER_STREAM)
         elif segment.epoch != member.epoch:
@@ -171,7 +167,8 @@ class Receivers:
         """Returns the messages whose turn it is. Repeats after every progress, because streams may wait for
         one another."""
         self._now = now
-        self._wake(now)
+        if self._schedule.first <= now:
+            self._wake(now)
         taken: list[tuple[StreamKey, Delivery]] = []
         touched = list(self._touched)
         self._unsent.update(self._touched)
@@ -208,7 +205,7 @@ class Receivers:
         return all(self._settled(origin, one) for one in after)
 
     def _settled(self, origin: int, after: After) -> bool:
-        member = self._members.get((origin, after.stream))
+        member = self.members.get((origin, after.stream))
         if member is None:
             return True  # not a member of that stream
         if after.epoch != member.epoch:
@@ -234,11 +231,11 @@ class Receivers:
         return out
 
     def due(self, now: float) -> bool:
-        """Whether a deadline has passed."""
-        return self._schedule.next() <= now
+        """Whether a deadline may have passed."""
+        return self._schedule.first <= now
 
     def next_deadline(self, now: float) -> float:
         """When `take` and `to_send` next have something if nothing arrives before."""
         if self._touched or self._unsent:
             return now
-        return self._schedule.next()
+        return self._schedule.first

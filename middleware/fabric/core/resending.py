@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from treecast.middleware.wire.segment import MAX_SEGMENTS, Kind
-from treecast.middleware.wire.segment_assembly import Message, part_size
+from treecast.middleware.wire.segment import MAX_SEGMENTS, Kind, Message, part_size
 from treecast.middleware.wire.segment_bodies import Heartbeat, Nak, Skipped
 
 from .counters import Refused, StreamCounters

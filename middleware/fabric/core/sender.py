@@ -8,8 +8,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from treecast.middleware.wire.segment import After, Kind, Segment, SegmentError
-from treecast.middleware.wire.segment_assembly import Message, parts_of
+from treecast.middleware.wire.segment import (
+    After,
+    Kind,
+    Message,
+    Segment,
+    SegmentError,
+    part_size,
+    parts_of,
+)
 from treecast.middleware.wire.segment_bodies import (
     MAX_MEMBERS,
     Announce,
@@ -75,6 +82,8 @@ class Sender:
         self._own: Log | None = own if isinstance(own, Log) else None
         self.closed = False
         self._settings = settings
+        self.mtu = settings.mtu  # the segment size that its messages are cut to
+        self._part_size = part_size(settings.mtu)  # of a message without an `after` list
         self.name = name
         self._weight = Weight(settings)
         self._outlet = Outlet(self.key, own, settings.mtu)
@@ -137,14 +146,16 @@ class Sender:
             raise ValueError("messages of this stream come from its log")
         if self.closed or records <= 0:
             raise ValueError("the stream is closed" if self.closed else "a message holds at least one record")
-        if not self.has_room:
+        unsent = self._published - self.live.bytes
+        if unsent >= self._settings.unsent_bytes and not self.has_room:
             self.wanting = True
             return None
         message = Message(self.log.end, records, payload, after)
-        parts_of(message, self._settings.mtu)
+        if after or len(payload) > self._part_size:
+            parts_of(message, self.mtu)  # raises
         self._own.append(message, now, expires)
         self._quiet_until = min(self._quiet_until, self._own.next_deadline())
-        if not self.live.waits_before(message.sequence):
+        if self.live.edge >= message.sequence:
             self._published = self.live.bytes  # everything before it was sent, or will not be
         self._published += len(payload)
         return message.sequence
@@ -272,7 +283,7 @@ class Sender:
 
         The message counts as sent. Returns None and changes nothing if `to_send` has to be called.
         """
-        return None if now >= self._quiet_until or not self._outlet.empty else self._take_newest(now)
+        return None if now >= self._quiet_until or self._outlet.control else self._take_newest(now)
 
     def take_ahead(self, now: float) -> Message | None:
         """As `take_alone`, whatever else is to be sent; `to_send` is to be called for the rest.
@@ -287,15 +298,15 @@ class Sender:
     def _take_newest(self, now: float) -> Message | None:
         message = self.live.take_newest(now)
         if message is not None:
-            self.counters.send_some(_DATA, parts_of(message, self._settings.mtu), len(message.payload))
+            parts, size = 1, len(message.payload)
+            if size > self._part_size or message.after or message.content:
+                parts = parts_of(message, self.mtu)
+            counters = self.counters
+            counters.sent[_DATA] = counters.sent.get(_DATA, 0) + parts
+            counters.sent_bytes += size
             self._beats_from(now)
             self._quiet_until = min(self._quiet_until, self._heartbeat_at)
         return message
-
-    @property
-    def mtu(self) -> int:
-        """The segment size that its messages are cut to."""
-        return self._settings.mtu
 
     def _all(self, out: list[Outgoing], now: float) -> None:
         self.log.expire(now)
@@ -353,7 +364,7 @@ class Sender:
 
     def next_deadline(self, now: float) -> float:
         """When `to_send` next has something if nothing arrives before. Never too late, possibly early."""
-        if not self._outlet.empty:
+        if self._outlet.control:
             return now
         if now >= self._quiet_until:
             self._quiet_until = self._earliest(now)

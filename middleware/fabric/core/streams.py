@@ -16,19 +16,20 @@ from treecast.middleware.wire.segment import (
     Datagram,
     KeyRing,
     Kind,
+    Message,
     Segment,
     SegmentError,
+    cut_encoded,
     decode,
 )
-from treecast.middleware.wire.segment_assembly import Message, cut_encoded
 from treecast.middleware.wire.segment_bodies import Probe
 
+from .counters import Shipped
 from .outgoing import PURPOSES, Outgoing
 from .receivers import Receivers
-from .schedule import Schedule
 from .sender import Sender
 from .settings import StreamSettings
-from .timing import Random
+from .timing import Random, Schedule
 from .turn import Turn
 
 
@@ -36,11 +37,11 @@ class EdgeFault(enum.Enum):
     """Why a segment is discarded before a stream sees it, in addition to the faults of codec, streams and
     carriers."""
 
-    TOO_SHORT = "fewer bytes than a segment's header"
-    UNKNOWN_STREAM = "of a stream that is not received here"
-    UNKNOWN_ORIGIN = "for a stream of this host that there is not"
-    OWN = "sent by this very host"
-    FAR_AHEAD = "live data, of no use while its stream is replayed to this host"
+    TOO_SHORT = "the packet is shorter than a segment's header"
+    UNKNOWN_STREAM = "this host does not receive the stream"
+    UNKNOWN_ORIGIN = "this host has no such stream"
+    OWN = "the packet was sent by this host"
+    FAR_AHEAD = "live data arrived during the replay of its stream"
 
 
 # The fields of a segment's header that tell whom it is for.
@@ -83,6 +84,7 @@ class Served:
         "_suspected",
         "carrier",
         "confirmed",
+        "data",
         "group",
         "number",
         "sender",
@@ -94,6 +96,7 @@ class Served:
         self.carrier = UNICAST
         self.group = 0  # if the carrier has groups
         self.confirmed: frozenset[int] = frozenset()
+        self.data: Shipped | None = None  # the count of its live data by the carrier
         self._sent = 0  # sent to all, and requested per host, at the last check
         self._asked: dict[int, int] = {}
         self._looked = 0.0
@@ -103,6 +106,7 @@ class Served:
         """Sends live data by this carrier to the hosts it reaches, and by unicast to the others."""
         if (carrier, group, confirmed) != (self.carrier, self.group, self.confirmed):
             self.carrier, self.group, self.confirmed = carrier, group, confirmed
+            self.data = None
             self._suspected = frozenset()
             self._look(now)
 
@@ -182,7 +186,7 @@ class Streams:
         self._by_number: dict[int, Served] = {}
         self._count = 0
         self._touched: dict[int, None] = {}
-        self._schedule = Schedule()
+        self.schedule = Schedule()
         self.turn = Turn(settings.replay_at_once, settings.send_at_once)  # shared by all senders made for it
         self._next = 0  # number of the stream that comes first in the next turn
 
@@ -204,7 +208,7 @@ class Streams:
         if self._by_number.pop(served.number, None) is not None:
             del self._served[served.sender.key[1], served.sender.key[2]]
             self._touched.pop(served.number, None)
-            self._schedule.discard(served.number)
+            self.schedule.discard(served.number)
 
     def touch(self, served: Served) -> None:
         """Marks a stream as changed, so that `serve` looks at it."""
@@ -277,7 +281,7 @@ class Streams:
             self._probe(segment)
         elif segment.origin == self.host:
             self._for_origin(segment, now)
-        elif (segment.origin, segment.stream) in self.receivers:
+        elif (segment.origin, segment.stream) in self.receivers.members:
             self.receivers.receive(segment, now)
         else:
             self._complain(EdgeFault.UNKNOWN_STREAM)
@@ -314,22 +318,29 @@ class Streams:
         turn = self.turn
         shipments: list[Shipment] = []
         numbers = self._in_turn(now)
-        turn.begin(now, len(numbers))
+        limited = len(numbers) > 1  # a single message of a single stream needs no budget
+        if limited:
+            turn.begin(now, len(numbers))
         for number in numbers:
             served = self._by_number[number]
-            alone = served.sender.take_alone(now)
+            sender = served.sender
+            alone = sender.take_alone(now)
             if alone is not None:
                 self._lay_out_alone(served, alone, shipments)
             else:
-                out = served.sender.to_send(now)
+                if not limited:
+                    turn.begin(now)
+                    limited = True
+                out = sender.to_send(now)
                 if out:
                     self._lay_out(served, out, shipments)
-            self.unreached.extend([(served, host) for host in served.unreached(now)])
-            if served.sender.wanting and served.sender.has_room:
-                served.sender.wanting = False
+            if served.carrier != UNICAST:
+                self.unreached.extend([(served, host) for host in served.unreached(now)])
+            if sender.wanting and sender.has_room:
+                sender.wanting = False
                 self.roomy.append(served)
-            self._schedule.set(number, served.sender.next_deadline(now))
-            if turn.over and not self._next:
+            self.schedule.set(number, sender.next_deadline(now))
+            if limited and turn.over and not self._next:
                 self._next = number + 1
         return shipments
 
@@ -344,8 +355,9 @@ class Streams:
 
     def _in_turn(self, now: float) -> list[int]:
         """The streams to look at; those that had to wait in the last turn come first."""
-        for number in self._schedule.due(now):
-            self._touched[number] = None
+        if self.schedule.first <= now:
+            for number in self.schedule.due(now):
+                self._touched[number] = None
         touched = list(self._touched)
         self._touched = {}
         first, self._next = self._next, 0
@@ -381,6 +393,16 @@ class Streams:
         size = 0
         for datagram in encoded:
             size += len(datagram)
+        if served.carrier == UNICAST:
+            hosts = sender.peers.live
+            shipment = Shipment(hosts)
+            shipment.datagrams = encoded
+            shipments.append(shipment)
+            if served.data is None:
+                served.data = sender.counters.by(UNICAST, DATA)
+            served.data.packets += len(encoded) * len(hosts)
+            served.data.size += size * len(hosts)
+            return
         for shipment in self._targets_of_all(served, {}):
             shipment.datagrams = encoded
             sender.counters.ship(shipment.carrier, DATA, len(encoded), size)
@@ -391,7 +413,7 @@ class Streams:
         unicast."""
         shared: list[Shipment] = []
         together: Shipment | None = None
-        for host in served.sender.peers.live():
+        for host in served.sender.peers.live:
             if served.carrier == UNICAST or host not in served.confirmed:
                 shipment = by_host[host] = Shipment([host])
                 shared.append(shipment)
@@ -407,4 +429,4 @@ class Streams:
         """When there is something to do if nothing arrives before."""
         if self._touched:
             return now
-        return min(self.receivers.next_deadline(now), self._schedule.next())
+        return min(self.receivers.next_deadline(now), self.schedule.first)

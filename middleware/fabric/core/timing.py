@@ -1,12 +1,23 @@
-"""Token buckets, round-trip measurement, and conversion between records and bytes."""
+"""Measurements of both ends of a stream: rates, round trips, bytes per record, data in flight; deadlines.
+
+A *place* is a number of payload bytes counted from the first one sent. Receivers report the sequence and part
+that arrived farthest ahead (`wire.segment_bodies.Report`). `Flight` converts that into a place, so that the
+bytes in flight are a subtraction.
+"""
 
 from __future__ import annotations
 
+import heapq
+from bisect import bisect_left, bisect_right
+from collections import deque
 from typing import Final, Protocol
 
 from .settings import NEVER, StreamSettings
 
 _UNSEEN: Final = 256  # records of a piece before any record was seen
+_ROUNDING: Final = 1e-9  # seconds of tolerance for rounding when comparing with a deadline
+_SPARE: Final = 256  # stale entries kept before the head until deleting them pays off
+_SLACK: Final = 64  # stale entries allowed beyond twice the number of current ones
 
 
 class Random(Protocol):
@@ -24,6 +35,7 @@ class TokenBucket:
     """
 
     def __init__(self, rate: float, burst: int, now: float) -> None:
+        self.limits = rate != NEVER  # False: `ready` is always true, and `spend` has no effect
         self._rate = rate
         self._burst = float(burst)
         self._tokens = float(burst)
@@ -31,7 +43,7 @@ class TokenBucket:
 
     def ready(self, now: float) -> bool:
         """Whether something may be sent."""
-        if self._rate == NEVER:
+        if not self.limits:
             return True
         if now > self._at:  # a clock that jumps back adds nothing
             self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
@@ -41,9 +53,10 @@ class TokenBucket:
     def set_rate(self, rate: float, now: float) -> None:
         """Sets the rate from now on. Saved tokens and debt remain."""
         self.ready(now)
-        if self._rate == NEVER:
+        if not self.limits:
             self._tokens, self._at = 0.0, now
         self._rate = rate
+        self.limits = rate != NEVER
 
     def spend(self, size: int) -> None:
         self._tokens -= size
@@ -100,3 +113,182 @@ class Weight:
         mean = size / max(records, 1)
         self._mean = mean if not self._mean else self._mean + (mean - self._mean) / 16
         self.most_behind = max(1, min(self._most, int(self._bytes / max(self._mean, 1.0))))
+
+
+class Flight:
+    """Entries (sequence, place, time): everything before `sequence` lies before `place` and was sent by
+    `time`.
+
+    Several entries may share a sequence: the first belongs to the message before it, the others to parts of
+    the message that begins there.
+    """
+
+    __slots__ = ("_head", "_places", "_sequences", "_times", "total")
+
+    def __init__(self, first: int, now: float) -> None:
+        self.total = 0  # bytes sent so far
+        self._sequences = [first]
+        self._places = [0]
+        self._times = [now]
+        self._head = 0
+
+    def sent(self, sequence: int, size: int, now: float) -> None:
+        """Records that `size` more bytes were sent; everything before `sequence` has now been sent."""
+        self.total += size
+        self._sequences.append(sequence)
+        self._places.append(self.total)
+        self._times.append(now)
+
+    def place(self, sequence: int) -> int:
+        """The number of bytes before the message at `sequence`, as far as remembered."""
+        at = bisect_left(self._sequences, sequence, lo=self._head)
+        if at == len(self._sequences) or self._sequences[at] != sequence:
+            if at == self._head:
+                return self._places[at]
+            at = bisect_left(self._sequences, self._sequences[at - 1], lo=self._head)
+        return self._places[at]
+
+    def place_of_part(self, sequence: int, size: int) -> int:
+        """The place `size` bytes after the start of the message at `sequence`, at most the message's end."""
+        at = bisect_right(self._sequences, sequence, lo=self._head)
+        end = self._places[at] if at < len(self._places) else self.total
+        return min(self.place(sequence) + size, end)
+
+    def sent_at(self, place: int) -> float:
+        """When the last byte before `place` was sent."""
+        at = bisect_left(self._places, place, lo=self._head)
+        return self._times[min(at, len(self._times) - 1)]
+
+    def place_at(self, time: float) -> int:
+        """The number of bytes sent by `time`, as far as remembered."""
+        at = bisect_right(self._times, time + _ROUNDING, lo=self._head)
+        return self._places[max(at - 1, self._head)]
+
+    def forget(self, sequence: int) -> None:
+        """Forgets places before `sequence`."""
+        at = bisect_right(self._sequences, sequence, lo=self._head) - 1
+        if at <= self._head:
+            return
+        self._head = bisect_left(self._sequences, self._sequences[at], lo=self._head)
+        if self._head >= _SPARE and 2 * self._head >= len(self._sequences):
+            del self._sequences[: self._head], self._places[: self._head], self._times[: self._head]
+            self._head = 0
+
+
+class Track:
+    """The bytes replayed to one receiver, and how much of it is in flight.
+
+    Bytes sent again lie before the farthest arrival, so no report shows when they arrive. They count as in
+    flight for a time given by the caller.
+    """
+
+    __slots__ = ("_again", "_flight", "_place", "again_bytes")
+
+    def __init__(self, first: int, now: float) -> None:
+        self._flight = Flight(first, now)
+        self._place = 0  # place of the farthest arrival
+        self._again: deque[tuple[float, int]] = deque()  # (time, bytes) of data sent again
+        self.again_bytes = 0  # bytes sent again that are in flight
+
+    @property
+    def on_way(self) -> int:
+        """Bytes in flight."""
+        return self._flight.total - self._place + self.again_bytes
+
+    def again(self, size: int, now: float) -> None:
+        """Notes that `size` bytes were sent again."""
+        self._again.append((now, size))
+        self.again_bytes += size
+
+    def again_over(self, time: float) -> None:
+        """Stops counting bytes sent again by `time` as in flight."""
+        while self._again and self._again[0][0] <= time + _ROUNDING:
+            self.again_bytes -= self._again.popleft()[1]
+
+    def sent(self, sequence: int, size: int, now: float) -> None:
+        """Notes that `size` more bytes were sent; everything before `sequence` has been sent."""
+        self._flight.sent(sequence, size, now)
+
+    @property
+    def oldest_at(self) -> float:
+        """When the oldest bytes in flight were sent, not counting those sent again."""
+        return self._flight.sent_at(self._place + 1) if self._flight.total > self._place else NEVER
+
+    @property
+    def again_at(self) -> float:
+        """When the oldest bytes sent again that are still in flight were sent."""
+        return self._again[0][0] if self._again else NEVER
+
+    def over(self, time: float) -> int:
+        """Stops counting bytes sent by `time` as in flight, whether or not they arrived. Returns their
+        number."""
+        place = self._flight.place_at(time)
+        lost = place - self._place
+        if lost <= 0:
+            return 0
+        self._place = place
+        return lost
+
+    def arrived(self, sequence: int, size: int) -> tuple[int, float]:
+        """Takes a report that the farthest arrival is `size` bytes after the start of the message at
+        `sequence`. Returns (bytes arrived since the last call, send time of the last of them)."""
+        flight = self._flight
+        place = flight.place_of_part(sequence, size) if size else flight.place(sequence)
+        arrived = place - self._place
+        if arrived <= 0:
+            return 0, NEVER
+        sent_at = flight.sent_at(place)
+        self._place = place
+        flight.forget(sequence)
+        return arrived, sent_at
+
+
+class Schedule:
+    """Deadlines of numbered items. `first`: nothing is due before.
+
+    A deadline that moves away keeps its place in the heap until then, because most of them move many times.
+    """
+
+    def __init__(self) -> None:
+        self.first = NEVER
+        self._heap: list[tuple[float, int]] = []
+        self._times: dict[int, float] = {}
+        self._queued: dict[int, float] = {}  # by number: its place in the heap, at or before its deadline
+
+    def set(self, number: int, at: float) -> None:
+        """Sets the only deadline of `number`; NEVER removes it."""
+        if at == NEVER:
+            self.discard(number)
+            return
+        self._times[number] = at
+        if at < self._queued.get(number, NEVER):
+            self._queue(number, at)
+
+    def _queue(self, number: int, at: float) -> None:
+        self._queued[number] = at
+        heapq.heappush(self._heap, (at, number))
+        if len(self._heap) > 2 * len(self._queued) + _SLACK:
+            self._heap = [(time, one) for one, time in self._queued.items()]
+            heapq.heapify(self._heap)
+        self.first = self._heap[0][0]
+
+    def discard(self, number: int) -> None:
+        self._times.pop(number, None)
+        self._queued.pop(number, None)
+
+    def due(self, now: float) -> list[int]:
+        """Removes and returns the items due by `now`, each once."""
+        found: list[int] = []
+        while self._heap and self._heap[0][0] <= now:
+            place, number = heapq.heappop(self._heap)
+            if self._queued.get(number) != place:
+                continue
+            del self._queued[number]
+            at = self._times[number]
+            if at <= now:
+                del self._times[number]
+                found.append(number)
+            else:
+                self._queue(number, at)
+        self.first = self._heap[0][0] if self._heap else NEVER
+        return found

@@ -28,6 +28,7 @@ class Turn:
 
     __slots__ = (
         "_at",
+        "_counted",
         "_most",
         "_most_live",
         "_share",
@@ -44,7 +45,8 @@ class Turn:
         self.paths = Paths()  # to other hosts, as measured by all streams of this one
         self._most = most
         self._most_live = most_live
-        self.live = most_live
+        self.live = most_live  # whoever sends live data takes its bytes off
+        self._counted = most_live  # `live` when its bytes were last added to the share
         self.of_stream = most_live  # live bytes that one stream may send, so that all get their turn
         self.repairs = most
         self.replays = most
@@ -54,7 +56,8 @@ class Turn:
 
     def begin(self, now: float, streams: int = 1) -> None:
         """Begins a turn in which `streams` streams may have something to send."""
-        self.live = self._most_live
+        self._add_to_share()
+        self.live = self._counted = self._most_live
         self.of_stream = max(min(_LEAST_OF_STREAM, self._most_live), self._most_live // max(streams, 1))
         self.repairs = self._most
         self._share = min(_SAVED, self._share + FLOOR * max(0.0, min(now - self._at, 1.0)))
@@ -65,13 +68,14 @@ class Turn:
             self.replays = self._most
             self._share = max(self._share, 0.0)  # bytes that nothing waited behind are no debt
 
-    def sent_live(self, size: int) -> None:
-        """Accounts for live bytes sent."""
-        self.live -= size
-        self._share = min(_SAVED, self._share + SHARE * size)
+    def _add_to_share(self) -> None:
+        """Adds the live bytes sent since the last call to what replays may send."""
+        self._share = min(_SAVED, self._share + SHARE * (self._counted - self.live))
+        self._counted = self.live
 
     def replayed(self, size: int) -> None:
         """Accounts for replayed bytes."""
+        self._add_to_share()
         self._share -= size
 
     def live_waits(self, now: float) -> None:
@@ -84,6 +88,7 @@ class Turn:
 
     def replays_at(self, now: float) -> float:
         """When replays may send something."""
+        self._add_to_share()
         if self._share > 0 or not self.shares(now):
             return now
         return now + min(_RECENT, (1 - self._share) / FLOOR)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
@@ -32,6 +31,7 @@ from treecast.middleware.fabric.sockets.memberships import Memberships
 from treecast.middleware.fabric.sockets.udp import BUFFER_BYTES, SocketAddress, UdpSocket, open_udp
 from treecast.middleware.model.counters import FabricCounters, StareCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.wire import stare
 from treecast.middleware.wire.stare import StareKind
 from treecast.middleware.wire.stare_signals import Opened, Update
@@ -43,7 +43,7 @@ from .subscriptions import SubState
 from .timers import Random
 from .wakeups import Wakeups
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 _BURSTS_PER_TURN: Final = 32
 OPEN_SECONDS: Final = 20.0  # how long a VNF waits for its id
@@ -171,7 +171,7 @@ class StareNetwork:
         except BlockingIOError:
             pass
         except OSError as error:
-            _log.warning("stare: receiving failed: %s", error)
+            _log.warning("receiving failed", error=error)
         return found
 
     @property
@@ -200,7 +200,7 @@ def _spare(sock: socket.socket) -> None:
     try:
         refuse_segments(sock)
     except OSError as error:
-        _log.warning("stare: the kernel cannot keep the fabric's datagrams away, which costs time: %s", error)
+        _log.warning("kernel cannot filter the fabric's datagrams, which costs CPU time", error=error)
 
 
 class StareEdge:
@@ -296,7 +296,8 @@ class StareEdge:
                 id = await waiting
         except TimeoutError:
             raise TreecastError(
-                Fault.COORDINATOR_UNAVAILABLE, "the replica controller gives no VNF id: is it reachable?"
+                Fault.COORDINATOR_UNAVAILABLE,
+                "the replica controller gave no VNF id in time: check that it can be reached",
             ) from None
         finally:
             self._opening.pop(token, None)
@@ -409,7 +410,7 @@ class StareEdge:
                 refused = self.counters.refused
                 refused["NO_MEMBERSHIP"] = count = refused.get("NO_MEMBERSHIP", 0) + 1
                 if not count & (count - 1):
-                    _log.warning("stare: no membership of state %d: %s", change.state_id, error)
+                    _log.warning("multicast membership failed", state=change.state_id, error=error)
 
     def _ship(self, packets: list[Packet]) -> None:
         """Sends consecutive packets of the same kind and state together."""
@@ -433,7 +434,7 @@ class StareEdge:
         elif opened.vnf:
             waiting.set_result(opened.vnf)
         else:
-            waiting.set_exception(TreecastError(Fault.POLICY_VIOLATION, "no VNF id is left"))
+            waiting.set_exception(TreecastError(Fault.POLICY_VIOLATION, "all VNF ids are in use"))
 
     def _deliver(self, deliveries: list[tuple[int, Update]]) -> None:
         by_vnf: dict[int, list[Update]] = {}

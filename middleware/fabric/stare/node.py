@@ -139,7 +139,9 @@ class Node:
     def open(self, token: int, now: float) -> None:
         """Requests an id for a new VNF. The caller chooses `token`, which must not be in use."""
         if len(self._vnfs) >= self.settings.most_vnfs:
-            raise TreecastError(Fault.POLICY_VIOLATION, f"{self.settings.most_vnfs} VNFs are the most")
+            raise TreecastError(
+                Fault.POLICY_VIOLATION, f"this host's limit of {self.settings.most_vnfs} VNFs is reached"
+            )
         self._announcements.tell(About.OPEN, token, now)
 
     def abandon(self, token: int, now: float) -> None:

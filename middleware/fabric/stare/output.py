@@ -42,13 +42,13 @@ class Output(Struct):
 class Unknown(enum.Enum):
     """The node's own reasons for refusals."""
 
-    NO_HEADER = "no header of STARE"
-    NO_SIGNAL = "no signal"
-    STRAY_ACK = "an acknowledgement of nothing that was asked for"
-    STRAY_KIND = "a request, which only switches take"
-    STRAY_SIGNAL = "a signal that only the replica controller takes"
-    NOT_SUBSCRIBED = "nobody here subscribes to the state"
-    OWN = "of this host"
+    NO_HEADER = "the STARE header is missing or invalid"
+    NO_SIGNAL = "the packet is not a signal"
+    STRAY_ACK = "an acknowledgement without a request"
+    STRAY_KIND = "a request for switches"
+    STRAY_SIGNAL = "a signal for the replica controller"
+    NOT_SUBSCRIBED = "no VNF of this host subscribes to the state"
+    OWN = "the packet was sent by this host"
 
 
 class Batch:

@@ -13,10 +13,10 @@ from treecast.middleware.wire.stare_updates import Parts
 class Refusal(enum.Enum):
     """The reason to discard a packet."""
 
-    DUPLICATE = "it was there already"
-    CONFLICT = "it contradicts another segment of its update"
-    TOO_FAR = "too far ahead of what is missing"
-    NO_ROOM = "too much waits for what is missing"
+    DUPLICATE = "the segment was received before"
+    CONFLICT = "the segment contradicts another one of its update"
+    TOO_FAR = "the segment is too far ahead of the gap"
+    NO_ROOM = "the buffer for segments after a gap is full"
 
 
 class Budget:

@@ -14,7 +14,6 @@ The hosts report the rest in their answer to the first stream that they are then
 from __future__ import annotations
 
 import asyncio
-import logging
 from bisect import bisect_right
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final
@@ -23,6 +22,7 @@ import msgspec
 
 from treecast.middleware.fabric.core.accounting import Row, added, row_of
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.relay.kept_accounts import KeptTotals, packed, packed_account, unpacked
 from treecast.middleware.storage.tables import Change, Tables
 from treecast.middleware.wire.segment import SegmentError
@@ -34,7 +34,7 @@ from .owing import Owed
 from .ports import EventEnded
 from .stream import EventStream, Promise, name_of
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 EVENT_ACCOUNTS: Final = "event_accounts"
 Hosts = frozenset[int]
@@ -78,7 +78,7 @@ class EventAccounts:
             try:
                 self._load(key, value)
             except (ValueError, KeyError, msgspec.MsgspecError) as error:
-                _log.warning("the account %s cannot be read, and is let go: %s", key, error)
+                _log.warning("stored account cannot be read and is discarded", key=key, error=error)
         for lineage, earlier in self._earlier.items():
             earlier.owed = self._owed_by(lineage, owed)
         self._timer = asyncio.get_running_loop().call_later(self._every, self._tick)
@@ -253,7 +253,7 @@ class EventAccounts:
         try:
             await self._tables.commit(changes)
         except TreecastError as error:
-            _log.warning("accounts of event streams could not be written down: %s", error)
+            _log.warning("accounts of event streams cannot be written", error=error)
             return False
         return True
 
@@ -311,7 +311,7 @@ def _word(said: EventEnded | None) -> Word | None:
     try:
         return Word(Report.decode(said.report), said.known, said.number)
     except SegmentError as error:
-        _log.warning("what a host says of stream %d is no report: %s", said.stream, error)
+        _log.warning("report of a host cannot be read", stream=said.stream, error=error)
         return None
 
 

@@ -16,12 +16,13 @@ import logging
 from collections.abc import Callable
 
 from treecast.middleware.broker.pubsub import is_name
-from treecast.middleware.fabric.core.outcomes import Delivery, Progress
+from treecast.middleware.fabric.core.reorder import Delivery, Progress
 from treecast.middleware.fabric.core.states import ReceiverState
 from treecast.middleware.fabric.origin import JoinedStream
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.complaints import Complaints
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 
 from .batches import Event, Lineage, RunEvent, events_of
 from .outbox import Common
@@ -29,7 +30,7 @@ from .ports import FIRST_STREAM, OPEN, EventOpen, EventOpened
 from .shares import PREFIX, Shares
 from .words import Words
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 class Received:
@@ -64,7 +65,7 @@ class Receiving:
         self._fabric = common.fabric
         self._settings = common.settings
         self._counters = common.counters
-        self._complaints = Complaints({}, _log, "batches that cannot be read", level=logging.ERROR)
+        self._complaints = Complaints({}, _log, "batch cannot be read", level=logging.ERROR)
         self._streams: dict[tuple[int, int], Received] = {}
         self._passed: dict[tuple[int, int, int], int] = {}  # host, epoch, stream -> the highest number taken
         self._words = Words()
@@ -93,7 +94,7 @@ class Receiving:
 
     def _open(self, host: int, request: EventOpen, body: memoryview) -> tuple[EventOpened, Buffer]:
         if request.stream < FIRST_STREAM:
-            raise TreecastError(Fault.INVALID_REQUEST, f"{request.stream} is no event stream")
+            raise TreecastError(Fault.INVALID_REQUEST, f"{request.stream} is not an event stream")
         for stream in [one for one in self._streams.values() if one.host == host]:
             if stream.lineage[0] != request.epoch:  # of an earlier run
                 self._leave(stream)

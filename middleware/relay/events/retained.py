@@ -8,7 +8,6 @@ of one turn of the event loop form one request.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 
 from treecast.middleware.broker.pubsub import Message, PubSub, Waiter
@@ -16,11 +15,12 @@ from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import EventCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 
 from .batches import RunEvent, batch_of, events_of
 from .ports import RETAINED, EventSettings, RetainedRequest, RetainedResponse
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 Reply = tuple[RetainedResponse, Buffer]
 
@@ -99,7 +99,7 @@ class Retained:
         except TreecastError as error:
             if error.fault is not Fault.NOT_SUPPORTED:  # NOT_SUPPORTED: the host has no MQTT face
                 self._counters.retained_late += 1
-                _log.info("host %d could not be asked for retained messages: %s", host, error)
+                _log.info("host cannot be asked for retained messages", host=host, error=error)
 
     def _take(self, body: bytes) -> None:
         for event in events_of(body) if body else ():

@@ -9,7 +9,6 @@ their lineage, by a stream of the new run; a host that already has them drops th
 from __future__ import annotations
 
 import asyncio
-import logging
 from asyncio import Task
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial
@@ -19,6 +18,7 @@ from msgspec.structs import replace
 from treecast.middleware.broker.pubsub import Message, PromisedRun, Run
 from treecast.middleware.fabric.core.settings import NEVER
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.tables import Tables
 from treecast.middleware.wire.publish_runs import topics_of
 from treecast.middleware.wire.segment import MAX_AFTER, After
@@ -30,7 +30,7 @@ from .owing import Owed, Owing
 from .ports import FIRST_STREAM, OPEN, EventOpen, EventOpened
 from .stream import EventStream, Parcel, name_of
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 _HOLD_BACK = 4  # publishers are held back once a stream's queue is filled to 1 / _HOLD_BACK
 _MOST_SETS = 4096  # lists of hosts with a cached stream
 
@@ -314,7 +314,9 @@ class Sending:
                 self._answered(stream, host, request, answer)
                 break
             except TreecastError as error:
-                _log.info("host %d was not asked to receive stream %d: %s", host, stream.number, error)
+                _log.info(
+                    "host cannot be asked to receive a stream", host=host, stream=stream.number, error=error
+                )
                 refused += error.fault is Fault.NOT_SUPPORTED
             if refused >= self._settings.refusals:
                 self._leave_out(host)

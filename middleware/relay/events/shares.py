@@ -14,7 +14,6 @@ host serves its own members.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Final, Protocol
 
 from treecast.middleware.api.entries import Presence
@@ -30,12 +29,13 @@ from treecast.middleware.fabric.channel import Methods, Nothing
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import EventCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.relay.link import Link, called
 
 from .outbox import Outbox
 from .ports import SHARE, EventSettings, ShareRequest
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 PREFIX: Final = b"$share/"
 _QOS: Final = 2
@@ -205,7 +205,7 @@ class Shares:
                 except TreecastError as error:
                     ask = error.fault is Fault.NOT_COORDINATOR
                     if not ask:
-                        _log.info("shared subscription %s: %s", _id(key), error)
+                        _log.info("shared subscription failed", subscription=_id(key), error=error)
                         self._serve_alone(key, share, error)
                         await asyncio.sleep(self._settings.share_again)
         finally:
@@ -252,7 +252,9 @@ class Shares:
         A host calls this only if the coordinator named this host as the home.
         """
         if request.members > _MOST_MEMBERS or not request.name or not request.filter:
-            raise TreecastError(Fault.INVALID_REQUEST, "a shared subscription has a name, a filter, members")
+            raise TreecastError(
+                Fault.INVALID_REQUEST, "a shared subscription needs a name, a filter and members"
+            )
         key = (request.name, request.filter)
         share = self._shares.get(key)
         if share is not None and share.home not in (0, self._host):

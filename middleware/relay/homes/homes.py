@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar, cast
@@ -18,6 +17,7 @@ from treecast.middleware.broker.values import GroupListing, TransactionListing
 from treecast.middleware.fabric.channel import Methods
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity
+from treecast.middleware.model.logs import Log
 from treecast.middleware.relay.view import ClusterView
 
 from .calls import (
@@ -37,7 +37,7 @@ from .ports import DEFAULTS, Coordinator, HomeAt, HomeSettings
 from .router import HomeRouter
 from .store import JoinedStore
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 LIST_SECONDS = 2.0
 CLOSE_SECONDS = 2.0
@@ -115,7 +115,7 @@ class Homes:
         self._view.on_reached(lambda position: self.keeper.note_history(position.history))
         own = self.keeper.start(self._home, self._host_id, self._view.position.history)
         self._adopt([*own, *self._bare()])
-        work = lasting("forgetting homes of nothing", self._tidy_up, BackOff(random.Random()))
+        work = lasting("removal of empty homes", self._tidy_up, BackOff(random.Random()))
         self._tidying = asyncio.create_task(work, name="homes of nothing")
 
     def _bare(self) -> list[HomeName]:
@@ -158,7 +158,7 @@ class Homes:
         try:
             return await self.router.call(HomeAt(host_id, 0), LIST_GROUPS, ListGroups(), LIST_SECONDS)
         except TreecastError as error:
-            _log.info("cannot list the groups of host %d: %s", host_id, error)
+            _log.info("groups of a host cannot be listed", host=host_id, error=error)
             return [GroupListing(id, "", _UNKNOWN) for id in ids]
 
     def _list_own(self, host: int, request: ListGroups, body: memoryview) -> tuple[list[GroupListing], bytes]:
@@ -193,7 +193,7 @@ class Homes:
         try:
             return await self.router.call(HomeAt(host_id, 0), LIST_TRANSACTIONS, request, LIST_SECONDS)
         except TreecastError as error:
-            _log.info("cannot list the transactions of host %d: %s", host_id, error)
+            _log.info("transactions of a host cannot be listed", host=host_id, error=error)
             return [TransactionListing(id, _UNKNOWN) for id in ids]
 
     def _list_own_transactions(
@@ -237,7 +237,7 @@ class Homes:
             try:
                 await self.tidy()
             except TreecastError as error:
-                _log.warning("cannot forget empty homes: %s", error)
+                _log.warning("empty homes cannot be removed", error=error)
 
     async def tidy(self) -> None:
         """Makes the coordinator forget homes that were empty in two successive calls."""
@@ -270,7 +270,7 @@ class Homes:
                 except TreecastError as error:
                     if error.fault is Fault.COORDINATOR_UNAVAILABLE:
                         break
-                    _log.warning("cannot move %s into the cluster yet: %s", name, error)
+                    _log.warning("home cannot be moved into the cluster yet", home=name, error=error)
                 else:
                     del wanted[name]
             if wanted:

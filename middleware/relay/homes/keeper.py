@@ -9,7 +9,6 @@ accepted alone, which are not merged.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -17,6 +16,7 @@ from treecast.middleware.api.entries import HomeKind
 from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.model.counters import HomeCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.tables import Change, Tables
 
 from . import rows
@@ -24,7 +24,7 @@ from .mirror import HomeMirror
 from .ports import Coordinator, HomeAt, StateWrite
 from .store import not_home
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 LOADING_SECONDS = 5.0  # longest wait of a call for a home that is loading
 
@@ -197,9 +197,7 @@ class HomeKeeper:
         self.owned[name] = epoch
         if items:
             self._counters.taken_over += 1
-            _log.info(
-                "this host is the home of %s from epoch %d on; loaded %d items", name, epoch, len(items)
-            )
+            _log.info("home taken over", home=name, epoch=epoch, items=len(items))
 
     def _become(self, name: HomeName, epoch: int) -> None:
         self.owned[name] = epoch
@@ -238,7 +236,7 @@ class HomeKeeper:
         self._counters.given_up += 1
         left_out = {**alone, **self.mirror.drop(name, refusal)}
         removed = self._side(name).unload(name.id)
-        _log.info("this host is no longer the home of %s, as it was in epoch %d", name, epoch)
+        _log.info("home given up", home=name, epoch=epoch)
         self._go(name, [*removed, *self._report(name, epoch, left_out)])
 
     def forgotten(self, name: HomeName, epoch: int) -> None:
@@ -258,7 +256,7 @@ class HomeKeeper:
     def _unhome(self, name: HomeName, epoch: int) -> None:
         """Handles a home that the coordinator may have lost: it must be looked up again, and the state on
         this host counts."""
-        _log.warning("the coordinator has forgotten %s, whose home was this host", name)
+        _log.warning("coordinator has forgotten a home of this host", home=name)
         self.owned.pop(name, None)
         self._stored.epochs.pop(name, None)
         self.mirror.drop(name, not_home(name))
@@ -282,12 +280,11 @@ class HomeKeeper:
             return []
         self._counters.not_merged += len(items)
         _log.error(
-            "%s: %d items that this host accepted alone in epoch %d were not merged, because another host had"
-            " become the home; the table %s keeps them",
-            name,
-            len(items),
-            epoch,
-            rows.NOT_MERGED,
+            "items accepted alone were not merged, because another host had become the home",
+            home=name,
+            items=len(items),
+            epoch=epoch,
+            table=rows.NOT_MERGED,
         )
         report = rows.NotMerged(name.kind.value, name.id, epoch, self._clock(), dict(items))
         return [rows.report_row(report), *rows.no_alone_rows(name, items)]
@@ -305,7 +302,7 @@ class HomeKeeper:
         try:
             await self._tables.commit(changes)
         except TreecastError as error:
-            _log.error("cannot write the state of homes: %s", error)
+            _log.error("state of homes cannot be written", error=error)
 
     def _gone(self, name: HomeName, done: asyncio.Task[None]) -> None:
         if self._going.get(name) is done:

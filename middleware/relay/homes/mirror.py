@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct
@@ -17,10 +16,11 @@ from msgspec import Struct
 from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.model.counters import HomeCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 
 from .ports import Coordinator, MirrorSettings, StateWrite
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 _SHORT = 0.05  # s, the first pause between attempts
 
@@ -29,7 +29,7 @@ class Kept(enum.Enum):
     """The outcome of a write."""
 
     STORED = "the coordinator has it on disk"
-    ALONE = "this host has it, and the coordinator gets it when it is back"
+    ALONE = "this host has it on disk; the coordinator gets it when it is back"
 
 
 Outcome = Kept | TreecastError
@@ -277,21 +277,21 @@ class HomeMirror:
         if refusal.fault is Fault.NOT_COORDINATOR:
             self._lost(write.name, write.epoch, refusal, unsent.accepted_alone())
         elif unsent.alone:
-            _log.error("the coordinator's store refuses writes of %s: %s", write.name, refusal)
+            _log.error("coordinator's store refuses writes", home=write.name, error=refusal)
 
     # --- the coordinator's absence
 
     def _miss(self, error: TreecastError) -> None:
         self.away = True
         self._counters.store_lost += 1
-        _log.warning("the coordinator's store is unreachable; homes write to this host alone: %s", error)
+        _log.warning("coordinator's store is unreachable; homes write to this host alone", error=error)
         for unsent in self._unsent.values():
             self._counters.accepted_alone += unsent.accept()
 
     def _found(self) -> None:
         if self.away:
             self.away = False
-            _log.info("the coordinator's store is back; %d items left to send", self.waiting)
+            _log.info("coordinator's store is back", waiting=self.waiting)
 
 
 def _outdated(name: HomeName) -> TreecastError:

@@ -9,7 +9,6 @@ were killed, counts as live.
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
@@ -18,10 +17,11 @@ import msgspec
 
 from treecast.middleware.fabric.core.accounting import Account, Ledger
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.relay.kept_accounts import KeptAccount, packed_account, unpacked_account
 from treecast.middleware.storage.tables import Change, Tables
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 ACCOUNTS: Final = "accounts"
 
@@ -64,7 +64,7 @@ class Accounts:
                 place = Place(uuid.UUID(topic_id), int(number))
                 self._known.setdefault(place, {})[int(host)] = decode(value)
             except (ValueError, KeyError, msgspec.MsgspecError) as error:
-                _log.warning("the account %s cannot be read, and is let go: %s", key, error)
+                _log.warning("stored account cannot be read and is discarded", key=key, error=error)
         self._timer = asyncio.get_running_loop().call_later(self._every, self._tick)
         return [place for place, found in self._known.items() if any(map(_open, found.values()))]
 
@@ -145,7 +145,7 @@ class Accounts:
         try:
             await self._tables.commit(changes)
         except TreecastError as error:
-            _log.warning("accounts could not be written down: %s", error)
+            _log.warning("accounts cannot be written", error=error)
             for change in changes:
                 self._written.pop(change.key, None)
 

@@ -177,7 +177,9 @@ class Copier:
             data = await self._piece(topic, index, source.host, offset)
             headers = batches_of(data)
             if not headers or headers[-1].next_offset <= offset:
-                raise TreecastError(Fault.INTERNAL, f"host {source.host} has nothing from {offset} on")
+                raise TreecastError(
+                    Fault.INTERNAL, f"host {source.host} has no records from offset {offset} on"
+                )
             if not replica.log.size and headers[0].base_offset != replica.log.end_offset:
                 replica.restart(headers[0].base_offset, self._now_ms())
             replica.append_replicated(data, headers, self._now_ms())

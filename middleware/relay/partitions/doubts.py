@@ -8,17 +8,16 @@ are reported as lost.
 
 from __future__ import annotations
 
-import logging
-
 from treecast.middleware.api.entries import TopicEntry
 from treecast.middleware.broker.partition import LocalPartition
 from treecast.middleware.broker.partitions import LocalPartitions
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.relay.view import ClusterView
 
 from .ports import Record
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 class Doubts:
@@ -46,7 +45,7 @@ class Doubts:
             try:
                 found = await self._check(topic) or found
             except TreecastError as error:
-                _log.warning("logs are led from as they are, since the coordinator tells no more: %s", error)
+                _log.warning("logs are led unchecked: the coordinator does not answer", error=error)
                 return found
         return found
 
@@ -62,11 +61,10 @@ class Doubts:
         ]
         for index in short:
             _log.error(
-                "%s-%d ends at %d here, and was heard of up to %d: it is not led from this log alone",
-                topic.name,
-                index,
-                doubtful[index].log.end_offset,
-                record[index].end,
+                "partition is not led: its log here is shorter than was reported",
+                partition=f"{topic.name}-{index}",
+                end=doubtful[index].log.end_offset,
+                reported=record[index].end,
             )
         if short:
             await self._record.give_up(topic.topic_id, short)

@@ -6,7 +6,6 @@ The coordinator records them: if this host's disk is lost, the lost records can 
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Callable
 
@@ -15,11 +14,12 @@ from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.broker.partitions import LocalPartitions
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
+from treecast.middleware.model.logs import Log
 
 from .lost_disk import last_epoch
 from .ports import Record, Topics
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 _AT_ONCE = 5_000
 
@@ -47,7 +47,7 @@ class Ends:
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(
-            lasting("telling where logs end", self._run, BackOff(random.Random())), name="ends of logs"
+            lasting("report of where logs end", self._run, BackOff(random.Random())), name="ends of logs"
         )
 
     async def close(self) -> None:
@@ -63,7 +63,7 @@ class Ends:
                 await self.tell()
             except TreecastError as error:
                 if error.fault is not Fault.COORDINATOR_UNAVAILABLE:
-                    _log.warning("the coordinator does not record where logs end: %s", error)
+                    _log.warning("coordinator does not record where logs end", error=error)
 
     async def tell(self) -> None:
         """Reports the logs that have grown since their last report."""

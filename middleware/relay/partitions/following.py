@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -26,6 +25,7 @@ from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
+from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.tables import Change, Tables
 
 from . import calls
@@ -35,7 +35,7 @@ from .remote import RemotePartition
 from .replica import Replica
 from .stream_log import StreamMemory
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 REPLICAS = "replicas"
 _TICK = 1.0  # s
@@ -104,7 +104,7 @@ class Following:
             hex_id, _, number = key.partition(".")
             topic_id, index = uuid.UUID(hex_id), int(number)
         except (ValueError, KeyError, TypeError) as error:
-            _log.warning("what was followed as %s cannot be read: %s", key, error)
+            _log.warning("stored replica cannot be read", key=key, error=error)
             self._write(key, None)
             return
         self._known[key] = (name, followed, agreed)
@@ -268,7 +268,7 @@ class Following:
         try:
             followed = self._partitions.follow(topic, name.partition)
         except TreecastError as error:
-            _log.error("%s cannot be replicated here: %s", name, error)
+            _log.error("partition cannot be replicated", partition=name, error=error)
             return
         agreed = self._agreed(topic, name.partition, followed.log.end_offset)
         partition.replica = Replica(
@@ -367,7 +367,7 @@ class Following:
             if surplus <= 0:
                 return
             surplus -= sizes[name]
-            _log.info("the replica of %s, which nobody reads, gives way", name)
+            _log.info("unread replica is removed", partition=name)
             topic = self._topic_of[name]
             self._partitions.drop(topic, name.partition)
             self._forget(self._key(topic, name.partition))
@@ -400,7 +400,7 @@ class Following:
         try:
             await self._tables.commit([change])
         except TreecastError as error:
-            _log.warning("what is followed could not be written down: %s", error)
+            _log.warning("list of replicas cannot be written", error=error)
 
 
 def _coded(topic: str, followed: bool, agreed: str) -> bytes:

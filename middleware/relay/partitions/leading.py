@@ -7,8 +7,7 @@ continue across runs (`accounts`).
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from treecast.middleware.broker.partition import LocalPartition
 from treecast.middleware.broker.partitions import LocalPartitions
@@ -16,66 +15,23 @@ from treecast.middleware.broker.values import Topic
 from treecast.middleware.fabric.channel import Methods, Nothing
 from treecast.middleware.fabric.core.accounting import Ledger
 from treecast.middleware.fabric.fabric import Fabric
-from treecast.middleware.fabric.origin import Origin
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
-from treecast.middleware.model.topics import TopicName
+from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.epochs import divergence
 from treecast.middleware.storage.log import PartitionLog
-from treecast.middleware.wire.record_batch import BatchHeader
-from treecast.middleware.wire.segment import SegmentError
-from treecast.middleware.wire.segment_assembly import part_size
+from treecast.middleware.wire.segment import SegmentError, part_size
 from treecast.middleware.wire.segment_bodies import Report
 
 from . import calls
 from .accounts import Accounts, Place
 from .ports import Topics
-from .stream_log import PartitionStreamLog, StreamMemory
+from .stream_log import LedStream, PartitionStreamLog, StreamMemory
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 Reply = tuple[calls.FollowResponse, Buffer]
-
-
-class LedStream:
-    """One partition's stream. Implements `broker.partition.AppendTap`."""
-
-    def __init__(
-        self,
-        topic: Topic,
-        partition: LocalPartition,
-        log: PartitionStreamLog,
-        origin: Origin,
-        moved: Callable[[LedStream], None],
-        ended: Callable[[LedStream], None],
-    ) -> None:
-        self.topic = topic
-        self.name: TopicPartition = partition.name
-        self.levels = TopicName.from_kafka(partition.name.topic).levels
-        self.place = Place(topic.topic_id, partition.name.partition)
-        self.partition = partition
-        self.log = log
-        self.origin = origin
-        self._moved = moved
-        self._ended = ended
-
-    def appended(self, batches: memoryview, headers: Sequence[BatchHeader]) -> None:
-        self.log.appended(batches, headers)
-        self.origin.grown()
-
-    def moved(self) -> None:
-        self._moved(self)
-
-    def gone(self) -> None:
-        self._ended(self)
-
-    def hosts(self) -> list[int]:
-        """Returns the followers."""
-        return [peer.host for peer in self.origin.sender.peers]
-
-    def follows(self, host: int) -> bool:
-        return self.origin.sender.peers.get(host) is not None
 
 
 class Led:
@@ -101,7 +57,7 @@ class Led:
     def _find(self, topic: Topic, index: int) -> LocalPartition:
         found = self._partitions.find(topic.name, index)
         if found is None:
-            raise TreecastError(Fault.NOT_LEADER, f"{topic.name}-{index} is not led here")
+            raise TreecastError(Fault.NOT_LEADER, f"{topic.name}-{index} has another leader")
         return found
 
 
@@ -146,7 +102,7 @@ class Leading:
             try:
                 self._stream(self._led.topic(ref), self._led.find(ref))
             except TreecastError as error:
-                _log.info("an account of what is not led here any more is let go: %s", error)
+                _log.info("account of a partition led elsewhere is discarded", error=error)
                 self._accounts.forget(place)
 
     def _ledgers(self) -> Iterable[tuple[Place, Ledger]]:
@@ -266,7 +222,7 @@ def _resume(ledger: Ledger, host: int, request: calls.FollowRequest, end: int) -
     try:
         report = Report.decode(request.receiving.report)
     except SegmentError as error:
-        raise TreecastError(Fault.INVALID_REQUEST, f"no report: {error}") from error
+        raise TreecastError(Fault.INVALID_REQUEST, f"the report cannot be read: {error}") from error
     ledger.resume(host, report, end)
 
 

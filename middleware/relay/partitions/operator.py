@@ -217,7 +217,7 @@ class Operator:
         if known.lacking:
             raise TreecastError(
                 Fault.POLICY_VIOLATION,
-                f"{name} was heard of up to {known.heard}, and the furthest copy ends at {best.end}: wait for"
+                f"{name} was reported up to {known.heard}, and the longest copy ends at {best.end}: wait for"
                 f" host {before} or its disk, or give the rest up with --accept-loss",
             )
 
@@ -256,7 +256,7 @@ class Operator:
                 " refused: there is nothing to rebuild",
             )
         aside = self._following.begin_anew(topic, index)
-        return f"the copy of {name} is begun anew from its leader; the old one is {aside}"
+        return f"the copy of {name} is copied from its leader again; the old one is {aside}"
 
     async def _go_on(self, rebuild: Rebuild, accept_loss: bool) -> str:
         """Triggers a survey now. Raises POLICY_VIOLATION with the reason if the partition still waits.
@@ -277,7 +277,8 @@ class Operator:
         if rebuild.step is Step.WAITING:
             raise TreecastError(
                 Fault.POLICY_VIOLATION,
-                f"{name} waits {rebuild.reason}: see to that, or give up what no copy has with --accept-loss",
+                f"{name} waits {rebuild.reason}: remove that reason, or give up"
+                " records without a copy with --accept-loss",
             )
         return f"{name} {rebuild.step.value}"
 

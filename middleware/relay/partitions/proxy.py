@@ -15,7 +15,7 @@ from treecast.middleware.broker.values import (
     PartitionRead,
 )
 from treecast.middleware.fabric.channel import Answer, ChannelError, Channels, Method
-from treecast.middleware.fabric.core.outcomes import Progress
+from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity, TopicId
 from treecast.middleware.wire.segment_bodies import Mode, Report
@@ -135,7 +135,9 @@ class LeaderProxy:
     def _followed(self, answer: Answer) -> calls.FollowResponse:
         found = calls.FOLLOW.answered(answer)
         if not 0 <= found.begin <= found.end or not 0 <= found.log_start <= found.end:
-            raise TreecastError(Fault.INTERNAL, f"host {self.host} answers what makes no sense: {found}")
+            raise TreecastError(
+                Fault.INTERNAL, f"host {self.host} sent an answer that cannot be read: {found}"
+            )
         self.epoch = found.leader_epoch
         self.heard = found.end  # replaces the value from an earlier life of the leader
         return found

@@ -8,7 +8,6 @@ the original log.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
@@ -18,6 +17,7 @@ from treecast.middleware.broker.values import Topic
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
+from treecast.middleware.model.logs import Log
 from treecast.middleware.relay.view import ClusterView
 from treecast.middleware.storage.tables import Change, Tables
 
@@ -25,7 +25,7 @@ from .copies import Copier, Survey
 from .lost_disk import Copy, Event, Known, Step, choose, follow, gone, next_epoch
 from .ports import Claim, PartitionSettings, Record, Topics
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 REBUILDS: Final = "rebuilds"
 
@@ -183,13 +183,12 @@ class Rebuilding:
         rebuild.reason = reason
         if reason != rebuild.said:
             rebuild.said = reason
+            name = rebuild.name
             _log.warning(
-                "%s is not led, as its disk is gone; it waits %s. `treecast partitions rebuild %s %d"
-                " --accept-loss` goes on with what there is",
-                rebuild.name,
-                reason,
-                rebuild.name.topic,
-                rebuild.name.partition,
+                "partition has no leader: its disk is lost",
+                partition=name,
+                waits=reason,
+                advice=f"give it up with `partitions rebuild {name.topic} {name.partition} --accept-loss`",
             )
 
     async def _wait(self, rebuild: Rebuild, topic: Topic) -> Event:
@@ -252,23 +251,26 @@ class Rebuilding:
         self._counters.rebuilt_partitions += 1
         self._copied.discard(rebuild.key)
         where = (
-            f"rebuilt from host {rebuild.source.host}" if rebuild.source is not None else "from what is here"
+            f"rebuilt from host {rebuild.source.host}"
+            if rebuild.source is not None
+            else "from this host's log"
         )
         _log.warning(
-            "%s is led here again up to %d, %s, leader epoch %d", name, end, where, claim.leader_epoch
+            "partition is led here again",
+            partition=name,
+            end=end,
+            source=where,
+            leader_epoch=claim.leader_epoch,
         )
         if lost is not None:
             self._counters.lost_records += lost.heard - lost.first
             _log.error(
-                "%s: records from %d on were on the lost disk alone, and are gone; it was heard of up to %d",
-                name,
-                lost.first,
-                lost.heard,
+                "records of the lost disk are gone", partition=name, first=lost.first, reported=lost.heard
             )
         try:
             await self._tables.commit([Change(REBUILDS, rebuild.key, None)])
         except TreecastError as error:
-            _log.warning("that %s was rebuilt could not be written down: %s", name, error)
+            _log.warning("end of a rebuild cannot be written", partition=name, error=error)
 
 
 def _tell(rebuild: Rebuild) -> None:

@@ -75,6 +75,7 @@ class RemotePartition:
         self._topic = topic
         self._clock = clock
         self._loop = asyncio.get_running_loop()
+        self.here = True  # until `leave`
         self._gone: Fault | None = None
         self._watches = Watches(leader)
 
@@ -113,13 +114,17 @@ class RemotePartition:
         if current in (NO_LEADER_EPOCH, known) or known is None:
             return
         if current < known:
-            raise TreecastError(Fault.FENCED_LEADER_EPOCH, f"leader epoch {current} is over, it is {known}")
-        raise TreecastError(Fault.UNKNOWN_LEADER_EPOCH, f"leader epoch {current} is unknown, it is {known}")
+            raise TreecastError(
+                Fault.FENCED_LEADER_EPOCH, f"leader epoch {current} has ended; the current one is {known}"
+            )
+        raise TreecastError(
+            Fault.UNKNOWN_LEADER_EPOCH, f"leader epoch {current} is unknown; the current one is {known}"
+        )
 
     def _reach(self) -> None:
         """Raises LEADER_UNAVAILABLE if the leader is known to be away, or the fault given to `leave`."""
         if self._gone is not None:
-            raise TreecastError(self._gone, f"partition {self.name} is not here any more")
+            raise TreecastError(self._gone, f"partition {self.name} is no longer on this host")
         if not self.leader.up and self._away():
             raise TreecastError(
                 Fault.LEADER_UNAVAILABLE,
@@ -176,7 +181,7 @@ class RemotePartition:
         self, offset: int, max_bytes: int, isolation: Isolation, *, at_least_one: bool
     ) -> PartitionRead | Future[PartitionRead]:
         if self._gone is not None:
-            raise TreecastError(self._gone, f"partition {self.name} is not here any more")
+            raise TreecastError(self._gone, f"partition {self.name} is no longer on this host")
         self.used = self._loop.time()
         replica = self.replica
         if replica is None:
@@ -248,7 +253,8 @@ class RemotePartition:
             waiter.grown(0)
 
     def unwatch(self, waiter: ReadWaiter) -> None:
-        self._watches.remove(waiter)
+        if self._watches.waiters:
+            self._watches.remove(waiter)
         if self.replica is not None:
             self.replica.partition.unwatch(waiter)
 
@@ -297,7 +303,8 @@ class RemotePartition:
         if not log.epoch_entries or found[0] in (NO_LEADER_EPOCH, log.epoch_entries[-1][0]):
             raise TreecastError(
                 Fault.LEADER_UNAVAILABLE,
-                f"host {self.leader.host}, which leads {self.name}, alone knows where its epoch ends",
+                f"host {self.leader.host}, which leads {self.name}, must be asked for the end of"
+                " this epoch: try again later",
             )
         return found
 
@@ -305,7 +312,8 @@ class RemotePartition:
         if self.replica is None or self.replica.refused:
             raise TreecastError(
                 Fault.LEADER_UNAVAILABLE,
-                f"host {self.leader.host}, which leads {self.name}, cannot be reached, and nothing is here",
+                f"host {self.leader.host}, which leads {self.name}, cannot be reached, and this"
+                " host has no copy",
             )
         return self.replica
 
@@ -319,7 +327,7 @@ class RemotePartition:
 
     def leave(self, fault: Fault) -> None:
         """Ends the use of the partition: the topic is deleted or the partition has another leader."""
-        self._gone = fault
+        self.here, self._gone = False, fault
         if self.replica is not None:
             self.replica.leave()
         self._watches.gone()

@@ -20,7 +20,6 @@ stays unchanged and is not followed until the leader is asked again or the opera
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -28,15 +27,16 @@ from msgspec.structs import replace
 
 from treecast.middleware.broker.followed import FollowedPartition
 from treecast.middleware.broker.long_poll import LongPolls
-from treecast.middleware.fabric.core.outcomes import Delivery, Progress
+from treecast.middleware.fabric.core.reorder import Delivery, Progress
 from treecast.middleware.fabric.core.settings import NEVER
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.origin import JoinedStream
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.wire.crc import crc32c
 from treecast.middleware.wire.record_batch import BatchHeader, read_header
-from treecast.middleware.wire.segment_assembly import Message
+from treecast.middleware.wire.segment import Message
 
 from . import calls
 from .lost_disk import refuses
@@ -44,7 +44,7 @@ from .ports import PartitionSettings
 from .proxy import LeaderProxy
 from .stream_log import PartitionStreamLog, StreamMemory
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 _GROWING: Final = 0.5  # s: a replica that received records in this time is catching up
 _SOON: Final = 0.25  # s: records expected in this time are not fetched from the leader
@@ -165,7 +165,7 @@ class Replica:
                     return
                 except TreecastError as error:
                     pause = min(max(2 * pause, self._settings.retry_first), self._settings.retry_longest)
-                    _log.info("%s cannot be followed: %s", self.partition.name, error)
+                    _log.info("leader cannot be followed", partition=self.partition.name, error=error)
                 await asyncio.sleep(pause)
         finally:
             if self._task is asyncio.current_task():
@@ -228,7 +228,10 @@ class Replica:
             " copy is kept, and not followed"
         )
         _log.error(
-            "%s: %s; `treecast partitions promote` and `rebuild` decide", self.partition.name, self.refused
+            "replica is refused",
+            partition=self.partition.name,
+            reason=self.refused,
+            advice="choose with `treecast partitions promote` or `rebuild`",
         )
         self._leader.unfollow()
         self._changed()
@@ -242,14 +245,17 @@ class Replica:
             if (log.start_offset, log.end_offset) != (begin, begin):
                 if log.end_offset:
                     self._counters.restarted_replicas += 1
-                    _log.warning("%s is begun anew at %d", self.partition.name, begin)
+                    _log.warning("replica starts over", partition=self.partition.name, offset=begin)
                 self.partition.restart(begin, now_ms)
         elif begin < log.end_offset:
             self._counters.truncations += 1
             before = log.end_offset
             self.partition.truncate(begin, now_ms)
             _log.warning(
-                "%s: %d to %d is not the leader's, and goes", self.partition.name, log.end_offset, before
+                "replica is cut: the leader does not have these records",
+                partition=self.partition.name,
+                first=log.end_offset,
+                end=before,
             )
 
     def _join(self, answer: calls.FollowResponse) -> None:
@@ -279,7 +285,7 @@ class Replica:
         try:
             self._move_start()
         except TreecastError as error:
-            _log.warning("%s: %s", self.partition.name, error)
+            _log.warning("replica retries", partition=self.partition.name, error=error)
 
     def _move_start(self) -> None:
         log = self.partition.log
@@ -325,7 +331,7 @@ class Replica:
         self.joined = None
         self._counters.failed_chunks += 1
         self._failures += 1
-        _log.error("%s: what its stream brought cannot be taken: %s", self.partition.name, error)
+        _log.error("records of a stream cannot be taken", partition=self.partition.name, error=error)
         self._set_current(False)
         self._again(min(self._settings.retry_first * 2.0**self._failures, self._settings.retry_longest))
 
@@ -400,7 +406,8 @@ def _read_batches(message: Message, headers: list[BatchHeader]) -> None:
         end = position + header.size
         if header.base_offset != offset or header.size <= _CRC_FROM or end > len(payload):
             raise TreecastError(
-                Fault.CORRUPT_BATCH, f"a batch of {header.base_offset} came at {offset} of {message.sequence}"
+                Fault.CORRUPT_BATCH,
+                f"batch {header.base_offset} arrived at offset {offset} of message {message.sequence}",
             )
         if crc32c(view[position + _CRC_FROM : end]) != header.crc:
             raise TreecastError(Fault.CORRUPT_BATCH, f"the batch at {offset} fails its CRC-32C")

@@ -104,7 +104,7 @@ class Replicas:
         if leader is None or defined is None:
             raise TreecastError(Fault.UNKNOWN_TOPIC, f"there is no partition {topic}-{index}")
         if leader.leader == self._host_id and not leader.waits:
-            raise TreecastError(Fault.LEADER_UNAVAILABLE, f"{topic}-{index} is being opened")
+            raise TreecastError(Fault.LEADER_UNAVAILABLE, f"{topic}-{index} is being opened: try again")
         return self.following.partition(defined, index, leader)
 
     # --- life

@@ -39,7 +39,7 @@ class Serving:
     ) -> Reply[calls.ProduceResponse] | Awaitable[Reply[calls.ProduceResponse]]:
         partition = self._led.find(request.partition)
         if request.acks not in (-1, 0, 1):
-            raise TreecastError(Fault.INVALID_REQUEST, f"acks is {request.acks}: 0, 1 and -1 are known")
+            raise TreecastError(Fault.INVALID_REQUEST, f"acks is {request.acks}; it must be 0, 1 or -1")
         appended = partition.append(body, request.acks, request.transactional_id)
         if isinstance(appended, Future):
             return _appended_later(partition, appended)

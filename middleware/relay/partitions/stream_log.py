@@ -1,4 +1,4 @@
-"""A partition's log as the log of its stream.
+"""A partition's log as the log of its stream, and the stream at the partition's leader.
 
 A message is one record batch or a few; its sequence is its first offset. Nothing is stored twice: recent
 appends stay in memory for a while, because they are sent at once and repairs are requested soon after. All
@@ -13,20 +13,27 @@ whole or not at all. A receiver that has, or asks for, a part of it gets its bat
 
 from __future__ import annotations
 
-import logging
 import struct
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from treecast.middleware.broker.partition import LocalPartition
+from treecast.middleware.broker.values import Topic
+from treecast.middleware.fabric.origin import Origin
 from treecast.middleware.model.buffers import in_memory
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.identity import TopicPartition
+from treecast.middleware.model.logs import Log
+from treecast.middleware.model.topics import TopicName
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.wire.record_batch import LOG_OVERHEAD, BatchHeader
-from treecast.middleware.wire.segment_assembly import Message
+from treecast.middleware.wire.segment import Message
 from treecast.middleware.wire.segment_bodies import Expiry, Skipped
 
-_log = logging.getLogger(__name__)
+from .accounts import Place
+
+_log = Log(__name__)
 
 TAIL_BYTES: Final = 4 << 20
 BLOCK_BYTES: Final = 32 << 10  # about 150 small batches: 0.1 ms
@@ -247,7 +254,7 @@ class PartitionStreamLog:
                 except TreecastError as error:
                     self.failed_reads += 1
                     if self.failed_reads & (self.failed_reads - 1) == 0:  # the 1st, 2nd, 4th, 8th, ...
-                        _log.error("a stream cannot be read from its partition: %s", error)
+                        _log.error("partition cannot be read for its stream", error=error)
                     return
                 number = run.at(offset)
             if number < len(run.messages) and run.messages[number].sequence < offset:
@@ -298,6 +305,47 @@ class PartitionStreamLog:
 
     def next_deadline(self) -> float:
         return _NEVER
+
+
+class LedStream:
+    """One partition's stream. Implements `broker.partition.AppendTap`."""
+
+    def __init__(
+        self,
+        topic: Topic,
+        partition: LocalPartition,
+        log: PartitionStreamLog,
+        origin: Origin,
+        moved: Callable[[LedStream], None],
+        ended: Callable[[LedStream], None],
+    ) -> None:
+        self.topic = topic
+        self.name: TopicPartition = partition.name
+        self.levels = TopicName.from_kafka(partition.name.topic).levels
+        self.place = Place(topic.topic_id, partition.name.partition)
+        self.partition = partition
+        self.log = log
+        self.origin = origin
+        self._fabric = origin.fabric
+        self._moved = moved
+        self._ended = ended
+
+    def appended(self, batches: memoryview, headers: Sequence[BatchHeader]) -> None:
+        self.log.appended(batches, headers)
+        self._fabric.send_new(self.origin)
+
+    def moved(self) -> None:
+        self._moved(self)
+
+    def gone(self) -> None:
+        self._ended(self)
+
+    def hosts(self) -> list[int]:
+        """Returns the followers."""
+        return [peer.host for peer in self.origin.sender.peers]
+
+    def follows(self, host: int) -> bool:
+        return self.origin.sender.peers.get(host) is not None
 
 
 def _messages(data: bytes) -> list[Message]:

@@ -25,12 +25,12 @@ class Watches:
 
     def __init__(self, leader: LeaderProxy) -> None:
         self._leader = leader
-        self._waiters: dict[ReadWaiter, Isolation] = {}
+        self.waiters: dict[ReadWaiter, Isolation] = {}
         self._known: dict[Isolation, int] = {}  # the readable end in the leader's last answer
         self._parked: dict[Isolation, Future[Answer]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._waiters)
+        return bool(self.waiters)
 
     def told(self, found: PartitionRead) -> None:
         """Notes the leader's answer to a fetch."""
@@ -45,24 +45,24 @@ class Watches:
         self._known.pop(isolation, None)
 
     def add(self, waiter: ReadWaiter, isolation: Isolation) -> None:
-        self._waiters[waiter] = isolation
+        self.waiters[waiter] = isolation
         self._park(isolation)
 
     def remove(self, waiter: ReadWaiter) -> None:
-        isolation = self._waiters.pop(waiter, None)
-        if isolation is not None and isolation not in self._waiters.values():
+        isolation = self.waiters.pop(waiter, None)
+        if isolation is not None and isolation not in self.waiters.values():
             parked = self._parked.pop(isolation, None)
             if parked is not None:
                 parked.cancel()
 
     def wake(self) -> None:
         """Makes all waiters read again."""
-        for waiter in list(self._waiters):
+        for waiter in list(self.waiters):
             waiter.grown(0)
 
     def gone(self) -> None:
-        waiters = list(self._waiters)
-        self._waiters.clear()
+        waiters = list(self.waiters)
+        self.waiters.clear()
         for parked in self._parked.values():
             parked.cancel()
         self._parked.clear()
@@ -89,10 +89,10 @@ class Watches:
             asyncio.get_running_loop().call_later(_PAUSE, self._wake, isolation)
         elif readable > self.known(isolation):
             self._wake(isolation)
-        elif isolation in self._waiters.values():
+        elif isolation in self.waiters.values():
             self._park(isolation)  # time-out without growth
 
     def _wake(self, isolation: Isolation) -> None:
-        for waiter, wanted in list(self._waiters.items()):
+        for waiter, wanted in list(self.waiters.items()):
             if wanted is isolation:
                 waiter.grown(0)

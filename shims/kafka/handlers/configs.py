@@ -136,7 +136,7 @@ async def _alter_group(ctx: Context, request: Message, resource: Message, change
 def _refuse_repeats(resource: Message) -> None:
     twice = [name for name, times in Counter(row.name for row in resource.configs).items() if times > 1]
     if twice:
-        raise TreecastError(Fault.INVALID_REQUEST, f"these keys stand twice: {', '.join(twice)}")
+        raise TreecastError(Fault.INVALID_REQUEST, f"these keys are given twice: {', '.join(twice)}")
 
 
 def _changes(overrides: Mapping[str, str], resource: Message) -> Sequence[ConfigChange]:

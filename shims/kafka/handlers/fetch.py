@@ -6,15 +6,14 @@ the KIP allows. An incremental fetch gets FETCH_SESSION_ID_NOT_FOUND.
 
 from __future__ import annotations
 
-import logging
 from asyncio import AbstractEventLoop, Future, Task, ensure_future
 from typing import Final
 
 from treecast.middleware.broker import (
-    Cluster,
     FetchWait,
     FilteredReads,
     Isolation,
+    Leaders,
     LongPolls,
     PartitionLeader,
     PartitionRead,
@@ -22,6 +21,7 @@ from treecast.middleware.broker import (
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 
 from .. import errors
 from ..codec import (
@@ -34,30 +34,31 @@ from ..codec import (
 )
 from ..errors import code_for
 from ..internal import visible_partition
-from ..pending import Pending, start
+from ..session import Pending
+from ..starting import start
 from ..versions import FETCH
 
-_log = logging.getLogger("treecast.kafka")
+_log = Log("treecast.kafka")
 
 _COMMITTED: Final = Isolation.READ_COMMITTED
 _ISOLATIONS: Final = (Isolation.READ_UNCOMMITTED, _COMMITTED)
 
 
 def fetch(
-    cluster: Cluster,
+    leaders: Leaders,
     polls: LongPolls,
     counters: FaceCounters,
     header: RequestHeader,
     frame: memoryview,
     max_bytes: int,
 ) -> list[Chunk] | Pending:
-    request = decode_fetch_request(frame, header.body, header.api_version, header.reader)
+    request = decode_fetch_request(frame, header.body, header.api_version)
     if request.session_epoch > 0:  # incremental; a full fetch has epoch 0 (wants a session) or -1
         return encode_fetch_response(
             header.correlation_id, header.api_version, [], errors.FETCH_SESSION_ID_NOT_FOUND
         )
     try:
-        attempt = Attempt(cluster, header, request, max_bytes, counters)
+        attempt = Attempt(leaders, header, request, max_bytes, counters)
     except TreecastError as wrong:
         results = [_failed(asked, wrong, header.api_version) for asked in request.partitions]
         return encode_fetch_response(header.correlation_id, header.api_version, results)
@@ -72,7 +73,7 @@ class Attempt:
 
     def __init__(
         self,
-        cluster: Cluster,
+        leaders: Leaders,
         header: RequestHeader,
         request: FetchRequest,
         max_bytes: int,
@@ -80,7 +81,7 @@ class Attempt:
     ) -> None:
         if request.isolation not in (0, 1):
             raise TreecastError(Fault.INVALID_REQUEST, f"isolation level {request.isolation}")
-        self._cluster = cluster
+        self._leaders = leaders
         self._header = header
         self._request = request
         self._max_bytes = min(request.max_bytes, max_bytes)
@@ -152,9 +153,9 @@ class Attempt:
 
     def _ask(self, asked: FetchPartition) -> PartitionRead | Future[PartitionRead]:
         try:
-            leader = self._cluster.partition(asked.topic, asked.partition)
+            leader = self._leaders.partition(asked.topic, asked.partition)
         except TreecastError:
-            leader = visible_partition(self._cluster, asked.topic, asked.partition)
+            leader = visible_partition(self._leaders, asked.topic, asked.partition)
         self._leader = leader
         leader.check_leader_epoch(asked.current_leader_epoch)
         room = min(asked.max_bytes, self._max_bytes - self.size)
@@ -199,7 +200,7 @@ def _result(asked: FetchPartition, found: PartitionRead, isolation: Isolation) -
 def _failed(asked: FetchPartition, error: Exception, version: int) -> FetchResult:
     if isinstance(error, TreecastError):
         return FetchResult(asked.topic, asked.partition, code_for(error, FETCH, version))
-    _log.error("reading %s-%d failed", asked.topic, asked.partition, exc_info=error)
+    _log.error("read failed", trace=error, partition=f"{asked.topic}-{asked.partition}")
     return FetchResult(asked.topic, asked.partition, errors.UNKNOWN_SERVER_ERROR)
 
 
@@ -248,7 +249,7 @@ class PendingFetch(Pending):
             else:
                 self._watch(time_left)
         except Exception:
-            _log.exception("a fetch that had waited failed")
+            _log.exception("waiting fetch failed")
             self.finish(None)
 
     def hurry(self) -> None:

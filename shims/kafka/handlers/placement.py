@@ -19,7 +19,7 @@ def elect_leaders(ctx: Context, request: Message) -> Fields:
     changed.
     """
     if request.election_type not in (_PREFERRED, _UNCLEAN):
-        raise TreecastError(Fault.INVALID_REQUEST, f"there is no election of type {request.election_type}")
+        raise TreecastError(Fault.INVALID_REQUEST, f"unknown election type {request.election_type}")
     asked = [
         TopicPartition(topic.topic, index)
         for topic in request.topic_partitions or ()

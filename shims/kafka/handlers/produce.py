@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import struct
 from asyncio import AbstractEventLoop, Future, TimerHandle
 from functools import partial
 from typing import Final
 
-from treecast.middleware.broker import Appended, Cluster, takes_runs
+from treecast.middleware.broker import Appended, Leaders, takes_runs
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 from treecast.middleware.model.records import Compression
 from treecast.middleware.wire.record_batch import (
     COMPRESSION_MASK,
@@ -31,11 +31,11 @@ from ..codec import (
 )
 from ..errors import code_for
 from ..internal import internal_partition, not_writable
-from ..pending import Pending, Refused
 from ..schema import decode_request, encode_response
+from ..session import Pending, Refused
 from ..versions import PRODUCE
 
-_log = logging.getLogger("treecast.kafka")
+_log = Log("treecast.kafka")
 
 _ACKS = (-1, 0, 1)
 _ATTRIBUTES_LOW_BYTE: Final = 22  # in a batch: the attributes are bytes 21 and 22
@@ -53,16 +53,14 @@ JOIN_BELOW: Final = 64 * 1024  # larger batches gain less from joining than the 
 
 
 def produce(
-    cluster: Cluster, loop: AbstractEventLoop, header: RequestHeader, frame: memoryview
+    leaders: Leaders, loop: AbstractEventLoop, header: RequestHeader, frame: memoryview
 ) -> list[Chunk] | Pending:
     """Appends every partition's batches. With acks=0 there is no answer; an error closes the connection."""
-    return serve(
-        cluster, loop, header, decode_produce_request(frame, header.body, header.api_version, header.reader)
-    )
+    return serve(leaders, loop, header, decode_produce_request(frame, header.body, header.api_version))
 
 
 def serve(
-    cluster: Cluster, loop: AbstractEventLoop, header: RequestHeader, request: ProduceRequest
+    leaders: Leaders, loop: AbstractEventLoop, header: RequestHeader, request: ProduceRequest
 ) -> list[Chunk] | Pending:
     """As `produce`, for a decoded request."""
     version = header.api_version
@@ -71,7 +69,7 @@ def serve(
     results: list[ProduceResult] = []
     waiting: list[tuple[int, Future[Appended]]] = []
     for index, asked in enumerate(request.partitions):
-        outcome = _append(cluster, request, asked, version)
+        outcome = _append(leaders, request, asked, version)
         if isinstance(outcome, Future):
             waiting.append((index, outcome))
             results.append(ProduceResult(asked.topic, asked.partition))
@@ -93,19 +91,19 @@ def _refused_acks(asked: ProducedPartition, acks: int) -> ProduceResult:
         asked.topic,
         asked.partition,
         errors.INVALID_REQUIRED_ACKS,
-        error_message=f"acks is {acks}: 0, 1 and -1 are known",
+        error_message=f"acks is {acks}; it must be 0, 1 or -1",
     )
 
 
 def _append(
-    cluster: Cluster, request: ProduceRequest, asked: ProducedPartition, version: int
+    leaders: Leaders, request: ProduceRequest, asked: ProducedPartition, version: int
 ) -> ProduceResult | Future[Appended]:
     try:
         records = asked.records
         if records is None or len(records) == 0:
             raise TreecastError(Fault.INVALID_RECORD, "no record batch")
         _check_form(records, version)
-        leader = cluster.partition(asked.topic, asked.partition)
+        leader = leaders.partition(asked.topic, asked.partition)
         appended = leader.append(records, request.acks, request.transactional_id)
     except Exception as error:
         # Do not bind `error` to a second name: the reference cycle through its traceback would keep it, and
@@ -154,7 +152,7 @@ def _failed(topic: str, partition: int, error: BaseException, version: int) -> P
             error_message=error.detail,
             record_errors=error.records,
         )
-    _log.error("appending to %s-%d failed", topic, partition, exc_info=error)
+    _log.error("append failed", trace=error, partition=f"{topic}-{partition}")
     return ProduceResult(topic, partition, errors.UNKNOWN_SERVER_ERROR, error_message=Fault.INTERNAL.value)
 
 
@@ -173,7 +171,7 @@ def _unanswered(results: list[ProduceResult], waiting: list[tuple[int, Future[Ap
 
 def _forget(future: Future[Appended]) -> None:
     if not future.cancelled() and future.exception() is not None:
-        _log.warning("a batch that nobody waits for was refused: %s", future.exception())
+        _log.warning("batch without acknowledgement was refused", error=future.exception())
 
 
 class PendingProduce(Pending):
@@ -251,17 +249,17 @@ class ProduceRun:
     def empty(self) -> bool:
         return not self._joined
 
-    def add(self, cluster: Cluster, header: RequestHeader, frame: memoryview) -> list[Chunk] | Pending:
+    def add(self, leaders: Leaders, header: RequestHeader, frame: memoryview) -> list[Chunk] | Pending:
         """Returns the answer to a request that cannot be joined, else a `Pending` that `finish` serves."""
-        request = decode_produce_request(frame, header.body, header.api_version, header.reader)
+        request = decode_produce_request(frame, header.body, header.api_version)
         records = _joinable(request, header.api_version)
         if records is None:
-            self.finish(cluster)
-            return serve(cluster, self._loop, header, request)
+            self.finish(leaders)
+            return serve(leaders, self._loop, header, request)
         one = JoinedProduce(header, request, records)
         end = self._size + len(records)
         if self._joined and (end > RUN_BYTES or not one.follows(self._joined[-1])):
-            self.finish(cluster)
+            self.finish(leaders)
             end = len(records)
         if len(self._room) == 0:
             self._room = memoryview(bytearray(RUN_BYTES))
@@ -270,25 +268,25 @@ class ProduceRun:
         self._joined.append(one)
         return one
 
-    def finish(self, cluster: Cluster) -> None:
+    def finish(self, leaders: Leaders) -> None:
         """Appends and answers the added requests. Does nothing if there are none."""
         joined, self._joined = self._joined, []
         size, self._size = self._size, 0
         if len(joined) > 1:
-            self._append(cluster, joined, size)
+            self._append(leaders, joined, size)
         elif joined:
-            joined[0].append_alone(cluster, self._loop)
+            joined[0].append_alone(leaders, self._loop)
 
-    def _append(self, cluster: Cluster, joined: list[JoinedProduce], size: int) -> None:
+    def _append(self, leaders: Leaders, joined: list[JoinedProduce], size: int) -> None:
         first = joined[0]
         try:
-            leader = cluster.partition(first.asked.topic, first.asked.partition)
+            leader = leaders.partition(first.asked.topic, first.asked.partition)
             if first.producer_id >= 0 and not takes_runs(leader):
                 raise TreecastError(Fault.INVALID_RECORD)
             appended = leader.append(self._room[:size], first.request.acks, None)
         except Exception:  # refused or failed: appending each alone shows which one is at fault
             for one in joined:
-                one.append_alone(cluster, self._loop)
+                one.append_alone(leaders, self._loop)
             return
         before = 0
         for one in joined:
@@ -333,8 +331,8 @@ class JoinedProduce(Pending):
     def appended(self, appended: Appended) -> None:
         self.finish(_answer(self._header, [_appended(self.asked.topic, self.asked.partition, appended)]))
 
-    def append_alone(self, cluster: Cluster, loop: AbstractEventLoop) -> None:
-        answer = serve(cluster, loop, self._header, self.request)
+    def append_alone(self, leaders: Leaders, loop: AbstractEventLoop) -> None:
+        answer = serve(leaders, loop, self._header, self.request)
         if isinstance(answer, Pending):
             self._hand_on(answer)
         else:

@@ -44,7 +44,9 @@ async def create_topics(ctx: Context, request: Message) -> Fields:
             continue
         try:
             if times[asked.name] > 1:
-                raise TreecastError(Fault.INVALID_REQUEST, f"topic {asked.name} stands twice in the request")
+                raise TreecastError(
+                    Fault.INVALID_REQUEST, f"topic {asked.name} is named twice in the request"
+                )
             check_collision(ctx.cluster, asked.name)
             other = flat.setdefault(flattened(asked.name), asked.name)
             if other != asked.name:
@@ -75,7 +77,7 @@ def _new_topic(ctx: Context, asked: Message) -> NewTopic:
             )
         indexes = sorted(row.partition_index for row in asked.assignments)
         if indexes != list(range(len(indexes))):
-            raise TreecastError(Fault.INVALID_ASSIGNMENT, "partitions are numbered from 0 without gaps")
+            raise TreecastError(Fault.INVALID_ASSIGNMENT, "partitions must be numbered from 0 without gaps")
         _check_assignment(ctx, [row.broker_ids for row in asked.assignments])
         partitions = len(indexes)
     config = {row.name: row.value or "" for row in asked.configs}
@@ -90,7 +92,7 @@ def _wished_copies(ctx: Context, factor: int) -> int:
     Raises INVALID_REPLICATION.
     """
     if factor < 1:
-        raise TreecastError(Fault.INVALID_REPLICATION, "a replication factor is larger than 0, or -1")
+        raise TreecastError(Fault.INVALID_REPLICATION, "a replication factor must be above 0, or -1")
     if not ctx.broker.accept_replication_factor:
         raise TreecastError(
             Fault.INVALID_REPLICATION,
@@ -104,7 +106,7 @@ def _check_assignment(ctx: Context, assignment: Sequence[Sequence[int]]) -> None
     """Raises INVALID_ASSIGNMENT unless each partition has one replica, on the only broker clients see."""
     if any(list(broker_ids) != [ctx.node_id] for broker_ids in assignment):
         raise TreecastError(
-            Fault.INVALID_ASSIGNMENT, f"every partition has one replica, on broker {ctx.node_id}"
+            Fault.INVALID_ASSIGNMENT, f"every partition needs exactly one replica, on broker {ctx.node_id}"
         )
 
 
@@ -189,7 +191,9 @@ async def create_partitions(ctx: Context, request: Message) -> Fields:
         code, detail = errors.NONE, None
         try:
             if times[asked.name] > 1:
-                raise TreecastError(Fault.INVALID_REQUEST, f"topic {asked.name} stands twice in the request")
+                raise TreecastError(
+                    Fault.INVALID_REQUEST, f"topic {asked.name} is named twice in the request"
+                )
             check_own(ctx.cluster, asked.name)
             _check_growth(ctx, asked)
             await ctx.cluster.definitions.create_partitions(
@@ -206,7 +210,7 @@ def _check_growth(ctx: Context, asked: Message) -> None:
     if topic is None or asked.assignments is None:
         return  # `create_partitions` of the definitions refuses a missing topic
     if len(asked.assignments) != asked.count - topic.partitions:
-        raise TreecastError(Fault.INVALID_ASSIGNMENT, "one assignment per new partition is needed")
+        raise TreecastError(Fault.INVALID_ASSIGNMENT, "each new partition needs one assignment")
     _check_assignment(ctx, [row.broker_ids for row in asked.assignments])
 
 

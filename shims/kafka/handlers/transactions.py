@@ -29,10 +29,10 @@ async def init_producer_id(ctx: Context, request: Message) -> Fields:
     """Returns a new identity, or the next epoch of a transactional id, which fences the previous one."""
     transactional_id = request.transactional_id
     if transactional_id == "":
-        raise TreecastError(Fault.INVALID_REQUEST, "an empty transactional id")
+        raise TreecastError(Fault.INVALID_REQUEST, "a transactional id cannot be empty")
     known = _producer(request)
     if (known.producer_id < 0) != (known.epoch < 0):
-        raise TreecastError(Fault.INVALID_REQUEST, "a producer id without an epoch, or the other way round")
+        raise TreecastError(Fault.INVALID_REQUEST, "producer id and epoch must be sent together")
     if transactional_id is None:
         producer = await ctx.cluster.new_producer()
     else:

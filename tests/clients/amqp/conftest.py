@@ -7,6 +7,8 @@ import itertools
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pika
 import pytest
@@ -56,3 +58,31 @@ def parameters(amqp: DaemonProcess) -> pika.ConnectionParameters:
 def name() -> Callable[[str], str]:
     """Returns a function that makes unique names."""
     return lambda prefix: f"{prefix}-{uuid.uuid4().hex[:6]}-{next(_numbers)}"
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[DaemonProcess]]:
+    """Two daemons of one cluster with the AMQP face."""
+    with two_hosts(tmp_path_factory.mktemp("hosts")) as (first, second):
+        yield [first, second]
+
+
+@contextmanager
+def two_hosts(root: Path) -> Iterator[tuple[DaemonProcess, DaemonProcess]]:
+    faces = [*FACES, "--fabric", "127.0.0.1:0"]
+    first = DaemonProcess(root / "a", [*faces, "--name", "a"])
+    second: DaemonProcess | None = None
+    try:
+        first.start()
+        joins = ["--join", first.ready["control"], "--join-token", f"@{root / 'a' / 'join-token'}"]
+        second = DaemonProcess(root / "b", [*faces, "--name", "b", *joins])
+        yield first, second.start()
+    finally:
+        logs = []
+        for daemon in (second, first):
+            if daemon is not None:
+                if daemon.running:
+                    daemon.stop()
+                logs.append(daemon.clean_up())
+        print("\n".join(logs))
+    assert all("Traceback" not in log for log in logs), logs

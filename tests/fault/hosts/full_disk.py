@@ -32,7 +32,7 @@ from .site import Amiss, HostDaemon, Site, Worker, wait_for, workers
 MOUNTED, MIB = 2, 1 << 20
 DISK_BYTES = 256 * MIB
 LEFT_BYTES = 6 * MIB  # left for the load to fill
-SAID, OVER = "refuses writes", "takes writes again"
+SAID, OVER = "refuses writes", "accepts writes again"
 STORAGE_ERROR = 56
 ADMIN = "127.0.0.1:7670"
 _READ_S = 60.0

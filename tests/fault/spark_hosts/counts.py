@@ -16,7 +16,7 @@ RECORD_BYTES = (
 )
 CALLS_BYTES = 256 << 10  # traffic between Spark and its executors, and a driver's requests
 _COUNTED = {
-    "given": 'treecast_face_bytes_out_total{face="kafka"}',
+    "given": 'treecast_face_sent_bytes_total{face="kafka"}',
     "replica": "treecast_relay_local_read_bytes_total",
     "asked": "treecast_relay_proxied_read_bytes_total",
 }

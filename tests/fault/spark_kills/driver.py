@@ -16,7 +16,7 @@ from pathlib import Path
 QUERY = Path(__file__).with_name("query.py")
 START_SECONDS = 600
 SLOW = b"failed to connect back"  # Spark allows a Python worker 10 s to start, however busy the machine is
-ANEW = b"made anew"  # the error of a query that finds another topic of the same name
+ANEW = b"created again"  # the error of a query that finds another topic of the same name
 # A driver lives for a minute at most. A JVM that compiles each method once, and quickly, starts sooner.
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 

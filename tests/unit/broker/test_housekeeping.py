@@ -52,8 +52,8 @@ async def test_what_the_disk_refuses_is_said_rarely_and_tried_each_time(
         await housekeeping.run(1000.0 + second)
     assert len(tried) == 601
     first, second = [record.getMessage() for record in caplog.records]
-    assert first == "housekeeping: chore cannot be done, the disk refuses: no space left"
-    assert second.endswith("; 599 times more since it was last said")
+    assert first == "housekeeping waits for the disk: chore=chore, error=no space left"
+    assert second.endswith(", left_out=599")
     caplog.clear()
     fault = Fault.INTERNAL
     for number in range(3):

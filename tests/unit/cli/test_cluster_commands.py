@@ -149,6 +149,6 @@ def test_what_a_lost_disk_had_is_named_and_is_no_failure(beside) -> None:
     ran = treecast("streams", "--check")
     assert ran.code == 0
     head, row = ran.lines[-2:]
-    assert head.startswith("partition  lost with the disk of")
+    assert head.startswith("partition  lost disk of")
     assert row.split() == ["t-1", "b", "2023-11-14T22:13:20.000Z", "1,000", "1,003", "3", "7"]
     assert treecast("streams", "--json").json[1]["lost"][0]["first"] == 1000

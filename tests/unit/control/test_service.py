@@ -162,6 +162,8 @@ async def test_ids_and_interest(
     assert (await client.allot_state(two, ["a", "", "ü"])).state_id == 258
     assert await client.put_interest(one, 2, ["a/#"]) == 2
     assert await client.put_interest(one, 1, ["b"]) == 2
+    first = await client.put_definitions(one, [pb.DefinitionWrite(key="k", value=b"x")])
+    assert await client.put_definitions(one, [pb.DefinitionWrite(key="k", value=b"x")]) == first
     later = await restart(server)
     assert (await client.producer_ids(one)).start == 1005
     assert (await client.transaction_home(two, "t")).epoch == 1
@@ -417,6 +419,8 @@ async def test_bad_fields_of_an_attached_host(
         (client.put_interest(session, 1, ["a", "b", "c"]), bad),
         (client.put_interest(session, 1, [""]), bad),
         (client.put_interest(session, 1, ["x" * 70_000]), bad),
+        (client.put_definitions(session, [pb.DefinitionWrite(key="", value=b"x")]), bad),
+        (client.put_definitions(session, [pb.DefinitionWrite(key="k", value=bytes(70_000))]), bad),
         (put(kind=77), bad),
         (client.put_home_state(session, [pb.HomeWrite(kind=GROUP, id="g", epoch=1)] * 2), bad),
     ]
@@ -450,4 +454,4 @@ async def test_an_error_of_our_own_is_told_without_its_insides(
     server.coordinator.do = None  # type: ignore[method-assign, assignment]
     error = await refused(client.attach(hello("h1")))
     assert (error.fault, "NoneType" in error.detail) == (Fault.INTERNAL, False)
-    assert "Attach failed" in caplog.text
+    assert "call failed: call=Attach" in caplog.text

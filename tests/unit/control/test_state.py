@@ -184,6 +184,31 @@ def test_interest_goes_by_version_within_an_incarnation() -> None:
     assert state.interest(1) is None
 
 
+def test_the_first_definition_of_a_name_stays() -> None:
+    state = ClusterState(SETTINGS)
+    state.pass_time(0.0)
+    one, two = attached(state, "h1"), attached(state, "h2")
+    write = commands.DefinitionWrite
+    step(state, commands.PutDefinitions(one, (write("q", b"one"), write("gone", b"x"))))
+    assert not step(state, commands.PutDefinitions(two, (write("q", b"two"),))).changes
+    assert not step(state, commands.PutDefinitions(one, (write("q", b"one"),))).changes
+    known = state.definition("q")
+    assert known is not None
+    assert (known.host_id, known.value) == (one.host_id, b"one")
+    step(state, commands.PutDefinitions(two, (write("q", b"two", replace=True), write("gone", None))))
+    known = state.definition("q")
+    assert known is not None
+    assert (known.host_id, known.value) == (two.host_id, b"two")
+    assert state.definition("gone") is None
+    within_one = (write("a", b"1"), write("a", None), write("a", b"2"), write("b", b"1"), write("b", None))
+    step(state, commands.PutDefinitions(one, within_one))
+    again = state.definition("a")
+    assert again is not None
+    assert again.value == b"2"
+    assert state.definition("b") is None
+    state.check_invariants()
+
+
 def test_forgotten_epochs_are_never_given_again() -> None:
     state = ClusterState(SETTINGS)
     state.pass_time(0.0)

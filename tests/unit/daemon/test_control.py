@@ -165,7 +165,7 @@ async def test_an_error_of_our_own_is_told_without_its_insides(
         await ask("list_topics")
     assert refused.value.fault is Fault.INTERNAL
     assert "NoneType" not in refused.value.detail
-    assert "ListTopics failed" in caplog.text
+    assert "call failed: call=ListTopics" in caplog.text
 
 
 async def test_the_unix_socket_serves_too(server: ControlServer, tmp_path: Path) -> None:

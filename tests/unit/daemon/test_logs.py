@@ -11,15 +11,17 @@ import pytest
 
 from treecast.middleware.daemon.repeats import DiskRepeats
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 
 SCRIPT = """
-import logging, sys
+import sys
 from treecast.middleware.daemon import logs
 from treecast.middleware.daemon.settings import LogFormat, LogLevel, Settings
 logs.configure(Settings(log_format=LogFormat({form!r}), log_level=LogLevel({level!r})))
-log = logging.getLogger("treecast.test")
+from treecast.middleware.model.logs import Log
+log = Log("treecast.test")
 log.debug("small")
-log.info("hello %s", "world", extra={{"face": "kafka"}})
+log.info("hello", face="kafka", name=ValueError("world"), count=3, gone=None)
 try:
     raise ValueError("broken")
 except ValueError:
@@ -42,10 +44,12 @@ def log_lines(form: str, level: str) -> list[str]:
 @pytest.mark.parametrize("form", ["json", "auto"])
 def test_json(form: str) -> None:
     entries = [json.loads(line) for line in log_lines(form, "info")]
-    assert [entry["event"] for entry in entries] == ["hello world", "failed", "bound"]
+    assert [entry["event"] for entry in entries] == ["hello", "failed", "bound"]
     assert entries[0] | {"timestamp": ""} == {
-        "event": "hello world",
+        "event": "hello",
         "face": "kafka",
+        "name": "world",
+        "count": 3,
         "level": "info",
         "logger": "treecast.test",
         "timestamp": "",
@@ -57,7 +61,7 @@ def test_json(form: str) -> None:
 def test_console() -> None:
     lines = log_lines("console", "debug")
     assert "small" in lines[0]
-    assert "hello world" in lines[1]
+    assert "hello" in lines[1]
     assert "face=kafka" in lines[1]
     assert any("ValueError: broken" in line for line in lines)
 
@@ -96,37 +100,41 @@ class Handler(logging.Handler):
         self.said.append((record.getMessage(), bool(record.exc_info)))
 
 
+def listened(repeats: DiskRepeats) -> tuple[Log, Handler]:
+    """A log whose lines pass the filter, and what it says."""
+    log, handler = Log(f"treecast.test.{id(repeats)}"), Handler()
+    handler.addFilter(repeats)
+    logging.getLogger(f"treecast.test.{id(repeats)}").addHandler(handler)
+    return log, handler
+
+
 def test_what_a_full_disk_makes_fail_is_said_once_for_each_kind_and_rarely_again() -> None:
     now = 0.0
-    log, handler = logging.Logger("treecast.test"), Handler()
-    handler.addFilter(DiskRepeats(lambda: now))
-    log.addHandler(handler)
+    log, handler = listened(DiskRepeats(lambda: now))
     full = TreecastError(Fault.STORAGE, "cannot write: 100 % full")
     for second in range(1300):
         now = float(second)
-        log.error("part %d: %s", second, full)
+        log.error("part", number=second, error=full)
         try:
             raise full
         except TreecastError:
-            log.exception("stream %d", second)
+            log.exception("stream", number=second)
     assert handler.said == [
-        ("part 0: cannot write: 100 % full", False),
-        ("stream 0: cannot write: 100 % full", False),
-        ("part 600: cannot write: 100 % full; 599 times more since it was last said", False),
-        ("stream 600: cannot write: 100 % full; 599 times more since it was last said", False),
-        ("part 1200: cannot write: 100 % full; 599 times more since it was last said", False),
-        ("stream 1200: cannot write: 100 % full; 599 times more since it was last said", False),
+        ("part: error=cannot write: 100 % full, number=0", False),
+        ("stream: error=cannot write: 100 % full, number=0", False),
+        ("part: error=cannot write: 100 % full, number=600, left_out=599", False),
+        ("stream: error=cannot write: 100 % full, number=600, left_out=599", False),
+        ("part: error=cannot write: 100 % full, number=1200, left_out=599", False),
+        ("stream: error=cannot write: 100 % full, number=1200, left_out=599", False),
     ]
 
 
 def test_all_else_is_said_each_time_and_with_its_trace() -> None:
-    log, handler = logging.Logger("treecast.test"), Handler()
-    handler.addFilter(DiskRepeats(lambda: 0.0))
-    log.addHandler(handler)
+    log, handler = listened(DiskRepeats(lambda: 0.0))
     for _ in range(2):
-        log.error("refused: %s", TreecastError(Fault.TIMED_OUT, "late"))
+        log.error("refused", error=TreecastError(Fault.TIMED_OUT, "late"))
         try:
             raise ValueError("broken")
         except ValueError:
             log.exception("failed")
-    assert handler.said == [("refused: late", False), ("failed", True)] * 2
+    assert handler.said == [("refused: error=late", False), ("failed", True)] * 2

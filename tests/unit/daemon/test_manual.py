@@ -36,4 +36,6 @@ def test_every_metric_is_described_and_every_description_is_of_one(start_daemon)
     assert [p for p in described if not any(fnmatchcase(name, p) for name in emitted)] == []
     assert [name for name in emitted if not re.fullmatch(r"(treecast|process)(_[a-z0-9]+)+", name)] == []
     assert [name for name in emitted if name.endswith(("_ms", "_kb", "_mb", "_count", "_percent"))] == []
+    units = re.compile(r"_(bytes|seconds)_(?!total$)")
+    assert [name for name in emitted if units.search(name)] == []
     assert [f.name for f in families if not re.fullmatch(r"[A-Z0-9].*\.", f.documentation)] == []

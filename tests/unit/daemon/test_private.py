@@ -48,7 +48,7 @@ def test_what_a_daemon_makes_is_private(start_daemon: StartDaemon, tmp_path: Pat
     assert mode(daemon.runtime_dir) == mode(daemon.data) == DIRECTORY
     assert open_to_others(daemon.runtime_dir) == open_to_others(daemon.data) == []
     assert mode(daemon.data / "control-token") == 0o600
-    assert "now private" not in daemon.log()
+    assert "access of other users was removed" not in daemon.log()
 
 
 def test_what_an_earlier_version_made_is_tightened_once(start_daemon: StartDaemon) -> None:
@@ -60,7 +60,7 @@ def test_what_an_earlier_version_made_is_tightened_once(start_daemon: StartDaemo
     assert open_to_others(daemon.data) == []
     assert mode(daemon.data) == DIRECTORY
     daemon.restart()
-    assert daemon.log().count("now private") == 1
+    assert daemon.log().count("access of other users was removed") == 1
 
 
 def test_a_coordinators_directory_is_private(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_everybodys_directory_stays_as_it_is(tmp_path: Path, caplog: pytest.LogC
     tmp_path.chmod(0o1777)
     tighten(tmp_path)
     assert mode(tmp_path) == 0o1777
-    assert "give the daemon one of its own" in caplog.text
+    assert "give the daemon a directory of its own" in caplog.text
 
 
 def test_what_cannot_be_changed_is_told_and_does_not_stop_the_start(

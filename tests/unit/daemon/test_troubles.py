@@ -67,8 +67,8 @@ def test_what_is_wrong_is_told_with_what_to_do() -> None:
         "the disk of /data refuses writes: No space left on device; 0 of 10,000 bytes are free. Nothing that"
     )
     lines = troubles.look(Look(Space(5, 10), no_files=True), 2.0)
-    assert lines[0] == "the disk of /data takes writes again"
-    assert "64 may be open, of which 16 are kept for the daemon itself" in lines[1]
+    assert lines[0] == "the disk of /data accepts writes again"
+    assert "64 may be open, of which 16 are reserved for the daemon" in lines[1]
     assert len(troubles.texts()) == 1
 
 
@@ -168,7 +168,7 @@ async def test_a_full_disk_is_found_by_what_it_refuses_and_by_its_space(
     assert watch.troubles.texts() == []
     first, last = [record.getMessage() for record in caplog.records]
     assert "refuses writes: No space left on device" in first
-    assert last == "the disk of /data takes writes again"
+    assert last.endswith("detail=the disk of /data accepts writes again")
     disk.free = 0
     disk.error = OSError(errno.ENOSPC, "No space left on device")
     await watch.look()
@@ -177,7 +177,7 @@ async def test_a_full_disk_is_found_by_what_it_refuses_and_by_its_space(
     await watch.look()
     counters.pubsub.journal_errors += 1
     await watch.look()
-    assert "some are refused, and others taken" in watch.troubles.disk.text
+    assert "some are refused, and others accepted" in watch.troubles.disk.text
 
 
 async def test_descriptors_that_are_used_up_are_told_until_there_are_some(
@@ -211,8 +211,8 @@ async def test_a_coordinator_that_admits_nobody_itself_says_when_few_are_left(
     for _ in range(3):
         await watch.look()
     (text,) = watch.troubles.texts()
-    assert "start the coordinator again" in text
-    assert [record.getMessage() for record in caplog.records] == [text]
+    assert "restart the coordinator" in text
+    assert [record.getMessage().partition("=")[2] for record in caplog.records] == [text]
     table.free = 40
     await watch.look()
     assert watch.troubles.texts() == []

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from treecast.middleware.fabric.carriers.ip_multicast import NAME as IP_MULTICAST
-from treecast.middleware.fabric.core.outcomes import Delivery
+from treecast.middleware.fabric.core.reorder import Delivery
 from treecast.middleware.fabric.core.settings import StreamSettings
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.settings import FabricSettings

@@ -12,13 +12,13 @@ from __future__ import annotations
 from tests.unit.fabric.links import Weather
 from tests.unit.fabric.stations import Station, Stations
 
-from treecast.middleware.fabric.core.flight import Track
 from treecast.middleware.fabric.core.peers import Peer
 from treecast.middleware.fabric.core.sender import Sender
 from treecast.middleware.fabric.core.settings import StreamSettings
 from treecast.middleware.fabric.core.states import PeerState
 from treecast.middleware.fabric.core.streams import Shipment
-from treecast.middleware.wire.segment_assembly import part_size
+from treecast.middleware.fabric.core.timing import Track
+from treecast.middleware.wire.segment import part_size
 
 _ACCOUNTS_EVERY = 64  # turns
 

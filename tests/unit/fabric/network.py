@@ -6,9 +6,9 @@ import random
 
 from tests.unit.fabric.links import Links, Weather
 
-from treecast.middleware.fabric.core.outcomes import Progress
 from treecast.middleware.fabric.core.outgoing import Outgoing
 from treecast.middleware.fabric.core.receiver import Receiver
+from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.fabric.core.sender import Sender
 from treecast.middleware.fabric.core.settings import StreamSettings
 from treecast.middleware.wire.segment import KeyRing, decode, encode
@@ -109,7 +109,7 @@ class Network(Links):
         assert encoded == [encode(segment, KEYS) for segment in out.segments()]
         assert len(encoded) == out.count
         assert max(map(len, encoded), default=0) <= max(self.settings.mtu, 1280 - 48)
-        all_of_them = list(self.receivers) if self.multicast else self.sender.peers.live()
+        all_of_them = list(self.receivers) if self.multicast else self.sender.peers.live
         for host in all_of_them if out.to is None else [out.to]:
             if host not in self.cut:
                 for data in encoded:

@@ -22,9 +22,9 @@ from itertools import count
 from tests.unit.fabric.links import Weather
 from tests.unit.fabric.network import Network
 
-from treecast.middleware.fabric.core.outcomes import Progress
+from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.fabric.core.settings import StreamSettings
-from treecast.middleware.wire.segment_assembly import part_size
+from treecast.middleware.wire.segment import part_size
 
 BYTES = 4_000_000
 SHARES = (0.0199, 0.0975, 0.19)  # of two links of 1 %, 5 % and 10 % each

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from tests.unit.fabric.links import Links, Weather
 
-from treecast.middleware.fabric.core.outcomes import Progress
+from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.fabric.core.sender import Sender
 from treecast.middleware.fabric.core.settings import NEVER, StreamSettings
 from treecast.middleware.fabric.core.streams import UNICAST, Served, Shipment, Streams

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treecast.middleware.fabric.core.outcomes import FILTERED, How, Progress
 from treecast.middleware.fabric.core.outgoing import Outgoing
 from treecast.middleware.fabric.core.receiver import Receiver
+from treecast.middleware.fabric.core.reorder import FILTERED, How, Progress
 from treecast.middleware.fabric.core.sender import Sender
 from treecast.middleware.fabric.core.settings import StreamSettings
-from treecast.middleware.wire.segment import Kind, Segment, control
-from treecast.middleware.wire.segment_assembly import Message
+from treecast.middleware.wire.segment import Kind, Message, Segment, control
 from treecast.middleware.wire.segment_bodies import (
     Close,
     Gap,

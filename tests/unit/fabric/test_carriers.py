@@ -16,7 +16,7 @@ from tests.unit.fabric.edges import IP_MULTICAST, STREAM, Collected, fabrics, jo
 from treecast.middleware.fabric import carriers as package
 from treecast.middleware.fabric.carriers.carrier import Carrier, Place
 from treecast.middleware.fabric.carriers.registry import Carriers, maker_of, register
-from treecast.middleware.fabric.core.outcomes import Progress
+from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.settings import FabricSettings
 

@@ -8,7 +8,7 @@ import select
 import pytest
 from tests.unit.fabric.edges import ALONE, KEYS, STREAM, Collected, fabrics, lose, until
 
-from treecast.middleware.fabric.core.outcomes import Progress
+from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.fabric.core.settings import NEVER
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.wire.segment import NO_KEYS, Kind, control, encode

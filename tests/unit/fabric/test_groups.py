@@ -8,7 +8,7 @@ import socket
 import pytest
 from tests.unit.fabric.edges import IP_MULTICAST, PATIENCE, STREAM, Collected, fabrics, join, leave, until
 
-from treecast.middleware.fabric.core.outcomes import Progress
+from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.sockets.interfaces import interface_of
 from treecast.middleware.fabric.sockets.memberships import Memberships

@@ -19,7 +19,7 @@ from treecast.middleware.dataplane.p4files import load_file
 from treecast.middleware.evaluation.switched import SwitchedNetwork
 from treecast.middleware.fabric.carriers.carrier import Place
 from treecast.middleware.fabric.carriers.labels import BY_ETHERNET, LabelRules, Labels
-from treecast.middleware.fabric.core.outcomes import Progress
+from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.model.counters import FabricCounters

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.fabric.links import Weather
 from tests.unit.fabric.network import ORIGIN, Network
 
-from treecast.middleware.fabric.core.outcomes import Progress
+from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.fabric.core.settings import StreamSettings
 from treecast.middleware.fabric.core.states import PeerState, ReceiverState
 from treecast.middleware.wire.segment_bodies import Expiry

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.unit.fabric.links import Weather
 from tests.unit.fabric.network import ORIGIN, Network
 
-from treecast.middleware.fabric.core.outcomes import Progress
 from treecast.middleware.fabric.core.pacing import Window
 from treecast.middleware.fabric.core.peers import Peers
+from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.fabric.core.settings import NEVER, StreamSettings
 from treecast.middleware.fabric.core.states import PaceEvent, PaceState, ReceiverState
 from treecast.middleware.fabric.core.timing import TokenBucket, Weight

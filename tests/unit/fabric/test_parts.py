@@ -14,7 +14,7 @@ from treecast.middleware.fabric.core.log import Log
 from treecast.middleware.fabric.core.repairs import Repairs
 from treecast.middleware.fabric.core.settings import NEVER, StreamSettings
 from treecast.middleware.fabric.core.timing import RoundTrip, TokenBucket
-from treecast.middleware.wire.segment_assembly import Message
+from treecast.middleware.wire.segment import Message
 from treecast.middleware.wire.segment_bodies import Expiry, Mode, Rejection, Report, Skipped, Totals
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from treecast.middleware.fabric.core.outcomes import Progress
 from treecast.middleware.fabric.core.receiver import Receiver
+from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.fabric.core.settings import StreamSettings
 from treecast.middleware.wire.segment import Kind, Segment, control
 from treecast.middleware.wire.segment_bodies import Heartbeat, Report

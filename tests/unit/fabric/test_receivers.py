@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from treecast.middleware.fabric.core.outcomes import Progress
 from treecast.middleware.fabric.core.outgoing import Outgoing
 from treecast.middleware.fabric.core.receivers import Receivers
+from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.fabric.core.sender import Sender
 from treecast.middleware.fabric.core.settings import StreamSettings
 from treecast.middleware.wire.segment import After, Kind, Segment

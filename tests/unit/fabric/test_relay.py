@@ -11,7 +11,7 @@ from tests.unit.fabric.edges import KEYS, STREAM, Collected, fabrics, until
 
 from treecast.middleware.fabric.carriers.carrier import Place
 from treecast.middleware.fabric.carriers.relay import AT_ORIGIN, NAME, Relay, make
-from treecast.middleware.fabric.core.outcomes import Progress
+from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.origin import Origin
 from treecast.middleware.fabric.settings import FabricSettings

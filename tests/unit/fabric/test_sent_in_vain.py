@@ -7,12 +7,11 @@ from tests.unit.fabric.links import Weather
 from tests.unit.fabric.network import Network
 from tests.unit.fabric.test_corners import KEY, asked, data, receiver
 
-from treecast.middleware.fabric.core.outcomes import Progress
+from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.fabric.core.sender import Sender
 from treecast.middleware.fabric.core.settings import StreamSettings
 from treecast.middleware.fabric.core.states import ReceiverState
-from treecast.middleware.wire.segment import Kind, control
-from treecast.middleware.wire.segment_assembly import part_size
+from treecast.middleware.wire.segment import Kind, control, part_size
 from treecast.middleware.wire.segment_bodies import Gap, Heartbeat, Mode, Nak, Report, Totals
 
 RETRY = 0.03  # the time-out before a round trip is measured; the first nak of a gap comes within 0.0075

@@ -14,8 +14,7 @@ from treecast.middleware.fabric.core.sender import Sender
 from treecast.middleware.fabric.core.settings import StreamSettings
 from treecast.middleware.fabric.core.streams import Streams
 from treecast.middleware.fabric.core.turn import OF_MESSAGE
-from treecast.middleware.wire.segment import Kind, control
-from treecast.middleware.wire.segment_assembly import Message
+from treecast.middleware.wire.segment import Kind, Message, control
 from treecast.middleware.wire.segment_bodies import Gap, Mode, Nak, Report, Totals
 
 KEY = (1, 7, 1)
@@ -173,10 +172,10 @@ def test_live_data_goes_first_in_the_middle_of_a_replayed_message() -> None:
 def test_who_is_replayed_to_is_live_once_the_last_part_is_on_its_way() -> None:
     sender = origin(300_000, 1, behind=True)
     while any(one.kind is Kind.REPLAY for one in sender.to_send(NOW)):
-        if sender.peers.live():
+        if sender.peers.live:
             break
         assert sender.next_deadline(NOW) <= NOW
-    assert sender.peers.live() == [2]
+    assert sender.peers.live == [2]
     assert not turns(sender, NOW)
 
 

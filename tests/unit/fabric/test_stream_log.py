@@ -9,11 +9,11 @@ import pytest
 from tests.unit.fabric.edges import ALONE, Collected, fabrics, until
 
 from treecast.middleware.fabric.core.log import StreamLog
-from treecast.middleware.fabric.core.outcomes import Progress
 from treecast.middleware.fabric.core.receiver import Receiver
+from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.fabric.core.sender import Sender
 from treecast.middleware.fabric.core.settings import NEVER, StreamSettings
-from treecast.middleware.wire.segment_assembly import Message
+from treecast.middleware.wire.segment import Message
 from treecast.middleware.wire.segment_bodies import Expiry, Skipped
 
 SETTINGS = StreamSettings(mtu=1400, send_at_once=20_000)

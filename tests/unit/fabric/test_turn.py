@@ -15,7 +15,7 @@ def replayed(turn: Turn, turns: int, *, waits: bool, live: int = 0, now: float =
         turn.begin(now)
         if waits:
             turn.live_waits(now)
-            turn.sent_live(live)
+            turn.live -= live
         size = max(0, turn.replays)
         turn.replayed(size)
         total += size

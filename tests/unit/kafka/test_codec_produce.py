@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,10 +13,14 @@ from treecast.shims.kafka.codec import (
     CodecError,
     ProduceResult,
     RemoteCodecError,
+    RequestHeader,
+    decode_header_fields,
+    decode_produce_fields,
     decode_produce_request,
     decode_request_header,
     encode_produce_response,
 )
+from treecast.shims.kafka.codec import ProduceRequest as ProduceRequest_
 
 VERSIONS = range(3, 13)
 EXAMPLES = 30  # of each version
@@ -175,3 +181,46 @@ def test_one_wrong_byte_gives_only_a_codec_error(version: int, at: float, value:
     except CodecError:
         return
     assert sum(len(p.records or b"") for p in read.partitions) <= len(frame)
+
+
+def outcome(decode: Callable[[], object]) -> object:
+    """What a decoder returns, as fields; or that it refuses."""
+    try:
+        found = decode()
+    except RemoteCodecError:
+        return "refused"
+    if isinstance(found, ProduceRequest_):
+        parts = [(part.topic, part.partition, part.records) for part in found.partitions]
+        return found.transactional_id, found.acks, found.timeout_ms, parts
+    assert isinstance(found, RequestHeader)
+    return found.api_key, found.api_version, found.correlation_id, found.client_id, found.body
+
+
+@pytest.mark.parametrize("version", [8, 9, 12])
+@settings(max_examples=20 * EXAMPLES)
+@given(
+    parts=st.lists(st.tuples(INT32, st.none() | st.sampled_from([0, 1, 126, 127, 128, 20_000])), max_size=2),
+    topic=NAMES | st.text("t", min_size=120, max_size=130),
+    transactional=st.sampled_from([None, None, None, "x"]),
+    wrong=st.none() | st.tuples(st.integers(0, 60), st.integers(0, 255)),
+    cut=st.sampled_from([0, 0, 0, 1, 2, 3]),
+)
+def test_the_fast_paths_read_what_the_reading_field_by_field_does(
+    version: int,
+    parts: list[tuple[int, int | None]],
+    topic: str,
+    transactional: str | None,
+    wrong: tuple[int, int] | None,
+    cut: int,
+) -> None:
+    records = [(index, None if size is None else bytes(size)) for index, size in parts]
+    frame = bytearray(request(version, transactional, -1, 1000, [(topic, records)]))
+    if wrong is not None and wrong[0] < len(frame):
+        frame[wrong[0]] = wrong[1]
+    view = memoryview(frame)[: len(frame) - cut]
+    quick, plain = outcome(lambda: decode_request_header(view)), outcome(lambda: decode_header_fields(view))
+    assert quick == plain
+    if quick != "refused":
+        body = decode_request_header(view).body
+        expected = outcome(lambda: decode_produce_fields(view, body, version))
+        assert outcome(lambda: decode_produce_request(view, body, version)) == expected

@@ -210,6 +210,8 @@ class Unsendable:
 class SpoilingLeader:
     """Has no data at first, `empty` times, and then a chunk that cannot be sent."""
 
+    here = True
+
     def __init__(self, empty: int) -> None:
         self._empty = empty
 

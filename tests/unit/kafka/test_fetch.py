@@ -204,6 +204,7 @@ async def test_an_unknown_isolation_is_refused(client: Any) -> None:
 class FarLeader:
     """A leader on another host: every read waits."""
 
+    here = True
     leader_epoch = 0
 
     def __init__(self, near: Any) -> None:

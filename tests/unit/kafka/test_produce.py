@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from treecast.middleware.broker import Appended, Broker, Isolation, NewTopic
+from treecast.middleware.broker import Appended, Broker, Cluster, Isolation, NewTopic
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.records import Compression, Record
 from treecast.middleware.wire.record_batch import build_batch
 from treecast.shims.kafka import errors
+from treecast.shims.kafka.dispatch import KnownLeaders
 from treecast.shims.kafka.server import KafkaFace
 
 MakeBatch = Callable[..., bytes]
@@ -147,6 +148,8 @@ async def test_zstd_is_refused_before_version_7(client: Any, make_batch: MakeBat
 class SlowLeader:
     """A leader whose appends wait for the test."""
 
+    here = True  # until the partition is led elsewhere
+
     def __init__(self) -> None:
         self.appends: list[asyncio.Future[Appended]] = []
 
@@ -266,3 +269,29 @@ async def test_records_of_a_wrong_time_are_named(
 async def test_a_batch_that_is_wrong_as_a_whole_blames_no_record(client: Any, make_batch: MakeBatch) -> None:
     (row,) = rows(await client.call("Produce", 9, **produce(("topic", 0, make_batch(b"y" * 6000)))))
     assert (row.error_code, row.record_errors) == (errors.MESSAGE_TOO_LARGE, [])
+
+
+class Counted:
+    """A cluster that counts the look-ups of its partitions."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+
+    def partition(self, topic: str, index: int) -> SlowLeader:
+        self.asked.append((topic, index))
+        return SlowLeader()
+
+
+def test_a_partition_is_looked_up_again_once_its_leader_has_left() -> None:
+    cluster = Counted()
+    leaders = KnownLeaders(cast(Cluster, cluster))
+    partition = cast(Callable[[str, int], SlowLeader], leaders.partition)
+    first = partition("t", 0)
+    assert partition("t", 0) is first
+    assert partition("t", 1) is not first
+    first.here = False
+    assert partition("t", 0) is not first
+    assert cluster.asked == [("t", 0), ("t", 1), ("t", 0)]
+    for index in range(5000):
+        partition("many", index)
+    assert len(leaders._known) <= 1024

@@ -154,6 +154,8 @@ async def test_what_is_malformed_closes_after_the_answers_before_it(
 class _Waiting:
     """A leader whose appends wait."""
 
+    here = True
+
     def __init__(self) -> None:
         self.futures: list[asyncio.Future[Appended]] = []
         self.sizes: list[int] = []

@@ -8,8 +8,8 @@ from treecast.middleware.model.rarely import Rarely
 def test_the_first_time_and_then_once_in_a_while() -> None:
     rarely = Rarely(10.0)
     assert [second for second in range(35) if rarely.due(float(second))] == [0, 10, 20, 30]
-    assert rarely.more() == "; 31 times more since it was last said"
-    assert rarely.more() == ""
+    assert rarely.left_out() == 31
+    assert rarely.left_out() is None
 
 
 def test_a_clock_that_is_set_back_keeps_nothing_quiet() -> None:

@@ -160,7 +160,7 @@ async def test_a_refused_client_is_told_why_and_so_is_the_log(
         "stranger": "the client's certificate was refused: self-signed certificate",
         "nobody": "the client gave no certificate, and this listener asks for one",
     }
-    assert f": {said[who]}" in caplog.text
+    assert f"reason={said[who]}" in caplog.text
     assert face.counters.protocol_errors == {said[who]: 1}
     assert face.counters.connections_opened == 0
 

@@ -158,7 +158,7 @@ async def test_an_invalid_report_is_refused_and_the_account_stays(world: World) 
     await until(lambda: row(a, 2).closed)
     receiving = calls.ReceivingStream(0, 0, b"nonsense")
     request = calls.FollowRequest(b.partition().leader.ref, 20, receiving=receiving)
-    with pytest.raises(TreecastError, match="no report"):
+    with pytest.raises(TreecastError, match="the report cannot be read"):
         a.relay.leading.follow(2, request, memoryview(b""))
     assert row(a, 2).addressed == 20
 

@@ -20,7 +20,7 @@ from treecast.middleware.relay.carrier_choice import (
 )
 from treecast.middleware.relay.interest import INTEREST, InterestRequest
 from treecast.middleware.relay.partitions import calls
-from treecast.middleware.wire.segment_assembly import Message
+from treecast.middleware.wire.segment import Message
 
 NUMBERS = (0, 1, -1, 5, 2**31 - 1, -(2**31))
 LARGE = (*NUMBERS, 2**63 - 1, -(2**63), 2**40)

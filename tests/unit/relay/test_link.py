@@ -54,7 +54,7 @@ async def test_the_watch_outlives_a_listener_that_fails(
     assert heard == ["one", "two", "three"]
     await until(lambda: logged(caplog))
     (said,) = logged(caplog)
-    assert said.getMessage().startswith("the watch of the coordinator failed and is restarted: ")
+    assert said.getMessage().startswith("work failed and is restarted: work=watch of the coordinator, ")
     assert "ZeroDivisionError: a fault of ours" in caplog.text
     assert "in fails" in caplog.text, "a traceback is logged"
 

@@ -74,7 +74,9 @@ async def test_a_run_that_was_overtaken_is_told(
         await until(own.isolation)
     assert own.isolation().startswith("no other host accepts this one (host host1: ")
     assert "a newer incarnation of the host is known: 3, known is 5" in own.isolation()
-    assert len([record for record in caplog.records if "nobody else sees" in record.message]) == 1
+    assert (
+        len([record for record in caplog.records if "do not see what is written here" in record.message]) == 1
+    )
     for host in (a, b):
         await host.channels.close()
 

@@ -24,13 +24,13 @@ from tests.unit.relay.world import (
 
 from treecast.middleware.broker.long_poll import FetchWait
 from treecast.middleware.broker.values import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, PartitionRead
-from treecast.middleware.fabric.core.outcomes import Delivery, How
+from treecast.middleware.fabric.core.reorder import Delivery, How
 from treecast.middleware.model.buffers import in_memory
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity
 from treecast.middleware.relay.partitions.replica import gathered
 from treecast.middleware.storage.disk import Disk
-from treecast.middleware.wire.segment_assembly import Message
+from treecast.middleware.wire.segment import Message
 
 PRODUCER = ProducerIdentity(7, 0)
 

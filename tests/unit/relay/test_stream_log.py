@@ -18,7 +18,7 @@ from treecast.middleware.relay.partitions.stream_log import PartitionStreamLog, 
 from treecast.middleware.storage import compaction
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.storage.settings import LogSettings
-from treecast.middleware.wire.segment_assembly import Message
+from treecast.middleware.wire.segment import Message
 from treecast.middleware.wire.segment_bodies import Expiry, Skipped
 
 

@@ -57,7 +57,7 @@ def test_what_is_left_out_is_compared_and_logged(
     end([told(None, 2, decided=True), told(TWO, 3)])
     assert asked == [("w", 3, [], True, "5 rows: t 5")]
     assert (
-        "batch 3 of w is not written again: a run before this one has committed it (5 rows: t 5)"
+        "batch is already committed and is not written again: batch=3, transaction=w, content=5 rows: t 5"
         in caplog.text
     )
     end([told(None, 2, decided=True)], repeatedBatch="skip")
@@ -65,7 +65,7 @@ def test_what_is_left_out_is_compared_and_logged(
 
 
 def test_a_topic_that_is_made_anew_while_it_is_written_is_told(asked: list[tuple[Any, ...]]) -> None:
-    with pytest.raises(WriteError, match="deleted and made anew while it was written"):
+    with pytest.raises(WriteError, match="deleted and created again while it was written"):
         end([told(ONE, 2), told(TWO, 3, whole="other")])
     assert asked == []
 

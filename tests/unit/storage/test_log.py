@@ -95,6 +95,27 @@ def test_old_records_do_not_get_a_segment_each(kit: Kit, path: Path) -> None:
     assert log.bases == [0]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_the_writer_keeps_the_indexes_that_a_scan_builds(kit: Kit, path: Path, seed: int) -> None:
+    """It does in place what `SegmentIndexes.note` does."""
+    luck, interval = random.Random(seed), 100 * seed
+    log = kit.open(path, kit.config({"index.interval.bytes": interval}))
+    for _ in range(60):
+        batches = [kit.batch(luck.randrange(1, 4), timestamp=luck.randrange(1000)) for _ in range(3)]
+        kit.append(log, *batches[: luck.randrange(1, 4)])
+        if luck.randrange(4) == 0:
+            kept = log.active.indexes
+            built = log.active.rebuild_indexes(log.active.size, interval)
+            assert built.offsets.data == kept.offsets.data
+            assert built.times.data == kept.times.data
+            assert (built.max_timestamp, built.max_timestamp_offset) == (
+                kept.max_timestamp,
+                kept.max_timestamp_offset,
+            )
+            assert (built.unindexed, built.after) == (kept.unindexed, kept.after)
+    assert log.active.first_timestamp == log.active.oldest_timestamp() >= 0
+
+
 def test_rolls_by_full_index(kit: Kit, path: Path) -> None:
     log = kit.open(path, kit.config({"segment.index.bytes": 40, "index.interval.bytes": 0}))
     for number in range(20):

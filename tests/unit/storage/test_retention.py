@@ -112,4 +112,4 @@ def test_a_quick_look_at_old_segments_loads_no_index(kit: Kit, path: Path) -> No
     log.close()
     log = kit.open(path, config)
     assert [segment.max_timestamp for segment in log.segments] == [1001, 1003, 1005, 1007]
-    assert [segment._indexes is None for segment in log.segments] == [True, True, True, False]
+    assert [segment.loaded is None for segment in log.segments] == [True, True, True, False]

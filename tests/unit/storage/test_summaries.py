@@ -87,7 +87,7 @@ def test_a_log_that_is_changed_while_it_rests_is_told_of_as_it_is(
     assert (log.rests, log.end_offset) == (True, 3)
     _shorter(house.path / "logs" / "t-0")
     kit.append(log, kit.batch(1))
-    assert "was changed while nobody used it" in caplog.text
+    assert "resting log was changed by somebody else" in caplog.text
     assert log.end_offset == 3
     assert log.counters.truncated_bytes > 0
     check_invariants(log)
@@ -185,7 +185,7 @@ def test_where_nothing_can_be_kept_logs_are_closed_by_checkpoints_as_well(
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "summaries").write_text("in the way")
     house = House(kit, tmp_path / "data")
-    assert "cannot use the summaries" in caplog.text
+    assert "summaries of logs cannot be used" in caplog.text
     kit.append(house.log(), kit.batch(1))
     house.restart()
     assert (house.log().rests, house.log().report.checked_batches) == (False, 0)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity
 from treecast.middleware.model.records import Compression, Record
-from treecast.middleware.wire.batch_header import BatchHeader
+from treecast.middleware.wire.batch import BatchHeader, walk_records
 from treecast.middleware.wire.record_batch import (
     HEADER_SIZE,
     build_batch,
@@ -22,7 +22,6 @@ from treecast.middleware.wire.record_batch import (
     read_header,
     read_records,
 )
-from treecast.middleware.wire.record_walk import walk_records
 
 LARGE = 1 << 24
 VALUES = [Record(b"k%d" % i, b"some value", (("h", b"x"),), 1_000 + i) for i in range(5)]

@@ -197,5 +197,5 @@ def test_names_are_kept_up_to_a_bound() -> None:
         out = bytearray()
         put_name(out, f"name-{number}", True)
         Reader(out).string(True)
-    assert len(kafka_primitives._names) <= NAMES
+    assert len(kafka_primitives.KNOWN_NAMES) <= NAMES
     assert len(kafka_primitives._encoded) <= NAMES

@@ -13,18 +13,15 @@ from treecast.middleware.wire.segment import (
     After,
     KeyRing,
     Kind,
-    Parted,
-    encode,
-)
-from treecast.middleware.wire.segment_assembly import (
-    Assembly,
-    AssemblyBudget,
     Message,
+    Parted,
     cut,
     cut_encoded,
+    encode,
     part_size,
     parts_of,
 )
+from treecast.middleware.wire.segment_assembly import Assembly, AssemblyBudget
 
 KEY = (1, 2, 3)
 MTU = 200

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.util import decode_varint, encode_varint
 
-from treecast.middleware.wire.varint import read_varint, read_varlong, varlong_size, write_varlong
+from treecast.middleware.wire.batch import read_varint, read_varlong, varlong_size, write_varlong
 
 GOLDEN = [
     (0, "00"),

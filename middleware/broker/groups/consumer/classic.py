@@ -38,7 +38,7 @@ def join(group: ConsumerGroup, request: JoinGroup, max_size: int, now: float) ->
         subscription = parse_subscription(request.protocols[0][1])
     except ValueError as error:
         raise TreecastError(
-            Fault.INCONSISTENT_PROTOCOL, f"its subscription makes no sense: {error}"
+            Fault.INCONSISTENT_PROTOCOL, f"the member's subscription cannot be read: {error}"
         ) from error
     member = _member(group, request, max_size, now)
     described, before = member.described(), member.subscription()
@@ -142,7 +142,7 @@ def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> Member:
 def _classic(group: ConsumerGroup, member_id: str, instance_id: str | None) -> tuple[Member, ClassicSide]:
     member = group.members.find(member_id, instance_id)
     if member.classic is None:
-        raise TreecastError(Fault.UNKNOWN_MEMBER, "the member does not speak the classic protocol")
+        raise TreecastError(Fault.UNKNOWN_MEMBER, "the member does not use the classic protocol")
     return member, member.classic
 
 

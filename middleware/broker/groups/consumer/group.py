@@ -54,23 +54,29 @@ def _digest_of(seen: _Seen) -> bytes:
 def check_request(request: ConsumerHeartbeat, patterns: Patterns) -> None:
     """Raises a fault if a heartbeat is invalid for any member. After Kafka's validation of the request."""
     if request.member_epoch < AWAY_EPOCH:
-        raise TreecastError(Fault.INVALID_REQUEST, f"a member epoch of {request.member_epoch}")
+        raise TreecastError(Fault.INVALID_REQUEST, f"invalid member epoch {request.member_epoch}")
     if request.member_epoch != 0 and not request.member_id:
         raise TreecastError(Fault.INVALID_REQUEST, "the member id is missing")
     if request.member_epoch == AWAY_EPOCH and request.instance_id is None:
-        raise TreecastError(Fault.INVALID_REQUEST, "only a member with an instance id leaves for a while")
+        raise TreecastError(Fault.INVALID_REQUEST, "only a member with an instance id can leave temporarily")
     if request.instance_id == "" or request.rack_id == "":
         raise TreecastError(Fault.INVALID_REQUEST, "an instance id or a rack id cannot be empty")
     if request.member_epoch == 0:
         if request.rebalance_timeout_ms == -1:
-            raise TreecastError(Fault.INVALID_REQUEST, "who joins has to say its rebalance timeout")
+            raise TreecastError(Fault.INVALID_REQUEST, "a joining member must name its rebalance timeout")
         if request.owned is None or request.owned:
-            raise TreecastError(Fault.INVALID_REQUEST, "who joins can hold no partitions, and has to say so")
+            raise TreecastError(
+                Fault.INVALID_REQUEST, "a joining member must send an empty list of partitions"
+            )
         if request.topics is None and request.regex is None:
-            raise TreecastError(Fault.INVALID_REQUEST, "who joins has to say what it subscribes to")
+            raise TreecastError(
+                Fault.INVALID_REQUEST, "a joining member must name its topics or its regular expression"
+            )
     if request.assignor is not None and request.assignor not in ASSIGNORS:
         known = ", ".join(ASSIGNORS)
-        raise TreecastError(Fault.UNSUPPORTED_ASSIGNOR, f"assignor {request.assignor}; there are {known}")
+        raise TreecastError(
+            Fault.UNSUPPORTED_ASSIGNOR, f"unknown assignor {request.assignor}; use one of {known}"
+        )
     if request.regex:
         patterns.check(request.regex)
 
@@ -164,7 +170,7 @@ class ConsumerGroup:
         """Raises STALE_MEMBER_EPOCH (classic protocol: ILLEGAL_GENERATION) unless `epoch` is the member's."""
         if epoch != member.epoch:
             fault = Fault.STALE_MEMBER_EPOCH if member.classic is None else Fault.ILLEGAL_GENERATION
-            raise TreecastError(fault, f"epoch {epoch} of a member that is at {member.epoch}")
+            raise TreecastError(fault, f"epoch {epoch} is not the member's, which is {member.epoch}")
 
     def check_delete_offsets(self) -> None:
         """Raises a fault if the group's offsets may not be deleted for any topic (KIP-496)."""
@@ -250,7 +256,7 @@ class ConsumerGroup:
             if static.classic is None and not static.away:
                 raise TreecastError(
                     Fault.UNRELEASED_INSTANCE,
-                    f"instance id {request.instance_id} is that of {static.member_id}, which has not left",
+                    f"instance id {request.instance_id} belongs to {static.member_id}, which has not left",
                 )
             return self.replace(static, request.member_id or self.new_member_id(request.client_id), now)
         if known is not None:
@@ -300,7 +306,7 @@ class ConsumerGroup:
         if epoch != member.epoch and not (epoch < member.epoch and unheard):
             raise TreecastError(
                 Fault.FENCED_MEMBER_EPOCH,
-                f"epoch {epoch} of a member at {member.epoch}: it has to join again without partitions",
+                f"epoch {epoch} is not the member's, which is {member.epoch}: join again without partitions",
             )
         return member
 

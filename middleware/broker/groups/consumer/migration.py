@@ -46,7 +46,7 @@ def upgrade(classic: Group, new: Callable[[int], ConsumerGroup], now: float) -> 
             member.assigned |= also
     except ValueError as error:
         raise TreecastError(
-            Fault.GROUP_NOT_FOUND, f"a member's subscription or assignment makes no sense: {error}"
+            Fault.GROUP_NOT_FOUND, f"a member's subscription or assignment cannot be read: {error}"
         ) from error
     for member, _, _ in members:
         member.epoch = member.previous_epoch = classic.generation

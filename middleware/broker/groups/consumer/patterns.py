@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Protocol
@@ -11,10 +10,11 @@ from treecast.middleware.broker.internal import INTERNAL
 from treecast.middleware.broker.values import Topic
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
+from treecast.middleware.model.logs import Log
 
 from .regex import Regex
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 _REMEMBERED = 1_000  # expressions
 _INTERNAL_NAMES = {topic.topic_id: name for name, topic in INTERNAL.items()}
 
@@ -87,7 +87,7 @@ class Patterns:
         try:
             return self._matching(text)
         except TreecastError as error:
-            _log.warning("the subscription %r reads nothing: %s", text, error)
+            _log.warning("subscription pattern cannot be used", pattern=text, error=error)
             return frozenset()
 
     def _matching(self, text: str) -> frozenset[str]:
@@ -119,5 +119,5 @@ class Patterns:
         try:
             return pattern.regex.matches(name)
         except TreecastError as error:
-            _log.warning("topic %s is left out of the subscription %r: %s", name, text, error)
+            _log.warning("topic is left out of a subscription pattern", topic=name, pattern=text, error=error)
             return False

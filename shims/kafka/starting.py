@@ -1,45 +1,12 @@
-"""Deferred answers, and coroutines that run without a task until they first wait."""
+"""Coroutines that run without a task until they first wait."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
-from treecast.middleware.model.buffers import Chunk
-
 T = TypeVar("T")
-
-Deliver = Callable[["Pending", "list[Chunk] | None"], None]
-
-
-class Refused(Exception):
-    """Raised if the connection must be closed without an answer. The text gives the reason."""
-
-
-class Pending:
-    """A deferred answer. The waiter sets `deliver`, which is called once, from the loop.
-
-    `deliver` gets None instead of buffers after an internal error, which is already logged: there is no
-    answer. `pipelined`: whether later requests of the connection are served without waiting for this one.
-    """
-
-    pipelined = False
-
-    def __init__(self) -> None:
-        self.deliver: Deliver | None = None
-
-    def finish(self, buffers: list[Chunk] | None) -> None:
-        deliver, self.deliver = self.deliver, None
-        if deliver is not None:
-            deliver(self, buffers)
-
-    def hurry(self) -> None:
-        """Answers with what is available now, because the face is closing. Does nothing by default."""
-
-    def abandon(self) -> None:
-        """Discards the answer: nobody waits for it."""
-        self.deliver = None
 
 
 def start(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T | asyncio.Task[T]:

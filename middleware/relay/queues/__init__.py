@@ -1,0 +1,1 @@
+"""AMQP's queues across hosts: definitions, messages, consumers."""

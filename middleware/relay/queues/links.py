@@ -1,0 +1,325 @@
+"""`QueueLinks`: the way of AMQP's queues to other hosts, over the coordinator and the channels.
+
+Methods 140-159 of the channel. Messages travel from the spool of their origin to the home of their queues in
+calls that are answered once the home's turn has stored them. Deliveries and settlements are notices, in
+order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from typing import Any, Final
+
+from treecast.middleware.api.entries import DefinitionEntry
+from treecast.middleware.broker.queues import (
+    Ask,
+    Defined,
+    JoinedQueues,
+    QueueAnswer,
+    QueueCall,
+    QueueNotice,
+    Write,
+)
+from treecast.middleware.broker.turn import Turn
+from treecast.middleware.fabric.channel import Method, Nothing
+from treecast.middleware.model.buffers import Buffer
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.relay.sharing import Sharing
+
+from .known import Edit, KnownDefinitions
+
+_log = logging.getLogger(__name__)
+
+CALL: Final = Method(141, QueueCall, QueueAnswer)
+TELL: Final = Method(142, QueueNotice, Nothing)
+CARRY: Final = Method(143, Nothing, Nothing)
+_CALL_SECONDS: Final = 10.0
+_PATIENCE: Final = 2.0  # after which a definition is confirmed although the coordinator has not answered
+_AGAIN: Final = 0.5  # pause after the coordinator has not answered
+_LATE: Final = 0.05  # pause until notices are sent that the channel did not take
+_MOST: Final = 5000  # definitions in one call
+_FINAL: Final = {Fault.INVALID_REQUEST, Fault.POLICY_VIOLATION, Fault.NOT_SUPPORTED}
+_PROMISES: Final = {Ask.PURGE, Ask.DELETE, Ask.GET}
+
+
+class StoredWaits:
+    """Callers that wait until the turn has stored what they changed. Implements `turn.Speaker`."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._waiting: list[asyncio.Future[bool]] = []
+        self._gathered: list[asyncio.Future[bool]] = []
+
+    async def stored(self) -> None:
+        """Raises STORAGE if the disk refuses."""
+        waits: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waits)
+        self._turn.ask(self)
+        if not await waits:
+            raise TreecastError(Fault.STORAGE, "the disk refuses")
+
+    def gather(self) -> None:
+        self._gathered, self._waiting = self._gathered + self._waiting, []
+
+    def say(self) -> None:
+        self._tell(True)
+
+    def refuse(self) -> None:
+        self._tell(False)
+
+    def _tell(self, stored: bool) -> None:
+        gathered, self._gathered = self._gathered, []
+        for waits in gathered:
+            if not waits.done():
+                waits.set_result(stored)
+
+    def close(self) -> None:
+        self._turn.remove_speaker(self)
+        self._gathered += self._waiting
+        self._waiting = []
+        self._tell(False)
+
+
+class QueueLinks:
+    """Implements `queues.Reach`. Other hosts are refused until `join`, and after `leave`."""
+
+    def __init__(self, host: int, run: int, known: KnownDefinitions, sharing: Sharing, turn: Turn) -> None:
+        self._host = host
+        self._run = run
+        self._known = known
+        self._sharing = sharing
+        self._methods = known.methods
+        self._waits = StoredWaits(turn)
+        self._queues: JoinedQueues | None = None
+        self._edits: deque[list[Write]] = deque()  # one for each call of `define`
+        self._defined = 0  # calls of `define`
+        self._released = 0  # those whose answers were released
+        self._moved = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._late: dict[int, deque[tuple[QueueNotice, bytes]]] = {}
+        self._methods.register(CALL, self._called)
+        self._methods.register(TELL, self._told)
+        self._methods.register(CARRY, self._arrived)
+
+    # --- life
+
+    def join(self, queues: JoinedQueues) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._queues = queues
+        self._sharing.listeners.append(self)
+        self._clock(queues)
+        known = [Defined(one.key, one.host_id, one.value) for one in self._known.all()]
+        queues.begin(known, self._known.removed)
+        self._known.listener = self._heard
+        self._spawn(self._define_all(), "definitions of queues")
+
+    async def leave(self, seconds: float) -> None:
+        if self._queues is None:
+            return
+        try:
+            await asyncio.wait_for(self._idle.wait(), seconds)
+        except TimeoutError:
+            _log.info("not all changes of definitions are known to other hosts")
+        self._queues = None
+        self._known.listener = None
+        self._sharing.listeners.remove(self)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._waits.close()
+
+    def _clock(self, queues: JoinedQueues) -> JoinedQueues:
+        queues.now, queues.wall = self._loop.time(), time.time()
+        return queues
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = self._loop.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _joined(self) -> JoinedQueues:
+        if self._queues is None:
+            raise TreecastError(Fault.NOT_SUPPORTED, "the queues of this host are not open")
+        return self._clock(self._queues)
+
+    # --- as `queues.Reach`
+
+    @property
+    def host(self) -> int:
+        return self._host
+
+    @property
+    def run(self) -> int:
+        return self._run
+
+    def name(self, host: int) -> str:
+        found = self._known.link.view.host(host)
+        return found.name if found is not None else str(host)
+
+    def up(self) -> Collection[int]:
+        return self._sharing.up
+
+    def define(self, writes: Sequence[Write]) -> None:
+        self._edits.append(list(writes))
+        self._defined += 1
+        self._idle.clear()
+        self._moved.set()
+        self._loop.call_later(_PATIENCE, self._release, self._defined)
+
+    def call(self, host: int, number: int, call: QueueCall) -> None:
+        self._spawn(self._call(host, number, call), f"a call to the queues of host {host}")
+
+    def tell(self, host: int, notice: QueueNotice, body: bytes = b"") -> None:
+        late = self._late.get(host)
+        if late is not None:
+            late.append((notice, body))
+        elif not self._methods.tell(host, TELL, notice, body) and host in self._sharing.up:
+            self._late[host] = deque([(notice, body)])
+            self._loop.call_later(_LATE, self._tell_late, host)
+
+    def _tell_late(self, host: int) -> None:
+        late = self._late.get(host)
+        while late and self._methods.tell(host, TELL, *late[0]):
+            late.popleft()
+        if late:
+            self._loop.call_later(_LATE, self._tell_late, host)
+        else:
+            self._late.pop(host, None)
+
+    def carry(self, host: int, number: int, body: bytes) -> None:
+        self._spawn(self._carry(host, number, body), f"messages to the queues of host {host}")
+
+    # --- definitions
+
+    def _heard(self, changes: Mapping[str, DefinitionEntry | None]) -> None:
+        if self._queues is not None:
+            found = {
+                key: Defined(key, one.host_id, one.value) if one is not None else None
+                for key, one in changes.items()
+            }
+            self._clock(self._queues).heard(found)
+
+    def _release(self, number: int) -> None:
+        while self._released < number:
+            self._released += 1
+            if self._queues is not None:
+                self._clock(self._queues).released()
+
+    async def _define_all(self) -> None:
+        """Passes on the changes of definitions, in order, until they are decided."""
+        decided = 0
+        while True:
+            await self._moved.wait()
+            self._moved.clear()
+            while self._edits:
+                count = await self._define(list(self._edits))
+                decided += count
+                for _ in range(count):
+                    self._edits.popleft()
+                    self._release(decided)
+                    self._joined().decided()
+            self._idle.set()
+
+    async def _define(self, calls: list[list[Write]]) -> int:
+        """Returns how many of the calls are decided: at least one."""
+        count, edits = 0, list[Edit]()
+        for writes in calls:
+            if count and len(edits) + len(writes) > _MOST:
+                break
+            count += 1
+            edits += [Edit(write.key, write.value, write.replace) for write in writes]
+        revision = 0
+        for at in range(0, len(edits), _MOST):
+            revision = await self._write(edits[at : at + _MOST])
+        await asyncio.gather(*[self._known.seen_by(host, revision) for host in list(self._sharing.up)])
+        return count
+
+    async def _write(self, edits: list[Edit]) -> int:
+        """Returns the revision. Tries again until the coordinator answers."""
+        while True:
+            try:
+                return await self._known.write(edits)
+            except TreecastError as error:
+                if error.fault in _FINAL and len(edits) > 1:
+                    return max([await self._write([edit]) for edit in edits])
+                if error.fault in _FINAL:
+                    _log.error("definition %s is known to this host only: %s", edits[0].key[:200], error)
+                    return 0
+                _log.debug("definitions are not known to the coordinator yet: %s", error)
+            await asyncio.sleep(_AGAIN)
+
+    # --- calls of this host
+
+    async def _call(self, host: int, number: int, call: QueueCall) -> None:
+        answer: QueueAnswer | None = None
+        body: Buffer = b""
+        try:
+            found, body = await self._methods.ask(host, CALL, call, _CALL_SECONDS)
+            answer = found
+        except TreecastError as error:
+            _log.info("the home of queue %s has not answered: %s", call.queue.decode(errors="replace"), error)
+        if self._queues is not None:
+            self._joined().answered(number, answer, bytes(body))
+
+    async def _carry(self, host: int, number: int, body: bytes) -> None:
+        stored = False
+        try:
+            await self._methods.ask(host, CARRY, Nothing(), _CALL_SECONDS, body)
+            stored = True
+        except TreecastError as error:
+            _log.info("host %d has not taken messages for its queues: %s", host, error)
+        if self._queues is not None:
+            self._joined().carried(host, number, stored)
+
+    # --- calls of other hosts
+
+    async def _called(self, host: int, call: QueueCall, body: memoryview) -> tuple[QueueAnswer, Buffer]:
+        queues = self._joined()
+        answer, delivery, version = queues.called(host, call)
+        if call.ask in _PROMISES and not answer.reason:
+            await self._waits.stored()
+            await self._known_everywhere(queues, version)
+        return answer, delivery
+
+    async def _known_everywhere(self, queues: JoinedQueues, version: int) -> None:
+        if queues.definitions.known >= version:
+            return
+        queues.definitions.send()
+        known: asyncio.Future[None] = self._loop.create_future()
+
+        def look() -> None:
+            if queues.definitions.known >= version and not known.done():
+                known.set_result(None)
+
+        queues.on_known.append(look)
+        try:
+            await known
+        finally:
+            queues.on_known.remove(look)
+
+    def _told(self, host: int, notice: QueueNotice, body: memoryview) -> tuple[Nothing, Buffer]:
+        if self._queues is not None:
+            self._joined().told(host, notice, bytes(body))
+        return Nothing(), b""
+
+    async def _arrived(self, host: int, request: Nothing, body: memoryview) -> tuple[Nothing, Buffer]:
+        self._joined().arrived(host, bytes(body))
+        await self._waits.stored()
+        return Nothing(), b""
+
+    # --- hosts come and go, as `sharing.HostListener`
+
+    def host_up(self, host: int) -> None:
+        if self._queues is not None:
+            self._joined().host_up(host)
+
+    def host_down(self, host: int) -> None:
+        self._late.pop(host, None)
+        if self._queues is not None:
+            self._joined().host_down(host)

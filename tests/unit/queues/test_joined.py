@@ -1,0 +1,337 @@
+"""Queues of joined hosts: the same definitions everywhere, each message once, at any cuts of connections."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from treecast.middleware.broker.queues import (
+    NEVER,
+    Ask,
+    Destination,
+    Part,
+    Policy,
+    Refusal,
+    RemoteQueue,
+    messages,
+)
+from treecast.middleware.broker.queues.elsewhere import read_deliveries
+from treecast.middleware.broker.queues.entries import Bound, Declared
+from treecast.middleware.broker.queues.serving import HandedOut
+from treecast.middleware.broker.queues.shared import bound_key, declared_key, read
+from treecast.middleware.broker.queues.spool import entries_of
+from treecast.middleware.model.errors import TreecastError
+
+from .host import run
+from .joined_hosts import Host, Net, Taker
+
+
+def pair() -> tuple[Net, Host, Host]:
+    net = Net()
+    return net, net.add(1), net.add(2)
+
+
+def shape(host: Host) -> object:
+    """The definitions as a host has them, without where queues are."""
+    vhost = host.vhost
+    return (
+        {name: exchange.definition for name, exchange in vhost.exchanges.items()},
+        {name: queue.definition for name, queue in vhost.queues.items()},
+        {(name, key) for name, exchange in vhost.exchanges.items() for key in exchange.bindings},
+        dict(vhost.policies),
+    )
+
+
+def home(host: Host, name: bytes) -> int:
+    return host.vhost.queues[name].home or host.number
+
+
+# --- definitions
+
+
+def test_a_definition_is_known_everywhere_before_its_answer() -> None:
+    net, one, two = pair()
+    one.vhost.declare_exchange(b"x", "topic")
+    one.vhost.declare_queue(b"q", arguments={"x-max-length": 3})
+    one.vhost.bind(b"x", Destination(b"q", False), b"a.#")
+    one.vhost.set_policy(Policy("p", "q", {"message-ttl": 7}, 0, "queues"), 0.0)
+    shared = one.joined.definitions
+    assert shared.known < shared.version
+    net.settle()
+    assert shared.known == shared.version
+    assert shape(one) == shape(two)
+    assert isinstance(two.vhost.queues[b"q"], RemoteQueue)
+    assert two.vhost.queues[b"q"].arguments.message_ttl == 7
+    late = net.add(3)
+    assert shape(late) == shape(one)
+    two.vhost.delete_exchange(b"x")
+    two.vhost.delete_policy("p", 0.0)
+    net.settle()
+    assert shape(one) == shape(two) == shape(late)
+    assert b"x" not in one.vhost.exchanges
+
+
+def test_the_messages_of_a_queue_that_was_declared_twice_come_together() -> None:
+    net, one, two = pair()
+    net.coordinator_away = True
+    for host in (one, two):
+        host.vhost.declare_queue(b"q")
+        host.publish(run(b"of %d" % host.number))
+    loser = two.consume(b"q", 0)
+    net.settle()
+    net.coordinator_away = False
+    net.settle()
+    assert (home(one, b"q"), home(two, b"q")) == (1, 1)
+    assert loser.gone
+    assert sorted(one.consume(b"q").bodies) == [b"of 1", b"of 2"]
+
+
+def test_an_exchange_that_was_declared_differently_is_the_first_ones() -> None:
+    net, one, two = pair()
+    net.coordinator_away = True
+    one.vhost.declare_exchange(b"x", "topic")
+    two.vhost.declare_exchange(b"x", "fanout")
+    two.vhost.declare_queue(b"q")
+    two.vhost.bind(b"x", Destination(b"q", False), b"a.*")
+    net.coordinator_away = False
+    net.settle()
+    assert shape(one) == shape(two)
+    assert one.publish(run(b"m", exchange="x", key="a.b"))
+    assert not one.publish(run(b"m", exchange="x", key="b"))
+
+
+def test_a_transient_queue_ends_with_its_host() -> None:
+    net, one, two = pair()
+    one.vhost.declare_queue(b"mine", exclusive=True, owner=one)
+    one.vhost.bind(b"amq.fanout", Destination(b"mine", False), b"", None, one)
+    net.settle()
+    with pytest.raises(Refusal, match="locked"):
+        two.vhost.owned(b"mine", two)
+    net.cut(1, 2)
+    del net.hosts[1]
+    net.down.clear()
+    again = net.add(1)
+    net.settle()
+    assert b"mine" not in two.vhost.queues
+    assert b"mine" not in again.vhost.queues
+    assert not [key for key in net.entries if key.startswith("5:")]
+
+
+NAMES = (b"a", b"b")
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.integers(0, 5), st.integers(0, 1), st.booleans()), max_size=25)
+)
+def test_definitions_are_equal_after_any_changes(steps: list[tuple[int, int, int, bool]]) -> None:
+    net, one, two = pair()
+    for who, what, which, settle in steps:
+        vhost, name = net.hosts[who + 1].vhost, NAMES[which]
+        try:
+            if what == 0:
+                vhost.declare_exchange(name, "fanout" if who else "direct", auto_delete=which == 1)
+            elif what == 1:
+                vhost.delete_exchange(name)
+            elif what == 2:
+                vhost.declare_queue(name)
+            elif what == 3 and name in vhost.queues and vhost.queues[name].home == 0:
+                vhost.delete_queue(name, None)
+            elif what == 4:
+                vhost.bind(name, Destination(NAMES[0], False), b"k")
+            elif what == 5:
+                vhost.unbind(name, Destination(NAMES[0], False), b"k")
+        except Refusal:
+            pass
+        if settle:
+            net.step()
+    net.settle()
+    third = net.add(3)
+    assert shape(one)[:2] == shape(two)[:2] == shape(third)[:2]  # type: ignore[index]
+    assert all(host.joined.definitions.known == host.joined.definitions.version for host in (one, two))
+    for name in one.vhost.queues:
+        assert home(one, name) == home(two, name) == home(third, name)
+
+
+# --- messages
+
+
+def test_a_publish_is_matched_once_and_goes_to_each_home_once() -> None:
+    net, one, two = pair()
+    third = net.add(3)
+    third.vhost.declare_exchange(b"x", "fanout")
+    for host, name in ((one, b"1"), (two, b"2a"), (two, b"2b")):
+        host.vhost.declare_queue(name)
+        net.settle()
+        third.vhost.bind(b"x", Destination(name, False), b"")
+    net.settle()
+    assert third.publish(run(b"m", b"n", exchange="x"))
+    assert third.joined.spools.waiting == 2
+    net.settle()
+    assert third.joined.spools.waiting == 0
+    assert [host.vhost.queues[name].ready for host, name in ((one, b"1"), (two, b"2a"), (two, b"2b"))] == [
+        2
+    ] * 3
+
+
+def test_a_dead_letter_reaches_a_queue_of_another_host() -> None:
+    net, one, two = pair()
+    two.vhost.declare_queue(b"dead")
+    one.vhost.declare_queue(
+        b"q", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    )
+    net.settle()
+    one.publish(run(b"m"))
+    part = one.vhost.queues[b"q"].get(0.0, False)
+    assert part is not None
+    one.vhost.queues[b"q"].reject(part, 0, 1, None, 0.0)
+    one.vhost.settle_up(0.0)
+    net.settle()
+    (got,) = two.consume(b"dead").runs
+    assert [(death.queue, death.reason) for death in got.deaths] == [(b"q", "rejected")]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_each_message_comes_once_and_in_order_at_any_cuts(seed: int) -> None:
+    rng = random.Random(seed)
+    net, one, two = pair()
+    one.vhost.declare_queue(b"q")
+    net.settle()
+    for number in range(60):
+        two.publish(run(b"%d" % number, persistent=rng.random() < 0.7))
+        for _ in range(rng.randrange(3)):
+            net.step()
+        if rng.random() < 0.15:
+            net.cut(1, 2)
+        elif net.down and rng.random() < 0.5:
+            net.mend(1, 2)
+    if net.down:
+        net.mend(1, 2)
+    two.joined.now = 10.0
+    two.joined.tick()
+    net.settle()
+    assert one.consume(b"q").bodies == [b"%d" % number for number in range(60)]
+
+
+# --- consumers
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nothing_is_lost_or_settled_twice_by_far_consumers(seed: int) -> None:
+    rng = random.Random(seed)
+    net, one, two = pair()
+    one.vhost.declare_queue(b"q")
+    net.settle()
+    bodies = [b"%d" % number for number in range(40)]
+    for body in bodies:
+        one.publish(run(body))
+    done: list[bytes] = []
+    while len(done) < len(bodies):
+        taker = two.consume(b"q", rng.choice((1, 3, 1000)))
+        for _ in range(rng.randrange(1, 12)):
+            if not taker.parts:
+                break
+            assert taker.unsettled <= taker.prefetch
+            part = taker.parts.pop(rng.randrange(len(taker.parts)))
+            _settle_some(rng, taker, part, done)
+            net.settle()
+        if rng.random() < 0.5:
+            net.cut(1, 2)
+            assert taker.gone
+            net.mend(1, 2)
+        else:
+            two.vhost.cancel(taker.queue, taker, 0.0)
+            for part in taker.parts:
+                taker.queue.requeue(part, 0, part.count, taker, 0.0, failed=True)
+        net.settle()
+    queue = one.vhost.queues[b"q"]
+    assert sorted(done) == sorted(bodies)
+    assert (queue.ready, queue.unsettled, len(queue.consumers)) == (0, 0, 0)
+
+
+def _settle_some(rng: random.Random, taker: Taker, part: Part, done: list[bytes]) -> None:
+    for offset, (_, body) in enumerate(messages(part.data())):
+        if rng.random() < 0.6:
+            done.append(body)
+            taker.queue.settle(part, offset, 1, taker)
+        else:
+            taker.queue.requeue(part, offset, 1, taker, 0.0, failed=rng.random() < 0.5)
+
+
+def test_calls_about_a_queue_of_another_host() -> None:
+    net, one, two = pair()
+    one.vhost.declare_queue(b"q")
+    net.settle()
+    one.publish(run(b"a", b"b"))
+    counted = two.ask(b"q", Ask.COUNT)
+    assert counted.answer is not None
+    assert (counted.answer.messages, counted.answer.consumers) == (2, 0)
+    (part,) = two.ask(b"q", Ask.GET, consumer=two.joined.new_number()).parts
+    queue = two.vhost.queues[b"q"]
+    queue.requeue(part, 0, 1, None, 0.0, failed=False)
+    net.settle()
+    (part,) = two.ask(b"q", Ask.GET, consumer=two.joined.new_number()).parts
+    assert part.redelivered
+    queue.settle(part, 0, 1, None)
+    net.settle()
+    assert (one.vhost.queues[b"q"].ready, one.vhost.queues[b"q"].unsettled) == (1, 0)
+    refused = two.ask(b"q", Ask.DELETE, if_empty=True).answer
+    assert refused is not None
+    assert refused.reason == "PRECONDITION_FAILED"
+    purged = two.ask(b"q", Ask.PURGE).answer
+    assert purged is not None
+    assert purged.messages == 1
+    two.ask(b"q", Ask.DELETE)
+    assert b"q" not in two.vhost.queues
+    one.vhost.declare_queue(b"q")
+    net.settle()
+    net.cut(1, 2)
+    with pytest.raises(
+        Refusal, match="home node 'h1' of durable queue 'q' in vhost '/' is down or inaccessible"
+    ):
+        two.ask(b"q", Ask.COUNT)
+
+
+# --- codecs
+
+
+def test_keys_name_their_definitions() -> None:
+    declared = Declared("v/1", "queue", b"a/b", 0, {"durable": True})
+    key = declared_key("v/1", "queue", b"a/b")
+    assert key == "4:v%2F1/a%2Fb"
+    assert read(key, msgspec.msgpack.encode(declared)) == declared
+    bound = Bound("/", b"x", "queue", b"q", b"k", {"x-match": "all"})
+    assert read(bound_key(bound), msgspec.msgpack.encode(bound)) == bound
+    with pytest.raises(ValueError, match="it is the definition of 4:"):
+        read("4:other/q", msgspec.msgpack.encode(declared))
+
+
+@given(st.binary(max_size=80))
+def test_wrong_bytes_of_other_hosts_are_refused(data: bytes) -> None:
+    for what in (entries_of, lambda given: read_deliveries(1, given)):
+        try:
+            what(data)
+        except TreecastError:
+            continue
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 10)), max_size=30))
+def test_handed_out_is_settled_once(ranges: list[tuple[int, int]]) -> None:
+    handed = HandedOut()
+    for first, count in ((0, 7), (7, 1), (8, 20), (28, 2)):
+        handed.add(Part(None, 1, 0, 0, count, count, first, NEVER, 0))
+    left = set(range(30))
+    for first, count in ranges:
+        taken = [
+            part.position + offset + n
+            for part, offset, length in handed.take(first, count)
+            for n in range(length)
+        ]
+        assert sorted(taken) == sorted(left & set(range(first, first + count)))
+        left -= set(taken)
+    rest = [part.position + offset + n for part, offset, length in handed.clear() for n in range(length)]
+    assert rest == sorted(left)
