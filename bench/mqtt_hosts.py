@@ -21,9 +21,9 @@ from bench.workloads.mqtt import CPU, MqttLatency, MqttThroughput, sustained_rat
 
 ONE, TWO = "one daemon", "two daemons"
 MOSQUITTO, BRIDGE = "Mosquitto", "Mosquitto's bridge"
-FLOOR_ONE, FLOOR_TWO = "floor", "floor, two"
+FLOOR_ONE, FLOOR_TWO, FLOOR_TAGGED = "floor", "floor, two", "floor, two, tagged"
 OURS = (ONE, TWO)
-PEERS = ("one", "two", "bridge", "mosquitto", "floor-one", "floor-two")
+PEERS = ("one", "two", "bridge", "mosquitto", "floor-one", "floor-two", "floor-tagged")
 USUAL = ("one", "two", "bridge", "floor-two")
 KEPT_UP = 0.98  # a peer that reached less of the rate that was asked for was overloaded
 
@@ -34,6 +34,8 @@ AGAINST = (
     Versus(TWO, BRIDGE, {DELIVERED: 5.0, CPU: None, DELIVERY_P50: None, DELIVERY_P99: 0.5}),
     Versus(TWO, MOSQUITTO, {DELIVERED: None, CPU: None}),
     Versus(FLOOR_TWO, FLOOR_ONE, {DELIVERED: None, CPU: None}),
+    Versus(FLOOR_TAGGED, ONE, {DELIVERED: None, CPU: None}),
+    Versus(TWO, FLOOR_TAGGED, {DELIVERED: None, CPU: None}),
 )
 PANELS = (DELIVERED, DELIVERY_P50, DELIVERY_P99, CPU)
 
@@ -75,6 +77,7 @@ def peers(names: Sequence[str], python: str, folder: Path, before: str | None) -
         "mosquitto": MosquittoPeer(folder),
         "floor-one": FloorMqtt(folder),
         "floor-two": FloorPair(name=FLOOR_TWO, parent=folder),
+        "floor-tagged": FloorPair(name=FLOOR_TAGGED, parent=folder, tagged=True),
     }
     found = [known[name] for name in names]
     if before is not None:

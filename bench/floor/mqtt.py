@@ -5,10 +5,11 @@ one send per subscriber and turn, for QoS 1 also one send of acknowledgements. I
 SUBSCRIBE. Of publishes it knows only the length, the same throughout a run, and matches nothing: all
 subscribers get all. It is not a broker; its result is the machine's limit.
 
-    python -m bench.floor.mqtt --port P [--udp P | --to P]
+    python -m bench.floor.mqtt --port P [--udp P | --to P] [--tagged]
 
 With `--to` it is the near one of two: what comes goes to that UDP port instead, in packets as long as the
-fabric's on loopback. With `--udp` it is the far one, which receives there. Nothing is repaired.
+fabric's on loopback. With `--udp` it is the far one, which receives there. Nothing is repaired. `--tagged`:
+each packet carries a tag that the far one checks, as the fabric's segments do (keyed BLAKE3, 128 bits).
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ import select
 import signal
 import socket
 import sys
+from hmac import compare_digest
+
+from blake3 import blake3
 
 CHUNK = 256 * 1024
 PACKET = 65_000  # bytes of a UDP packet on loopback
@@ -25,6 +29,14 @@ BURST = 4  # of them in a row, before other work has its turn
 ROOM = 32 << 20  # bytes of the far one's socket: the load bounds what is on its way
 _SO_RCVBUFFORCE = 33  # asm-generic/socket.h: beyond the machine's limit, for root
 _PUBACK = b"\x40\x02"
+_KEYED = blake3(key=bytes(32))
+_TAG = 16  # bytes
+
+
+def tag(data: memoryview) -> bytes:
+    hashed = _KEYED.copy()
+    hashed.update(data)
+    return hashed.digest(length=_TAG)
 
 
 def packet_size(data: bytearray | memoryview, filled: int) -> int:
@@ -116,8 +128,9 @@ class Lane:
 class Loop:
     """Reads all connections of one poll, then sends the data to each subscriber, or to the far loop."""
 
-    def __init__(self, listener: socket.socket, udp: int = 0, to: int = 0) -> None:
+    def __init__(self, listener: socket.socket, udp: int = 0, to: int = 0, tagged: bool = False) -> None:
         self._listener = listener
+        self._tagged = tagged
         self._to = ("127.0.0.1", to) if to else None
         self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         if udp:
@@ -150,9 +163,14 @@ class Loop:
         parts = []
         for _ in range(BURST):
             try:
-                parts.append(memoryview(self._udp.recv(PACKET)))
+                part = memoryview(self._udp.recv(PACKET))
             except BlockingIOError:
                 break
+            if self._tagged:
+                if not compare_digest(part[:_TAG], tag(part[_TAG:])):
+                    raise ValueError("a packet's tag is wrong")
+                part = part[_TAG:]
+            parts.append(part)
         self._send_to_all(parts)
 
     def _send_to_all(self, parts: list[memoryview]) -> None:
@@ -166,10 +184,16 @@ class Loop:
             self._send_to_all(parts)
         else:
             for part in parts:
-                for at in range(0, len(part), PACKET):
-                    self._udp.sendto(part[at : at + PACKET], self._to)
+                self._send_on(part)
         for lane, publishes in came:
             lane.taken(publishes)
+
+    def _send_on(self, publishes: memoryview) -> None:
+        room = PACKET - _TAG if self._tagged else PACKET
+        for at in range(0, len(publishes), room):
+            part = publishes[at : at + room]
+            head = [tag(part)] if self._tagged else []
+            self._udp.sendmsg([*head, part], (), 0, self._to)
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
@@ -187,9 +211,11 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--udp", type=int, default=0)
     parser.add_argument("--to", type=int, default=0)
+    parser.add_argument("--tagged", action="store_true")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    Loop(socket.create_server(("127.0.0.1", options.port), backlog=1024), options.udp, options.to).run()
+    listener = socket.create_server(("127.0.0.1", options.port), backlog=1024)
+    Loop(listener, options.udp, options.to, options.tagged).run()
 
 
 if __name__ == "__main__":

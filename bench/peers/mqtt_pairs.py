@@ -157,12 +157,14 @@ class FloorPair(Pair):
     is_floor = True
     topology = "two bare loops: what is received goes on by UDP, and from there to subscribers"
 
-    def __init__(self, *, name: str, parent: Path | None = None) -> None:
+    def __init__(self, *, name: str, parent: Path | None = None, tagged: bool = False) -> None:
+        """`tagged`: packets between the two carry a tag, as the fabric's segments do."""
         super().__init__(name)
         self._parent = parent
+        self._tagged = ["--tagged"] if tagged else []
 
     def join(self) -> None:
         udp = str(free_port())
-        self.begin(_Loop(["--udp", udp], self._parent))
-        self.begin(_Loop(["--to", udp], self._parent), first=True)
+        self.begin(_Loop(["--udp", udp, *self._tagged], self._parent))
+        self.begin(_Loop(["--to", udp, *self._tagged], self._parent), first=True)
         self.settings()

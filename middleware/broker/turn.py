@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from treecast.middleware.storage.block_log import SyncTicket
@@ -253,16 +254,17 @@ class Turn:
             else:
                 begun.append((store, segment))
                 tickets.append(ticket)
-
-        def done(errors: list[str]) -> None:
-            for (store, segment), error in zip(begun, errors, strict=True):
-                store.end_sync(segment, error)
-            then(next(filter(None, [failed, *errors]), ""))
-
         if tickets:
-            self._edge.force(tickets, done)
+            self._edge.force(tickets, partial(self._synced, begun, failed, then))
         else:
             then(failed)
+
+    def _synced(
+        self, begun: list[tuple[Store, int]], failed: str, then: Callable[[str], None], errors: list[str]
+    ) -> None:
+        for (store, segment), error in zip(begun, errors, strict=True):
+            store.end_sync(segment, error)
+        then(next((error for error in [failed, *errors] if error), ""))
 
     def force(self) -> None:
         """Forces what was written to disk in the background, with fsync per interval."""

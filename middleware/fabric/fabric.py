@@ -179,6 +179,11 @@ class Fabric:
         self._carriers = self.carriers.all
 
     @property
+    def tags(self) -> bool:
+        """Whether the segments that it sends carry a tag."""
+        return self._keys.current is not None
+
+    @property
     def address(self) -> tuple[str, int]:
         """The address where unicast segments are received."""
         return self._edge.address
@@ -472,7 +477,8 @@ class Fabric:
                     if address is not None:
                         self._udp.send(one.datagrams, address)
             else:
-                self._carriers[one.carrier].send(one.group, one.datagrams, one.hosts)
+                whole = [bytes(datagram) for datagram in one.datagrams]
+                self._carriers[one.carrier].send(one.group, whole, one.hosts)
 
     def _fall_back(self) -> None:
         """Reports hosts that a carrier does not reach; they are already back on unicast."""

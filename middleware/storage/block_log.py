@@ -101,10 +101,15 @@ class BlockLog:
     def size(self) -> int:
         return sum([segment.size for segment in self.segments])
 
-    def append(self, body: bytes) -> None:
-        """Writes one block. Raises STORAGE if the disk refuses; the log then holds nothing of it."""
+    def append(self, *body: bytes) -> None:
+        """Writes one block, with its body in pieces. Raises STORAGE if the disk refuses; the log then holds
+        nothing of it."""
         segment = self.segments[-1]
-        data = _HEAD.pack(len(body), crc32c(body)) + body
+        size = checksum = 0
+        for piece in body:
+            size += len(piece)
+            checksum = crc32c(piece, checksum)
+        data = b"".join((_HEAD.pack(size, checksum), *body))
         try:
             written = self._disk.write(self._descriptor, data, segment.size)
             if written < len(data):

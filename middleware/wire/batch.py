@@ -218,6 +218,7 @@ def check_batches(
     *,
     deep: bool = True,
     single: bool = False,
+    summed: bool = True,
     max_uncompressed_bytes: int = MAX_UNCOMPRESSED_BYTES,
 ) -> list[BatchHeader]:
     """Returns the headers of a producer's data: whole batches only, each valid by the rules of Kafka's
@@ -226,7 +227,8 @@ def check_batches(
     Always checks structure, magic, size, CRC-32C, counts against offsets, and attributes. With `deep` it also
     checks every record (decompressed, up to `max_uncompressed_bytes`): their number, sizes and offset deltas.
     The header then holds the true times; a wrong `maxTimestamp` is corrected in place with its CRC, so `data`
-    must be writable. `single` refuses more than one batch, as Produce does.
+    must be writable. `single` refuses more than one batch, as Produce does. Not `summed`: a CRC of 0 stands
+    for none.
 
     Raises UNSUPPORTED_BATCH_FORMAT, CORRUPT_BATCH, BATCH_TOO_LARGE, UNSUPPORTED_COMPRESSION,
     INVALID_TIMESTAMP or INVALID_RECORD. The rules are those of Kafka's `LogValidator` and `UnifiedLog`, with
@@ -238,7 +240,7 @@ def check_batches(
     while position < end:
         if single and headers:
             raise TreecastError(Fault.INVALID_RECORD, "only one record batch per partition is allowed")
-        header = _check_structure(data, position, max_batch_bytes)
+        header = _check_structure(data, position, max_batch_bytes, summed)
         _check_claims(header)
         if deep:
             _check_records(data, position, header, max_uncompressed_bytes)
@@ -249,7 +251,7 @@ def check_batches(
     return headers
 
 
-def _check_structure(data: memoryview, position: int, max_batch_bytes: int) -> BatchHeader:
+def _check_structure(data: memoryview, position: int, max_batch_bytes: int, summed: bool) -> BatchHeader:
     """Checks size, magic and CRC, from the outside in, and returns the header."""
     left = len(data) - position
     if left < HEADER_SIZE:
@@ -266,7 +268,9 @@ def _check_structure(data: memoryview, position: int, max_batch_bytes: int) -> B
         )
     if header.size > left:
         raise TreecastError(Fault.CORRUPT_BATCH, f"a batch of {header.size} bytes is cut off at {left}")
-    if crc32c(data[position + ATTRIBUTES_AT : position + header.size]) != header.crc:
+    if (summed or header.crc) and header.crc != crc32c(
+        data[position + ATTRIBUTES_AT : position + header.size]
+    ):
         raise TreecastError(Fault.CORRUPT_BATCH, "a batch fails its CRC-32C")
     return header
 

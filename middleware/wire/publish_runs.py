@@ -157,3 +157,27 @@ def without_ids(data: bytes) -> bytes:
         out.write(data[body:named])
         out.write(data[named + 2 : at])
     return out.getvalue()
+
+
+def in_other_format(data: bytes, format: i64) -> bytes:
+    """A run of `format`, PLAIN or WITH_PROPERTIES, in the other one of these."""
+    out = BytesWriter()
+    end: i64 = len(data)
+    at: i64 = 0
+    first = PUBLISH_1 if data[0] == PUBLISH_1 else PUBLISH_0
+    ids: i64 = 2 if first == PUBLISH_1 else 0
+    while at < end:
+        size, body = head_at(data, at, end)
+        named = body + 2 + uint16_at(data, body) + ids
+        at = body + size
+        out.append(first)
+        if format == PLAIN:
+            write_varint(out, size + 1)
+            out.write(data[body:named])
+            out.append(0)
+            out.write(data[named:at])
+        else:
+            write_varint(out, size - 1)
+            out.write(data[body:named])
+            out.write(data[named + 1 : at])
+    return out.getvalue()

@@ -127,11 +127,13 @@ def _sealed(
     )
 
 
-def seal_pieces(pieces: Sequence[Data], count: int, timestamp: int) -> bytes:
+def seal_pieces(pieces: Sequence[Data], count: int, timestamp: int, *, summed: bool = True) -> bytes:
     """A batch of `count` records that are encoded already, in pieces that are copied once: offset deltas from
-    0 on, all of one time."""
+    0 on, all of one time. Not `summed`: the CRC is 0, for data that a tag protects."""
     times = (timestamp, timestamp)
-    return _joined(pieces, 0, count - 1, times, NO_PRODUCER, NO_SEQUENCE, count, 0, NO_LEADER_EPOCH)
+    return _joined(
+        pieces, 0, count - 1, times, NO_PRODUCER, NO_SEQUENCE, count, 0, NO_LEADER_EPOCH, summed=summed
+    )
 
 
 def _joined(
@@ -144,6 +146,8 @@ def _joined(
     count: int,
     base_offset: int,
     leader_epoch: int,
+    *,
+    summed: bool = True,
 ) -> bytes:
     rest = _REST.pack(
         attributes,
@@ -156,10 +160,11 @@ def _joined(
         count,
     )
     length = HEADER_SIZE - LOG_OVERHEAD
-    crc = crc32c(rest)
+    crc = crc32c(rest) if summed else 0
     for piece in pieces:
         length += len(piece)
-        crc = crc32c(piece, crc)
+        if summed:
+            crc = crc32c(piece, crc)
     start = _START.pack(base_offset, length, leader_epoch, MAGIC, crc)
     return b"".join([start, rest, *pieces])
 

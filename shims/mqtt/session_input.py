@@ -100,7 +100,9 @@ class SessionInput(SessionOutput):
             return self._single(data, position, end)
         stop = scan.stop
         if data[position] == PUBLISH_0:
-            self._publish_run(scan.run(data, position), targets)
+            run = scan.run(data, position)
+            self._publish_run(run, targets)
+            run.handed_over()
         elif scan.count > 1 and self._takes_promised(targets):
             run = scan.run(data, position)
             self._publish_run(run, targets)

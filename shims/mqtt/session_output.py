@@ -112,9 +112,9 @@ class SessionOutput:
     def send(self, packet: Packet) -> None:
         self._writer().write(encode(packet, self.version))
 
-    def takes_as_it_is(self, run: Run, target: Target) -> bool:
-        """Whether the bytes of a run for `target` can be sent to the client unchanged."""
-        return target.plain and run.format == self.version and self.takes_runs
+    def takes_runs_for(self, target: Target) -> bool:
+        """Whether the bytes of runs for `target` can be sent to the client, in its format."""
+        return target.plain and self.takes_runs
 
     @property
     def room(self) -> int:

@@ -117,23 +117,25 @@ class SessionState(Subscriber):
             self._take_promised(run, target)
         elif session is None:
             return
-        elif not session.takes_as_it_is(run, target):
+        elif not session.takes_runs_for(target):
             for message in run.messages():
                 self.take(message, target)
         elif self._sends(session):
-            session.send_run(run)
+            session.send_run(run.in_format(session.version))
         else:
-            self._enqueue(RunDelivery(run))
+            self._enqueue(RunDelivery(run.in_format(session.version)))
 
     def _take_promised(self, run: PromisedRun, target: Target) -> None:
         """Takes a QoS 1 run, as raw bytes if the session is not durable."""
         session = self.session
-        if session is not None and self.record is None and session.takes_as_it_is(run, target):
+        if session is not None and self.record is None and session.takes_runs_for(target):
+            spelt = run.in_format(session.version)
+            assert isinstance(spelt, PromisedRun)
             if target.qos:
-                self._take_part(session, whole(run))
+                self._take_part(session, whole(spelt))
                 return
-            if self._sends(session) and len(run.data) <= session.room:
-                session.send_run(run.as_qos_0())
+            if self._sends(session) and len(spelt.data) <= session.room:
+                session.send_run(spelt.as_qos_0())
                 return
         journal = self._hub.journal
         if journal is None or self.record is None or not target.qos or not run.unread:

@@ -29,6 +29,7 @@ from .journal_codec import (
     put_owed_run,
     put_passed,
     put_run,
+    put_run_head,
     put_session,
     put_state,
     put_subscribed,
@@ -39,6 +40,7 @@ from .retained import RetainedStore
 
 _KEEP: Final = 4  # with more segments, the oldest is rewritten if little of it is needed
 _BLOCK: Final = 4 * 1024 * 1024  # a larger state is written in blocks of about this size
+_LARGE: Final = 4096  # bytes of a run that is not copied into the writer
 
 
 class Journal:
@@ -67,6 +69,9 @@ class Journal:
         self._segment_bytes = segment_bytes
         self._roll_at = segment_bytes
         self._out = BytesWriter()
+        self._before: list[
+            bytes
+        ] = []  # parts of the next block that precede `_out`; large runs are not copied
         self._next = 1
         self._done_session = 0  # consecutive settled messages of one session, not yet written
         self._done_first = 0
@@ -126,12 +131,20 @@ class Journal:
             run.number = self._next
             self._next += run.count
             run.segment = self._segment
-            put_run(self._out, run)
+            self._put_run(run)
         if run.waiting == 0:
             segment = run.segment
             if segment is not None:
                 segment.live += 1
         run.waiting += 1
+
+    def _put_run(self, run: PromisedRun) -> None:
+        if len(run.data) < _LARGE:
+            put_run(self._out, run)
+            return
+        put_run_head(self._out, run)
+        self._before += [self._out.getvalue(), run.data]
+        self._out.truncate(0)
 
     def let_go_run(self, run: PromisedRun) -> None:
         run.waiting -= 1
@@ -316,15 +329,16 @@ class Journal:
         if self._passing:
             self._write_passed()
         out = self._out
-        if len(out) == 0:
+        if len(out) == 0 and not self._before:
             return True
         try:
-            self._log.append(out.getvalue())
+            self._log.append(*self._before, out.getvalue())
         except TreecastError as error:
             self._refused(error)
             return False
         self.failing = False
         self.unsynced = True
+        self._before = []
         if len(out) > _BLOCK:
             self._out = BytesWriter()
         else:

@@ -96,9 +96,15 @@ def put_message(out: BytesWriter, message: Message) -> None:
 
 
 def put_run(out: BytesWriter, run: PromisedRun) -> None:
+    put_run_head(out, run)
+    out.write(run.data)
+
+
+def put_run_head(out: BytesWriter, run: PromisedRun) -> None:
+    """Writes all of a run's entry but the publishes at its end."""
     put_entry(out, RUN, run.number, run.count)
     out.append(run.format)
-    put_bytes(out, run.data)
+    put(out, len(run.data))
 
 
 def put_owed_run(out: BytesWriter, session: int, run: PromisedRun) -> None:

@@ -17,6 +17,7 @@ from treecast.middleware.wire.publish_runs import (
     WITH_PROPERTIES,
     count_run,
     head_at,
+    in_other_format,
     same,
     section,
     uint16_at,
@@ -73,19 +74,35 @@ class Message:
 class Run:
     """Consecutive messages, all of QoS 0 or all of QoS 1, for the same targets, as the bytes received.
 
-    Subscribers that use `format` may be sent `data` unchanged; others use `messages()`.
+    Subscribers that use `format` may be sent `data` unchanged, those of the other format what `in_format`
+    returns. `topics`: those of its messages in order, each once where it repeats, if they are known.
     """
 
     def __init__(self, format: int, data: bytes, count: int) -> None:
         self.format = format
         self.data = data
         self.count = count
+        self.topics: list[bytes] = []
+        self._other: Run | None = None  # in the other format
+
+    def in_format(self, format: int) -> Run:
+        """Returns the run in a format: itself, or a copy that is kept until `handed_over`."""
+        if format == self.format:
+            return self
+        other = self._other
+        if other is None:
+            other = self._other = self._respelt(format)
+        return other
+
+    def _respelt(self, format: int) -> Run:
+        raise NotImplementedError
 
     def messages(self) -> list[Message]:
         raise NotImplementedError
 
     def handed_over(self) -> None:
         """All targets have the run: drops the cached forms that were made for some of them."""
+        self._other = None
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -124,6 +141,9 @@ class PublishRun(Run):
         """Returns the messages, decoded at each call."""
         return messages_in(self, 0, 0, len(self.data))
 
+    def _respelt(self, format: int) -> Run:
+        return PublishRun(format, in_other_format(self.data, self.format), self.count)
+
 
 class PromisedRun(Run):
     """A run of QoS 1, as received, with the publisher's packet ids. `bodies`: bytes of all bodies; `size`:
@@ -159,14 +179,23 @@ class PromisedRun(Run):
             self._plain = PublishRun(self.format, without_ids(self.data), self.count)
         return self._plain
 
+    def _respelt(self, format: int) -> Run:
+        data = in_other_format(self.data, self.format)
+        return PromisedRun(format, data, self.count, self.size + _overhead(format) * self.count)
+
     def handed_over(self) -> None:
+        super().handed_over()
         self._messages = None
         self._plain = None
 
     @property
     def overhead(self) -> int:
         """The bytes of a packet's body that are neither topic nor payload."""
-        return 5 if self.format == WITH_PROPERTIES else 4
+        return _overhead(self.format)
+
+
+def _overhead(format: int) -> int:
+    return 5 if format == WITH_PROPERTIES else 4
 
 
 def messages_in(run: Run, qos: int, begin: i64, end: i64) -> list[Message]:
@@ -231,6 +260,7 @@ class RunScan:
         self.count = 0
         self.stop = 0
         self.size = 0
+        self._topics: list[bytes] = []
         self._routes = routes
         self._format = format
         self._largest = largest
@@ -242,6 +272,7 @@ class RunScan:
     def look(self, data: bytes, position: i64, end: i64) -> None:
         """Reads from `position` to the end of the run. Never raises."""
         self.targets = None
+        self._topics = []
         first: i64 = data[position]
         numbered: i64 = 2 if first == PUBLISH_1 else 0
         newer: i64 = 1 if self._format == WITH_PROPERTIES else 0
@@ -287,14 +318,21 @@ class RunScan:
                 return False
         if self.targets is None:
             self.targets = found
-        return found is self.targets
+        if found is not self.targets:
+            return False
+        self._topics.append(topic)
+        return True
 
     def run(self, data: bytes, position: int) -> Run:
         """Returns the run that was found. Only valid if `count` is not 0."""
         found = section(data, position, self.stop)
+        run: Run
         if data[position] == PUBLISH_1:
-            return PromisedRun(self._format, found, self.count, self.size)
-        return PublishRun(self._format, found, self.count)
+            run = PromisedRun(self._format, found, self.count, self.size)
+        else:
+            run = PublishRun(self._format, found, self.count)
+        run.topics = self._topics
+        return run
 
 
 class FeedScan(RunScan):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.sockets.udp import SocketAddress, UdpSocket, shown
+from treecast.middleware.wire.segment import Datagram
 
 from .carrier import Carrier, CarrierState, Place, Reach
 
@@ -69,7 +70,7 @@ class Unicast:
     def check(self, group: int) -> None:
         """Accepts any group: unicast can always send."""
 
-    def send(self, group: int, datagrams: list[bytes], hosts: list[int]) -> None:
+    def send(self, group: int, datagrams: Sequence[Datagram], hosts: list[int]) -> None:
         for host in hosts:
             address = self.addresses.get(host)
             if address is not None:

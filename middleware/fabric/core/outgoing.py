@@ -7,6 +7,7 @@ from typing import Final
 
 from treecast.middleware.wire.segment import (
     MAX_SEGMENTS,
+    Datagram,
     KeyRing,
     Kind,
     Message,
@@ -42,7 +43,7 @@ class Outgoing:
         """The segments in order."""
         raise NotImplementedError
 
-    def encode(self, keys: KeyRing) -> list[bytes]:
+    def encode(self, keys: KeyRing) -> list[Datagram]:
         """The encoded bytes of each segment."""
         return [encode(segment, keys) for segment in self.segments()]
 
@@ -86,7 +87,7 @@ class OutgoingMessage(Outgoing):
     def segments(self) -> list[Segment]:
         return list(cut(self.message, self.mtu, self.key, self.sender, self.kind, self.only))
 
-    def encode(self, keys: KeyRing) -> list[bytes]:
+    def encode(self, keys: KeyRing) -> list[Datagram]:
         return cut_encoded(self.message, self.mtu, self.key, self.sender, self.kind, self.only, keys)
 
     def parted(self, size: int) -> tuple[OutgoingMessage, OutgoingMessage | None]:

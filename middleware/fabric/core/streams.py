@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from treecast.middleware.wire.segment import (
     HEADER_SIZE,
+    Datagram,
     KeyRing,
     Kind,
     Message,
@@ -145,7 +146,7 @@ class Shipment:
         self.hosts = hosts
         self.carrier = carrier
         self.group = group
-        self.datagrams: list[bytes] = []
+        self.datagrams: list[Datagram] = []
 
 
 class Streams:

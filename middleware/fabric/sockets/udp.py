@@ -11,10 +11,11 @@ import errno
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from treecast.middleware.model.counters import FabricCounters
+from treecast.middleware.wire.segment import Datagram, Parted
 
 _UDP_SEGMENT: Final = 103
 _UDP_GRO: Final = 104
@@ -47,12 +48,12 @@ class Burst:
 
     __slots__ = ("datagrams", "length", "size")
 
-    def __init__(self, datagram: bytes) -> None:
-        self.datagrams = [datagram]
+    def __init__(self, datagram: Datagram) -> None:
+        self.datagrams: list[Datagram] = [datagram]
         self.size = len(datagram)
         self.length = len(datagram)
 
-    def add(self, datagram: bytes) -> bool:
+    def add(self, datagram: Datagram) -> bool:
         """Adds a datagram if it fits: not after a shorter one, not a longer one, within the limits."""
         size = len(datagram)
         count = len(self.datagrams)
@@ -63,8 +64,18 @@ class Burst:
         self.length += size
         return True
 
+    def pieces(self) -> list[bytes | memoryview]:
+        """Returns its bytes as they lie in memory."""
+        found: list[bytes | memoryview] = []
+        for datagram in self.datagrams:
+            if isinstance(datagram, Parted):
+                found += (datagram.head, datagram.part)
+            else:
+                found.append(datagram)
+        return found
 
-def bursts(datagrams: list[bytes]) -> list[Burst]:
+
+def bursts(datagrams: Sequence[Datagram]) -> list[Burst]:
     """Groups datagrams into as few bursts as their order allows."""
     found: list[Burst] = []
     last: Burst | None = None
@@ -101,7 +112,7 @@ class UdpSocket:
         self._want_write = want_write
         self._queue: deque[tuple[Burst, SocketAddress, int]] = deque()  # with its share of `queued`
 
-    def send(self, datagrams: list[bytes], address: SocketAddress) -> None:
+    def send(self, datagrams: Sequence[Datagram], address: SocketAddress) -> None:
         """Sends the datagrams in order. Drops and counts those that the kernel refuses."""
         for burst in bursts(datagrams):
             if self._queue or not self._try(burst, address):
@@ -132,13 +143,16 @@ class UdpSocket:
         """Sends a burst. Returns False if the kernel's buffer is full, True if it was sent or refused."""
         count = len(burst.datagrams)
         try:
-            if count == 1:
-                self.sock.sendto(burst.datagrams[0], address)
+            only = burst.datagrams[0]
+            if count == 1 and isinstance(only, Parted):
+                self.sock.sendmsg((only.head, only.part), (), 0, address)
+            elif count == 1:
+                self.sock.sendto(bytes(only), address)
             elif not self.gso or address in self.without_offload:
                 return self._one_by_one(burst, address)
             else:
                 size = _SEGMENT_SIZE.pack(burst.size)
-                self.sock.sendmsg(burst.datagrams, [(socket.IPPROTO_UDP, _UDP_SEGMENT, size)], 0, address)
+                self.sock.sendmsg(burst.pieces(), [(socket.IPPROTO_UDP, _UDP_SEGMENT, size)], 0, address)
         except BlockingIOError:
             return False
         except OSError as error:

@@ -13,6 +13,8 @@ A record without a key is a run if its flags say so: its value holds publishes a
 (`wire.publish_runs`), its number is that of the first message, and the others have consecutive numbers.
 Otherwise it is a barrier: it carries no message and only delays what follows it. Sequences of a stream count
 messages, so a batch may cover more sequences than it has records.
+
+A batch whose segments carry tags has no checksum of its own: its CRC is 0.
 """
 
 from __future__ import annotations
@@ -107,7 +109,9 @@ def record_of(message: Message, now_ms: int, lineage: Lineage | None = None) -> 
     return Record(message.topic, message.payload, headers, now_ms)
 
 
-def batch_of(parts: Sequence[Message | Run], now_ms: int, lineage: Lineage | None = None) -> bytes:
+def batch_of(
+    parts: Sequence[Message | Run], now_ms: int, lineage: Lineage | None = None, *, summed: bool = True
+) -> bytes:
     """Returns a batch of messages and runs. The bytes of a run are copied once."""
     pieces: list[bytes | bytearray] = []
     out = bytearray()
@@ -119,7 +123,7 @@ def batch_of(parts: Sequence[Message | Run], now_ms: int, lineage: Lineage | Non
             pieces += [out, before, part.data]
             out = behind
     pieces.append(out)
-    return seal_pieces(pieces, len(parts), now_ms)
+    return seal_pieces(pieces, len(parts), now_ms, summed=summed)
 
 
 def _run_headers(run: Run, lineage: Lineage | None) -> Headers:
@@ -137,7 +141,7 @@ def _run_headers(run: Run, lineage: Lineage | None) -> Headers:
 
 def events_of(payload: bytes) -> list[Event | RunEvent]:
     """Returns the messages and runs of a batch. Raises CORRUPT_BATCH if it is invalid."""
-    check_batches(memoryview(payload), len(payload), deep=False, single=True)
+    check_batches(memoryview(payload), len(payload), deep=False, single=True, summed=False)
     return [
         _event(record) if record.key is not None else _run_event(record)
         for record in read_records(payload, 0, read_header(payload, 0))

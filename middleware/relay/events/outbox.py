@@ -9,8 +9,6 @@ forgotten topic, every stream that was in use when it was forgotten counts.
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from treecast.middleware.broker.pubsub import Message, PromisedRun, PubSub, Run, Subscriber, Target
 from treecast.middleware.broker.turn import Departures, Turn
 from treecast.middleware.fabric.channel import Methods
@@ -107,18 +105,31 @@ class Outbox:
                 journal.let_go(part)
 
 
-class Common(Struct, frozen=True):
+class Common:
     """The state that sending and receiving share. `remotes`: the hosts with any interest so far; it is
     updated in place."""
 
-    hub: PubSub
-    turn: Turn
-    outbox: Outbox
-    remotes: dict[int, RemoteHost]
-    methods: Methods
-    fabric: Fabric
-    settings: EventSettings
-    counters: EventCounters
+    __slots__ = ("counters", "fabric", "hub", "methods", "outbox", "remotes", "settings", "turn")
+
+    def __init__(
+        self,
+        hub: PubSub,
+        turn: Turn,
+        outbox: Outbox,
+        remotes: dict[int, RemoteHost],
+        methods: Methods,
+        fabric: Fabric,
+        settings: EventSettings,
+        counters: EventCounters,
+    ) -> None:
+        self.hub = hub
+        self.turn = turn
+        self.outbox = outbox
+        self.remotes = remotes
+        self.methods = methods
+        self.fabric = fabric
+        self.settings = settings
+        self.counters = counters
 
 
 class _Way:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Task
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -106,6 +106,9 @@ class Sending:
         """Iterates over a copy of all streams."""
         return iter(list(self._all.values()))
 
+    def _streams_now(self) -> Iterable[EventStream]:
+        return list(self._all.values())
+
     def hosts(self) -> set[int]:
         """Returns the hosts that are members of a stream."""
         return {host for stream in self for host in stream.members}
@@ -119,7 +122,7 @@ class Sending:
             self._fabric.stream_settings, log_bytes=self._settings.log_bytes, log_age=self._settings.log_age
         )
         owed = self._owing.take_up()
-        unsettled = self.accounts.start(lambda: self, owed)
+        unsettled = self.accounts.start(self._streams_now, owed)
         for old in owed:
             self._send_again(old)
         for hosts in unsettled:  # a new stream asks them for the outcome of the earlier ones
@@ -176,7 +179,7 @@ class Sending:
         if isinstance(part, Message):
             return self._places.move(part.topic, stream)
         waits: dict[EventStream, None] = {}
-        for topic in topics_of(part.data):
+        for topic in part.topics or topics_of(part.data):
             waits.update(dict.fromkeys(self._places.move(topic, stream)))
         return list(waits)
 
@@ -195,7 +198,7 @@ class Sending:
         while len(after) > MAX_AFTER:
             stream.place(Parcel(BARRIER, 1, tuple(after[:MAX_AFTER]), expires))
             del after[:MAX_AFTER]
-        payload = batch_of(batch.parts, now_ms, lineage)
+        payload = batch_of(batch.parts, now_ms, lineage, summed=not self._fabric.tags)
         stream.place(Parcel(payload, batch.count, tuple(after), expires))
         if batch.promised and journal is not None:
             if old is None and stream.record is None:
@@ -203,7 +206,7 @@ class Sending:
             record = old.record if old is not None else stream.record
             assert record is not None
             for part in batch.parts:
-                if isinstance(part, Message | PromisedRun):
+                if isinstance(part, (Message, PromisedRun)):
                     stream.promise(journal, record, part)
         stream.used = self._loop.time()
         self._dirty[stream] = None
@@ -268,7 +271,7 @@ class Sending:
         """
         stream = self._streams.get(hosts)
         if stream is None and len(self._streams) >= self._settings.most_streams:
-            hosts = hosts.union(host for host, remote in self._remotes.items() if not remote.deaf)
+            hosts = hosts.union([host for host, remote in self._remotes.items() if not remote.deaf])
             stream = self._streams.get(hosts)
         return stream if stream is not None else self._begin(hosts)
 
@@ -278,7 +281,7 @@ class Sending:
             FIRST_STREAM + self._count, self._run, name=name_of(hosts), settings=self._stream_settings
         )
         stream = EventStream(origin, hosts, self._loop.time())
-        origin.on_room = lambda: self._room(stream)
+        origin.on_room = partial(self._room, stream)
         self._all[stream.number] = self._streams[hosts] = stream
         for host in sorted(hosts):
             origin.add_receiver(host, 0)
@@ -422,7 +425,7 @@ class Sending:
         self._owing.end(stream)
         stream.origin.forget()
 
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def _spawn(self, work: Coroutine[object, None, None], name: str) -> None:
         task = self._loop.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

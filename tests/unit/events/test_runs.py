@@ -79,10 +79,14 @@ founds = st.lists(st.tuples(topics, payloads), min_size=1, max_size=12)
 parts = st.lists(st.tuples(founds, st.integers(0, 1), st.sampled_from([V311, V5])), min_size=1, max_size=4)
 
 
-@given(parts, st.integers(0, 2**40), st.none() | st.just((7, 2**31 + 3)), founds)
+@given(parts, st.integers(0, 2**40), st.none() | st.just((7, 2**31 + 3)), founds, st.booleans())
 @settings(max_examples=60)
 def test_runs_become_a_batch_and_runs_again(
-    found: list[tuple[Found, int, int]], number: int, lineage: tuple[int, int] | None, singles: Found
+    found: list[tuple[Found, int, int]],
+    number: int,
+    lineage: tuple[int, int] | None,
+    singles: Found,
+    summed: bool,
 ) -> None:
     given_parts: list[Message | Run] = [Message(*singles[0])]
     for messages, qos, version in found:
@@ -90,8 +94,12 @@ def test_runs_become_a_batch_and_runs_again(
         if isinstance(run, PromisedRun):
             run.number = number
         given_parts += [run, Message(*singles[-1])]
-    events = events_of(batch_of(given_parts, 1_700_000_000_000, lineage))
+    batch = batch_of(given_parts, 1_700_000_000_000, lineage, summed=summed)
+    events = events_of(batch)
     assert len(events) == len(given_parts)
+    if summed:
+        with pytest.raises(TreecastError):
+            events_of(batch[:-1] + bytes([batch[-1] ^ 1]))
     for event, part in zip(events, given_parts, strict=True):
         if isinstance(part, Message):
             assert isinstance(event, Event)

@@ -103,7 +103,7 @@ class Network(Links):
         self.most_log = max(self.most_log, self.sender.log.bytes)
 
     def _send(self, source: int, out: Outgoing) -> None:
-        encoded = out.encode(KEYS)
+        encoded = [bytes(datagram) for datagram in out.encode(KEYS)]
         sent = source, out.purpose
         self.sent_by[sent] = self.sent_by.get(sent, 0) + sum(map(len, encoded))
         assert encoded == [encode(segment, KEYS) for segment in out.segments()]

@@ -274,7 +274,7 @@ class Stations(Links):
             for data in shipment.datagrams:
                 size = len(data) + _OVERHEAD
                 self.sent_bytes[station.host] = self.sent_bytes.get(station.host, 0) + size
-                self.send(station.host, to, data)
+                self.send(station.host, to, bytes(data))
             count += len(shipment.datagrams)
         return count
 

@@ -9,7 +9,7 @@ from tests.unit.mqtt.face import packets_of
 
 from treecast.middleware.broker.pubsub import PromisedRun, PubSub, PubSubSettings
 from treecast.middleware.model.counters import PubSubCounters
-from treecast.middleware.wire.publish_runs import head_at, same, skip, without_ids
+from treecast.middleware.wire.publish_runs import head_at, in_other_format, same, skip, without_ids
 from treecast.shims.mqtt import codec
 from treecast.shims.mqtt.codec import V5, V311, MqttError
 from treecast.shims.mqtt.codec_packets import Ack, Publish, encode
@@ -54,6 +54,9 @@ def test_a_run_is_numbered_acknowledged_and_rewritten_as_its_packets_are(
     assert packets_of(out.getvalue(), version) == [Ack(codec.PUBACK, p.packet_id) for p in plain]
     lower = [Publish(p.topic, p.payload) for p in plain]
     assert without_ids(data) == joined(lower, version)
+    other = V5 if version == V311 else V311
+    assert in_other_format(data, version) == joined(plain, other)
+    assert in_other_format(without_ids(data), version) == joined(lower, other)
 
 
 @given(bodies, versions, st.integers(0, 10), st.integers(0, 8), st.integers(-1, 1))

@@ -9,9 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from treecast.middleware.broker.pubsub import (
+    Creditor,
+    Journal,
+    PromisedRun,
+    PubSubSettings,
+    open_journal,
+    run_of,
+)
+from treecast.middleware.broker.pubsub.retained import RetainedStore
+from treecast.middleware.model.counters import PubSubCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.storage.block_log import BlockLog
 from treecast.middleware.storage.disk import Disk
+from treecast.middleware.wire.publish_runs import PLAIN
 
 
 def opened(path: Path, disk: Disk | None = None) -> tuple[BlockLog, list[bytes]]:
@@ -41,6 +52,68 @@ def test_blocks_come_back_over_segments(tmp_path: Path) -> None:
     log.append(b"more")
     log.close()
     assert opened(tmp_path)[1][-1] == b"more"
+
+
+@given(st.lists(st.lists(st.binary(max_size=50), max_size=4), min_size=1, max_size=5))
+@settings(max_examples=40)
+def test_a_block_in_pieces_is_one_block(
+    tmp_path_factory: pytest.TempPathFactory, blocks: list[list[bytes]]
+) -> None:
+    path = tmp_path_factory.mktemp("log")
+    log, _ = opened(path)
+    for pieces in blocks:
+        log.append(*pieces)
+    log.close()
+    assert opened(path)[1] == [b"".join(pieces) for pieces in blocks]
+
+
+class Refusing(Disk):
+    """Writes nothing while `full`."""
+
+    full = False
+
+    def write(self, descriptor: int, data: memoryview | bytes | bytearray, position: int) -> int:
+        if self.full:
+            raise OSError(28, "full")
+        return super().write(descriptor, data, position)
+
+
+def test_large_runs_are_in_the_journal_in_their_order_also_after_a_refusal(tmp_path: Path) -> None:
+    disk = Refusing()
+    log, _ = opened(tmp_path, disk)
+    retained = RetainedStore(10)
+    journal = Journal(log, PubSubCounters(), retained, 1 << 20, False)
+    creditor = Creditor(7, "a client")
+    journal.begin(creditor)
+    sizes = [1, 5000, 20, 9000, 4096]
+    for size in sizes[:3]:
+        journal.owe_run(creditor, run_with(size))
+    disk.full = True
+    assert not journal.flush()
+    disk.full = False
+    for size in sizes[3:]:
+        journal.owe_run(creditor, run_with(size))
+    assert journal.flush()
+    journal.close()
+    again, _ = open_journal(
+        str(tmp_path), Disk(), PubSubSettings(), PubSubCounters(), RetainedStore(10), False
+    )
+    (known,) = again.records.values()
+    owed = [len(known.owed[number].message.payload) for number in sorted(known.owed)]
+    assert owed == sizes
+
+
+def run_with(size: int) -> PromisedRun:
+    """A run of one message with a payload of `size` bytes."""
+    out = bytearray()
+    body = 2 + 1 + 2 + size
+    while body >= 0x80:
+        out.append(body & 0x7F | 0x80)
+        body >>= 7
+    out.append(body)
+    run = run_of(PLAIN, b"\x32" + bytes(out) + b"\0\1t\0\1" + bytes(size))
+    assert isinstance(run, PromisedRun)
+    return run
 
 
 @given(st.lists(st.binary(max_size=50), min_size=1, max_size=5), st.data())

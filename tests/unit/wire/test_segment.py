@@ -68,7 +68,7 @@ def test_golden_bytes() -> None:
 def test_golden_bytes_with_a_tag() -> None:
     header = bytes.fromhex("11 01 0007") + GOLDEN_HEADER[4:]
     key = blake3(b"k" * 32, derive_key_context="treecast 2026-11-21 tag of a segment").digest()
-    tag = blake3(header + GOLDEN_REST, key=key).digest(length=16)
+    tag = blake3(GOLDEN_REST + header, key=key).digest(length=16)
     assert encode(EXAMPLE, KEYS).hex() == (header + tag + GOLDEN_REST).hex()
 
 

@@ -14,6 +14,7 @@ from treecast.middleware.wire.segment import (
     KeyRing,
     Kind,
     Message,
+    Parted,
     cut,
     cut_encoded,
     encode,
@@ -146,4 +147,16 @@ def test_segments_made_fast_are_those_made_one_by_one(
     message: Message, mtu: int, only: range | None, keys: KeyRing
 ) -> None:
     slow = [encode(one, keys) for one in cut(message, mtu, KEY, 4, Kind.REPAIR, only)]
-    assert cut_encoded(message, mtu, KEY, 4, Kind.REPAIR, only, keys) == slow
+    fast = cut_encoded(message, mtu, KEY, 4, Kind.REPAIR, only, keys)
+    assert [bytes(one) for one in fast] == slow
+
+
+@given(st.integers(0, 70_000), st.integers(9000, 65_000), st.sampled_from([NO_KEYS, KEYS]))
+def test_large_parts_are_sent_from_where_they_lie(size: int, mtu: int, keys: KeyRing) -> None:
+    message = Message(7, 3, bytes(range(256)) * (size // 256) + bytes(size % 256))
+    slow = [encode(one, keys) for one in cut(message, mtu, KEY, 4)]
+    fast = cut_encoded(message, mtu, KEY, 4, Kind.DATA, None, keys)
+    assert [bytes(one) for one in fast] == slow
+    assert [len(one) for one in fast] == [len(one) for one in slow]
+    long = [one for one in fast if len(one) > 9000 and len(fast) > 1]
+    assert all(isinstance(one, Parted) for one in long)
