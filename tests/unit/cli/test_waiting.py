@@ -20,7 +20,7 @@ def test_it_is_said_after_a_while_and_then_rarely() -> None:
 
 
 def test_the_text_says_what_the_daemon_says() -> None:
-    assert waiting_text(1, "h:1", []) == "waiting for h:1 to acknowledge 1 record: it has not said why"
+    assert waiting_text(1, "h:1", []) == "waiting for h:1 to acknowledge 1 record: no reason given"
     assert waiting_text(2000, "h:1", ["full", "no files"]) == (
         "waiting for h:1 to acknowledge 2,000 records: full; no files"
     )
