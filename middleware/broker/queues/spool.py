@@ -204,13 +204,16 @@ class Spools:
             spool.retry_at = 0.0
             spool.back(now)
 
-    def tick(self, now: float) -> None:
-        """Tries failed calls again."""
+    def tick(self, now: float) -> bool:
+        """Tries failed calls again. Returns whether there is something to send."""
+        again = False
         for host, spool in self._spools.items():
             if 0.0 < spool.retry_at <= now:
                 spool.retry_at = 0.0
                 if host in self._reach.up():
                     self.host_up(host, now)
+                    again = True
+        return again
 
 
 class Arrivals:
