@@ -44,6 +44,9 @@ class HostsEpisode(Episode):
 
     def _kill(self) -> None:
         super()._kill()
+        time.sleep(self._rng.uniform(0.0, 0.3))  # publishers go on, into the spool
+        for publisher in self.publishers:
+            publisher.gate.clear()
         if self._rng.random() < ORIGIN_TOO:
             self.daemon.kill()
             self.kills += 1
