@@ -92,8 +92,9 @@ class Spool(Consumer):
         self._piece_bytes += len(data)
 
     def send(self, number: int) -> bool:
-        """Sends what was taken. Returns whether that was anything."""
-        if not self._parts:
+        """Sends what was taken, once the call before is answered: a home that refused one call must not take
+        the next, as it would then pass over the entries of the first. Returns whether it sent anything."""
+        if not self._parts or self._flights:
             return False
         body = b"".join(self._pieces)
         self._flights[number] = _Flight(self._parts, len(body))

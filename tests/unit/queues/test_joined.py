@@ -201,9 +201,13 @@ def test_a_home_that_does_not_take_messages_yet_is_asked_again() -> None:
     net.settle()
     one.refuses = True
     two.publish(run(b"m"))
-    net.settle()
-    assert two.joined.spools.waiting == 1
+    two.joined.send()
+    two.publish(run(b"n"))  # a second call must not be taken before the first
+    two.joined.send()
+    assert net.step()
     one.refuses = False
+    net.settle()
+    assert two.joined.spools.waiting == 2
     two.joined.now = 0.1
     two.joined.tick()
     net.settle()
@@ -211,7 +215,8 @@ def test_a_home_that_does_not_take_messages_yet_is_asked_again() -> None:
     two.joined.now = 1.0
     two.joined.tick()
     net.settle()
-    assert (one.vhost.queues[b"q"].ready, two.joined.spools.waiting) == (1, 0)
+    assert (one.vhost.queues[b"q"].ready, two.joined.spools.waiting) == (2, 0)
+    assert one.consume(b"q").bodies == [b"m", b"n"]
 
 
 @pytest.mark.parametrize("seed", range(40))
