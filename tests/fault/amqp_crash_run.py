@@ -9,6 +9,9 @@ Another queue is read only after each kill. Both queues must hold every confirme
 attempt twice. A repeated delivery must be flagged as redelivered. Each rejected message must be among the
 dead letters exactly once.
 
+With `--hosts` there are two daemons: clients are beside one, and the other has the queues. The other is
+killed, and sometimes both.
+
 It can be interrupted with Ctrl-C; the same command continues: finished cycles are in
 out/amqp-crash/seed-N/state.json (`--fresh` starts over). Exit code: 0 no problem, 1 a problem, 130
 interrupted.
@@ -22,7 +25,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from amqp_crash.episode import Episode
+from amqp_crash.hosts import HostsEpisode
 from resumable import run_lives
 
 if __name__ == "__main__":
+    if "--hosts" in sys.argv:
+        sys.argv.remove("--hosts")
+        sys.exit(run_lives(__doc__, "amqp-crash-hosts", HostsEpisode))
     sys.exit(run_lives(__doc__, "amqp-crash", Episode))

@@ -288,4 +288,5 @@ class JoinedQueues:
                 self._notices.append((queue.home, QueueNotice(Say.GRANT, number, granted)))
 
     def tick(self) -> None:
-        self.spools.tick(self.now)
+        if self.spools.tick(self.now):
+            self._wake()

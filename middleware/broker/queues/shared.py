@@ -246,6 +246,16 @@ class SharedDefinitions:
             one = self._read(Defined(write.key, self._reach.host, write.value))
             if one is not None:
                 self._muting(self._remove, write.key, one)
+                self._claim(one)
+
+    def _claim(self, one: Declared | Bound) -> None:
+        """Announces a queue of this host again whose definition another host has removed: it had declared and
+        deleted a queue of that name before it knew of this one."""
+        if isinstance(one, Declared) and one.kind == QUEUE:
+            vhost = self._hosts.vhosts.get(one.vhost)
+            queue = vhost.queues.get(one.name) if vhost is not None else None
+            if queue is not None and queue.home == 0:
+                self.announce(Declared(one.vhost, QUEUE, one.name, 0, queue.definition))
 
     # --- changes made by other hosts
 
@@ -258,6 +268,7 @@ class SharedDefinitions:
                 one = self._read(before)
                 if one is not None:
                     self._muting(self._remove, key, one)
+                    self._claim(one)
         for key in sorted(changes):
             found = changes[key]
             if found is not None:

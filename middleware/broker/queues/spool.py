@@ -92,8 +92,9 @@ class Spool(Consumer):
         self._piece_bytes += len(data)
 
     def send(self, number: int) -> bool:
-        """Sends what was taken. Returns whether that was anything."""
-        if not self._parts:
+        """Sends what was taken, once the call before is answered: a home that refused one call must not take
+        the next, as it would then pass over the entries of the first. Returns whether it sent anything."""
+        if not self._parts or self._flights:
             return False
         body = b"".join(self._pieces)
         self._flights[number] = _Flight(self._parts, len(body))
@@ -204,13 +205,16 @@ class Spools:
             spool.retry_at = 0.0
             spool.back(now)
 
-    def tick(self, now: float) -> None:
-        """Tries failed calls again."""
+    def tick(self, now: float) -> bool:
+        """Tries failed calls again. Returns whether there is something to send."""
+        again = False
         for host, spool in self._spools.items():
             if 0.0 < spool.retry_at <= now:
                 spool.retry_at = 0.0
                 if host in self._reach.up():
                     self.host_up(host, now)
+                    again = True
+        return again
 
 
 class Arrivals:

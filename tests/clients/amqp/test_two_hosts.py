@@ -163,7 +163,7 @@ def test_amq_topic_reaches_queues_of_both_hosts_once(
 
 
 class Consumed:
-    """The deliveries of a consumer: (delivery tag, body, redelivered)."""
+    """A consumer. `got`: (delivery tag, body, redelivered) of each delivery."""
 
     def __init__(self, channel: BlockingChannel, queue: str, no_ack: bool = False) -> None:
         self.channel = channel

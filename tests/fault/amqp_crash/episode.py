@@ -34,6 +34,7 @@ class Episode:
         self.kills = 0
         flags = [*(f for face in OFF for f in (face, "off")), "--amqp", "127.0.0.1:0", "--fsync", self.fsync]
         self.daemon = DaemonProcess(folder / "data", flags, python=python)
+        self.killed = self.daemon
         self.publishers: list[Publisher] = []
         self.consumer: Consumer
         self._kept: Counter[bytes] = Counter()
@@ -66,7 +67,7 @@ class Episode:
         if damage:
             self._damage()
         if rng.random() < 0.2:  # a second kill, during the restart
-            self.daemon.start(wait=False)
+            self.killed.start(wait=False)
             time.sleep(rng.uniform(0.0, 0.8))
             self._kill()
         self._start()
@@ -75,15 +76,15 @@ class Episode:
             self._look()
 
     def _start(self) -> None:
-        self.daemon.start(wait=False).wait_ready(START_S)
+        self.killed.start(wait=False).wait_ready(START_S)
 
     def _kill(self) -> None:
-        self.daemon.kill()
+        self.killed.kill()
         self.kills += 1
 
     def _damage(self) -> None:
         """Cuts off the second half of the log of queues."""
-        log = max((self.daemon.data / "queues").glob("*.journal"))
+        log = max((self.killed.data / "queues").glob("*.journal"))
         with log.open("r+b") as file:
             file.truncate(log.stat().st_size // 2)
 

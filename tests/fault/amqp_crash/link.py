@@ -46,7 +46,8 @@ class Link:
         self._socket = socket.create_connection(address, timeout)
         self._send(PROTOCOL_HEADER)
         self._await(commands.Connection.Start)
-        self.ask(commands.Connection.StartOk({}, "PLAIN", "\0guest\0guest"), commands.Connection.Tune, 0)
+        capable = {"capabilities": {"consumer_cancel_notify": True}}
+        self.ask(commands.Connection.StartOk(capable, "PLAIN", "\0guest\0guest"), commands.Connection.Tune, 0)
         self.send(commands.Connection.TuneOk(2047, 131072, 0), channel=0)
         self.ask(commands.Connection.Open("/"), commands.Connection.OpenOk, 0)
         self.ask(commands.Channel.Open(), commands.Channel.OpenOk)

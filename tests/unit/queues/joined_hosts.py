@@ -25,7 +25,7 @@ from treecast.middleware.broker.queues import (
     Write,
     messages,
 )
-from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.errors import Fault, TreecastError
 
 
 class Net:
@@ -77,7 +77,10 @@ class Net:
     def step(self) -> bool:
         """Delivers one thing. Returns whether there was any."""
         for host in self.hosts.values():
-            host.joined.send()
+            shared = host.joined.definitions
+            if host.woken or shared.version > shared.known:  # faces do so after a declaration
+                host.woken = False
+                host.joined.send()
         if self._sent:
             self._sent.popleft()[2]()
             return True
@@ -116,9 +119,14 @@ class Host:
         self.vhost = self.add_vhost("/")
         self.spools = VirtualHost(SPOOLS, self.store, Recorder())
         self.taken: dict[int, tuple[int, int]] = {}
-        self.joined = JoinedQueues(self, self.spools, self.taken, self, lambda: None)
+        self.woken = False
+        self.refuses = False  # messages, as its queues are not open
+        self.joined = JoinedQueues(self, self.spools, self.taken, self, self._wake)
         for vhost in self.vhosts.values():
             vhost.departures = self.joined
+
+    def _wake(self) -> None:
+        self.woken = True
 
     def add_vhost(self, name: str) -> VirtualHost:
         vhost = self.vhosts[name] = VirtualHost(name, self.store, Recorder())
@@ -169,8 +177,11 @@ class Host:
 
     def carry(self, host: int, number: int, body: bytes) -> None:
         def handle() -> None:
+            home = self.net.hosts[host]
             try:
-                self.net.hosts[host].joined.arrived(self.number, body)
+                if home.refuses:
+                    raise TreecastError(Fault.NOT_SUPPORTED, "not open yet")
+                home.joined.arrived(self.number, body)
             except TreecastError:
                 failed()
                 return

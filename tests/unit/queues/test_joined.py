@@ -195,6 +195,30 @@ def test_a_dead_letter_reaches_a_queue_of_another_host() -> None:
     assert [(death.queue, death.reason) for death in got.deaths] == [(b"q", "rejected")]
 
 
+def test_a_home_that_does_not_take_messages_yet_is_asked_again() -> None:
+    net, one, two = pair()
+    one.vhost.declare_queue(b"q")
+    net.settle()
+    one.refuses = True
+    two.publish(run(b"m"))
+    two.joined.send()
+    two.publish(run(b"n"))  # a second call must not be taken before the first
+    two.joined.send()
+    assert net.step()
+    one.refuses = False
+    net.settle()
+    assert two.joined.spools.waiting == 2
+    two.joined.now = 0.1
+    two.joined.tick()
+    net.settle()
+    assert one.vhost.queues[b"q"].ready == 0  # it is too soon
+    two.joined.now = 1.0
+    two.joined.tick()
+    net.settle()
+    assert (one.vhost.queues[b"q"].ready, two.joined.spools.waiting) == (2, 0)
+    assert one.consume(b"q").bodies == [b"m", b"n"]
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_each_message_comes_once_and_in_order_at_any_cuts(seed: int) -> None:
     rng = random.Random(seed)
