@@ -600,10 +600,12 @@ class PutDefinitionsRequest(_message.Message):
     def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., writes: _Optional[_Iterable[_Union[DefinitionWrite, _Mapping]]] = ...) -> None: ...
 
 class PutDefinitionsResponse(_message.Message):
-    __slots__ = ("revision",)
+    __slots__ = ("revision", "epoch")
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     revision: int
-    def __init__(self, revision: _Optional[int] = ...) -> None: ...
+    epoch: int
+    def __init__(self, revision: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class CoordinatorStatusRequest(_message.Message):
     __slots__ = ()
