@@ -155,14 +155,16 @@ class Connection(Session):
     def _close(self, transport: asyncio.Transport) -> None:
         """Sends EOF and lingers, so the client can read the reason.
 
-        An immediate close while the client still sends would reset the connection and lose that output.
+        An immediate close while the client still sends would reset the connection and lose that output. A
+        client that has left closes the socket itself, as with RabbitMQ: some clients still send
+        acknowledgements after their connection.close, and take a broken connection for an error.
         """
         if self._ended:
             return
         self._ended = True
         if self.failure and transport.can_write_eof():
             transport.write_eof()
-        else:
+        elif not self.left:
             transport.close()
         self._loop.call_later(_LINGER, transport.abort)
 

@@ -104,6 +104,7 @@ class OpeningConnection(Connection):
         if action == "leave":
             self.release(now)
             self.send(0, _Method.CloseOk())
+            self.left = True
             self._end()
         elif action == "closed":
             self._end()

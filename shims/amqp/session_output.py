@@ -18,7 +18,8 @@ class SessionOutput:
 
     `writable` is whether the client reads and the output of this turn is below its limit. `full` is whether
     that limit was reached; after writing the output, the caller then calls `Session.resume`. `depends` is
-    whether the output promises something that must be stored first. `closing` is whether it is the last.
+    whether the output promises something that must be stored first. `closing` is whether it is the last;
+    `left`, whether the client asked for that.
     """
 
     def __init__(self, wake: Callable[[SessionOutput], None]) -> None:
@@ -27,6 +28,7 @@ class SessionOutput:
         self.full = False
         self.depends = False
         self.closing = False
+        self.left = False
         self._wake = wake
         self._dirty = False
         self._congested = False

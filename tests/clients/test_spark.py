@@ -325,7 +325,7 @@ def test_a_copied_checkpoint_that_writes_elsewhere_writes_all_of_its_batches(fou
 
 def test_a_checkpoint_that_was_restored_does_not_leave_out_other_rows(found: dict[str, Any]) -> None:
     restored = found["anew_restored"]
-    assert "its rows are not written" in restored["error"]
+    assert "and are not written" in restored["error"]
     assert "is committed, so batch 1 is no repeat of the last one" in restored["error"]
     assert restored["count"] == 5000
 

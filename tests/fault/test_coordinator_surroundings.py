@@ -103,7 +103,7 @@ def test_a_coordinators_full_disk_is_told_and_it_goes_on_by_itself(
         assert isinstance(problems, list)
         (problem,) = problems
         assert str(small_disk / "data") in problem
-        assert "Topics cannot be made or changed" in problem
+        assert "Topics cannot be created or changed" in problem
         assert problem in asked(daemon, "status")[1], "the host's own status must report it as well"
         assert asked(daemon, "topics", "list")[0] == 0
         filling.unlink()
@@ -136,7 +136,7 @@ def test_a_coordinators_descriptors_that_are_used_up_are_told(
                 "the connected host to report it",
             )
             assert asked(daemon, "topics", "create", "meanwhile")[0] == 0
-        until(lambda: coordinator.logged("there are file descriptors again"), "free file descriptors")
+        until(lambda: coordinator.logged("file descriptors are free again"), "free file descriptors")
         until(lambda: coordinator.status()["problems"] == [], "a status without problems")
         assert coordinator.logged("no file descriptors are left") == 1
 

@@ -52,7 +52,7 @@ def test_mosquittos_clients_with_a_certificate(
         ("--mqtt-tls-key", "none.pem", "--mqtt-tls-key none.pem: No such file or directory"),
         ("--mqtt-tls-authority", "none.pem", "--mqtt-tls-authority none.pem: No such file or directory"),
         ("--mqtt-tls-certificate", "", "--mqtt-tls needs a certificate"),
-        ("--mqtt-tls-authority", __file__, "have to be PEM and to fit one another"),
+        ("--mqtt-tls-authority", __file__, "must be PEM and fit together"),
     ],
 )
 def test_what_cannot_be_served_names_its_flag(
