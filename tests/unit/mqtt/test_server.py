@@ -244,7 +244,7 @@ async def test_who_sends_much_is_read_from_once_in_a_turn(site: Site) -> None:
     """uvloop would read on, and other clients would wait for all that this one has sent."""
     connection, transport = Connection(site.face), ReadTransport()
     connection.connection_made(transport)
-    connection._ration = Ration(1000)
+    connection._ration = Ration(asyncio.get_running_loop().call_soon, 1000)
     connection.data_received(encode(Connect(V5, "c", True), V5))
     assert transport.reading
     connection.data_received(encode(Publish(b"t", bytes(2000)), V5))
