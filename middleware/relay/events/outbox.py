@@ -9,6 +9,8 @@ forgotten topic, every stream that was in use when it was forgotten counts.
 
 from __future__ import annotations
 
+from typing import Generic, Protocol, TypeVar
+
 from treecast.middleware.broker.pubsub import Message, PromisedRun, PubSub, Run, Subscriber, Target
 from treecast.middleware.broker.turn import Departures, Turn
 from treecast.middleware.fabric.channel import Methods
@@ -16,7 +18,6 @@ from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.model.counters import EventCounters
 
 from .ports import EventSettings
-from .stream import EventStream
 
 
 class RemoteHost(Subscriber):
@@ -132,16 +133,25 @@ class Common:
         self.counters = counters
 
 
-class _Way:
+class Carrying(Protocol):
+    """The part of a stream that `Places` uses."""
+
+    members: set[int]
+
+
+S = TypeVar("S", bound=Carrying)
+
+
+class _Way(Generic[S]):
     """The streams of one topic, each with the hosts at which it was the topic's last stream."""
 
     __slots__ = ("hosts", "latest")
 
     def __init__(self) -> None:
-        self.latest: EventStream | None = None
-        self.hosts: dict[EventStream, set[int]] = {}
+        self.latest: S | None = None
+        self.hosts: dict[S, set[int]] = {}
 
-    def move(self, to: EventStream) -> list[EventStream]:
+    def move(self, to: S) -> list[S]:
         """Moves the topic to `to`. Returns the streams that precede it at some host."""
         before = []
         for stream, hosts in list(self.hosts.items()):
@@ -155,15 +165,15 @@ class _Way:
         return before
 
 
-class Places:
+class Places(Generic[S]):
     """The last streams of topics. At most `most` topics are remembered."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._ways: dict[bytes, _Way] = {}
-        self._floor: dict[EventStream, None] = {}  # streams of the forgotten topics
+        self._ways: dict[bytes, _Way[S]] = {}
+        self._floor: dict[S, None] = {}  # streams of the forgotten topics
 
-    def move(self, topic: bytes, to: EventStream) -> list[EventStream]:
+    def move(self, topic: bytes, to: S) -> list[S]:
         """Notes that the topic's next message goes into `to`. Returns the streams it has to wait for."""
         way = self._ways.get(topic)
         if way is not None:
@@ -171,7 +181,7 @@ class Places:
         before = [one for one in self._floor if one is not to and not one.members.isdisjoint(to.members)]
         if len(self._ways) >= self._most:
             self._forget_topics()
-        way = self._ways[topic] = _Way()
+        way = self._ways[topic] = _Way[S]()
         way.move(to)
         return before
 
@@ -180,7 +190,7 @@ class Places:
             self._floor.update(dict.fromkeys(way.hosts))
         self._ways.clear()
 
-    def forget(self, stream: EventStream) -> None:
+    def forget(self, stream: S) -> None:
         """Forgets a finished stream, whose messages are all settled."""
         self._floor.pop(stream, None)
         for topic, way in list(self._ways.items()):

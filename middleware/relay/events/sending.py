@@ -94,7 +94,7 @@ class Sending:
         self._streams: dict[frozenset[int], EventStream] = {}  # streams in use
         self._all: dict[int, EventStream] = {}  # by number, including streams that are ending
         self._sets: dict[tuple[int, ...], EventStream] = {}
-        self._places = Places(common.settings.most_topics)
+        self._places: Places[EventStream] = Places(common.settings.most_topics)
         self._owing = Owing(run, common.hub)
         self.accounts = EventAccounts(run, tables, common.settings.accounts_every)
         self._dirty: dict[EventStream, None] = {}

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from treecast.middleware.broker.turn import TURN_TABLE, ImpossibleTurn, Turn, TurnEvent, TurnState
+from treecast.middleware.storage.block_log import SyncTicket
+from treecast.middleware.storage.disk import Disk
 from treecast.middleware.storage.settings import FsyncPolicy
 
 
@@ -50,11 +52,11 @@ class Script:
             self.unsynced = True
         return not self.full
 
-    def begin_sync(self) -> tuple[Any, int]:
+    def begin_sync(self) -> tuple[SyncTicket, int]:
         self.unsynced = False
         if not self.opens:
             raise OSError(24, "too many open files")
-        return object(), 7
+        return SyncTicket(Disk(), "", []), 7
 
     def end_sync(self, segment: int, error: str) -> None:
         self.done.append(f"forced {segment} {error}".strip())
