@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _log = Log("treecast.mqtt")
 
 DISK_REFUSES: Final = "the disk refuses"  # prefix of `failure` for sessions ended by a storage failure
+_RATION: Final = 4 << 20  # bytes per turn; a MB of publishes takes a quarter of the time of a MB of records
 _LINGER: Final = 2.0  # seconds that a client has to read the final output and to close
 _HTTP: Final = b"G"  # first byte of a WebSocket handshake ("GET"); CONNECT starts with another
 
@@ -63,7 +64,7 @@ class Connection(Session):
         self._web: WebSocket | None = None
         self._fresh = True
         self._ended = False
-        self._ration = Ration(self._loop.call_soon)
+        self._ration = Ration(self._loop.call_soon, _RATION)
         self._held = False  # reading stays paused until `resume_reading`
 
     # --- asyncio callbacks
