@@ -1,8 +1,8 @@
 """A thin, asynchronous client of the coordinator (`proto/treecast/v1/coordinator.proto`).
 
-`CoordinatorClient` signs and makes calls, to whichever coordinator leads. `Attachment` keeps a host attached.
-`watch` resumes after every interruption. Every call raises TreecastError: COORDINATOR_UNAVAILABLE if nobody
-answers, INTERNAL for an invalid answer, otherwise the coordinator's own refusal.
+`CoordinatorClient` signs and makes calls, to whichever coordinator leads. `watch` resumes after every
+interruption. Every call raises TreecastError: COORDINATOR_UNAVAILABLE if nobody answers, INTERNAL for an
+invalid answer, otherwise the coordinator's own refusal.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .call_auth import (
 )
 from .entries import START, Change, Position, Update, heard_change
 from .join_token import JoinToken
-from .lasting import BackOff, lasting
+from .lasting import BackOff
 from .rpc import FAULT_KEY, OPTIONS, methods
 from .v1 import coordinator_pb2 as pb
 
@@ -480,95 +480,6 @@ class CoordinatorClient(CoordinatorCalls):
                 Fault.COORDINATOR_UNAVAILABLE, f"no coordinator answers at {place.target}: {error.details()}"
             )
         return _nonsense(f"{error.code().name}: {error.details()}")
-
-
-class Attachment:
-    """Keeps one host attached: renews its lease, and attaches again whenever the lease is lost."""
-
-    def __init__(
-        self,
-        client: CoordinatorCalls,
-        request: pb.AttachRequest,
-        on_attached: Callable[[pb.AttachResponse], None] = lambda answer: None,
-    ) -> None:
-        """`on_attached` is called on the loop after every attach; each has a new session. `on_change` is
-        called after each attempt to attach or renew, with the refusal or None.
-        """
-        self._client = client
-        self.request = request  # of the next attach
-        self.answer: pb.AttachResponse | None = None  # of the last one
-        self._on_attached = on_attached
-        self.on_change: Callable[[TreecastError | None], None] = lambda error: None
-        self._session: pb.HostSession | None = None
-        self._lease = 0.0
-        self._task: asyncio.Task[None] | None = None
-        self.last_error: TreecastError | None = None  # None while attached without errors
-
-    @property
-    def attached(self) -> bool:
-        return self._session is not None
-
-    @property
-    def session(self) -> pb.HostSession:
-        """The present session. Raises COORDINATOR_UNAVAILABLE while not attached."""
-        if self._session is None:
-            raise TreecastError(
-                Fault.COORDINATOR_UNAVAILABLE,
-                f"not attached to the coordinator at {self._client.target}: {self.last_error or 'not yet'}",
-            )
-        return self._session
-
-    async def attach(self) -> pb.AttachResponse:
-        """Attaches once, now. Raises the refusal."""
-        self.answer = answer = await self._client.attach(self.request)
-        self._session, self._lease = answer.session, answer.lease_seconds
-        self._on_attached(answer)
-        return answer
-
-    def start(self) -> None:
-        """Keeps the host attached in the background: attaches if necessary, renews, attaches again."""
-        if self._task is None:
-            work = lasting("attachment to the coordinator", self._run, BackOff(self._client.rng))
-            self._task = asyncio.create_task(work)
-
-    async def close(self, *, detach: bool) -> None:
-        """Stops renewing. With `detach`, also tells the coordinator; if that fails, the lease expires."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
-        session, self._session = self._session, None
-        if detach and session is not None:
-            try:
-                await self._client.detach(session)
-            except TreecastError as error:
-                self.last_error = error
-
-    async def _run(self) -> None:
-        back_off = BackOff(self._client.rng)
-        while True:
-            pause = await self._keep(back_off)
-            await asyncio.sleep(pause)
-
-    async def _keep(self, back_off: BackOff) -> float:
-        """Attaches or renews. Returns the seconds until the next attempt."""
-        try:
-            if self._session is None:
-                await self.attach()
-            else:
-                self._lease = (await self._client.renew(self._session)).lease_seconds
-        except TreecastError as error:
-            lost = error.fault is Fault.UNKNOWN_MEMBER and self._session is not None
-            if lost:
-                self._session = None
-            self.last_error = error
-            if not lost:
-                self.on_change(error)
-            return 0.0 if lost else min(back_off.pause(), max(self._lease / 3, 0.1))
-        back_off.reset()
-        self.last_error = None
-        self.on_change(None)
-        return self._lease / 3 * (0.75 + self._client.rng.random() / 4)
 
 
 def _parse(of: type[R], body: bytes) -> R:

@@ -6,7 +6,6 @@ after the host's turn has stored it.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ from msgspec import Struct
 
 from treecast.middleware.broker import Turn
 from treecast.middleware.broker.queues import Recorder
+from treecast.middleware.broker.stored import StoredWaits
 from treecast.shims.amqp.management_views import NodeFacts
 from treecast.shims.amqp.server import AmqpFace
 from treecast.shims.amqp.session_host import AmqpHost
@@ -64,45 +64,6 @@ class _Kept(Struct, frozen=True):
     cluster_name: str
 
 
-class TurnWaits:
-    """A caller that waits until the turn has stored its changes. Implements `broker.Speaker`."""
-
-    def __init__(self, turn: Turn) -> None:
-        self._turn = turn
-        self._waiting: list[asyncio.Future[bool]] = []
-        self._gathered: list[asyncio.Future[bool]] = []
-        turn.add_speaker(self)
-
-    async def stored(self) -> bool:
-        """Whether it is."""
-        waits: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waits)
-        self._turn.ask()
-        return await waits
-
-    def gather(self) -> None:
-        self._gathered, self._waiting = self._waiting, []
-
-    def say(self) -> None:
-        self._tell(True)
-
-    def refuse(self) -> None:
-        self._tell(False)
-
-    def _tell(self, stored: bool) -> None:
-        gathered, self._gathered = self._gathered, []
-        for waits in gathered:
-            if not waits.done():
-                waits.set_result(stored)
-
-    def close(self) -> None:
-        """Nobody is told any more."""
-        self._turn.remove_speaker(self)
-        self._tell(False)
-        self._gathered, self._waiting = self._waiting, []
-        self._tell(False)
-
-
 class AmqpManagement:
     """The management calls of one daemon, over its face.
 
@@ -123,7 +84,7 @@ class AmqpManagement:
         self._name = name
         self._face = face
         self._kept = kept
-        self._waits = TurnWaits(turn)
+        self._waits = StoredWaits(turn)
         self._troubles = troubles
         self._limits = limits
         self._listeners = listeners

@@ -17,8 +17,8 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from treecast.middleware.api.attachment import Attachment
 from treecast.middleware.api.coordinator_client import (
-    Attachment,
     CoordinatorCalls,
     CoordinatorClient,
 )

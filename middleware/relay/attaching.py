@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import treecast
-from treecast.middleware.api.coordinator_client import Attachment
+from treecast.middleware.api.attachment import Attachment
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.broker import DataDirectory, Membership

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from treecast.middleware.api.coordinator_client import Attachment, CoordinatorClient
+from treecast.middleware.api.attachment import Attachment
+from treecast.middleware.api.coordinator_client import CoordinatorClient
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.entries import TopicEntry
 from treecast.middleware.api.join_token import JoinToken

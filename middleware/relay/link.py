@@ -12,6 +12,7 @@ from contextlib import aclosing
 from typing import TypeVar
 
 from treecast.middleware.api import coordinator_client as api
+from treecast.middleware.api.attachment import Attachment
 from treecast.middleware.api.entries import Change, HostEntry, Position, TopicEntry, Update
 from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
@@ -52,7 +53,7 @@ class Link:
     def __init__(
         self,
         client: api.CoordinatorCalls,
-        attachment: api.Attachment,
+        attachment: Attachment,
         view: ClusterView,
         counters: RelayCounters,
     ) -> None:

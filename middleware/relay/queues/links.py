@@ -23,6 +23,7 @@ from treecast.middleware.broker.queues import (
     QueueNotice,
     Write,
 )
+from treecast.middleware.broker.stored import StoredWaits
 from treecast.middleware.broker.turn import Turn
 from treecast.middleware.fabric.channel import Method, Nothing
 from treecast.middleware.model.buffers import Buffer
@@ -44,44 +45,6 @@ _LATE: Final = 0.05  # pause until notices are sent that the channel did not tak
 _MOST: Final = 5000  # definitions in one call
 _FINAL: Final = {Fault.INVALID_REQUEST, Fault.POLICY_VIOLATION, Fault.NOT_SUPPORTED}
 _PROMISES: Final = {Ask.PURGE, Ask.DELETE, Ask.GET}
-
-
-class StoredWaits:
-    """Callers that wait until the turn has stored what they changed. Implements `turn.Speaker`."""
-
-    def __init__(self, turn: Turn) -> None:
-        self._turn = turn
-        self._waiting: list[asyncio.Future[bool]] = []
-        self._gathered: list[asyncio.Future[bool]] = []
-
-    async def stored(self) -> None:
-        """Raises STORAGE if the disk refuses."""
-        waits: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waits)
-        self._turn.ask(self)
-        if not await waits:
-            raise TreecastError(Fault.STORAGE, "the disk refuses")
-
-    def gather(self) -> None:
-        self._gathered, self._waiting = self._gathered + self._waiting, []
-
-    def say(self) -> None:
-        self._tell(True)
-
-    def refuse(self) -> None:
-        self._tell(False)
-
-    def _tell(self, stored: bool) -> None:
-        gathered, self._gathered = self._gathered, []
-        for waits in gathered:
-            if not waits.done():
-                waits.set_result(stored)
-
-    def close(self) -> None:
-        self._turn.remove_speaker(self)
-        self._gathered += self._waiting
-        self._waiting = []
-        self._tell(False)
 
 
 class QueueLinks:
@@ -285,9 +248,14 @@ class QueueLinks:
         queues = self._joined()
         answer, delivery, version = queues.called(host, call)
         if call.ask in _PROMISES and not answer.reason:
-            await self._waits.stored()
+            await self._stored()
             await self._known_everywhere(queues, version)
         return answer, delivery
+
+    async def _stored(self) -> None:
+        """Raises STORAGE if the disk refuses."""
+        if not await self._waits.stored():
+            raise TreecastError(Fault.STORAGE, "the disk refuses")
 
     async def _known_everywhere(self, queues: JoinedQueues, version: int) -> None:
         if queues.definitions.known >= version:
@@ -312,7 +280,7 @@ class QueueLinks:
 
     async def _arrived(self, host: int, request: Nothing, body: memoryview) -> tuple[Nothing, Buffer]:
         self._joined().arrived(host, bytes(body))
-        await self._waits.stored()
+        await self._stored()
         return Nothing(), b""
 
     # --- hosts come and go, as `sharing.HostListener`

@@ -12,9 +12,9 @@ import grpc
 import grpc.aio
 import pytest
 
+from treecast.middleware.api.attachment import Attachment
 from treecast.middleware.api.coordinator_client import (
     SERVICE,
-    Attachment,
     CoordinatorClient,
     Position,
 )

@@ -11,9 +11,9 @@ from typing import Any
 import grpc.aio
 import pytest
 
+from treecast.middleware.api.attachment import Attachment
 from treecast.middleware.api.coordinator_client import (
     SERVICE,
-    Attachment,
     CoordinatorClient,
     Position,
     Update,

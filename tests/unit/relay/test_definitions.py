@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.unit.relay.world import until
 
-from treecast.middleware.api.coordinator_client import Attachment
+from treecast.middleware.api.attachment import Attachment
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.broker.settings import BrokerSettings

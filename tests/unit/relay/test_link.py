@@ -13,7 +13,7 @@ from tests.unit.relay.test_definitions import House
 from tests.unit.relay.world import until
 
 from treecast.middleware.api import coordinator_client
-from treecast.middleware.api.coordinator_client import Attachment
+from treecast.middleware.api.attachment import Attachment
 from treecast.middleware.api.entries import TopicEntry
 from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.broker.values import NewTopic
