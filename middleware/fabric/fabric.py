@@ -173,7 +173,7 @@ class Fabric:
             assembly_bytes=self._settings.assembly_bytes,
             room_bytes=edge.receive_buffer * _PAYLOAD // _TRUESIZE,
         )
-        self._inlets = edge.inlets = Inlets(self._streams, self._settings.bursts)
+        self._inlets = edge.inlets = Inlets(self._streams, self._settings.receive_at_once)
         self.carriers.open(edge)
         self._unicast: Unicast = self.carriers.unicast
         self._carriers = self.carriers.all

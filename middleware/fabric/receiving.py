@@ -18,6 +18,7 @@ _log = Log(__name__)
 
 _LARGE: Final = 8192  # bytes of a message that takes longer than asking whether there is more
 _LOOK_EVERY: Final = 8  # after this many single messages, ask for more anyway
+_BURST_LEAST: Final = 2048  # bytes that a burst counts as: reports and naks are small, and each costs a receive
 
 
 class OtherEnd(Protocol):
@@ -43,14 +44,14 @@ class Inlet:
     """The receiving side of one socket. All inlets of a host share the buffer."""
 
     def __init__(
-        self, end: End, streams: Streams, buffer: memoryview, unwraps: Unwraps | None, bursts: int
+        self, end: End, streams: Streams, buffer: memoryview, unwraps: Unwraps | None, at_once: int
     ) -> None:
         self.several = False  # the last turn brought more than one burst
         self._end = end
         self._streams = streams
         self._buffer = buffer
         self._unwraps = unwraps
-        self._bursts = bursts  # maximum per turn
+        self._at_once = at_once  # maximum bytes per turn
         self._turn = 0
         self._found = 0  # bursts in this turn
 
@@ -80,11 +81,17 @@ class Inlet:
         self.several = self._found > 1
 
     def take_some(self, now: float) -> bool:
-        """Takes bursts up to the limit. Returns whether everything that had arrived was taken."""
+        """Takes bursts up to the limit. Returns whether everything that had arrived was taken.
+
+        The limit counts bytes. If it counted bursts, an origin whose turns are long would take a few reports
+        in each, and learn of arrivals seconds later.
+        """
+        left = self._at_once
         try:
-            for _ in range(self._bursts):
+            while left > 0:
                 length, size = self._end.receive(self._buffer)
                 self._found += 1
+                left -= max(length, _BURST_LEAST)
                 self._hand_on(length, size, now)
         except BlockingIOError:
             return True
@@ -101,17 +108,17 @@ class Inlet:
 
 
 class Inlets:
-    """The inlets of all open sockets. `bursts`: maximum per socket and turn."""
+    """The inlets of all open sockets. `at_once`: maximum bytes per socket and turn."""
 
-    def __init__(self, streams: Streams, bursts: int) -> None:
+    def __init__(self, streams: Streams, at_once: int) -> None:
         self._streams = streams
-        self._bursts = bursts
+        self._at_once = at_once
         self._buffer = memoryview(bytearray(BUFFER_BYTES))
         self._inlets: dict[End, Inlet] = {}
 
     def add(self, end: End, unwraps: Unwraps | None) -> None:
         """Adds an end. `unwraps` finds the segments in its packets; None: the packets are bare segments."""
-        self._inlets[end] = Inlet(end, self._streams, self._buffer, unwraps, self._bursts)
+        self._inlets[end] = Inlet(end, self._streams, self._buffer, unwraps, self._at_once)
 
     def remove(self, end: End) -> None:
         """Removes an end, if it was added."""

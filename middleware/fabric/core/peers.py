@@ -358,11 +358,18 @@ class Peers:
         self._enter(peer, peer_step(peer.state, PeerEvent.REPLAYED))
 
     def silence(self, now: float) -> None:
-        silent = [
-            peer
-            for peer in self._peers.values()
-            if peer.state is not _SILENT and peer.heard + self._settings.silent_after <= now
-        ]
+        """Finds silent receivers. If a silence is found late, this host stood still: reports may still wait in
+        its sockets, so that receiver gets the time of one more report."""
+        settings = self._settings
+        since = now - settings.silent_after
+        silent = []
+        for peer in self._peers.values():
+            if peer.state is _SILENT or peer.heard > since:
+                continue
+            if peer.heard < since - settings.report_idle:
+                peer.heard = since + settings.report_idle
+            else:
+                silent.append(peer)
         for peer in silent:
             peer.state = peer_step(peer.state, PeerEvent.SILENCE)
         if silent:  # listed once, because all of them may fall silent together

@@ -91,7 +91,7 @@ def test_a_silent_receiver_is_heard_again_although_its_clock_restarted() -> None
         return peer.state
 
     assert report(5_000_000, 0.1) is PeerState.LIVE
-    sender.to_send(10.0)
+    sender.to_send(5.5)
     assert report(1_000, 10.1) is PeerState.CATCHING_UP
     assert report(2_000, 10.2) is PeerState.CATCHING_UP
 
@@ -104,6 +104,17 @@ def test_who_was_silent_is_replayed_to_however_near_it_is() -> None:
     assert (peer.state, peers.live) == (PeerState.SILENT, [])
     peers.heard(peer, False, 51, 6.0, 100)
     assert (peer.state, peer.sent) == (PeerState.CATCHING_UP, 50)
+
+
+def test_an_origin_that_stood_still_gives_its_receivers_time_for_one_more_report() -> None:
+    """Their reports wait in its sockets: if they fell silent together, all would be replayed to by unicast."""
+    peers = Peers(SETTINGS)
+    peer = peers.add(2, 50, 50, 0.0)
+    peers.silence(30.0)
+    assert (peer.state, peers.live) == (PeerState.LIVE, [2])
+    assert peers.next_silence() == 30.0 + SETTINGS.report_idle
+    peers.silence(30.0 + SETTINGS.report_idle)
+    assert (peer.state, peers.live) == (PeerState.SILENT, [])
 
 
 def test_while_catching_up_only_what_a_repair_has_passed_is_asked_for() -> None:
