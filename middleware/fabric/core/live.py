@@ -114,8 +114,8 @@ class Live:
 
     @property
     def window(self) -> int:
-        """Bytes that may be in flight to the receiver with the least arrived."""
-        return max(0, self._limit - self._least_arrived())
+        """Bytes that may be in flight to the receiver with the least arrived; 0 without a live receiver."""
+        return max(0, self._limit - self._least_arrived()) if self._peers.live else 0
 
     @property
     def on_way(self) -> int:
