@@ -10,6 +10,7 @@
 #   make bench-fabric  two daemons against one, RabbitMQ federation and MirrorMaker 2   (BENCH=...)
 #   make bench-mqtt  the MQTT face against Mosquitto              (BENCH=...)
 #   make bench-mqtt-hosts  MQTT from one host to another, against Mosquitto's bridge   (BENCH=...)
+#   make bench-amqp  the AMQP face against RabbitMQ, on one host and from one to another   (BENCH=...)
 #   make bench-switch  the P4 switch against Open vSwitch, as root  (BENCH=...)
 #   make bench-spark  the Spark source and sink against Spark's Kafka connector   (BENCH=...)
 #   make foreign   other people's suites, clients and P4 programs  (SUITES=DIR for those not in a registry)
@@ -31,7 +32,7 @@ SDIST    := .cache/sdist
 PY       := $(VENV)/bin/python
 SELF     := $(MAKE)  # under another name: make -n runs recipes that name it
 
-.PHONY: help setup compiled dist demo test unit check static site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps hosts hosts-spark stare clean
+.PHONY: help setup compiled dist demo test unit check static site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps hosts hosts-spark stare clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -142,6 +143,10 @@ bench-mqtt: setup compiled
 
 bench-mqtt-hosts: setup compiled
 	@$(PY) -m bench mqtt-hosts --treecast-python $(COMPILED)/bin/python $(BENCH)
+
+bench-amqp: setup compiled
+	@$(PY) -m bench amqp --treecast-python $(COMPILED)/bin/python $(BENCH)
+	@$(PY) -m bench amqp-hosts --treecast-python $(COMPILED)/bin/python $(BENCH)
 
 bench-switch: setup compiled
 	@$(PY) -m bench switch --treecast-python $(COMPILED)/bin/python $(BENCH)

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from bench import amqp as amqp_comparison
 from bench import fabric as fabric_comparison
 from bench import kafka as kafka_comparison
 from bench import micro_fabric as fabric_streams
@@ -37,6 +38,11 @@ QuickOption = Annotated[bool, typer.Option("--quick", help="one short round, to 
 JsonOption = Annotated[bool, typer.Option("--json", help="print the JSON instead of the table")]
 OutOption = Annotated[Path, typer.Option(help="where the JSON, the tables and the plot go")]
 PeersOption = Annotated[str, typer.Option(help="which of them, parted by commas")]
+SecondsOption = Annotated[float, typer.Option(min=0.1, help="how long each measured run takes, roughly")]
+RateOption = Annotated[
+    list[int] | None,
+    typer.Option(min=1, help="messages a second of latency runs; default: what the other side just sustains"),
+]
 PythonOption = Annotated[str, typer.Option(help="the Python whose treecast is measured; default: this one")]
 BeforeOption = Annotated[
     str | None, typer.Option(help="the Python of an earlier build, measured in the same run: new to old")
@@ -50,6 +56,7 @@ DataOption = Annotated[
 EARLIER = versus.earlier("Treecast")
 FABRIC_PEERS = ",".join(fabric_comparison.PEERS)
 MQTT_PEERS = ",".join(mqtt_hosts_comparison.USUAL)
+AMQP_HOSTS_PEERS = ",".join(amqp_comparison.HOSTS)
 
 
 @app.callback()
@@ -278,6 +285,87 @@ def mqtt_hosts(
 
 
 @app.command()
+def amqp(
+    rounds: RoundsOption = 5,
+    seconds: SecondsOption = 3,
+    rate: RateOption = None,
+    queued: Annotated[int, typer.Option(min=1, help="messages of the long queue")] = 1_000_000,
+    perf_test: Annotated[
+        str, typer.Option(help="a Java class path with PerfTest; default: its jars, by Maven")
+    ] = "",
+    only: OnlyOption = None,
+    quick: QuickOption = False,
+    json: JsonOption = False,
+    out: OutOption = Path("out"),
+    peers: PeersOption = amqp_comparison.USUAL,
+    treecast_python: PythonOption = sys.executable,
+    before_python: BeforeOption = None,
+    data: DataOption = None,
+) -> None:
+    """Treecast's AMQP face against RabbitMQ."""
+    comparison = amqp_comparison
+    console = _console(json)
+    if quick:
+        rounds, seconds, rate, queued = 1, min(seconds, 0.2), rate or [1_000], min(queued, 2_000)
+    names = _names(peers, console, rabbit="rabbitmq")
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=data) as folder:
+        found = comparison.peers(names, treecast_python, Path(folder), before_python)
+        chosen = _choose(
+            comparison.loads(Path(folder), seconds, queued, rate, only, perf_test, console.print),
+            only,
+            console,
+        )
+        settle = 0.5 if quick else 2.0
+        run = Rounds(found, chosen, rounds, settle=settle, judged=False, progress=console.print)
+        context: dict[str, object] = {"comparison": "amqp", "rounds": rounds, "seconds": seconds}
+        run.run()
+    _finish(run, found, context, out, json, console, comparison.THEIRS)
+    if run.failures:
+        raise typer.Exit(1)
+
+
+@app.command("amqp-hosts")
+def amqp_hosts(
+    rounds: RoundsOption = 5,
+    seconds: SecondsOption = 3,
+    rate: RateOption = None,
+    only: OnlyOption = None,
+    quick: QuickOption = False,
+    json: JsonOption = False,
+    out: OutOption = Path("out"),
+    peers: PeersOption = AMQP_HOSTS_PEERS,
+    treecast_python: PythonOption = sys.executable,
+    before_python: BeforeOption = None,
+    data: DataOption = None,
+) -> None:
+    """AMQP from a publisher beside one daemon to a queue's consumer beside another, against federation."""
+    comparison = amqp_comparison
+    console = _console(json, 170)
+    if quick:
+        rounds, seconds, rate = 1, min(seconds, 0.2), rate or [1_000]
+    names = _names(peers, console, rabbit="federation")
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=data) as folder:
+        found = comparison.host_peers(names, treecast_python, Path(folder), before_python)
+        chosen = _choose(
+            comparison.host_loads(Path(folder), seconds, rate, only, console.print), only, console
+        )
+        settle = 0.5 if quick else 1.0
+        run = Rounds(found, chosen, rounds, settle=settle, judged=False, progress=console.print)
+        context: dict[str, object] = {"comparison": "amqp-hosts", "rounds": rounds, "seconds": seconds}
+        run.run()
+    rows = report.summarise(run.samples, "", "")
+    slow = comparison.overloaded(rows, chosen)
+    ratios = versus.compare(rows, comparison.AGAINST, slow)
+    notes = [f"{name} did not keep up: {load} reached {rate:,.0f}/s" for (load, name), rate in slow.items()]
+    picture = Picture("AMQP from one host to another", comparison.PANELS, comparison.HOSTS_OURS)
+    builds = versus.builds(rows, {comparison.TWO: versus.earlier(comparison.TWO)})
+    outcome = Outcome(run, [*found], rows, context, ratios, notes, builds)
+    publish(outcome, picture, out, "bench-amqp-hosts", console, json)
+    if run.failures:
+        raise typer.Exit(1)
+
+
+@app.command()
 def switch(
     rounds: RoundsOption = 5,
     seconds: Annotated[float, typer.Option(min=0.5, help="how long a measured run takes")] = 5,
@@ -403,6 +491,21 @@ def micro_fabric(
         shown.add_row(name, f"{together:.0f}", f"{busier:.0f}", f"{ratio:.1f}", f"{wall:.0f}", str(repairs))
     console.print(f"{form}; medians of {rounds} rounds of {messages} messages")
     console.print(shown)
+
+
+def _names(peers: str, console: Console, rabbit: str) -> list[str]:
+    """Returns the names of AMQP peers, which RabbitMQ is one of under the name `rabbit`."""
+    from bench.peers.rabbitmq import missing
+
+    names = [name.strip() for name in peers.split(",")]
+    known = [*amqp_comparison.USUAL.split(","), *amqp_comparison.HOSTS]
+    if unknown := [name for name in names if name not in known]:
+        console.print(f"[red]no such peer: {', '.join(unknown)}; there are {', '.join(known)}[/red]")
+        raise typer.Exit(2)
+    if rabbit in names and (reason := missing()):
+        console.print(f"[red]{reason}[/red]")
+        raise typer.Exit(2)
+    return names
 
 
 def _console(json: bool, width: int = 150) -> Console:

@@ -23,7 +23,11 @@ TUNE, TUNE_OK = (10, 30), (10, 31)
 OPEN, OPEN_OK = (10, 40), (10, 41)
 CONNECTION_CLOSE, CHANNEL_CLOSE = (10, 50), (20, 40)
 CHANNEL_OPEN, CHANNEL_OPEN_OK = (20, 10), (20, 11)
+EXCHANGE_DECLARE, EXCHANGE_DECLARE_OK = (40, 10), (40, 11)
+QUEUE_DECLARE, QUEUE_DECLARE_OK = (50, 10), (50, 11)
+QUEUE_BIND, QUEUE_BIND_OK = (50, 20), (50, 21)
 QUEUE_PURGE, QUEUE_PURGE_OK = (50, 30), (50, 31)
+QUEUE_DELETE, QUEUE_DELETE_OK = (50, 40), (50, 41)
 QOS, QOS_OK = (60, 10), (60, 11)
 CONSUME, CONSUME_OK = (60, 20), (60, 21)
 PUBLISH, DELIVER, ACK, NACK = (60, 40), (60, 60), (60, 80), (60, 120)
@@ -60,16 +64,39 @@ def tune_ok(channels: int, frame_max: int) -> bytes:
     return method(TUNE_OK, struct.pack(">HIH", channels, frame_max, 0), 0)
 
 
-def publish(exchange: str, body: bytes) -> bytes:
-    """Returns a persistent message with an empty routing key: method, header and one body frame."""
-    fields = struct.pack(">H", 0) + short(exchange) + short("") + b"\0"
-    header = TWO.pack(60, 0) + struct.pack(">Q", len(body)) + _PERSISTENT
+def publish(exchange: str, body: bytes, key: str = "", persistent: bool = True) -> bytes:
+    """Returns a message: method, header and one body frame."""
+    fields = struct.pack(">H", 0) + short(exchange) + short(key) + b"\0"
+    header = TWO.pack(60, 0) + struct.pack(">Q", len(body)) + (_PERSISTENT if persistent else b"\0\0")
     return method(PUBLISH, fields) + frame(HEADER, 1, header) + frame(BODY, 1, body)
 
 
-def consume(queue: str) -> bytes:
-    """Returns basic.consume with manual acknowledgements; the server picks a consumer tag."""
-    return method(CONSUME, struct.pack(">H", 0) + short(queue) + short("") + b"\0" + struct.pack(">I", 0))
+def consume(queue: str, tag: str = "", acknowledges: bool = True) -> bytes:
+    """Returns basic.consume; without a `tag` the server picks one."""
+    flags = b"\0" if acknowledges else b"\2"
+    return method(CONSUME, struct.pack(">H", 0) + short(queue) + short(tag) + flags + struct.pack(">I", 0))
+
+
+def declare_exchange(exchange: str, kind: str) -> bytes:
+    """Returns exchange.declare of a durable exchange."""
+    fields = struct.pack(">H", 0) + short(exchange) + short(kind) + b"\2" + struct.pack(">I", 0)
+    return method(EXCHANGE_DECLARE, fields)
+
+
+def declare_queue(queue: str, mode: str = "") -> bytes:
+    """Returns queue.declare of a durable classic queue, with `mode` as its x-queue-mode."""
+    table = short("x-queue-mode") + b"S" + struct.pack(">I", len(mode)) + mode.encode() if mode else b""
+    fields = struct.pack(">H", 0) + short(queue) + b"\2" + struct.pack(">I", len(table)) + table
+    return method(QUEUE_DECLARE, fields)
+
+
+def bind(queue: str, exchange: str, key: str) -> bytes:
+    fields = struct.pack(">H", 0) + short(queue) + short(exchange) + short(key) + b"\0"
+    return method(QUEUE_BIND, fields + struct.pack(">I", 0))
+
+
+def delete(queue: str) -> bytes:
+    return method(QUEUE_DELETE, struct.pack(">H", 0) + short(queue) + b"\0")
 
 
 def qos(prefetch: int) -> bytes:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from bench.peers.kafka import missing_tools
-from bench.peers.rabbitmq import Federation
+from bench.peers.rabbitmq import Federation, missing
 
 
 def run(tmp_path, *arguments, comparison=("kafka", "--records", "20000")):
@@ -123,3 +123,33 @@ def test_the_mqtt_face_and_mosquitto_are_compared(tmp_path, require_tool):
     for load in ("QoS 0, 100 B, 1 to 10", "QoS 1, 100 B, 1 to 1"):
         assert set(found[load, "delivered"]) == {"Treecast", "Mosquitto", "floor"}
     assert found["latency at 1,000/s, QoS 0, 100 B", "end-to-end p99"]["Treecast"]["median"] > 0
+
+
+def test_the_amqp_face_and_a_bare_loop_are_compared(tmp_path):
+    done = run(tmp_path, "--peers", "treecast,floor", "--only", "confirms", comparison=("amqp",))
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((tmp_path / "bench-amqp.json").read_text())
+    assert document["failures"] == []
+    found = {(row["workload"], row["metric"]): row["peers"] for row in document["summary"]}
+    delivered = found["confirms and acks, 1 KiB, 4 queues", "delivered"]
+    assert delivered["Treecast"]["median"] > 0
+    assert delivered["floor"]["median"] > 0
+    assert not list(tmp_path.glob("bench-*/treecast-*")), "data directories stay behind"
+
+
+@pytest.mark.slow
+def test_rabbitmq_is_started_loaded_and_stopped(tmp_path, require):
+    require(not missing(), missing())
+    done = run(tmp_path, "--peers", "rabbitmq", "--only", "queue", comparison=("amqp",))
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((tmp_path / "bench-amqp.json").read_text())
+    assert document["peers"]["RabbitMQ"]["version"] in done.stdout
+    assert any("queued messages" in row["workload"] for row in document["summary"])
+
+
+def test_amqp_messages_go_from_one_daemon_to_another(tmp_path):
+    done = run(tmp_path, "--peers", "two", "--only", "100 B", comparison=("amqp-hosts",))
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((tmp_path / "bench-amqp-hosts.json").read_text())
+    assert document["failures"] == []
+    assert {row["workload"] for row in document["summary"]} > {"auto-ack, 100 B, one queue"}

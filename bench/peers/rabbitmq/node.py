@@ -92,9 +92,9 @@ class Node:
     def address(self) -> tuple[str, int]:
         return "127.0.0.1", self.port
 
-    def wait(self, timeout: float) -> None:
-        """Returns once it takes connections. Raises RuntimeError with the end of its log."""
-        self.process.wait_until(lambda: _listens(self.port), timeout, interval=0.02)
+    def wait(self, timeout: float) -> float:
+        """Returns the seconds until it takes connections. Raises RuntimeError with the end of its log."""
+        return self.process.wait_until(lambda: _listens(self.port), timeout, interval=0.02)
 
 
 def _configuration(port: int, folder: Path) -> str:

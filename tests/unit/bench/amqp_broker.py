@@ -14,6 +14,9 @@ ANSWERS = {
     amqp.CHANNEL_OPEN: amqp.method(amqp.CHANNEL_OPEN_OK, b"\0\0\0\0"),
     amqp.CONFIRM_SELECT: amqp.method(amqp.CONFIRM_SELECT_OK),
     amqp.QOS: amqp.method(amqp.QOS_OK),
+    amqp.EXCHANGE_DECLARE: amqp.method(amqp.EXCHANGE_DECLARE_OK),
+    amqp.QUEUE_DECLARE: amqp.method(amqp.QUEUE_DECLARE_OK, amqp.short("q") + bytes(8)),
+    amqp.QUEUE_BIND: amqp.method(amqp.QUEUE_BIND_OK),
     amqp.QUEUE_PURGE: amqp.method(amqp.QUEUE_PURGE_OK, b"\0\0\0\0"),
     amqp.CONSUME: amqp.frame(amqp.HEARTBEAT, 0, b"") + amqp.method(amqp.CONSUME_OK, amqp.short("tag")),
 }
