@@ -17,10 +17,9 @@ from treecast.middleware.wire import stare
 from treecast.middleware.wire.segment import NO_KEYS
 
 from .core.timing import Random
-from .receiving import End, Inlets
 from .settings import FabricSettings
 from .sockets.interfaces import NO_INTERFACE, interface_of
-from .sockets.udp import SocketAddress, UdpSocket, open_udp
+from .sockets.udp import End, Inlets, SocketAddress, UdpSocket, open_udp
 
 if TYPE_CHECKING:
     from .carriers.carrier import Carrier

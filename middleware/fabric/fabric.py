@@ -58,9 +58,9 @@ from .core.streams import UNICAST, Shipment, Streams
 from .core.timing import Random
 from .edge import Edge
 from .origin import JoinedStream, Origin, Sink
-from .receiving import End, Inlets
 from .settings import FabricSettings
 from .sockets.interfaces import NO_INTERFACE, Interface
+from .sockets.udp import End, Inlets
 
 _log = Log(__name__)
 

@@ -25,11 +25,13 @@ A key, value or header value of length -1 is null.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 from mypy_extensions import i64
 
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import NO_LEADER_EPOCH, NO_PRODUCER, NO_SEQUENCE, ProducerIdentity
 from treecast.middleware.model.records import Compression
 
 from .compression import MAX_UNCOMPRESSED_BYTES, decompress
@@ -52,6 +54,8 @@ ATTRIBUTES_AT: Final = 21
 _MAX_TIMESTAMP_AT: Final = 35
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_START: Final = struct.Struct(">qiibI")
+_REST: Final = struct.Struct(">hiqqqhii")  # from `attributes` on: the part that the CRC covers
 _SIZE: Final = struct.Struct(">qi")
 _BASE_OFFSET: Final = struct.Struct(">q")
 _LEADER_EPOCH: Final = struct.Struct(">i")
@@ -185,6 +189,49 @@ def read_header(data: Data, position: int) -> BatchHeader:
         base_sequence,
         count,
     )
+
+
+def seal_pieces(pieces: Sequence[Data], count: int, timestamp: int, *, summed: bool = True) -> bytes:
+    """Returns a batch of `count` encoded records with offset deltas from 0 on, all of one time. The pieces
+    are copied once. Not `summed`: the CRC is 0, for data that a tag protects."""
+    times = (timestamp, timestamp)
+    return joined(
+        pieces, 0, count - 1, times, NO_PRODUCER, NO_SEQUENCE, count, 0, NO_LEADER_EPOCH, summed=summed
+    )
+
+
+def joined(
+    pieces: Sequence[Data],
+    attributes: int,
+    last_offset_delta: int,
+    times: tuple[int, int],
+    producer: ProducerIdentity,
+    base_sequence: int,
+    count: int,
+    base_offset: int,
+    leader_epoch: int,
+    *,
+    summed: bool = True,
+) -> bytes:
+    """Returns a header and the pieces. `times` are the base and the largest timestamp."""
+    rest = _REST.pack(
+        attributes,
+        last_offset_delta,
+        times[0],
+        times[1],
+        producer.producer_id,
+        producer.epoch,
+        base_sequence,
+        count,
+    )
+    length = HEADER_SIZE - LOG_OVERHEAD
+    crc = crc32c(rest) if summed else 0
+    for piece in pieces:
+        length += len(piece)
+        if summed:
+            crc = crc32c(piece, crc)
+    start = _START.pack(base_offset, length, leader_epoch, MAGIC, crc)
+    return b"".join([start, rest, *pieces])
 
 
 def patch_batch(data: memoryview, position: int, base_offset: int, leader_epoch: int) -> None:

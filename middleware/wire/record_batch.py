@@ -1,7 +1,7 @@
 """Record batches of magic 2, the one unit that is stored and carried. Import names from this module.
 
-`batch` reads headers, writes their fields in place and checks a producer's data. `record_values` builds
-batches from records and reads records from batches.
+`batch` reads and writes headers, changes their fields in place and checks a producer's data. `record_values`
+builds batches from records and reads records from batches.
 """
 
 from .batch import (
@@ -15,6 +15,7 @@ from .batch import (
     check_batches,
     patch_batch,
     read_header,
+    seal_pieces,
     stamp_append_time,
 )
 from .compression import MAX_UNCOMPRESSED_BYTES
@@ -30,7 +31,6 @@ from .record_values import (
     rebuild_batch,
     record_size,
     seal_batch,
-    seal_pieces,
 )
 
 __all__ = [

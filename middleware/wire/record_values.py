@@ -20,25 +20,21 @@ from .batch import (
     DELETE_HORIZON_BIT,
     HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
-    LOG_OVERHEAD,
-    MAGIC,
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
     BatchHeader,
     Data,
+    joined,
     read_varint,
     read_varlong,
     varlong_size,
     write_varlong,
 )
 from .compression import MAX_UNCOMPRESSED_BYTES, compress, decompress
-from .crc import crc32c
 
 ABORT: Final = 0
 COMMIT: Final = 1
 
-_START: Final = struct.Struct(">qiibI")
-_REST: Final = struct.Struct(">hiqqqhii")  # from `attributes` on: the part that the CRC covers
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _CONTROL_VALUE: Final = struct.Struct(">hi")
 
@@ -114,7 +110,7 @@ def _sealed(
 ) -> bytes:
     """Returns header and payload. `times` are the base and the largest timestamp."""
     payload = compress(Compression(attributes & COMPRESSION_MASK), body)
-    return _joined(
+    return joined(
         [payload],
         attributes,
         last_offset_delta,
@@ -125,48 +121,6 @@ def _sealed(
         base_offset,
         leader_epoch,
     )
-
-
-def seal_pieces(pieces: Sequence[Data], count: int, timestamp: int, *, summed: bool = True) -> bytes:
-    """A batch of `count` records that are encoded already, in pieces that are copied once: offset deltas from
-    0 on, all of one time. Not `summed`: the CRC is 0, for data that a tag protects."""
-    times = (timestamp, timestamp)
-    return _joined(
-        pieces, 0, count - 1, times, NO_PRODUCER, NO_SEQUENCE, count, 0, NO_LEADER_EPOCH, summed=summed
-    )
-
-
-def _joined(
-    pieces: Sequence[Data],
-    attributes: int,
-    last_offset_delta: int,
-    times: tuple[int, int],
-    producer: ProducerIdentity,
-    base_sequence: int,
-    count: int,
-    base_offset: int,
-    leader_epoch: int,
-    *,
-    summed: bool = True,
-) -> bytes:
-    rest = _REST.pack(
-        attributes,
-        last_offset_delta,
-        times[0],
-        times[1],
-        producer.producer_id,
-        producer.epoch,
-        base_sequence,
-        count,
-    )
-    length = HEADER_SIZE - LOG_OVERHEAD
-    crc = crc32c(rest) if summed else 0
-    for piece in pieces:
-        length += len(piece)
-        if summed:
-            crc = crc32c(piece, crc)
-    start = _START.pack(base_offset, length, leader_epoch, MAGIC, crc)
-    return b"".join([start, rest, *pieces])
 
 
 def rebuild_batch(header: BatchHeader, records: Sequence[Record], horizon: int | None) -> bytes:

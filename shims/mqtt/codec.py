@@ -5,8 +5,8 @@ MQTT Version 3.1.1 (2014) and MQTT Version 5.0 (2019). Clauses carry the numbers
 returns the version 3.1.1 number of a rule if it differs. A rule without a number is identified by its
 section, such as 2.1.4.
 
-`codec_read` and `codec_properties` handle fields, `codec_packets` whole packets, and `codec_publish` the
-PUBLISH packets of the hot path.
+`codec_read` and `codec_properties` handle fields, `codec_packets` whole packets. On the hot path, PUBLISH is
+read and written by `codec_publish` (its properties) and `wire.mqtt_publish`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Encoding and decoding of whole control packets, for both versions and both directions.
 
 `decode` takes the body without the fixed header; `encode` returns the whole packet. The generic PUBLISH
-codec here serves clients, tests and wills; the server uses `codec_publish` instead.
+codec here serves clients, tests and wills; the server uses `wire.mqtt_publish` instead.
 """
 
 from __future__ import annotations

@@ -1,18 +1,16 @@
-"""One connection of the MQTT face, without I/O: splits chunks into packets and handles each packet.
+"""One connection of the MQTT face, without I/O: all packets but publishes, and the connection's end.
 
-`receive(data, now)` processes a whole chunk per call; `session_input` handles its publishes. Output is
-gathered in `SessionOutput` until the turn of the event loop ends. `now` is in seconds on the loop's clock;
-`hub.wall` is the time of day, which the asyncio side updates.
+`receive(data, now)` processes a whole chunk per call: `session_input` splits it into packets and handles the
+publishes among them. Output is gathered in `SessionOutput` until the turn of the event loop ends. `now` is in
+seconds on the loop's clock; `hub.wall` is the time of day, which the asyncio side updates.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from treecast.middleware.wire.publish_runs import PUBLISH_0, PUBLISH_1, head_at
-
 from . import codec, session_table
-from .codec import V5, V311, MqttError, clause, malformed, protocol_error
+from .codec import V5, V311, MqttError, clause, protocol_error
 from .codec_packets import (
     Ack,
     Auth,
@@ -22,21 +20,17 @@ from .codec_packets import (
     Ping,
     Subscribe,
     Unsubscribe,
-    announced_version,
     decode,
     encode,
 )
 from .codec_properties import NONE, Properties
-from .codec_read import read_length
 from .session_input import OWN, MqttCounting, SessionInput
 from .session_output import Outputs
 from .session_state import SessionState
 from .sessions import Sessions, idle_limit
 from .subscribing import Grant, granted, removed
 
-_PUBACK: Final = codec.PUBACK << 4
 _PINGRESP: Final = encode(Ping(codec.PINGRESP), V311)
-_OTHER_PROTOCOLS: Final = {b"GET ": "HTTP", b"POST": "HTTP", b"AMQP": "AMQP", b"SSH-": "SSH"}
 
 
 def _lasts(connect: Connect) -> bool:
@@ -47,99 +41,12 @@ def _lasts(connect: Connect) -> bool:
 
 
 class Session(SessionInput):
-    """The state of one connection. `failure` is the reason why it was ended, or ""."""
+    """The state of one connection."""
 
     def __init__(self, sessions: Sessions, outputs: Outputs, counters: MqttCounting, now: float) -> None:
-        super().__init__(sessions, outputs, counters)
-        self.failure = ""
-        self.last_activity = now
+        super().__init__(sessions, outputs, counters, now)
         self.idle_seconds = 0.0
         self._sessions = sessions
-        self._partial: bytearray | None = None
-        self._wanted = 0  # size at which the partial packet is complete, as far as known
-        self._first = True
-
-    # --- receiving
-
-    def receive(self, data: bytes, now: float) -> None:
-        """Processes a chunk. A violation ends the connection after the answer that its rule prescribes."""
-        self.last_activity = now
-        partial = self._partial
-        if partial is not None:
-            if len(partial) + len(data) < self._wanted:
-                partial += data
-                return
-            data = b"".join([partial, data])
-            self._partial = None
-        if self._first:
-            self._look_at_first(data)
-        try:
-            used = self._packets(data, now)
-        except MqttError as error:
-            if self.phase == session_table.NEW:
-                self.version = announced_version(data)
-            self.fail(error, now)
-            return
-        if used < len(data) and self.phase != session_table.CLOSED:
-            self._partial = bytearray(data[used:] if used else data)
-
-    def _look_at_first(self, data: bytes) -> None:
-        self._first = False
-        other = _OTHER_PROTOCOLS.get(data[:4])
-        if data[:2] == b"\x16\x03":
-            other = "TLS"
-        if other is not None:
-            self.failure = f"the client speaks {other}"
-            self.phase = session_table.CLOSED
-            self.closing = True
-            self.mark()
-
-    def _packets(self, data: bytes, now: float) -> int:
-        """Processes the complete packets at the start of `data` and returns their size in bytes."""
-        position = 0
-        end = len(data)
-        while position < end:
-            if self.phase == session_table.CLOSED:
-                return end
-            first = data[position]
-            size, body = head_at(data, position, end)
-            if size < 0:
-                read_length(data, position, end)  # raises if the length is malformed and not just cut off
-                self._wanted = end - position + 1
-                self._check_size(0, first)
-                return position
-            stop = body + size
-            if stop - position > self._largest:
-                raise self._too_large(stop - position)
-            self._check_size(size, first)
-            if stop > end:
-                self._wanted = stop - position
-                return position
-            if self.phase != session_table.OPEN:
-                self._packet(first, data, body, stop, now)
-            elif first in (PUBLISH_1, PUBLISH_0):
-                position = self._run(data, position, end)
-                continue
-            elif first >> 4 == codec.PUBLISH:  # hot path: the table allows PUBLISH and PUBACK
-                self._publish(first, data, body, stop)
-            elif first == _PUBACK and size == 2:
-                position = self._acknowledgements(data, position, end)
-                continue
-            else:
-                self._packet(first, data, body, stop, now)
-            position = stop
-        return position
-
-    def _check_size(self, size: int, first: int) -> None:
-        """Before CONNECT, raises MqttError for any other packet without waiting for its end."""
-        if self.phase == session_table.NEW and first != codec.CONNECT << 4:
-            if first >> 4 == codec.CONNECT:
-                raise malformed("MQTT-2.1.3-1", f"CONNECT with flags {first & 0x0F:04b}")
-            raise protocol_error("MQTT-3.1.0-1", f"{codec.NAMES[first >> 4]} before CONNECT")
-
-    def _too_large(self, size: int) -> MqttError:
-        detail = f"a packet of {size} bytes exceeds the limit of {self._largest}"
-        return MqttError(codec.PACKET_TOO_LARGE, "3.1.2.11.4", detail)
 
     # --- packets
 

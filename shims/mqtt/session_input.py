@@ -1,7 +1,8 @@
-"""The publishes of a client: parses them, hands them to the hub and answers them.
+"""The input of a connection: splits chunks into packets, hands publishes to the hub and answers them.
 
-Consecutive QoS 0 or QoS 1 publishes with the same targets stay one run of bytes (`Scan`). All others, and
-those that have to be handed over individually, are processed message by message.
+`Session` handles all other packets. Consecutive QoS 0 or QoS 1 publishes with the same targets stay one run
+of bytes (`Scan`). All others, and those that have to be handed over individually, are processed message by
+message.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from typing import Final
 
 from treecast.middleware.broker.pubsub import Message, PubSub, Run, RunScan, Targets
 from treecast.middleware.model.counters import FaceCounters
-from treecast.middleware.wire.publish_runs import PUBLISH_0, head_at
+from treecast.middleware.wire.mqtt_publish import PUBLISH_0, PUBLISH_1, head_at
 
 from . import codec, session_table
 from .codec import BAD_TOPIC, V5, MqttError, malformed, protocol_error
+from .codec_packets import announced_version
 from .codec_publish import PublishProperties, read_publish_properties
 from .codec_read import check_text, check_topic, read_length
 from .session_output import Outputs, SessionOutput
@@ -21,6 +23,8 @@ from .session_state import SessionState
 from .sessions import Sessions
 
 OWN: Final = b"$SYS/"  # prefix of the topics reserved for the server
+_PUBACK: Final = codec.PUBACK << 4
+_OTHER_PROTOCOLS: Final = {b"GET ": "HTTP", b"POST": "HTTP", b"AMQP": "AMQP", b"SSH-": "SSH"}
 
 
 class Scan(RunScan):
@@ -78,16 +82,118 @@ class MqttCounting:
 
 
 class SessionInput(SessionOutput):
-    """The receiving half of a connection. `state` is None until CONNECT."""
+    """The receiving half of a connection. `state` is None until CONNECT. `failure` is the reason why it was
+    ended, or ""."""
 
-    def __init__(self, sessions: Sessions, outputs: Outputs, counters: MqttCounting) -> None:
+    def __init__(self, sessions: Sessions, outputs: Outputs, counters: MqttCounting, now: float) -> None:
         super().__init__(sessions.hub, outputs)
+        self.failure = ""
+        self.last_activity = now
         self.state: SessionState | None = None
         self.phase = session_table.NEW
         self._settings = sessions.settings
         self._counters = counters
         self._largest = sessions.settings.max_packet_bytes
         self._alias_topics: dict[int, bytes] | None = None
+        self._partial: bytearray | None = None
+        self._wanted = 0  # size at which the partial packet is complete, as far as known
+        self._first = True
+
+    # --- what `Session` does with it
+
+    def _packet(self, first: int, data: bytes, body: int, stop: int, now: float) -> None:
+        """Handles a packet that is no publish."""
+        raise NotImplementedError
+
+    def _acknowledgements(self, data: bytes, position: int, end: int) -> int:
+        """Handles the PUBACK at `position`, and those that follow it. Returns the next packet's offset."""
+        raise NotImplementedError
+
+    def fail(self, error: MqttError, now: float) -> None:
+        """Ends the connection after an error."""
+        raise NotImplementedError
+
+    # --- receiving
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Processes a chunk. A violation ends the connection after the answer that its rule prescribes."""
+        self.last_activity = now
+        partial = self._partial
+        if partial is not None:
+            if len(partial) + len(data) < self._wanted:
+                partial += data
+                return
+            data = b"".join([partial, data])
+            self._partial = None
+        if self._first:
+            self._look_at_first(data)
+        try:
+            used = self._packets(data, now)
+        except MqttError as error:
+            if self.phase == session_table.NEW:
+                self.version = announced_version(data)
+            self.fail(error, now)
+            return
+        if used < len(data) and self.phase != session_table.CLOSED:
+            self._partial = bytearray(data[used:] if used else data)
+
+    def _look_at_first(self, data: bytes) -> None:
+        self._first = False
+        other = _OTHER_PROTOCOLS.get(data[:4])
+        if data[:2] == b"\x16\x03":
+            other = "TLS"
+        if other is not None:
+            self.failure = f"the client speaks {other}"
+            self.phase = session_table.CLOSED
+            self.closing = True
+            self.mark()
+
+    def _packets(self, data: bytes, now: float) -> int:
+        """Processes the complete packets at the start of `data` and returns their size in bytes."""
+        position = 0
+        end = len(data)
+        while position < end:
+            if self.phase == session_table.CLOSED:
+                return end
+            first = data[position]
+            size, body = head_at(data, position, end)
+            if size < 0:
+                read_length(data, position, end)  # raises if the length is malformed and not just cut off
+                self._wanted = end - position + 1
+                self._check_size(0, first)
+                return position
+            stop = body + size
+            if stop - position > self._largest:
+                raise self._too_large(stop - position)
+            self._check_size(size, first)
+            if stop > end:
+                self._wanted = stop - position
+                return position
+            if self.phase != session_table.OPEN:
+                self._packet(first, data, body, stop, now)
+            elif first in (PUBLISH_1, PUBLISH_0):
+                position = self._run(data, position, end)
+                continue
+            elif first >> 4 == codec.PUBLISH:  # hot path: the table allows PUBLISH and PUBACK
+                self._publish(first, data, body, stop)
+            elif first == _PUBACK and size == 2:
+                position = self._acknowledgements(data, position, end)
+                continue
+            else:
+                self._packet(first, data, body, stop, now)
+            position = stop
+        return position
+
+    def _check_size(self, size: int, first: int) -> None:
+        """Before CONNECT, raises MqttError for any other packet without waiting for its end."""
+        if self.phase == session_table.NEW and first != codec.CONNECT << 4:
+            if first >> 4 == codec.CONNECT:
+                raise malformed("MQTT-2.1.3-1", f"CONNECT with flags {first & 0x0F:04b}")
+            raise protocol_error("MQTT-3.1.0-1", f"{codec.NAMES[first >> 4]} before CONNECT")
+
+    def _too_large(self, size: int) -> MqttError:
+        detail = f"a packet of {size} bytes exceeds the limit of {self._largest}"
+        return MqttError(codec.PACKET_TOO_LARGE, "3.1.2.11.4", detail)
 
     # --- runs
 

@@ -9,22 +9,20 @@ from typing import Final
 from librt.strings import BytesWriter
 
 from treecast.middleware.broker.pubsub import NEVER, Message, PubSub, Run, Target
-
-from . import codec
-from .codec import V5
-from .codec_packets import Disconnect, Packet, ack_bytes, encode
-from .codec_properties import NONE, Properties
-from .codec_publish import (
+from treecast.middleware.wire.mqtt_publish import (
     RETAIN,
-    alias_bytes,
-    expiry_bytes,
-    identifier_bytes,
     publish_size,
     write_ack,
     write_acks,
     write_numbered,
     write_publish,
 )
+
+from . import codec
+from .codec import V5
+from .codec_packets import Disconnect, Packet, ack_bytes, encode
+from .codec_properties import NONE, Properties
+from .codec_publish import alias_bytes, expiry_bytes, identifier_bytes
 
 LARGE: Final = 4096  # bytes; runs of this size or more are not copied into the output buffer
 FULL: Final = 1024 * 1024  # limit of unsent bytes per turn; further messages wait in the queue

@@ -23,7 +23,7 @@
 | WILL          | session, flags (QoS, 4: retain), delay, 1 + lifetime in seconds (0: no expiry), topic,    |
 |               | properties, payload                                                                       |
 | NO_WILL       | session                                                                                   |
-| RUN           | first number, count, format, publishes (`wire.publish_runs`): messages of QoS 1 with      |
+| RUN           | first number, count, format, publishes (`wire.mqtt_publish`): messages of QoS 1 with      |
 |               | consecutive numbers                                                                       |
 | OWE_RUN       | session, first message, count: of a run                                                   |
 

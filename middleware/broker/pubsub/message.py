@@ -1,7 +1,7 @@
 """Messages, runs of messages, their subscribers, and what sessions are owed.
 
 A run is a sequence of consecutive publishes with the same targets, kept as the bytes received
-(`wire.publish_runs`). A run of QoS 0 is sent unchanged. A run of QoS 1 is sent with the receiver's packet ids
+(`wire.mqtt_publish`). A run of QoS 0 is sent unchanged. A run of QoS 1 is sent with the receiver's packet ids
 in place of the publisher's. If it is owed to an event stream, it has one entry in the journal, and its
 messages have consecutive numbers.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from treecast.middleware.wire.publish_runs import (
+from treecast.middleware.wire.mqtt_publish import (
     PUBLISH_1,
     WITH_PROPERTIES,
     count_run,

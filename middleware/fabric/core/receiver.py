@@ -31,8 +31,7 @@ from .counters import Refused, StreamCounters
 from .holding import Holding
 from .log import StreamLog
 from .outgoing import Outgoing, OutgoingSegment
-from .reorder import Delivery, How, Judge, Outcomes, Oversized, Progress, Reorder
-from .room import Room
+from .reorder import Delivery, How, Judge, Outcomes, Oversized, Progress, Reorder, Room
 from .settings import NEVER, StreamSettings
 from .states import ReceiverEvent, ReceiverState, receiver_step
 from .timing import Random, RoundTrip, Weight

@@ -17,8 +17,7 @@ from .counters import Refused
 from .log import StreamLog
 from .outgoing import Outgoing
 from .receiver import Receiver
-from .reorder import Delivery, Judge, Progress
-from .room import Room
+from .reorder import Delivery, Judge, Progress, Room
 from .settings import NEVER, StreamSettings
 from .timing import Random, Schedule
 

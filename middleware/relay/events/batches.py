@@ -10,11 +10,14 @@ bytes:
         | format (1 byte): of a run
 
 A record without a key is a run if its flags say so: its value holds publishes as received
-(`wire.publish_runs`), its number is that of the first message, and the others have consecutive numbers.
+(`wire.mqtt_publish`), its number is that of the first message, and the others have consecutive numbers.
 Otherwise it is a barrier: it carries no message and only delays what follows it. Sequences of a stream count
 messages, so a batch may cover more sequences than it has records.
 
 A batch whose segments carry tags has no checksum of its own: its CRC is 0.
+
+Most records have no properties and are written and read in place; `record_of` and `events_in` do the same for
+all, by way of `Record`.
 """
 
 from __future__ import annotations
@@ -26,16 +29,17 @@ from typing import Final
 from treecast.middleware.broker.pubsub import NEVER, Message, PromisedRun, Run, run_of
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.records import Headers, Record
-from treecast.middleware.wire.mqtt_headers import headers_of, properties_of
-from treecast.middleware.wire.record_batch import (
-    build_batch,
+from treecast.middleware.wire.batch import (
+    HEADER_SIZE,
+    BatchHeader,
     check_batches,
-    encode_around,
-    encode_record,
-    read_header,
-    read_records,
+    read_varint,
+    read_varlong,
     seal_pieces,
+    write_varlong,
 )
+from treecast.middleware.wire.mqtt_headers import headers_of, properties_of
+from treecast.middleware.wire.record_batch import build_batch, encode_around, encode_record, read_records
 
 _RETAIN: Final = 4
 _EXPIRY: Final = 8
@@ -90,6 +94,14 @@ BARRIER: Final = build_batch([Record(None, None, (), 0)])
 def record_of(message: Message, now_ms: int, lineage: Lineage | None = None) -> Record:
     """Returns the record of one message, with its number if it has one."""
     headers: Headers = headers_of(message.properties) if message.properties else ()
+    more = _more_of(message, lineage)
+    if more or headers:
+        headers = (("", more or b"\0"), *headers)
+    return Record(message.topic, message.payload, headers, now_ms)
+
+
+def _more_of(message: Message, lineage: Lineage | None) -> bytes:
+    """Returns flags and further fields; nothing if no flag is set."""
     flags = message.qos | (_RETAIN if message.retain else 0)
     rest = b""
     if message.expires_at != NEVER:
@@ -104,9 +116,22 @@ def record_of(message: Message, now_ms: int, lineage: Lineage | None = None) -> 
     if message.retain and message.stamp:
         flags |= _STAMP
         rest += message.stamp.to_bytes(_STAMP_BYTES, "big")
-    if flags or headers:
-        headers = (("", bytes([flags]) + rest), *headers)
-    return Record(message.topic, message.payload, headers, now_ms)
+    return bytes([flags]) + rest if flags else b""
+
+
+def _put_message(out: bytearray, message: Message, lineage: Lineage | None, delta: int) -> None:
+    """Appends the record of a message without properties, of the batch's time."""
+    body = bytearray(b"\0\0")  # attributes, time
+    write_varlong(body, delta)
+    write_varlong(body, len(message.topic))
+    body += message.topic
+    write_varlong(body, len(message.payload))
+    more = _more_of(message, lineage)
+    behind = bytes([2, 0, len(more) << 1]) + more if more else b"\0"  # one header without a name, or none
+    write_varlong(out, len(body) + len(message.payload) + len(behind))
+    out += body
+    out += message.payload
+    out += behind
 
 
 def batch_of(
@@ -116,7 +141,9 @@ def batch_of(
     pieces: list[bytes | bytearray] = []
     out = bytearray()
     for number, part in enumerate(parts):
-        if isinstance(part, Message):
+        if isinstance(part, Message) and not part.properties:
+            _put_message(out, part, lineage, number)
+        elif isinstance(part, Message):
             encode_record(out, record_of(part, now_ms, lineage), 0, number)
         else:
             before, behind = encode_around(len(part.data), _run_headers(part, lineage), number)
@@ -141,31 +168,97 @@ def _run_headers(run: Run, lineage: Lineage | None) -> Headers:
 
 def events_of(payload: bytes) -> list[Event | RunEvent]:
     """Returns the messages and runs of a batch. Raises CORRUPT_BATCH if it is invalid."""
-    check_batches(memoryview(payload), len(payload), deep=False, single=True, summed=False)
-    return [
-        _event(record) if record.key is not None else _run_event(record)
-        for record in read_records(payload, 0, read_header(payload, 0))
-        if record.key is not None or record.headers
-    ]
+    data = memoryview(payload)
+    header = check_batches(data, len(payload), deep=False, single=True, summed=False)[0]
+    found: list[Event | RunEvent] | None = None
+    try:
+        found = _plain_events(payload, header)
+    except (struct.error, ValueError, IndexError):
+        pass  # read again in full, which finds what is wrong
+    return events_in(payload, header) if found is None else found
 
 
-def _run_event(record: Record) -> RunEvent:
+def _plain_events(data: bytes, header: BatchHeader) -> list[Event | RunEvent] | None:
+    """Reads an uncompressed batch in which no record has properties; None for all others."""
+    if header.compression:
+        return None
+    found: list[Event | RunEvent] = []
+    position = HEADER_SIZE
+    for _ in range(header.count):
+        length, position = read_varint(data, position)
+        end = position + length
+        _, position = read_varlong(data, position + 1)  # behind the attributes: the time
+        _, position = read_varint(data, position)  # offset
+        key, position = _field(data, position, end)
+        value, position = _field(data, position, end)
+        headers, position = read_varint(data, position)
+        more: bytes | None = None
+        if headers == 1:
+            name, position = read_varint(data, position)
+            more, position = _field(data, position, end)
+            if name or not more:
+                return None
+        elif headers:
+            return None
+        if position != end:
+            return None
+        if key is not None:
+            found.append(_message_event(Message(key, value or b""), more))
+        elif more is not None:
+            found.append(_run_event(more, value))
+    return found if position == len(data) else None
+
+
+def _field(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    """Returns a key or value, and the position after it. Raises ValueError if it does not fit its record."""
+    size, position = read_varint(data, position)
+    if size == -1:
+        return None, position
+    if not 0 <= size <= end - position:
+        raise ValueError(f"a length of {size}")
+    return data[position : position + size], position + size
+
+
+def _message_event(message: Message, more: bytes | None) -> Event:
+    number, lineage = _read_more(message, more) if more is not None else (0, None)
+    return Event(message, number, lineage)
+
+
+def events_in(payload: bytes, header: BatchHeader) -> list[Event | RunEvent]:
+    """Reads any batch. Raises CORRUPT_BATCH."""
+    found: list[Event | RunEvent] = []
+    for record in read_records(payload, 0, header):
+        if record.key is not None:
+            found.append(_event(record))
+        elif record.headers:
+            found.append(_run_event(_first(record.headers), record.value))
+    return found
+
+
+def _first(headers: Headers) -> bytes:
+    """Returns the value of the first header, which has no name. Raises CORRUPT_BATCH."""
+    name, value = headers[0]
+    if name or not value:
+        raise TreecastError(Fault.CORRUPT_BATCH, f"an event's headers are wrong: the first is {name!r}")
+    return value
+
+
+def _run_event(more: bytes, value: bytes | None) -> RunEvent:
     """Returns a run with validated bytes; only its topics are not validated. Raises CORRUPT_BATCH."""
     try:
-        format, number, lineage, qos = _read_run(record.headers[0])
+        format, number, lineage, qos = _read_run(more)
     except (struct.error, ValueError, IndexError) as error:
         raise TreecastError(Fault.CORRUPT_BATCH, f"a run's headers are wrong: {error}") from error
-    run = run_of(format, record.value or b"")
+    run = run_of(format, value or b"")
     if run is None or isinstance(run, PromisedRun) is not (qos == 1):
         raise TreecastError(Fault.CORRUPT_BATCH, "a run's publishes are not in order")
     return RunEvent(run, number, lineage)
 
 
-def _read_run(header: tuple[str, bytes | None]) -> tuple[int, int, Lineage | None, int]:
+def _read_run(value: bytes) -> tuple[int, int, Lineage | None, int]:
     """Returns (format, number, lineage, QoS)."""
-    name, value = header
-    if name or not value or not value[0] & _RUN:
-        raise ValueError(f"the first is {name!r}")
+    if not value[0] & _RUN:
+        raise ValueError("flags without a run")
     flags, position = value[0], 1
     number, lineage = 0, None
     if flags & _NUMBER:
@@ -181,22 +274,20 @@ def _read_run(header: tuple[str, bytes | None]) -> tuple[int, int, Lineage | Non
 
 def _event(record: Record) -> Event:
     message = Message(record.key or b"", record.value or b"")
-    headers = record.headers
-    number, lineage = 0, None
-    if headers:
-        try:
-            number, lineage = _read_more(message, headers[0])
-            if len(headers) > 1:
-                message.properties = properties_of(headers[1:])
-        except (struct.error, ValueError, IndexError) as error:
-            raise TreecastError(Fault.CORRUPT_BATCH, f"an event's headers are wrong: {error}") from error
+    if not record.headers:
+        return Event(message, 0, None)
+    more = _first(record.headers)
+    try:
+        number, lineage = _read_more(message, more)
+        if len(record.headers) > 1:
+            message.properties = properties_of(record.headers[1:])
+    except (struct.error, ValueError, IndexError) as error:
+        raise TreecastError(Fault.CORRUPT_BATCH, f"an event's headers are wrong: {error}") from error
     return Event(message, number, lineage)
 
 
-def _read_more(message: Message, header: tuple[str, bytes | None]) -> tuple[int, Lineage | None]:
-    name, value = header
-    if name or not value:
-        raise ValueError(f"the first is {name!r}")
+def _read_more(message: Message, value: bytes) -> tuple[int, Lineage | None]:
+    """Reads flags and further fields into `message`. Returns (number, lineage)."""
     flags, position = value[0], 1
     number, lineage = 0, None
     message.qos = flags & 3

@@ -12,11 +12,10 @@ from treecast.middleware.model.counters import EventCounters
 from treecast.middleware.relay.interest import Interest
 from treecast.middleware.storage.tables import Tables
 
-from .outbox import Common, Outbox, RemoteHost
-from .ports import EventSettings
+from .ports import Common, EventSettings
 from .receiving import Receiving
 from .retained import Retained
-from .sending import Sending
+from .sending import Outbox, RemoteHost, Sending
 from .shares import ShareHomes, Shares
 from .wishes import Wishes
 

@@ -1,12 +1,20 @@
-"""The calls about event streams, methods 120-139 of the channel, and their settings."""
+"""The calls about event streams, methods 120-139 of the channel, their settings, and what all parts share."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from treecast.middleware.fabric.channel import Method, Natural, Nothing
+from treecast.middleware.fabric.channel import Method, Methods, Natural, Nothing
+
+if TYPE_CHECKING:
+    from treecast.middleware.broker.pubsub import PubSub
+    from treecast.middleware.broker.turn import Turn
+    from treecast.middleware.fabric.fabric import Fabric
+    from treecast.middleware.model.counters import EventCounters
+
+    from .sending import Outbox, RemoteHost
 
 
 class EventOpen(Struct, frozen=True, array_like=True):
@@ -111,3 +119,30 @@ class EventSettings(Struct, frozen=True):
 
 FIRST_STREAM = 1 << 31
 """Ids of event streams begin here; those of partitions are below."""
+
+
+class Common:
+    """The state that sending and receiving share. `remotes`: the hosts with any interest so far; it is
+    updated in place."""
+
+    __slots__ = ("counters", "fabric", "hub", "methods", "outbox", "remotes", "settings", "turn")
+
+    def __init__(
+        self,
+        hub: PubSub,
+        turn: Turn,
+        outbox: Outbox,
+        remotes: dict[int, RemoteHost],
+        methods: Methods,
+        fabric: Fabric,
+        settings: EventSettings,
+        counters: EventCounters,
+    ) -> None:
+        self.hub = hub
+        self.turn = turn
+        self.outbox = outbox
+        self.remotes = remotes
+        self.methods = methods
+        self.fabric = fabric
+        self.settings = settings
+        self.counters = counters

@@ -25,8 +25,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 
 from .batches import Event, Lineage, RunEvent, events_of
-from .outbox import Common
-from .ports import FIRST_STREAM, OPEN, EventOpen, EventOpened
+from .ports import FIRST_STREAM, OPEN, Common, EventOpen, EventOpened
 from .shares import PREFIX, Shares
 from .words import Words
 

@@ -1,4 +1,5 @@
-"""At the origin: assigns messages to event streams, and manages these streams.
+"""At the origin: takes the messages and runs of a turn for other hosts, assigns them to event streams, and
+manages these streams.
 
 A stream serves a set of hosts. A message goes once into the stream of the hosts that want its topic. Hosts
 are asked to receive a stream before it is used. The journal owes messages that were acknowledged to their
@@ -15,59 +16,110 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from treecast.middleware.broker.pubsub import Message, PromisedRun, Run
+from treecast.middleware.broker.pubsub import Message, PromisedRun, PubSub, Run, Subscriber, Target
+from treecast.middleware.broker.turn import Departures, Turn
 from treecast.middleware.fabric.core.settings import NEVER
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.tables import Tables
-from treecast.middleware.wire.publish_runs import topics_of
+from treecast.middleware.wire.mqtt_publish import topics_of
 from treecast.middleware.wire.segment import MAX_AFTER, After
 
 from .accounts import EventAccounts
 from .batches import BARRIER, batch_of
-from .outbox import Common, Places
 from .owing import Owed, Owing
-from .ports import FIRST_STREAM, OPEN, EventOpen, EventOpened
-from .stream import EventStream, Parcel, name_of
+from .ports import FIRST_STREAM, OPEN, Common, EventOpen, EventOpened
+from .stream import Batch, EventStream, Parcel, Places, count_of, is_promised, name_of
 
 _log = Log(__name__)
 _HOLD_BACK = 4  # publishers are held back once a stream's queue is filled to 1 / _HOLD_BACK
 _MOST_SETS = 4096  # lists of hosts with a cached stream
 
 
-class Batch:
-    """Messages and runs for one parcel of a stream, either all promised or all not.
+class RemoteHost(Subscriber):
+    """Another host as a subscriber. `deaf`: whether it does not take event streams."""
 
-    `count`: number of messages, including those in runs.
+    def __init__(self, serial: int, host: int, outbox: Outbox) -> None:
+        super().__init__(serial)
+        self.foreign = True
+        self.host = host
+        self.deaf = False
+        self._outbox = outbox
+
+    def take(self, message: Message, target: Target) -> None:
+        if not self.deaf:
+            self._outbox.add(message, self.host)
+
+    def take_run(self, run: Run, target: Target) -> None:
+        if not self.deaf:
+            self._outbox.add(run, self.host)
+
+
+class Item:
+    """A message or a run for `hosts`."""
+
+    __slots__ = ("hosts", "part")
+
+    def __init__(self, part: Message | Run, host: int) -> None:
+        self.part = part
+        self.hosts = [host]
+
+
+class Outbox:
+    """The items of the current turn.
+
+    All hosts take a message before the next one, so only the last item can hold the same message. Messages
+    from another host go to no other host: their origin serves all (`PubSub.feed`). A promised message gets
+    its number in the journal here, so numbers increase in publishing order; whoever empties the outbox
+    releases it in the journal. A run stays a run, and its messages get consecutive numbers.
     """
 
-    def __init__(self, stream: EventStream, promised: bool) -> None:
-        self.stream = stream
-        self.promised = promised
-        self.parts: list[Message | Run] = []
-        self.after: dict[EventStream, int] = {}
-        self.count = 0
-        self.size = 0
+    def __init__(self, hub: PubSub, turn: Turn) -> None:
+        self._hub = hub
+        self._turn = turn
+        self._items: list[Item] = []
+        self.departures: Departures | None = None  # what empties it
 
-    def takes(self, part: Message | Run, limit: int) -> bool:
-        return self.promised is is_promised(part) and self.size + size_of(part) <= limit
+    def add(self, part: Message | Run, host: int) -> None:
+        items = self._items
+        if items and items[-1].part is part:
+            items[-1].hosts.append(host)
+        else:
+            self._append(part, host)
 
-    def add(self, part: Message | Run) -> None:
-        self.parts.append(part)
-        self.count += count_of(part)
-        self.size += size_of(part)
+    def add_alone(self, message: Message, host: int) -> None:
+        """Adds a message of a shared subscription for one host, whatever its origin."""
+        self._append(message, host)
 
+    def _append(self, part: Message | Run, host: int) -> None:
+        if not self._items:
+            if self.departures is not None:
+                self.departures.waiting = True
+            self._turn.ask()
+        journal = self._hub.journal
+        if journal is not None:
+            if isinstance(part, PromisedRun):
+                journal.hold_run(part)
+            elif isinstance(part, Message) and part.qos:
+                journal.hold(part)
+        self._items.append(Item(part, host))
 
-def is_promised(part: Message | Run) -> bool:
-    return part.qos > 0 if isinstance(part, Message) else isinstance(part, PromisedRun)
+    def take(self) -> list[Item]:
+        """Removes and returns all items since the last call."""
+        items, self._items = self._items, []
+        return items
 
-
-def count_of(part: Message | Run) -> int:
-    return 1 if isinstance(part, Message) else part.count
-
-
-def size_of(part: Message | Run) -> int:
-    return part.size if isinstance(part, Message) else len(part.data)
+    def let_go(self, items: list[Item]) -> None:
+        """Releases items in the journal once they have their places in streams."""
+        journal = self._hub.journal
+        if journal is None:
+            return
+        for item in items:
+            part = item.part
+            if isinstance(part, PromisedRun):
+                journal.let_go_run(part)
+            elif isinstance(part, Message) and part.qos:
+                journal.let_go(part)
 
 
 class Sending:

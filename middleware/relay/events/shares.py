@@ -32,8 +32,8 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 from treecast.middleware.relay.link import Link, called
 
-from .outbox import Outbox
 from .ports import SHARE, EventSettings, ShareRequest
+from .sending import Outbox
 
 _log = Log(__name__)
 

@@ -4,14 +4,21 @@
 
 A parcel gets its sequence when it is placed. It is sent once the journal has stored its promises. While the
 stream is opening, or the fabric has no room, it waits here.
+
+`Places` knows the streams that each topic last went by, which preserves the order of a topic that changes
+streams. The first message of a topic in another stream waits, at every host that receives both, for all that
+was placed in the earlier stream. The earlier stream at a host is not always the topic's latest: a topic that
+goes to hosts 2 and 3, then to 3 alone, then to 2 alone, has to wait at host 2 for the first of these streams.
+For a forgotten topic, every stream that was in use when it was forgotten counts.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import deque
+from typing import Generic, Protocol, TypeVar
 
-from treecast.middleware.broker.pubsub import Creditor, Journal, Message, Owed, PromisedRun
+from treecast.middleware.broker.pubsub import Creditor, Journal, Message, Owed, PromisedRun, Run
 from treecast.middleware.fabric.core.states import PeerState
 from treecast.middleware.fabric.origin import Origin
 from treecast.middleware.wire.segment import After
@@ -183,9 +190,115 @@ class EventStream:
         return count
 
 
+class Batch:
+    """Messages and runs for one parcel of a stream, either all promised or all not.
+
+    `count`: number of messages, including those in runs.
+    """
+
+    def __init__(self, stream: EventStream, promised: bool) -> None:
+        self.stream = stream
+        self.promised = promised
+        self.parts: list[Message | Run] = []
+        self.after: dict[EventStream, int] = {}
+        self.count = 0
+        self.size = 0
+
+    def takes(self, part: Message | Run, limit: int) -> bool:
+        return self.promised is is_promised(part) and self.size + size_of(part) <= limit
+
+    def add(self, part: Message | Run) -> None:
+        self.parts.append(part)
+        self.count += count_of(part)
+        self.size += size_of(part)
+
+
+def is_promised(part: Message | Run) -> bool:
+    return part.qos > 0 if isinstance(part, Message) else isinstance(part, PromisedRun)
+
+
+def count_of(part: Message | Run) -> int:
+    return 1 if isinstance(part, Message) else part.count
+
+
+def size_of(part: Message | Run) -> int:
+    return part.size if isinstance(part, Message) else len(part.data)
+
+
 def name_of(hosts: frozenset[int]) -> str:
     """Returns the name of a stream in listings."""
     some = ",".join(map(str, sorted(hosts)[:_MOST_SHOWN]))
     return (
         f"mqtt to {some}" if len(hosts) <= _MOST_SHOWN else f"mqtt to {some} and {len(hosts) - _MOST_SHOWN}"
     )
+
+
+# --- the order of topics
+
+
+class Carrying(Protocol):
+    """The part of a stream that `Places` uses."""
+
+    members: set[int]
+
+
+S = TypeVar("S", bound=Carrying)
+
+
+class _Way(Generic[S]):
+    """The streams of one topic, each with the hosts at which it was the topic's last stream."""
+
+    __slots__ = ("hosts", "latest")
+
+    def __init__(self) -> None:
+        self.latest: S | None = None
+        self.hosts: dict[S, set[int]] = {}
+
+    def move(self, to: S) -> list[S]:
+        """Moves the topic to `to`. Returns the streams that precede it at some host."""
+        before = []
+        for stream, hosts in list(self.hosts.items()):
+            if stream is not to and not hosts.isdisjoint(to.members):
+                before.append(stream)
+                hosts -= to.members
+                if not hosts:
+                    del self.hosts[stream]
+        self.latest = to
+        self.hosts[to] = set(to.members)
+        return before
+
+
+class Places(Generic[S]):
+    """The last streams of topics. At most `most` topics are remembered."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._ways: dict[bytes, _Way[S]] = {}
+        self._floor: dict[S, None] = {}  # streams of the forgotten topics
+
+    def move(self, topic: bytes, to: S) -> list[S]:
+        """Notes that the topic's next message goes into `to`. Returns the streams it has to wait for."""
+        way = self._ways.get(topic)
+        if way is not None:
+            return [] if way.latest is to else way.move(to)
+        before = [one for one in self._floor if one is not to and not one.members.isdisjoint(to.members)]
+        if len(self._ways) >= self._most:
+            self._forget_topics()
+        way = self._ways[topic] = _Way[S]()
+        way.move(to)
+        return before
+
+    def _forget_topics(self) -> None:
+        for way in self._ways.values():
+            self._floor.update(dict.fromkeys(way.hosts))
+        self._ways.clear()
+
+    def forget(self, stream: S) -> None:
+        """Forgets a finished stream, whose messages are all settled."""
+        self._floor.pop(stream, None)
+        for topic, way in list(self._ways.items()):
+            way.hosts.pop(stream, None)
+            if way.latest is stream:
+                way.latest = None
+            if not way.hosts:
+                del self._ways[topic]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from treecast.middleware.broker.pubsub import PubSub, Subscription, Waiter
 from treecast.middleware.relay.interest import ANY, REST, Interest, Pattern
 
-from .outbox import Outbox, RemoteHost
+from .sending import Outbox, RemoteHost
 from .shares import Shares
 
 _QOS = 2  # messages go to other hosts as they were published

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from treecast.middleware.broker.pubsub import NEVER, Message
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.records import Record
-from treecast.middleware.relay.events.batches import BARRIER, batch_of, events_of, record_of
+from treecast.middleware.relay.events.batches import BARRIER, Event, batch_of, events_in, events_of, record_of
 from treecast.middleware.wire.mqtt_headers import headers_of, properties_of
-from treecast.middleware.wire.record_batch import build_batch
+from treecast.middleware.wire.record_batch import build_batch, read_header
 from treecast.shims.mqtt.codec_properties import Properties, write_properties
 from treecast.shims.mqtt.codec_publish import read_publish_properties
 
@@ -69,6 +69,47 @@ def test_messages_become_a_batch_and_messages_again(
         assert event.lineage == (lineage if promised else None)
         for name in ("topic", "payload", "qos", "retain", "properties", "expires_at"):
             assert getattr(event.message, name) == getattr(message, name), name
+
+
+FIELDS = ("topic", "payload", "qos", "retain", "stamp", "expires_at", "properties")
+
+
+def shown(payload: bytes, *, plainly: bool) -> list[tuple[object, ...]] | None:
+    """Returns the contents of the batch, or None if it is refused. `plainly`: read by way of records."""
+    try:
+        found = events_in(payload, read_header(payload, 0)) if plainly else events_of(payload)
+    except TreecastError:
+        return None
+    return [
+        (one.number, one.lineage, *(getattr(one.message, name) for name in FIELDS))
+        if isinstance(one, Event)
+        else (one.number, one.lineage, one.run.format, one.run.data)
+        for one in found
+    ]
+
+
+@given(
+    st.lists(MESSAGES, min_size=1, max_size=4),
+    st.none() | st.just((7, 2**31 + 3)),
+    st.integers(0, 2**70),
+    st.lists(st.tuples(st.integers(61, 4000), st.integers(1, 255)), max_size=3),
+)
+def test_what_is_written_and_read_in_place_is_what_records_would_be(
+    given: list[Message],
+    lineage: tuple[int, int] | None,
+    stamp: int,
+    changes: list[tuple[int, int]],
+) -> None:
+    for number, message in enumerate(given):
+        message.number = number * 300
+        message.stamp = stamp
+    batch = batch_of(given, 1_700_000_000_000, lineage)
+    assert batch == build_batch([record_of(message, 1_700_000_000_000, lineage) for message in given])
+    changed = bytearray(batch_of(given, 1_700_000_000_000, lineage, summed=False))
+    assert shown(bytes(changed), plainly=False) == shown(bytes(changed), plainly=True)
+    for at, bits in changes:
+        changed[61 + at % (len(changed) - 61)] ^= bits
+    assert shown(bytes(changed), plainly=False) == shown(bytes(changed), plainly=True)
 
 
 def test_a_barrier_is_nobodys_message() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treecast.middleware.relay.events.outbox import Places
+from treecast.middleware.relay.events.stream import Places
 
 HOSTS = (2, 3, 4)
 

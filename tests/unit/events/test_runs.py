@@ -28,7 +28,7 @@ from treecast.middleware.broker.pubsub import (
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.records import Record
 from treecast.middleware.relay.events.batches import Event, RunEvent, batch_of, events_of
-from treecast.middleware.wire.publish_runs import PLAIN, WITH_PROPERTIES, count_run, topics_of
+from treecast.middleware.wire.mqtt_publish import PLAIN, WITH_PROPERTIES, count_run, topics_of
 from treecast.middleware.wire.record_batch import build_batch
 from treecast.shims.mqtt.codec import V5, V311
 from treecast.shims.mqtt.codec_packets import Publish, encode

@@ -11,7 +11,7 @@ import pytest
 
 from treecast.middleware.fabric.core.settings import StreamSettings
 from treecast.middleware.fabric.core.streams import Streams
-from treecast.middleware.fabric.receiving import Inlet
+from treecast.middleware.fabric.sockets.udp import Inlet
 from treecast.middleware.wire.segment import NO_KEYS
 
 AT_ONCE = 128 * 1024

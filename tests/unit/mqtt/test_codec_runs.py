@@ -9,11 +9,20 @@ from tests.unit.mqtt.face import packets_of
 
 from treecast.middleware.broker.pubsub import PromisedRun, PubSub, PubSubSettings
 from treecast.middleware.model.counters import PubSubCounters
-from treecast.middleware.wire.publish_runs import head_at, in_other_format, same, skip, without_ids
+from treecast.middleware.wire.mqtt_publish import (
+    head_at,
+    in_other_format,
+    publish_size,
+    rising_acks,
+    same,
+    skip,
+    without_ids,
+    write_acks,
+    write_numbered,
+)
 from treecast.shims.mqtt import codec
 from treecast.shims.mqtt.codec import V5, V311, MqttError
 from treecast.shims.mqtt.codec_packets import Ack, Publish, encode
-from treecast.shims.mqtt.codec_publish import publish_size, rising_acks, write_acks, write_numbered
 from treecast.shims.mqtt.codec_read import read_length
 from treecast.shims.mqtt.session_input import Scan
 

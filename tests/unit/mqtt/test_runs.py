@@ -21,7 +21,7 @@ from treecast.shims.mqtt import codec
 from treecast.shims.mqtt.codec import V5, V311
 from treecast.shims.mqtt.codec_packets import Ack, FilterRequest, Packet, Ping, Publish, Subscribe, encode
 from treecast.shims.mqtt.codec_properties import NONE, Properties
-from treecast.shims.mqtt.deliveries import InFlight
+from treecast.shims.mqtt.session_state import InFlight
 from treecast.shims.mqtt.settings import MqttSettings
 
 LASTING = 1000

@@ -22,7 +22,7 @@ from treecast.middleware.model.counters import PubSubCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.storage.block_log import BlockLog
 from treecast.middleware.storage.disk import Disk
-from treecast.middleware.wire.publish_runs import PLAIN
+from treecast.middleware.wire.mqtt_publish import PLAIN
 
 
 def opened(path: Path, disk: Disk | None = None) -> tuple[BlockLog, list[bytes]]:

@@ -1,27 +1,37 @@
-"""Runs of publishes: messages without properties, one after the other, as the bytes of MQTT's PUBLISH.
+"""MQTT's PUBLISH and its acknowledgements as bytes: single packets, and runs of publishes.
 
-A run is whole packets of one QoS, neither duplicates nor retained. `format` says how a body is laid out; its
-numbers are MQTT's protocol levels:
+    type 3, DUP, QoS (2), RETAIN | remaining length | topic | packet id if QoS > 0
+        | version 5: property length, properties | payload                                         PUBLISH
+    type 4 (PUBACK) to 7 (PUBCOMP), flags | 2 | packet id                  an acknowledgement without a reason
+
+A run is consecutive whole packets of one QoS without properties, neither duplicates nor retained. `format`
+says how a body is laid out; its numbers are MQTT's protocol levels:
 
     0x30 | remaining length | topic length (2), topic | format 5: 0x00 | payload                      QoS 0
     0x32 | remaining length | topic length (2), topic | packet id (2) | format 5: 0x00 | payload      QoS 1
 
 The remaining length has seven bits a byte, lowest first, at most four bytes. The broker keeps publishes in
-this form, and event streams carry them in it, so that whoever speaks the format is sent the very bytes. What
-is here takes the word of `RunScan`, or of `count_run`, that a run is in order, and looks at lengths only.
+this form, and event streams carry them in it, so that a client of the same format gets the very bytes. The
+functions for runs rely on `RunScan`, or on `count_run`, that a run is in order, and look at lengths only.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from librt.strings import BytesWriter, read_i64_le
-from mypy_extensions import i64
+from librt.strings import BytesWriter, read_i32_be, read_i64_le, write_i32_be
+from mypy_extensions import i32, i64, u8
 
 PUBLISH_0: Final = 0x30  # the first byte of a publish of QoS 0, new and not retained
 PUBLISH_1: Final = 0x32  # and of QoS 1
 PLAIN: Final = 4  # the format of MQTT 3.1.1
 WITH_PROPERTIES: Final = 5  # that of MQTT 5: a body says how long its properties are
+RETAIN: Final = 0x01
+_PUBREL: Final = 6
+_PUBACK: Final = 0x40020000  # a PUBACK without a reason as a 32-bit number; the packet id is added
+
+
+# --- numbers
 
 
 def write_varint(out: BytesWriter, value: int) -> None:
@@ -55,6 +65,83 @@ def head_at(data: bytes, at: i64, end: i64) -> tuple[i64, i64]:
             return size, at + 1
         shift += 7
     return -1, 0
+
+
+# --- single packets
+
+
+def varint_size(value: int) -> int:
+    if value < 0x80:
+        return 1
+    if value < 0x4000:
+        return 2
+    return 3 if value < 0x200000 else 4
+
+
+def write_publish(
+    out: BytesWriter,
+    flags: int,
+    topic: bytes,
+    packet_id: int,
+    properties: bytes,
+    payload: bytes,
+    version: int,
+) -> int:
+    """Writes one PUBLISH and returns its size in bytes. `packet_id` is 0 for QoS 0.
+
+    `flags` holds DUP, QoS and RETAIN. `version` is the protocol level; `properties` are those of version 5
+    without their length.
+    """
+    length = len(topic)
+    size = 2 + length + len(payload)
+    if packet_id:
+        size += 2
+    if version == WITH_PROPERTIES:
+        size += varint_size(len(properties)) + len(properties)
+    out.append(PUBLISH_0 | flags)
+    write_varint(out, size)
+    out.append(length >> 8)
+    out.append(length & 0xFF)
+    out.write(topic)
+    if packet_id:
+        out.append(packet_id >> 8)
+        out.append(packet_id & 0xFF)
+    if version == WITH_PROPERTIES:
+        write_varint(out, len(properties))
+        if properties:
+            out.write(properties)
+    out.write(payload)
+    return 1 + varint_size(size) + size
+
+
+def publish_size(topic: bytes, qos: int, properties: bytes, payload: bytes, version: int) -> int:
+    """Returns the size in bytes of the packet that `write_publish` would write."""
+    size = 2 + len(topic) + len(payload)
+    if qos:
+        size += 2
+    if version == WITH_PROPERTIES:
+        size += varint_size(len(properties)) + len(properties)
+    return 1 + varint_size(size) + size
+
+
+def write_ack(out: BytesWriter, first: int, packet_id: int) -> None:
+    """Writes a PUBACK, PUBREC, PUBREL or PUBCOMP without a reason.
+
+    The upper four bits of `first` are the packet type; the flags are added here.
+    """
+    write_i32_be(out, _ACK_HEADS[first >> 4] | packet_id)
+
+
+def _ack_head(kind: int) -> int:
+    """Returns type, flags and remaining length 2 as the upper half of a signed 32-bit number."""
+    head = (kind << 4 | (2 if kind == _PUBREL else 0)) << 24 | 2 << 16
+    return head if head < 1 << 31 else head - (1 << 32)
+
+
+_ACK_HEADS: Final = tuple([_ack_head(kind) for kind in range(8)])
+
+
+# --- runs
 
 
 def section(data: bytes, begin: int, end: int) -> bytes:
@@ -181,3 +268,41 @@ def in_other_format(data: bytes, format: i64) -> bytes:
             out.write(data[body:named])
             out.write(data[named + 1 : at])
     return out.getvalue()
+
+
+def write_numbered(out: BytesWriter, data: bytes, first: i64) -> None:
+    """Writes a QoS 1 run with its packet ids replaced by consecutive ids from `first` on."""
+    begin: i64 = len(out)
+    out.write(data)
+    end: i64 = len(data)
+    at: i64 = 0
+    packet_id = first
+    while at < end:
+        size, body = head_at(data, at, end)
+        place = begin + body + 2 + uint16_at(data, body)
+        out[place] = u8(packet_id >> 8)
+        out[place + 1] = u8(packet_id & 0xFF)
+        packet_id += 1
+        at = body + size
+
+
+def write_acks(out: BytesWriter, data: bytes) -> None:
+    """Writes a PUBACK for each packet of a QoS 1 run."""
+    end: i64 = len(data)
+    at: i64 = 0
+    while at < end:
+        size, body = head_at(data, at, end)
+        packet_id = uint16_at(data, body + 2 + uint16_at(data, body))
+        write_i32_be(out, i32(_PUBACK | packet_id))
+        at = body + size
+
+
+def rising_acks(data: bytes, at: i64, end: i64, packet_id: i64, most: i64) -> i64:
+    """Counts consecutive PUBACKs without a reason at `at`, for `packet_id` and the ids after it."""
+    wanted: i64 = _PUBACK | packet_id
+    count: i64 = 0
+    while count < most and at + 4 <= end and i64(read_i32_be(data, at)) == wanted:
+        count += 1
+        wanted += 1
+        at += 4
+    return count
