@@ -34,7 +34,7 @@ def workloads(records: int, sizes: tuple[int, ...], quick: bool) -> list[Workloa
     out.append(Latency(single, seconds))
     if not quick:
         out.append(Latency(BenchOptions(rate=20_000, size=100, batch_records=10), seconds))
-        out.append(Latency(BenchOptions(rate=50_000, size=KIB), seconds))  # a request for each record
+        out.append(Latency(BenchOptions(rate=50_000, size=KIB), 4))  # a request for each record
     perf = records // (10 if quick else 2)
     out += [LibrdkafkaProduce(perf, 100), LibrdkafkaConsume(perf, 100)]
     out.append(JavaProduce(perf, 100))
