@@ -250,7 +250,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = ""
     amqp_certificate_login: Annotated[
         CertificateLogin,
-        Meta(description="what of a client certificate is the user who logs in with EXTERNAL"),
+        Meta(description="the part of a client certificate that is the user, for EXTERNAL"),
     ] = CertificateLogin.DISTINGUISHED_NAME
     amqp_password_file: Annotated[
         str,

@@ -12,7 +12,7 @@ from typing import Final
 
 
 class CertificateLogin(enum.Enum):
-    """What of a client certificate is the user."""
+    """The part of a client certificate that is the user."""
 
     DISTINGUISHED_NAME = "distinguished_name"
     COMMON_NAME = "common_name"
