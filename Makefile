@@ -1,6 +1,6 @@
 # Each target does its own set-up: a virtual environment, and nothing outside this folder.
 #
-#   make demo      two daemons, clients of three kinds, two kill -9, and a table that says what arrived
+#   make demo      two daemons, clients of Kafka, AMQP and MQTT, two kill -9, and a table that says what arrived
 #   make test      all tests, and those of the hot modules again with these compiled
 #   make check     what a change must pass: format, lint, types, layers, tests
 #   make site      the documentation as a site in out/site; dead links are errors
@@ -165,6 +165,7 @@ foreign: setup
 	@test -z "$(SUITES)" || $(PY) -m tests.foreign.p4_samples --suites "$(SUITES)"
 	@test -z "$(SUITES)" || $(PY) -m tests.foreign.paho --suites "$(SUITES)"
 	@test -z "$(SUITES)" || $(PY) -m tests.foreign.paho --suites "$(SUITES)" --cluster
+	@test -z "$(SUITES)" || $(PY) -m tests.foreign.pika_suite --suites "$(SUITES)"
 	@test -z "$(P4C)" || $(PY) -m tests.foreign.p4_real --p4c "$(P4C)" $(P4_REAL)
 
 APPS ?= all

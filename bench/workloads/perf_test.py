@@ -11,17 +11,14 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from bench.chain.amqp import PASSWORD, USER, Client
 from bench.core.measure import CLIENT_THROUGHPUT, DELIVERY_P50, DELIVERY_P99, Metric, Values, Workload
 from bench.core.peer import Server
-from bench.peers import rabbitmq
-from bench.peers.maven import Jars
+from bench.peers.rabbitmq.jars import JARS
 from bench.workloads.amqp import EXCHANGE, size_text
 from bench.workloads.amqp_load import prepare_queues
 
-JARS = Jars("PerfTest", "perf-test", Path(rabbitmq.__file__).with_name("pom.xml"), "perf-test.version")
 PROGRAM = "com.rabbitmq.perf.PerfTest"
 UNCONFIRMED = PREFETCH = 1_000
 CLIENT_CPU = Metric("server CPU", "µs/message", False)

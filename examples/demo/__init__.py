@@ -1,1 +1,1 @@
-"""`make demo`: Kafka clients of three kinds, two kills, and no acknowledged record missing."""
+"""`make demo`: Kafka clients of three kinds, two kills, no acknowledged record missing, and three faces."""

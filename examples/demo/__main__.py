@@ -5,7 +5,8 @@ producer sends 100,000 records to north: the lines of this repository's own file
 of two processes reads them from south; one is killed with SIGKILL, the other
    takes over.
 4. While records are in flight, north is killed with SIGKILL and restarted, and then south. 5. The whole topic
-is read once more from both, and compared with the acknowledged records.
+is read once more from both, and compared with the acknowledged records. 6. Clients of Kafka, AMQP and MQTT
+beside north publish an order each; clients of all three beside south get all of them.
 
 Exit code 0 only if nothing is missing.
 """

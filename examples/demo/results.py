@@ -9,7 +9,8 @@ from rich.table import Table
 
 @dataclass
 class Results:
-    """Results; times in s. `account`: the origin's accounts of records for the other host."""
+    """Results; times in s. `account`: the origin's accounts of records for the other host. `faces`: how often
+    an order arrived beside the other host, by face of its publisher, then of the subscriber."""
 
     sent: int = 0
     acknowledged: int = 0
@@ -29,6 +30,7 @@ class Results:
     different_elsewhere: int = 0
     outstanding: int = 0
     account: dict[str, int] = field(default_factory=dict)
+    faces: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @property
     def good(self) -> bool:
@@ -41,7 +43,13 @@ class Results:
             self.different_elsewhere,
             self.outstanding,
         )
-        return self.acknowledged > 0 and not any(bad)
+        return self.acknowledged > 0 and not any(bad) and self.once_everywhere
+
+    @property
+    def once_everywhere(self) -> bool:
+        """Whether the order of each face arrived once at each face."""
+        counts = [count for arrived in self.faces.values() for count in arrived.values()]
+        return len(counts) == 9 and set(counts) == {1}
 
 
 def table(results: Results) -> Table:
@@ -72,6 +80,10 @@ def table(results: Results) -> Table:
         for name, count in results.account.items():
             row(f"to south since north's restart: {name}", count)
         row("outstanding", results.outstanding, bad=True)
+    shown.add_section()
+    for by, arrived in results.faces.items():
+        places = ", ".join(f"{at} {count}" for at, count in arrived.items())
+        row(f"the order by {by} beside north, got beside south", sum(arrived.values()), places)
     shown.add_section()
     row("refused", results.refused, bad=True)
     row("acknowledged, not in the log", results.missing_in_log, bad=True)

@@ -16,6 +16,7 @@ from kafka import KafkaAdminClient
 from treecast.middleware.daemon.process import DaemonProcess
 
 from .clients import PARTITIONS, PATIENCE_S, TOPIC, Amiss, Member, Sender, read_all
+from .faces import FACES, exchange
 from .results import Results
 
 ACCOUNT = ("addressed", "live", "repaired", "replayed", "expired")
@@ -87,6 +88,11 @@ class Demo:
         self._count(sender, first, second)
         self._check_logs(north, south, sender)
         self._check_account(north)
+        self._exchange(north, south)
+
+    def _exchange(self, north: DaemonProcess, south: DaemonProcess) -> None:
+        self.results.faces = exchange(north, south, self._wait)
+        self._say(f"an order by {', '.join(FACES)} beside north is at each of the three beside south")
 
     def _kill(self, daemon: DaemonProcess, name: str) -> None:
         assert self._sender is not None

@@ -203,6 +203,7 @@ def amqp_settings(settings: Settings, address: Address | None, unix_path: Path |
         tls=tls,
         tls_host=tls_address.host,
         tls_port=tls_address.port,
+        certificate_login=settings.amqp_certificate_login,
         max_message_bytes=settings.amqp_max_message_bytes,
         heartbeat=settings.amqp_heartbeat,
         queues=QueueSettings(

@@ -16,6 +16,7 @@ from msgspec.structs import FieldInfo, fields
 from treecast.middleware.api.discovery import DEFAULT_ADDRESSES, OFF
 from treecast.middleware.model.policies import QueuePolicy
 from treecast.middleware.storage.settings import FsyncPolicy
+from treecast.shims.amqp.certificates import CertificateLogin
 
 PREFIX = "TREECAST_"
 INT31 = 2**31 - 1
@@ -247,6 +248,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             extra={"placeholder": "FILE"},
         ),
     ] = ""
+    amqp_certificate_login: Annotated[
+        CertificateLogin,
+        Meta(description="the part of a client certificate that is the user, for EXTERNAL"),
+    ] = CertificateLogin.DISTINGUISHED_NAME
     amqp_password_file: Annotated[
         str,
         Meta(

@@ -31,6 +31,9 @@ class PasswordAccess(Users):
             self._passwords.fits(name, password) if name in self._passwords else super().fits(name, password)
         )
 
+    def knows(self, user: str) -> bool:
+        return user in self._passwords or super().knows(user)
+
     def may_come(self, user: str, local: bool) -> bool:
         return user in self._passwords or super().may_come(user, local)
 

@@ -103,6 +103,7 @@ class TopicBridge(Subscriber):
 
     def publish(self, run: Run) -> bool:
         """Publishes to the subscribers of the other faces. Returns whether there is any."""
+        self._hub.wall = max(self._hub.wall, self._vhost.wall)
         found = False
         for key in run.keys:
             topic = self._topic_of(key)

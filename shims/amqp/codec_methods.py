@@ -11,6 +11,7 @@ from typing import Final, cast
 from pamqp import base, commands, decode, encode, exceptions
 
 from .codec import COMMAND_INVALID, METHOD, QUEUE_DECLARE_OK, SYNTAX_ERROR, AmqpError, frame, short
+from .codec_properties import table_of
 
 _INDEX: Final = struct.Struct(">I")
 _DEPTH: Final = 64  # maximum nesting of tables
@@ -72,8 +73,23 @@ def read_table(data: bytes) -> Table:
 
 
 def write_value(value: object) -> bytes:
-    """Encodes a table value, preceded by its type."""
+    """Encodes a table value, preceded by its type.
+
+    Integers have 64 bits as in RabbitMQ, because some clients cast them to their long type.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return b"l" + value.to_bytes(8, "big", signed=True)
+    if isinstance(value, dict):
+        return b"F" + write_table(value)
+    if isinstance(value, list):
+        items = b"".join([write_value(one) for one in value])
+        return b"A" + len(items).to_bytes(4, "big") + items
     return encode.encode_table_value(value)  # type: ignore[arg-type]
+
+
+def write_table(table: Table) -> bytes:
+    """Encodes a table; the inverse of `read_table`."""
+    return table_of([(name.encode(), write_value(value)) for name, value in table.items()])
 
 
 def _deep(value: object, left: int) -> bool:

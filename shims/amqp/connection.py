@@ -15,6 +15,7 @@ from treecast.middleware.model.logs import Log
 from treecast.middleware.model.ration import Ration
 
 from . import session_table
+from .certificates import user_of
 from .session import Session
 from .session_channel import Answered
 from .session_host import AmqpHost
@@ -70,6 +71,9 @@ class Connection(Session):
         else:
             self.peer = "unix socket"
             self.local = True
+        secured = transport.get_extra_info("ssl_object")
+        if secured is not None:
+            self.certified = user_of(secured.getpeercert() or {}, self.host.settings.certificate_login)
         self._face.opened(self)
 
     def data_received(self, data: bytes) -> None:

@@ -10,12 +10,13 @@ from datetime import UTC, datetime
 from typing import Final
 
 from pamqp import commands, header
-from pamqp.common import FieldTable
 from pamqp.exceptions import PAMQPException
 
 from treecast.middleware.broker.queues import MessageQueue, Part, messages
 
 from .codec import BASIC, AmqpError
+from .codec_methods import write_table
+from .codec_properties import HEADERS_BIT, joined, values
 from .management_call import Call, Problem, Response, bad_request, number_of, table_of, text_of
 from .management_changes import Changes
 from .management_definitions import Document, shown_table, shown_value
@@ -133,12 +134,14 @@ def _properties(given: Mapping[str, object]) -> bytes:
             found[name] = number_of(found, name)
     if "timestamp" in found:
         found["timestamp"] = datetime.fromtimestamp(number_of(found, "timestamp"), UTC)
-    if found.get("headers") is not None:
-        headers: FieldTable = table_of(found, "headers")  # type: ignore[assignment]
-        found["headers"] = headers
+    headers = table_of(found, "headers") if found.get("headers") is not None else None
+    found.pop("headers", None)
     try:
-        values = commands.Basic.Properties(**found)  # type: ignore[arg-type]
-        return header.ContentHeader(0, 0, values).marshal()[12:]
+        made = commands.Basic.Properties(**found)  # type: ignore[arg-type]
+        encoded = values(header.ContentHeader(0, 0, made).marshal()[12:])
+        if headers is not None:
+            encoded[HEADERS_BIT] = write_table(headers)
+        return joined(encoded)
     except (PAMQPException, TypeError, ValueError, OverflowError) as error:
         raise bad_request(f"properties: {error}") from error
 

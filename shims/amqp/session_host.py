@@ -15,8 +15,9 @@ from treecast.middleware.broker.queues import (
     messages,
 )
 
+from .codec import AmqpError
 from .codec_methods import read_table
-from .codec_properties import HEADERS_BIT, values
+from .codec_properties import HEADERS_BIT, fields, values
 from .counting import AmqpCounting
 from .settings import AmqpSettings
 
@@ -24,14 +25,23 @@ CONFIGURE: Final = "configure"
 WRITE: Final = "write"
 READ: Final = "read"
 
+AMQPLAIN: Final = "AMQPLAIN"
+PASSWORD_MECHANISMS: Final = ("PLAIN", AMQPLAIN)
+
 
 class Access(Protocol):
-    """Authentication and authorisation. A `name` is that of an exchange or a queue."""
+    """Authentication and authorisation. A `name` is that of an exchange or a queue.
+
+    `mechanisms` are those that take a password.
+    """
 
     mechanisms: tuple[str, ...]
 
     def log_in(self, mechanism: str, response: bytes) -> str | None:
         """Returns the user authenticated by a SASL response, or None if it is refused."""
+
+    def knows(self, user: str) -> bool:
+        """Whether there is such a user, who then may log in with a certificate."""
 
     def may_come(self, user: str, local: bool) -> bool:
         """Whether the user may connect from its address. `local` is whether that is this host."""
@@ -50,11 +60,14 @@ class Access(Protocol):
 class OpenAccess:
     """No access control: any client may do everything under any user name."""
 
-    mechanisms: tuple[str, ...] = ("PLAIN",)
+    mechanisms: tuple[str, ...] = PASSWORD_MECHANISMS
 
     def log_in(self, mechanism: str, response: bytes) -> str | None:
-        parted = plain(response)
+        parted = credentials(mechanism, response)
         return parted[0] if parted is not None else None
+
+    def knows(self, user: str) -> bool:
+        return True
 
     def may_come(self, user: str, local: bool) -> bool:
         return True
@@ -72,8 +85,23 @@ class OpenAccess:
         return True
 
 
-def plain(response: bytes) -> tuple[str, bytes] | None:
-    """Returns (user, password) of a SASL PLAIN response (RFC 4616), or None if it is malformed."""
+def credentials(mechanism: str, response: bytes) -> tuple[str, bytes] | None:
+    """Returns (user, password) of a SASL response, or None if it is malformed."""
+    return _amqplain(response) if mechanism == AMQPLAIN else _plain(response)
+
+
+def _amqplain(response: bytes) -> tuple[str, bytes] | None:
+    """Reads the response of AMQPLAIN: a table without its length, with LOGIN and PASSWORD."""
+    try:
+        found = dict(fields(len(response).to_bytes(4, "big") + response))
+        user, password = found[b"LOGIN"], found[b"PASSWORD"]
+        return (user[5:].decode(), password[5:]) if user[:1] == password[:1] == b"S" else None
+    except (AmqpError, KeyError, IndexError, UnicodeDecodeError):
+        return None
+
+
+def _plain(response: bytes) -> tuple[str, bytes] | None:
+    """Reads the response of PLAIN (RFC 4616)."""
     parts = response.split(b"\x00")
     if len(parts) != 3:
         return None

@@ -21,6 +21,7 @@ from .session_output import SessionOutput
 
 _log = Log("treecast.amqp")
 
+_EXTERNAL: Final = "EXTERNAL"
 _Method = commands.Connection
 _CAPABILITIES: Final[FieldTable] = {
     "publisher_confirms": True,
@@ -40,7 +41,8 @@ class OpeningConnection(Connection):
 
     `failure` is the reason why it was ended, or "". `name` is the connection name given by the client,
     `properties` all client properties. `ends` are the addresses of client and server, if any, and
-    `opened_at` is the time of day; the owner of the socket sets both.
+    `opened_at` is the time of day, and `certified` is the user that the client's verified certificate names,
+    or ""; the owner of the socket sets all three.
     """
 
     def __init__(self, host: AmqpHost, wake: Callable[[SessionOutput], None], now: float) -> None:
@@ -50,6 +52,7 @@ class OpeningConnection(Connection):
         self.mechanism = ""
         self.ends: tuple[tuple[str, int], tuple[str, int]] = (("", 0), ("", 0))
         self.opened_at = 0.0
+        self.certified = ""
         self.number = host.number_connection()
         self.channel_max = host.settings.channel_max
         self.heartbeat = 0
@@ -129,7 +132,15 @@ class OpeningConnection(Connection):
         }
 
     def _mechanisms(self) -> str:
-        return " ".join(self.host.access.mechanisms)
+        offered = self.host.access.mechanisms
+        return " ".join((*offered, _EXTERNAL) if self.certified else offered)
+
+    def _authenticated(self, mechanism: str, response: bytes) -> str | None:
+        """Returns the user of a SASL response, or None if it is refused."""
+        access = self.host.access
+        if mechanism == _EXTERNAL:
+            return self.certified if access.knows(self.certified) else None
+        return access.log_in(mechanism, response)
 
     def _log_in(self, method: commands.Connection.StartOk) -> None:
         properties = method.client_properties or {}
@@ -138,12 +149,12 @@ class OpeningConnection(Connection):
         self.name = str(properties.get("connection_name", ""))
         self.properties = properties
         self.mechanism = mechanism = method.mechanism
-        if mechanism not in self.host.access.mechanisms:
-            detail = f"{mechanism} is not one of the authentication mechanisms: {self._mechanisms()}"
-            raise AmqpError(codec.NOT_ALLOWED, detail, method.index)
+        if mechanism not in self._mechanisms().split():
+            detail = f"unknown authentication mechanism '{mechanism}'"
+            raise AmqpError(codec.COMMAND_INVALID, detail, method.index)
         response = method.response
         proof = response.encode() if isinstance(response, str) else bytes(response or b"")
-        user = self.host.access.log_in(mechanism, proof)
+        user = self._authenticated(mechanism, proof)
         if user is None or not self.host.access.may_come(user, self.local):
             self._refuse_login(mechanism, method.index)
             return

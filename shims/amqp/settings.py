@@ -9,6 +9,8 @@ from msgspec import Struct
 from treecast.middleware.broker.queues import QueueSettings
 from treecast.shims.listening import TlsSettings
 
+from .certificates import CertificateLogin
+
 
 class AmqpSettings(Struct, frozen=True):
     """Settings of the AMQP face. Sizes are in bytes, times in seconds.
@@ -23,6 +25,7 @@ class AmqpSettings(Struct, frozen=True):
     tls_host: str = "127.0.0.1"
     tls_port: int = 5671
     tls: TlsSettings | None = None
+    certificate_login: CertificateLogin = CertificateLogin.DISTINGUISHED_NAME
 
     max_message_bytes: int = 16 * 1024 * 1024
     frame_max: int = 131_072

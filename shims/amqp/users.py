@@ -19,7 +19,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from .session_host import plain
+from .session_host import PASSWORD_MECHANISMS, credentials
 
 SHA256: Final = "rabbit_password_hashing_sha256"
 SHA512: Final = "rabbit_password_hashing_sha512"
@@ -91,7 +91,7 @@ class Users:
     each change, for persistence. `local_only` are the users that may log in from this host only.
     """
 
-    mechanisms: tuple[str, ...] = ("PLAIN",)
+    mechanisms: tuple[str, ...] = PASSWORD_MECHANISMS
 
     def __init__(self, local_only: frozenset[str] = frozenset({"guest"})) -> None:
         self.users: dict[str, User] = {}
@@ -158,12 +158,15 @@ class Users:
     # --- access
 
     def log_in(self, mechanism: str, response: bytes) -> str | None:
-        parted = plain(response)
+        parted = credentials(mechanism, response)
         return parted[0] if parted is not None and self.fits(*parted) else None
 
     def fits(self, name: str, password: bytes) -> bool:
         user = self.users.get(name)
         return user is not None and fits(password, user.password_hash, user.hashing)
+
+    def knows(self, user: str) -> bool:
+        return user in self.users
 
     def may_come(self, user: str, local: bool) -> bool:
         return local or user not in self.local_only

@@ -304,6 +304,18 @@ def _batch_codecs(data: bytes) -> Iterator[int]:
         position += 12 + size
 
 
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory, require_tool: Callable[[str], str]) -> Path:
+    """A self-signed certificate for 127.0.0.1, with its key in the same file."""
+    folder = tmp_path_factory.mktemp("tls")
+    made, key = folder / "server.pem", folder / "key.pem"
+    command = [require_tool("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(made)], check=True, capture_output=True)
+    made.write_text(made.read_text() + key.read_text())
+    return made
+
+
 class JavaClient:
     """Probe.java in one virtual machine: `ask("read topic read_committed")` returns the reply's lines."""
 

@@ -26,3 +26,5 @@ def test_the_demo_loses_nothing():
     assert results["acknowledged_at_kill"].keys() == {"north", "south"}
     assert min(results["acknowledged_at_kill"].values()) > 0
     assert results["account"]["addressed"] > 0
+    faces = ("Kafka", "AMQP", "MQTT")
+    assert results["faces"] == {by: dict.fromkeys(faces, 1) for by in faces}

@@ -31,7 +31,24 @@ PROVEN = {
     "docs/faces/kafka.md": 12,
     "docs/faces/mqtt.md": 8,
     "docs/faces/amqp.md": 12,
+    "docs/faces/matrix.md": 20,
 }
+# The rows of each table of docs/faces/matrix.md after the first, and the number of ordered pairs of faces.
+CELLS = [
+    "key",
+    "headers",
+    "properties",
+    "content type",
+    "timestamp",
+    "`traceparent`",
+    "QoS and durability",
+    "expiry",
+    "retain",
+    "ordering",
+    "size limits",
+    "name",
+]
+PAIRS = 6
 
 
 def everywhere() -> list[tuple[Path, str]]:
@@ -67,6 +84,15 @@ def test_tables_of_what_holds_name_tests() -> None:
     for path, least in PROVEN.items():
         text = (pages.REPOSITORY / path).read_text(encoding="utf-8")
         assert len(set(pages.named_tests(text))) >= least, path
+
+
+def test_the_matrix_has_every_cell() -> None:
+    text = (pages.REPOSITORY / "docs/faces/matrix.md").read_text(encoding="utf-8")
+    tables = [part for part in text.split("\n## ") if "shown by" in part]
+    assert len(tables) == PAIRS
+    for table in tables:
+        rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")]
+        assert [row[0].removeprefix("| ") for row in rows[3:]] == CELLS, table.splitlines()[0]
 
 
 def _python(text: str) -> None:

@@ -1,4 +1,4 @@
-// Publishes with confirms, and prints the messages that a second connection gets: [[body, redelivered], ...].
+// Publishes with confirms, renews its secret meanwhile, and prints the messages that a second connection gets: [[body, redelivered], ...].
 const amqp = require("amqplib");
 const [url, queue] = process.argv.slice(2);
 const count = 20;
@@ -21,6 +21,7 @@ async function main() {
   for (let number = 0; number < count; number++) {
     publisher.sendToQueue(queue, Buffer.from(String(number)), { persistent: true });
   }
+  await sending.updateSecret(Buffer.from("guest"), "it expired");
   await publisher.waitForConfirms();
   await done;
   console.log(JSON.stringify(got));

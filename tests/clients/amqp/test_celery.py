@@ -12,6 +12,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from amqp.exceptions import NotFound
+from kombu.transport.native_delayed_delivery import MAX_LEVEL, level_name
 
 from treecast.middleware.daemon.process import DaemonProcess
 
@@ -64,3 +66,16 @@ def test_tasks_results_and_retries(application: ModuleType) -> None:
     assert application.flaky.delay().get(timeout=PATIENCE_S) == 2
     assert application.add.apply_async((1, 2), countdown=1).get(timeout=PATIENCE_S) == 3
     assert application.app.control.ping(timeout=10)
+
+
+def test_quorum_queues_have_native_delayed_delivery(application: ModuleType) -> None:
+    """With them, a countdown waits in the broker: in queues that a worker declares, one for each bit."""
+    quorum = bool(os.environ["CELERY_QUORUM"])
+    assert application.add.apply_async((1, 2), countdown=1).get(timeout=PATIENCE_S) == 3
+    with application.app.connection_for_read() as connection:
+        channel = connection.channel()
+        if quorum:
+            channel.queue_declare(level_name(MAX_LEVEL), passive=True)
+        else:
+            with pytest.raises(NotFound):
+                channel.queue_declare(level_name(MAX_LEVEL), passive=True)

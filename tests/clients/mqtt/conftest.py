@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,18 +14,6 @@ if TYPE_CHECKING:
     from tests.clients.mqtt.paho_client import Client
 
 FACES = ("--kafka", "off", "--admin", "off", "--mqtt", "127.0.0.1:0")
-
-
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory: pytest.TempPathFactory, require_tool: Callable[[str], str]) -> Path:
-    """A self-signed certificate for 127.0.0.1, with its key in the same file."""
-    folder = tmp_path_factory.mktemp("tls")
-    made, key = folder / "server.pem", folder / "key.pem"
-    command = [require_tool("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(made)], check=True, capture_output=True)
-    made.write_text(made.read_text() + key.read_text())
-    return made
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from treecast.middleware.broker.queues import Death, message
 from treecast.shims.amqp import codec
 from treecast.shims.amqp.codec import AmqpError
 from treecast.shims.amqp.codec_deliver import Destination, write_confirm, write_deliveries
-from treecast.shims.amqp.codec_methods import read_table
+from treecast.shims.amqp.codec_methods import read_table, write_table
 from treecast.shims.amqp.codec_properties import HEADERS_BIT, fields, joined, look, table_of, values
 from treecast.shims.amqp.session_messages import shown
 
@@ -165,3 +165,17 @@ def test_reply_texts_fit_into_a_short_string(text: str) -> None:
     error = AmqpError(codec.NOT_FOUND, text)
     assert len(error.text.encode()) <= 255
     assert error.text.startswith("NOT_FOUND - ")
+
+
+@given(tables)
+def test_tables_are_written_as_they_are_read(table: dict[str, object]) -> None:
+    assert read_table(write_table(table)) == table
+
+
+def test_integers_have_64_bits() -> None:
+    """Java programs cast the count of a death to Long."""
+    assert write_table({"n": 1}) == b"\0\0\0\x0b\x01nl" + bytes(7) + b"\x01"
+    deaths = (Death(b"q", "expired", b"", (b"q",), 0),)
+    written = values(shown(b"\0\0", deaths, 2))[HEADERS_BIT]
+    assert b"\x05countl" + bytes(7) + b"\x01" in written
+    assert b"\x10x-delivery-countl" + bytes(7) + b"\x02" in written

@@ -12,7 +12,7 @@ def test_what_the_server_says_of_itself(host: MemoryHost) -> None:
     client.send_bytes(PROTOCOL_HEADER)
     (start,) = client.got()
     assert isinstance(start, Connection.Start)
-    assert (start.version_major, start.version_minor, start.mechanisms) == (0, 9, "PLAIN")
+    assert (start.version_major, start.version_minor, start.mechanisms) == (0, 9, "PLAIN AMQPLAIN")
     capabilities = start.server_properties["capabilities"]  # type: ignore[index]
     for name in ("publisher_confirms", "basic.nack", "consumer_cancel_notify", "connection.blocked"):
         assert capabilities[name] is True  # type: ignore[index, call-overload]

@@ -299,7 +299,7 @@ def test_an_unknown_mechanism(host: MemoryHost) -> None:
     client.send_bytes(PROTOCOL_HEADER)
     client.got()
     client.send(Connection.StartOk({}, "SECRET", "x"), channel=0)
-    assert client.closed() == (0, 530)
+    assert client.closed() == (0, 503)
 
 
 def test_no_method_of_a_channel_before_the_connection_is_open(host: MemoryHost) -> None:

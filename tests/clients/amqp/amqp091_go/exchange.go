@@ -1,4 +1,4 @@
-// Publishes with confirms, and prints the messages that a second connection gets.
+// Publishes with confirms, renews its secret, and prints the messages that a second connection gets.
 package main
 
 import (
@@ -50,6 +50,7 @@ func main() {
 			check(fmt.Errorf("publish %d was refused", number))
 		}
 	}
+	check(sending.UpdateSecret("guest", "it expired"))
 	got := []string{}
 	for len(got) < count {
 		select {
