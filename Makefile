@@ -20,6 +20,7 @@
 #   make crash-spark  300 kills of daemon and workers and 30 of the driver of a Spark query   (CRASH=...)
 #   make crash-apps  Kafka Streams, Connect and MirrorMaker 2 killed in mid-stream   (APPS="streams --kills 20")
 #   make stare     100,000 states over 20 lossy emulated switches     (STARE="--states 2000 --seed 7")
+#   make crash-relay  hosts that send on to their zone are killed 20 times, as root   (KILLS=50)
 #   make hosts     several hosts on bad links, cut off, killed     (HOSTS="loss --loss 0.1 --seconds 60")
 #   make hosts-spark  executors on several hosts read from their own hosts' daemons, as root   (SPARK="--hosts 4")
 
@@ -32,7 +33,7 @@ SDIST    := .cache/sdist
 PY       := $(VENV)/bin/python
 SELF     := $(MAKE)  # under another name: make -n runs recipes that name it
 
-.PHONY: help setup compiled dist demo test unit check static site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps hosts hosts-spark stare clean
+.PHONY: help setup compiled compiled-unit dist demo test unit check static site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps crash-relay hosts hosts-spark stare clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -79,12 +80,13 @@ demo: setup
 	@$(PY) -m examples.demo $(DEMO)
 
 # What is pure or in one process runs on all cores; what starts servers and clients, SERVER_WORKERS files at a time (0: one
-# after the other). Those mostly wait, so the hot modules are compiled meanwhile, with what the tests leave of the machine.
-# Tests that none of the hot modules has a part in are not run again with them.
+# after the other), the longest files first. Those mostly wait, so the hot modules are compiled and tested meanwhile, with
+# what the others leave of the machine. Tests that none of the hot modules has a part in are not run again with them.
 UNIT_WORKERS ?= auto
-SERVER_WORKERS ?= 2
+SERVER_WORKERS ?= 3
+HOUSE ?= tests/house
 UNIT := -n $(UNIT_WORKERS) tests/unit
-SERVERS := -n $(SERVER_WORKERS) --dist loadfile --ignore tests/house --ignore tests/unit
+SERVERS := -n $(SERVER_WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/house --ignore tests/unit
 COLD := bench cli control emulator evaluation filters lab load p4/frontend p4/p4runtime relay/homes stare
 COMPILED_UNIT := $(UNIT) $(addprefix --ignore tests/unit/,$(COLD)) --compiled
 
@@ -92,17 +94,21 @@ test: setup
 ifdef TEST
 	@$(PY) -m pytest $(TEST)
 else
-	@mkdir -p .cache; echo "compiling the hot modules meanwhile, into $(COMPILED)"
-	@nice -n 19 $(SELF) --no-print-directory compiled >.cache/compiled.log 2>&1 & compiling=$$!; \
+	@mkdir -p .cache; echo "compiling the hot modules meanwhile, into $(COMPILED), and testing these"
+	@nice -n 19 $(SELF) --no-print-directory compiled-unit >.cache/compiled.log 2>&1 & compiling=$$!; \
 	trap 'kill $$compiling 2>/dev/null' EXIT; \
-	$(PY) -m pytest $(UNIT) tests/house && \
+	$(PY) -m pytest $(UNIT) $(HOUSE) && \
 	$(PY) -m pytest $(SERVERS) && \
-	{ wait $$compiling || { cat .cache/compiled.log >&2; exit 1; }; }
-	@$(COMPILED)/bin/python -m pytest $(COMPILED_UNIT)
+	{ wait $$compiling || { cat .cache/compiled.log >&2; exit 1; }; }; status=$$?; \
+	tail -n 1 .cache/compiled.log; exit $$status
 	@$(PY) -m tests.install $(WHEEL)/*.whl
 	@rm -rf $(SDIST) && $(PY) -m build --sdist --outdir $(SDIST) . >/dev/null
 	@$(PY) -m tests.install --interpreted $(SDIST)/*.tar.gz
 endif
+
+# The tests of the hot modules, with these compiled.
+compiled-unit: compiled
+	@$(COMPILED)/bin/python -m pytest $(COMPILED_UNIT)
 
 unit: setup
 	@$(PY) -m pytest $(UNIT) tests/house
@@ -171,6 +177,10 @@ foreign: setup
 APPS ?= all
 crash-apps: setup compiled
 	@$(PY) -m tests.fault.kafka_apps --python $(COMPILED)/bin/python $(APPS)
+
+KILLS ?= 20
+crash-relay: setup
+	@TREECAST_RELAY_KILLS=$(KILLS) $(PY) -m pytest tests/network/test_relay.py -k killed_in_mid_stream
 
 HOSTS ?= all
 hosts: setup compiled

@@ -39,6 +39,26 @@ settings.register_profile("treecast", deadline=None)
 settings.load_profile("treecast")
 
 
+# The files that take longest, each more than 30 s. They are begun first: each worker takes one file at a time,
+# and a long file that begins last keeps the others waiting.
+LONGEST = (
+    "fault/test_hosts.py",
+    "clients/test_spark.py",
+    "bench/test_quick.py",
+    "tutorials/test_tutorials.py",
+    "clients/test_homes.py",
+    "fault/test_coordinator_surroundings.py",
+    "fault/test_spark_run.py",
+    "load/test_partitions.py",
+    "clients/test_exactly_once.py",
+    "network/test_relay.py",
+    "fault/test_mqtt_crash_run.py",
+    "clients/mqtt/test_kafka_topics.py",
+    "foreign/test_kafka_python_suite.py",
+    "fault/test_spark_hosts.py",
+)
+
+
 class StartDaemon(Protocol):
     def __call__(
         self,
@@ -64,6 +84,11 @@ def pytest_configure(config: pytest.Config) -> None:
         interpreted = [name for name in _hot_modules() if not _is_compiled(name)]
         if interpreted:
             raise pytest.UsageError(f"not compiled in this installation: {', '.join(interpreted)}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ranks = {ROOT / "tests" / name: rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
 
 
 def pytest_unconfigure() -> None:

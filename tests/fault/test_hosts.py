@@ -24,8 +24,8 @@ def _can_make_namespaces(require: Callable[[object, str], None]) -> None:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        pytest.param("loss", Options(seconds=20, loss=0.01), id="1-percent"),
-        pytest.param("loss", Options(seconds=20, loss=0.1, seed=2), id="10-percent"),
+        pytest.param("loss", Options(seconds=8, loss=0.01), id="1-percent"),
+        pytest.param("loss", Options(seconds=8, loss=0.1, seed=2), id="10-percent"),
         pytest.param("outage", Options(behind=100_000, phase=2), id="outage"),
         pytest.param("kills", Options(count=4, seed=3), id="kills"),
         pytest.param("leader", Options(), id="leader"),

@@ -34,6 +34,7 @@ PACKAGE = "github.com/twmb/franz-go/pkg/kgo"
 FLAGS = ("--mqtt", "off", "--admin", "off", "--stare", "off", "--amqp", "off")
 RECORDS = 50_000  # for each test that moves many; the suite's own number is 500,000
 LIMIT_S = 1_500
+MOST_SHOWN = 10_000  # characters of output that cannot be read
 FURTHER_RUNS = 2  # of flaky tests that failed
 
 Event = dict[str, Any]
@@ -104,8 +105,11 @@ def run(address: str, select: str, records: int, progress: Callable[[str], None]
     ) as running:
         assert running.stdout is not None
         for line in running.stdout:
+            if line.startswith("go: "):  # it fetches the package
+                progress(line.strip())
+                continue
             if not line.startswith("{"):
-                raise RuntimeError(line + running.stdout.read())
+                raise RuntimeError(line + running.stdout.read(MOST_SHOWN))
             event = json.loads(line)
             if event["Action"].startswith("build"):
                 progress(event.get("Output", "").strip())
