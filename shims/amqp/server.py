@@ -88,6 +88,7 @@ class AmqpFace:
         self._queue_timer: asyncio.TimerHandle | None = None
         self._queues_at = NEVER
         self._all_closed: asyncio.Event | None = None
+        host.leave_vhost = self._leave_vhost
 
     async def start(self) -> None:
         """Starts listening. Raises OSError if an address cannot be bound or a certificate cannot be read."""
@@ -269,6 +270,12 @@ class AmqpFace:
             else:
                 connection.unblock()
                 connection.resume_reading()
+
+    def _leave_vhost(self, name: str) -> None:
+        """Closes the connections of a virtual host that is deleted."""
+        for connection in list(self.connections):
+            if connection.user and connection.vhost.name == name:
+                connection.close(self.loop.time(), f"vhost '{name}' is deleted")
 
     # --- called by connections
 
