@@ -75,6 +75,7 @@ class AmqpPart:
         self.store = storage.store
         recorder = storage.journal.recorder("/")
         host = AmqpHost(given, access, self.store, recorder, random.SystemRandom())
+        host.applications = counters.applications
         kept = KeptHosts(host, recorder, storage.journal.definition("/", HOSTS, b""))
         self.face = AmqpFace(host, self._turn, self.store, counters.face("amqp"), counters.queue_levels)
         self.face.pressure = _pressure(settings, troubles)

@@ -287,6 +287,8 @@ class AmqpFace:
     def closed(self, connection: Connection) -> None:
         self.counters.connections_closed += 1
         self.connections.discard(connection)
+        if connection.joined:
+            self.host.applications.left("amqp", connection.name or connection.user, connection.ends[0][0])
         self.act()
         if connection.failure:
             self._report(connection)

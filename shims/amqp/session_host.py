@@ -14,6 +14,7 @@ from treecast.middleware.broker.queues import (
     VirtualHost,
     messages,
 )
+from treecast.middleware.model.applications import Applications
 
 from .codec_methods import read_table
 from .codec_properties import HEADERS_BIT, values
@@ -116,6 +117,7 @@ class AmqpHost:
         self.cluster_name = CLUSTER_NAME
         self.joined: JoinedQueues | None = None  # None: a host alone
         self.connections_opened = 0
+        self.applications = Applications()
         self.leave_vhost: Callable[[str], None] = _nothing  # closes the connections of a virtual host
         self.vhosts: dict[str, VirtualHost] = {}
         self.vhost_metadata: dict[str, dict[str, object]] = {}
