@@ -7,6 +7,7 @@ bound).
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
@@ -20,6 +21,7 @@ _log = Log(__name__)
 
 EVERY: Final = 1.0  # seconds
 _MOST: Final = 1_000  # in one call
+_LAST: Final = 1.0  # seconds for the last notes
 
 
 class ApplicationNews:
@@ -41,7 +43,8 @@ class ApplicationNews:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
-            await self._tell()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._tell(), _LAST)
 
     async def _tell_always(self) -> None:
         while True:

@@ -34,6 +34,7 @@ from .management import FAILURES, Management, failed, shown
 from .management_call import Call, Problem, Request, Response, Rights, authenticate, bad_request
 from .management_definitions import Document
 from .management_views import node_name
+from .users import Users
 
 HOME, NODE, ROWS, FOUND, SUMS, ANY = "home", "node", "rows", "found", "sums", "any"
 SPREAD: Final[Mapping[str, str]] = {
@@ -99,6 +100,22 @@ class _Everything:
         return True
 
 
+class _Shared:
+    """The rights of a user that all hosts share, also if this host's password file has one of that name."""
+
+    def __init__(self, users: Users) -> None:
+        self._users = users
+
+    def tags(self, name: str) -> frozenset[str]:
+        return Users.tags(self._users, name)
+
+    def may_open(self, user: str, vhost: str) -> bool:
+        return Users.may_open(self._users, user, vhost)
+
+    def may(self, user: str, vhost: str, permission: str, name: bytes) -> bool:
+        return Users.may(self._users, user, vhost, permission, name)
+
+
 class ClusterManagement:
     """Answers for all hosts.
 
@@ -154,7 +171,7 @@ class ClusterManagement:
         except msgspec.DecodeError as error:
             return _encoded(bad_request(f"host {host}: {error}").response())
         request = Request(far.method, far.path, far.query, "", far.reason, far.body, far=True)
-        rights: Rights = _Everything(frozenset(far.tags)) if far.everything else management.users
+        rights: Rights = _Everything(frozenset(far.tags)) if far.everything else _Shared(management.users)
         try:
             call = management.begin(request, self._clock(), far.user, rights)
             return _encoded(await self._finished(shown(call, self._run(call))))
@@ -337,6 +354,8 @@ def added(one: object, other: object) -> object:
     """Adds numbers, also those in dictionaries."""
     if isinstance(one, dict) and isinstance(other, dict):
         return {key: added(value, other.get(key)) for key, value in one.items()}
+    if isinstance(one, bool):
+        return one
     if isinstance(one, int | float) and isinstance(other, int | float):
         return one + other
     return one

@@ -91,7 +91,7 @@ def test_the_messages_of_a_queue_that_was_declared_twice_come_together() -> None
     assert sorted(one.consume(b"q").bodies) == [b"of 1", b"of 2"]
 
 
-def test_a_consumer_that_is_accepted_in_another_connection_than_it_asked_in_is_refused() -> None:
+def test_a_consumer_accepted_in_a_later_connection_is_refused() -> None:
     """A call waits for a connection, and so may arrive after the loss of the one that it was made for."""
     net, one, two = pair()
     one.vhost.declare_queue(b"q")
