@@ -228,6 +228,20 @@ class CoordinatorCalls(ABC):
         request = pb.PutDefinitionsRequest(session=session, writes=writes)
         return (await self._call("PutDefinitions", request, pb.PutDefinitionsResponse)).revision
 
+    # --- events
+
+    async def put_events(
+        self, session: pb.HostSession, events: Sequence[pb.ClusterEvent], missed: int = 0
+    ) -> None:
+        """Tells which applications have joined and left."""
+        request = pb.PutEventsRequest(session=session, events=events, missed=missed)
+        await self._call("PutEvents", request, pb.PutEventsResponse)
+
+    async def get_events(self, after: int = 0, last: int = 0) -> pb.GetEventsResponse:
+        """Returns the latest `last` events, or else events after the number `after`."""
+        request = pb.GetEventsRequest(after=after, last=last)
+        return await self._call("GetEvents", request, pb.GetEventsResponse)
+
     # --- itself
 
     async def status(self) -> pb.CoordinatorStatusResponse:

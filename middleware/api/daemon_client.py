@@ -43,6 +43,11 @@ class DaemonClient:
         """Returns streams and troubled partitions together."""
         return cast(pb.ListStreamsResponse, self._caller.call("ListStreams", pb.ListStreamsRequest()))
 
+    def list_events(self, after: int = 0, last: int = 0) -> pb.ListEventsResponse:
+        """Returns the latest `last` events of the cluster, or else events after the number `after`."""
+        request = pb.ListEventsRequest(after=after, last=last)
+        return cast(pb.ListEventsResponse, self._caller.call("ListEvents", request))
+
     def list_partitions(self, topic: str = "") -> Sequence[pb.PartitionStanding]:
         answer = self._caller.call("ListPartitions", pb.ListPartitionsRequest(topic=topic))
         return cast(pb.ListPartitionsResponse, answer).partitions

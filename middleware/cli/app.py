@@ -15,6 +15,7 @@ from .bench import bench
 from .consume import consume
 from .doctor import doctor
 from .evaluate import evaluate
+from .events import events
 from .output import CommandError
 from .produce import produce
 from .restore import copy_coordinator, restore_coordinator
@@ -81,6 +82,7 @@ app.command()(consume)
 app.command()(bench)
 app.command()(doctor)
 app.command()(streams)
+app.command()(events)
 app.command("eval")(evaluate)
 
 

@@ -44,6 +44,7 @@ class ClusterState:
         self._states: dict[tuple[str, ...], str] = {}  # topic -> key of its state id
         self._topic_names: dict[TopicId, str] = {}
         self._led: dict[int, int] = {}  # host id -> number of partitions that it leads
+        self.last_event = 0  # its number
         self._elapsed = 0.0  # seconds that have counted so far
         self._seen: float | None = None  # the clock at the last call
         self._leases: dict[str, float] = {}  # host name -> end of its lease, in elapsed time

@@ -176,6 +176,23 @@ class PutDefinitions(Struct, frozen=True):
     writes: tuple[DefinitionWrite, ...]
 
 
+class ToldEvent(Struct, frozen=True):
+    """An application that joined or left a host, as the host tells it. `kind`: `joined` or `left`."""
+
+    kind: str
+    face: str
+    who: str
+    what: str
+
+
+class PutEvents(Struct, frozen=True):
+    """`missed`: events of the host that are not listed."""
+
+    session: Session
+    events: tuple[ToldEvent, ...]
+    missed: int = 0
+
+
 Command = (
     Attach
     | Renew
@@ -196,6 +213,7 @@ Command = (
     | ReleaseState
     | PutInterest
     | PutDefinitions
+    | PutEvents
 )
 
 

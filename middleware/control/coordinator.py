@@ -9,6 +9,7 @@ group that changes nothing is answered only after the store has confirmed that t
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -19,13 +20,14 @@ from treecast.middleware.api.entries import Change, decode_change, encode_change
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 
+from . import events
 from .cluster_state import ClusterState
 from .commands import Command, Expire
 from .decision import Decision
 from .history import History, Revision
 from .state import decide, step
 from .store import Commit, Loaded, Store, StoredChange
-from .values import StateSettings
+from .values import EVENTS, StateSettings, event_key
 
 R = TypeVar("R")
 
@@ -93,6 +95,7 @@ class Coordinator:
         self._state = ClusterState(self._settings.state)
         self._state.pass_time(self._clock())
         self._state.apply(decode_change(entry) for entry in loaded.entries)
+        self._state.last_event = loaded.last_event
         kept = [Revision(number, changes) for number, changes in loaded.log]
         self._history = History(
             loaded.revision, kept, self._settings.history_revisions, self._settings.history_bytes
@@ -169,6 +172,14 @@ class Coordinator:
         self._check_open()
         return await self._beside(self._store.items, home, after, limit)
 
+    async def events(self, after: int, last: int, limit: int) -> tuple[list[bytes], bool]:
+        """Returns encoded events: the latest `last`, or else those after the number `after`, up to `limit`
+        bytes but at least one; and whether more follow."""
+        if last:
+            after = max(self._state.last_event - last, 0)
+        items, more = await self.home_items(EVENTS, event_key(after), limit)
+        return [value for _, value in items], more
+
     def _start_draining(self) -> None:
         if self._draining is None:
             self._draining = asyncio.create_task(self._drain())
@@ -221,14 +232,18 @@ class Coordinator:
             raise TreecastError(Fault.INTERNAL) from error
 
     def _collect(self, commits: list[Commit], decision: Decision[Any]) -> None:
-        if not decision.changes and not decision.items:
+        items = decision.items
+        if decision.events:
+            items += events.stored(decision.events, self._state.last_event, int(time.time() * 1000))
+            self._state.last_event += len(decision.events)
+        if not decision.changes and not items:
             return
         last = commits[-1].revision if commits else self._history.last
         changes = tuple(
             StoredChange(change.kind, change.key, encode_change(change), change.entry is None)
             for change in decision.changes
         )
-        commits.append(Commit(last + 1 if changes else last, changes, decision.items))
+        commits.append(Commit(last + 1 if changes else last, changes, items))
 
     async def _write(self, commits: list[Commit]) -> None:
         if not commits:

@@ -9,20 +9,21 @@ from msgspec import Struct
 from treecast.middleware.api.entries import Change
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from .values import ItemWrite
+from .values import Event, ItemWrite
 
 A = TypeVar("A")
 
 
 class Decision(Struct, Generic[A], frozen=True):
     """A decision. `prolonged`: the host that gets a full lease. `items`: writes of homes, which are not
-    watched.
+    watched. `events`: not watched either.
     """
 
     answer: A
     changes: tuple[Change, ...] = ()
     items: tuple[ItemWrite, ...] = ()
     prolonged: str | None = None
+    events: tuple[Event, ...] = ()
 
 
 def check_size(what: str, text: str, limit: int) -> None:

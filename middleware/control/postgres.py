@@ -28,7 +28,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 
 from .postgres_session import Session
 from .store import FORMAT, Commit, Loaded, StoredChange
-from .values import ItemWrite
+from .values import EVENTS, ItemWrite, event_number
 
 PREFETCH: Final = 50  # rows of items that are read at once
 _BEGINNING: Final = 1_767_225_600  # 2026-01-01, Unix time
@@ -62,6 +62,7 @@ WHERE e.kind = gone.kind AND e.key = gone.key
 _PUT_CHANGES: Final = (
     "INSERT INTO treecast.changes SELECT * FROM unnest($1::bigint[], $2::integer[], $3::bytea[])"
 )
+_LAST_EVENT: Final = "SELECT key FROM treecast.items WHERE home = $1 ORDER BY key DESC LIMIT 1"
 _PUT_ITEMS: Final = """
 INSERT INTO treecast.items SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[])
 ON CONFLICT (home, key) DO UPDATE SET value = excluded.value
@@ -186,6 +187,7 @@ class PostgresStore:
                 changes = await connection.fetch(
                     "SELECT revision, value FROM treecast.changes ORDER BY revision, position"
                 )
+                last = await connection.fetchval(_LAST_EVENT, EVENTS.encode())
             log: dict[int, list[bytes]] = {}
             for revision, value in changes:
                 log.setdefault(revision, []).append(value)
@@ -195,6 +197,7 @@ class PostgresStore:
                 row["revision"],
                 tuple(value for (value,) in entries),
                 tuple((revision, tuple(values)) for revision, values in log.items()),
+                event_number(last or b""),
             )
 
         return self._session.run("read", read)

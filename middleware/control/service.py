@@ -254,6 +254,17 @@ class CoordinatorService:
         await self._coordinator.do(commands.PutDefinitions(_session(request.session), writes))
         return pb.PutDefinitionsResponse(revision=self._coordinator.revision)
 
+    # --- events
+
+    async def put_events(self, request: pb.PutEventsRequest) -> pb.PutEventsResponse:
+        told = tuple(commands.ToldEvent(one.kind, one.face, one.who, one.what) for one in request.events)
+        await self._coordinator.do(commands.PutEvents(_session(request.session), told, request.missed))
+        return pb.PutEventsResponse()
+
+    async def get_events(self, request: pb.GetEventsRequest) -> pb.GetEventsResponse:
+        found, more = await self._coordinator.events(request.after, request.last, CHUNK_BYTES)
+        return pb.GetEventsResponse(events=map(pb.ClusterEvent.FromString, found), more=more)
+
     # --- itself
 
     async def status(self, request: pb.CoordinatorStatusRequest) -> pb.CoordinatorStatusResponse:

@@ -2,7 +2,7 @@
 
 Pure: deciding changes nothing. The caller makes the decision durable, applies its changes, and only then
 answers. A refusal is a raised TreecastError and changes nothing. The decisions are in `hosts` (with the table
-of a host's life), `topics`, `leads`, `homes`, `allotments` and `definitions`.
+of a host's life), `topics`, `leads`, `homes`, `allotments`, `definitions` and `events`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, get_args
 
-from . import allotments, commands, definitions, homes, hosts, leads, topics
+from msgspec.structs import replace
+
+from . import allotments, commands, definitions, events, homes, hosts, leads, topics
 from .cluster_state import ClusterState
 from .commands import Command
 from .decision import Decision
@@ -37,6 +39,7 @@ _DECIDERS: Mapping[type, Callable[[ClusterState, Any], Decision[Any]]] = Mapping
         commands.ReleaseState: allotments.release_state,
         commands.PutInterest: allotments.put_interest,
         commands.PutDefinitions: definitions.put_all,
+        commands.PutEvents: events.tell,
     }
 )
 assert set(_DECIDERS) == set(get_args(Command))
@@ -48,8 +51,11 @@ def decide(state: ClusterState, command: Command) -> Decision[Any]:
 
 
 def step(state: ClusterState, command: Command) -> Decision[Any]:
-    """Decides, and applies the changes to `state`."""
+    """Decides, and applies the changes to `state`. Returns the decision with the events in its changes."""
     decision = decide(state, command)
+    derived = events.of_changes(state, command, decision.changes)
+    if derived:
+        decision = replace(decision, events=decision.events + derived)
     state.apply(decision.changes)
     if decision.prolonged is not None:
         state.prolong(decision.prolonged)

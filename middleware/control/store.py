@@ -26,7 +26,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.settings import FsyncPolicy
 
-from .values import ItemWrite
+from .values import EVENTS, ItemWrite, event_number
 
 FORMAT = 1
 _log = Log(__name__)
@@ -61,13 +61,15 @@ class Commit(Struct, frozen=True):
 
 
 class Loaded(Struct, frozen=True):
-    """Everything but the items. `log`: the kept revisions, ascending, each with its encoded changes."""
+    """Everything but the items. `log`: the kept revisions, ascending, each with its encoded changes.
+    `last_event`: the number of the last stored event."""
 
     cluster_id: str
     history: str
     revision: int
     entries: tuple[bytes, ...]
     log: tuple[tuple[int, tuple[bytes, ...]], ...]
+    last_event: int = 0
 
 
 class Store(Protocol):
@@ -180,6 +182,7 @@ class SqliteStore:
             log: dict[int, list[bytes]] = {}
             for revision, value in rows:
                 log.setdefault(revision, []).append(bytes(value))
+            last = self._database.execute("SELECT MAX(key) FROM items WHERE home = ?", (EVENTS,)).fetchone()
         except sqlite3.Error as error:
             raise self._refused("read", error) from error
         return Loaded(
@@ -188,6 +191,7 @@ class SqliteStore:
             int(meta["revision"]),
             tuple(bytes(value) for (value,) in entries),
             tuple((revision, tuple(changes)) for revision, changes in log.items()),
+            event_number(last[0] or b""),
         )
 
     def commit(self, commits: Sequence[Commit], trim: int) -> None:

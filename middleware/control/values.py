@@ -31,6 +31,29 @@ class ItemWrite(Struct, frozen=True):
     value: bytes | None
 
 
+class Event(Struct, frozen=True):
+    """An event. `number` and `time_ms` are set when it is stored."""
+
+    kind: str
+    host: str
+    face: str = ""
+    who: str = ""
+    what: str = ""
+    number: int = 0
+    time_ms: int = 0
+
+
+EVENTS = "events"  # where they are, among the items of homes, whose keys all have a colon
+
+
+def event_key(number: int) -> bytes:
+    return number.to_bytes(8, "big")
+
+
+def event_number(key: bytes) -> int:
+    return int.from_bytes(key, "big")
+
+
 def ends_home(topic_id: TopicId) -> str:
     """Returns the key of a topic's recorded partition ends, beside homes' items."""
     return "e:" + topic_id.hex
@@ -58,6 +81,7 @@ class Limits(Struct, frozen=True):
     definitions: int = 1_000_000
     definition_writes: int = 10_000  # in one PutDefinitions
     definition_value: int = 65_536
+    events: int = 2_000  # in one PutEvents
 
 
 class StateSettings(Struct, frozen=True):

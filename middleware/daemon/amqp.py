@@ -30,7 +30,7 @@ from treecast.shims.amqp.bridge import TopicBridge
 from treecast.shims.amqp.server import AmqpFace
 from treecast.shims.amqp.session_host import AmqpHost
 from treecast.shims.amqp.settings import AmqpSettings
-from treecast.shims.amqp.users import Users
+from treecast.shims.amqp.shared_access import SharedAccess
 
 from .amqp_management import HOSTS, AmqpManagement, KeptHosts
 from .listeners import cannot_listen
@@ -75,6 +75,7 @@ class AmqpPart:
         self.store = storage.store
         recorder = storage.journal.recorder("/")
         host = AmqpHost(given, access, self.store, recorder, random.SystemRandom())
+        host.applications = counters.applications
         kept = KeptHosts(host, recorder, storage.journal.definition("/", HOSTS, b""))
         self.face = AmqpFace(host, self._turn, self.store, counters.face("amqp"), counters.queue_levels)
         self.face.pressure = _pressure(settings, troubles)
@@ -84,14 +85,25 @@ class AmqpPart:
         self._turn.add_store(self.store, first=True)
         self._bridge = TopicBridge(pubsub.hub, host.vhosts["/"], asyncio.get_running_loop().time)
         self._reach = reach
+        shared: SharedAccess | None = None
         if reach is not None:
             taken = taken_from(storage.journal.declared.values())
             joined = JoinedQueues(host, self._spools, taken, reach, self.face.act)
             self.face.join(joined)
+            shared = SharedAccess(host, access, joined.definitions, kept.keep)
             reach.join(joined)
         limits = (int(_most_memory(settings)), LEAST_FREE)
         self.management = AmqpManagement(
-            settings.name, self.face, access, kept, self._turn, troubles, limits, self._listeners
+            settings.name,
+            self.face,
+            access,
+            kept,
+            self._turn,
+            troubles,
+            limits,
+            self._listeners,
+            reach,
+            shared,
         )
 
     def _restore(self, storage: QueueStorage, host: AmqpHost) -> None:
@@ -145,12 +157,12 @@ class AmqpPart:
         self.store.close()
 
 
-def _access(settings: Settings, storage: QueueStorage) -> Users:
+def _access(settings: Settings, storage: QueueStorage) -> KeptUsers:
     known = passwords("amqp", settings.amqp_password_file)
+    recorder, kept = storage.journal.recorder("/"), storage.journal.definition("/", KIND, b"")
     if known is not None:
-        return PasswordAccess(known)
-    recorder, salt = storage.journal.recorder("/"), random.SystemRandom().randbytes(4)
-    return KeptUsers(recorder, storage.journal.definition("/", KIND, b""), salt)
+        return PasswordAccess(known, recorder, kept)
+    return KeptUsers(recorder, kept, random.SystemRandom().randbytes(4))
 
 
 def _open_storage(settings: Settings) -> QueueStorage:

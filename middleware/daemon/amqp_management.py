@@ -15,17 +15,19 @@ import msgspec
 from msgspec import Struct
 
 from treecast.middleware.broker import Turn
-from treecast.middleware.broker.queues import Recorder
+from treecast.middleware.broker.queues import Reach, Recorder
 from treecast.middleware.broker.stored import StoredWaits
-from treecast.shims.amqp.management_views import NodeFacts
+from treecast.shims.amqp.management_views import NodeFacts, node_name
 from treecast.shims.amqp.server import AmqpFace
 from treecast.shims.amqp.session_host import AmqpHost
+from treecast.shims.amqp.shared_access import SharedAccess
 from treecast.shims.amqp.users import Users
 
 from .troubles import Troubles
 from .view import view_process
 
 if TYPE_CHECKING:
+    from treecast.shims.amqp.cluster_management import ClusterManagement
     from treecast.shims.amqp.http import ManagementPages
 
 HOSTS: Final = "vhosts"  # of the definition
@@ -80,6 +82,8 @@ class AmqpManagement:
         troubles: Troubles,
         limits: tuple[int, int],
         listeners: Callable[[], tuple[tuple[str, str, int], ...]],
+        reach: Reach | None,
+        shared: SharedAccess | None,
     ) -> None:
         self._name = name
         self._face = face
@@ -90,15 +94,31 @@ class AmqpManagement:
         self._listeners = listeners
         self._began = time.monotonic()
         self._users = users
+        self._reach = reach
+        self._shared = shared
+        self._made: ClusterManagement | None = None
+        if reach is not None:
+            reach.serve(self._serve)
 
     def pages(self) -> ManagementPages:
         """Made when somebody asks for one, as they need the HTTP server."""
         from treecast.shims.amqp.http import ManagementPages
-        from treecast.shims.amqp.management import Management
 
-        face = self._face
-        calls = Management(face.host, self._users, lambda: face.connections, self._facts)
-        return ManagementPages(calls, self._now, face.act, self._stored)
+        return ManagementPages(self._calls())
+
+    async def _serve(self, host: int, body: bytes) -> bytes:
+        return await self._calls().serve(host, body)
+
+    def _calls(self) -> ClusterManagement:
+        """Loaded at the first call."""
+        if self._made is None:
+            from treecast.shims.amqp.cluster_management import ClusterManagement
+            from treecast.shims.amqp.management import Management
+
+            face = self._face
+            calls = Management(face.host, self._users, lambda: face.connections, self._facts)
+            self._made = ClusterManagement(calls, self._reach, self._now, face.act, self._settled)
+        return self._made
 
     def close(self) -> None:
         self._waits.close()
@@ -106,14 +126,22 @@ class AmqpManagement:
     def _now(self) -> float:
         return self._face.loop.time()
 
-    async def _stored(self) -> bool:
+    async def _settled(self) -> bool:
         self._kept.keep()
-        return await self._waits.stored()
+        joined = self._face.host.joined
+        if self._shared is None or self._reach is None or joined is None:
+            return await self._waits.stored()
+        self._shared.look()
+        self._face.act()
+        version = joined.definitions.version
+        stored = await self._waits.stored()
+        await self._reach.known(version)
+        return stored
 
     def _facts(self) -> NodeFacts:
         process, space = view_process(), self._troubles.space
         return NodeFacts(
-            name=f"treecast@{self._name}",
+            name=node_name(self._name),
             uptime=time.monotonic() - self._began,
             process_id=os.getpid(),
             processors=os.cpu_count() or 1,

@@ -186,6 +186,9 @@ class DaemonService:
             self._topic(request.topic)
         return pb.ListPartitionsResponse(partitions=joined.standings(request.topic))
 
+    async def list_events(self, request: pb.ListEventsRequest) -> pb.ListEventsResponse:
+        return await self._joined.events(request)
+
     async def export_view(self, request: pb.ExportViewRequest) -> pb.ExportViewResponse:
         return self._joined.export(request.first)
 

@@ -173,6 +173,7 @@ class Daemon:
         unix_path = self._claim("kafka")
         settings = kafka_settings(self.settings, address, unix_path)
         self._kafka = KafkaFace(broker, settings, self.counters.face("kafka"))
+        self._kafka.applications = self.counters.applications
         self._kafka.admits = admits
         try:
             await self._kafka.start()

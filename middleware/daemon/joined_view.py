@@ -21,6 +21,7 @@ from treecast.middleware.fabric.channel import PeerStatus
 from treecast.middleware.fabric.core.accounting import Row
 from treecast.middleware.fabric.origin import JoinedStream, Origin, PeerView
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.relay.link import called
 from treecast.middleware.relay.partitions.operator import LED, Operator, Standing
 from treecast.middleware.relay.view_store import ViewStore
 
@@ -52,6 +53,10 @@ class JoinedHost:
             revision=self._view.position.revision,
             problem=str(link.refused or link.last_error or ""),
         )
+
+    async def events(self, request: pb.ListEventsRequest) -> pb.ListEventsResponse:
+        found = await called(self._joining.link.client.get_events(request.after, request.last))
+        return pb.ListEventsResponse(events=found.events, more=found.more)
 
     async def ask_coordinator(self) -> pb.CoordinatorStatus:
         found = self.coordinator()

@@ -37,6 +37,7 @@ class MqttPart:
             counters.face("mqtt"),
             levels=counters.pubsub_levels,
         )
+        self.face.sessions.applications = counters.applications
         self.face.take_up()
 
     @property

@@ -46,6 +46,9 @@ class JoinedView(Protocol):
 
     def coordinator(self) -> pb.CoordinatorStatus: ...
 
+    async def events(self, request: pb.ListEventsRequest) -> pb.ListEventsResponse:
+        """Returns events of the cluster. Raises COORDINATOR_UNAVAILABLE."""
+
     async def ask_coordinator(self) -> pb.CoordinatorStatus:
         """Returns the same as `coordinator`, with the problems that a remote coordinator reports, if it
         answers in time.

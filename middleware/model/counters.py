@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
+from .applications import Applications
+
 
 class StorageCounters(Struct):
     appended_batches: int = 0
@@ -251,6 +253,7 @@ class Counters(Struct):
     pubsub_levels: PubSubLevels = field(default_factory=PubSubLevels)
     queue_levels: QueueLevels = field(default_factory=QueueLevels)
     faces: dict[str, FaceCounters] = {}
+    applications: Applications = field(default_factory=Applications)
 
     def face(self, name: str) -> FaceCounters:
         return self.faces.setdefault(name, FaceCounters())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from treecast.middleware.broker.parts import LocalParts
 
 from .adoption import Adoption
+from .applications import ApplicationNews
 from .carrier_choice import CarrierSettings
 from .cluster import RelayCluster
 from .definitions import RelayDefinitions
@@ -87,6 +88,7 @@ def join(parts: LocalParts, link: Link, endpoint: Endpoint) -> RelayCluster:
         [
             Opening(parts, link, definitions, doubts),
             *host.lives(homes),
+            ApplicationNews(link, parts.counters.applications),
         ],
         neighbours,
         host.sharing,

@@ -19,17 +19,63 @@ from .users import ADMINISTRATOR, Permission, TopicPermission, User, Users, gues
 KIND: Final = "users"  # kind of the stored definition
 
 
-class PasswordAccess(Users):
-    """Users of a password file, with all permissions. Users added by management calls are not persisted."""
+class _Kept(Struct, frozen=True):
+    """The stored definition of all users and permissions. `joined`: see `KeptUsers`."""
 
-    def __init__(self, passwords: Passwords) -> None:
+    users: list[User] = []
+    permissions: list[tuple[str, str, Permission]] = []
+    topics: list[tuple[str, str, str, TopicPermission]] = []
+    joined: bool = False
+
+
+class KeptUsers(Users):
+    """Persistent users. If none were ever stored, RabbitMQ's `guest` is created.
+
+    `joined`: whether they were brought together with those of other hosts.
+    """
+
+    def __init__(self, recorder: Recorder, kept: Mapping[str, object] | None, salt: bytes) -> None:
+        """`kept` is the stored definition of `KIND`, or None if there is none."""
         super().__init__()
+        self._recorder = recorder
+        self.joined = False
+        if kept is None:
+            user, self.permissions = guest("/", salt)
+            self.users = {user.name: user}
+        else:
+            found = msgspec.convert(kept, _Kept)
+            self.users = {user.name: user for user in found.users}
+            self.permissions = {(user, vhost): one for user, vhost, one in found.permissions}
+            self.topics = {(user, vhost, exchange): one for user, vhost, exchange, one in found.topics}
+            self.joined = found.joined
+        self.changed = self._keep
+
+    def _keep(self) -> None:
+        kept = _Kept(
+            list(self.users.values()),
+            [(*key, one) for key, one in self.permissions.items()],
+            [(*key, one) for key, one in self.topics.items()],
+            self.joined,
+        )
+        self._recorder.declared(KIND, b"", msgspec.to_builtins(kept))
+
+
+class PasswordAccess(KeptUsers):
+    """Users of a password file, with all permissions, beside users added by management calls.
+
+    `guest` does not log in, unless the file has it: other hosts without a file may have created it.
+    """
+
+    def __init__(
+        self, passwords: Passwords, recorder: Recorder, kept: Mapping[str, object] | None = None
+    ) -> None:
+        super().__init__(recorder, kept if kept is not None else {}, b"")
         self._passwords = passwords
 
     def fits(self, name: str, password: bytes) -> bool:
-        return (
-            self._passwords.fits(name, password) if name in self._passwords else super().fits(name, password)
-        )
+        if name in self._passwords:
+            return self._passwords.fits(name, password)
+        return name not in self.local_only and super().fits(name, password)
 
     def knows(self, user: str) -> bool:
         return user in self._passwords or super().knows(user)
@@ -43,39 +89,13 @@ class PasswordAccess(Users):
     def may(self, user: str, vhost: str, permission: str, name: bytes) -> bool:
         return user in self._passwords or super().may(user, vhost, permission, name)
 
+    def may_use_topic(self, user: str, vhost: str, permission: str, exchange: bytes, key: bytes) -> bool:
+        if user in self._passwords:
+            return True
+        return super().may_use_topic(user, vhost, permission, exchange, key)
+
+    def everything(self, name: str) -> bool:
+        return name in self._passwords
+
     def tags(self, name: str) -> frozenset[str]:
         return frozenset({ADMINISTRATOR}) if name in self._passwords else super().tags(name)
-
-
-class _Kept(Struct, frozen=True):
-    """The stored definition of all users and permissions."""
-
-    users: list[User] = []
-    permissions: list[tuple[str, str, Permission]] = []
-    topics: list[tuple[str, str, str, TopicPermission]] = []
-
-
-class KeptUsers(Users):
-    """Persistent users. If none were ever stored, RabbitMQ's `guest` is created."""
-
-    def __init__(self, recorder: Recorder, kept: Mapping[str, object] | None, salt: bytes) -> None:
-        """`kept` is the stored definition of `KIND`, or None if there is none."""
-        super().__init__()
-        self._recorder = recorder
-        if kept is None:
-            user, self.permissions = guest("/", salt)
-            self.users = {user.name: user}
-        else:
-            found = msgspec.convert(kept, _Kept)
-            self.users = {user.name: user for user in found.users}
-            self.permissions = {(user, vhost): one for user, vhost, one in found.permissions}
-            self.topics = {(user, vhost, exchange): one for user, vhost, exchange, one in found.topics}
-        self.changed = self._keep
-
-    def _keep(self) -> None:
-        kept = _Kept(
-            list(self.users.values()),
-            [(*key, one) for key, one in self.permissions.items()],
-            [(*key, one) for key, one in self.topics.items()],
-        )
-        self._recorder.declared(KIND, b"", msgspec.to_builtins(kept))

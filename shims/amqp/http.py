@@ -2,50 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from aiohttp import web
 
-from .management import Management
+from .cluster_management import ClusterManagement
 from .management_call import Problem, Request, Response
 
 PATH: Final = "/api/{path:.*}"
 _LARGEST_BODY: Final = 64 * 1024 * 1024  # bytes: definitions of a large broker
 _LOCAL: Final = ("127.0.0.1", "::1")
 
-Stored = Callable[[], Awaitable[bool]]
-
 
 class ManagementPages:
-    """The aiohttp handler for the management calls.
+    """The aiohttp handler for the management calls."""
 
-    `clock` is the clock of the sessions. `acted` is called after each call so that resulting deliveries are
-    written. `stored` waits until all changes so far are stored and returns whether they are.
-    """
-
-    def __init__(
-        self,
-        management: Management,
-        clock: Callable[[], float],
-        acted: Callable[[], None],
-        stored: Stored,
-    ) -> None:
+    def __init__(self, management: ClusterManagement) -> None:
         self._management = management
-        self._clock = clock
-        self._acted = acted
-        self._stored = stored
 
     async def handle(self, request: web.Request) -> web.Response:
         body = await _body(request)
         if body is None:
             return _made(Problem(413, "payload_too_large", "Payload Too Large").response())
-        found = self._management.answer(_request(request, body), self._clock())
-        self._acted()
-        if found.depends and not await self._stored():
-            problem = Problem(503, "service_unavailable", "the disk refuses")
-            return _made(problem.response())
-        return _made(found)
+        return _made(await self._management.answer(_request(request, body)))
 
 
 async def _body(request: web.Request) -> bytes | None:

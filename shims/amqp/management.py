@@ -24,6 +24,7 @@ from .management_call import (
     Problem,
     Request,
     Response,
+    Rights,
     authenticate,
     bad_request,
     listed,
@@ -141,7 +142,7 @@ CALLS: Final = (
     ("GET", "consumers/:vhost", "consumers"),
     ("GET", "aliveness-test/:vhost", "healthy"),
     ("GET", "health/checks/alarms", "alarms"),
-    ("GET", "health/checks/local-alarms", "alarms"),
+    ("GET", "health/checks/local-alarms", "local_alarms"),
     ("GET", "health/checks/virtual-hosts", "healthy"),
     ("GET", "health/checks/node-is-quorum-critical", "healthy"),
     ("GET", "health/checks/is-in-service", "healthy"),
@@ -157,30 +158,23 @@ class Management(Messages):
     """All management calls for one host. The methods defined here are read-only."""
 
     def answer(self, request: Request, now: float) -> Response:
-        """Answers a request. Errors caused by the client become responses and are not raised."""
+        """Answers a request with what this host knows. Errors of the client become responses."""
         try:
-            return self._answer(request, now)
-        except Problem as problem:
-            return problem.response()
-        except Refusal as refusal:
-            return _refused(refusal).response()
-        except re.error as error:
-            return bad_request(f"not a regular expression: {error}").response()
-        except TreecastError as error:
-            _log.error("management call failed", method=request.method, path=request.path, error=error)
-            return Problem(503, "service_unavailable", str(error)).response()
+            call = self.begin(request, now, authenticate(request, self.users), self.users)
+            return shown(call, self.run(call))
+        except FAILURES as error:
+            return failed(request, error)
 
-    def _answer(self, request: Request, now: float) -> Response:
-        user = authenticate(request, self.users)
-        call = Call(self.host, self.users, user, request, now)
-        name = self._find(call, request)
-        method: Callable[[Call], object] = getattr(self, name)
-        found = method(call)
-        if isinstance(found, Response):
-            return found if not found.body else _with_json(found)
-        if isinstance(found, list):
-            found = listed(found, request.query)
-        return Response(200, json.dumps(found).encode(), _JSON)
+    def begin(self, request: Request, now: float, user: str, rights: Rights) -> Call:
+        """Returns the call of a request. Raises Problem if there is no such call."""
+        call = Call(self.host, rights, user, request, now)
+        call.method = self._find(call, request)
+        return call
+
+    def run(self, call: Call) -> object:
+        """Returns a response, or the content of one. Raises one of `FAILURES`."""
+        method: Callable[[Call], object] = getattr(self, call.method)
+        return method(call)
 
     def _find(self, call: Call, request: Request) -> str:
         """Returns the name of the method for the path and sets the arguments of the call.
@@ -343,6 +337,7 @@ class Management(Messages):
             self.views.queue(vhost, queue, call.now)
             for vhost in call.vhosts()
             for queue in vhost.queues.values()
+            if not (call.request.far and queue.home)
         ]
 
     def queue(self, call: Call) -> Document:
@@ -429,6 +424,9 @@ class Management(Messages):
         body = {"status": "failed", "reason": reason, "alarms": [self.host.alarm]}
         return Response(503, json.dumps(body).encode())
 
+    def local_alarms(self, call: Call) -> Document | Response:
+        return self.alarms(call)
+
     def port_listener(self, call: Call) -> Document | Response:
         ports = {str(port): port for _, _, port in self.views.listeners()}
         asked = call.arguments["port"]
@@ -442,6 +440,30 @@ class Management(Messages):
         if asked in protocols or (asked in ("amqp091", "amqp0-9-1") and "amqp" in protocols):
             return {"status": "ok", "protocol": asked}
         return _unhealthy("No active listener", missing=[asked], protocols=sorted(protocols))
+
+
+FAILURES: Final = (Problem, Refusal, re.error, TreecastError)
+
+
+def shown(call: Call, found: object) -> Response:
+    """Makes the response with the result of a call, to which the query is applied."""
+    if isinstance(found, Response):
+        return found if not found.body else _with_json(found)
+    if isinstance(found, list):
+        found = listed(found, call.request.query)
+    return Response(200, json.dumps(found).encode(), _JSON)
+
+
+def failed(request: Request, error: Exception) -> Response:
+    """Returns the response to a request that failed with one of `FAILURES`."""
+    if isinstance(error, Problem):
+        return error.response()
+    if isinstance(error, Refusal):
+        return _refused(error).response()
+    if isinstance(error, re.error):
+        return bad_request(f"not a regular expression: {error}").response()
+    _log.error("management call failed", method=request.method, path=request.path, error=error)
+    return Problem(503, "service_unavailable", str(error)).response()
 
 
 def _match(route: tuple[str, ...], path: list[str]) -> dict[str, str] | None:

@@ -11,7 +11,7 @@ import binascii
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -43,6 +43,7 @@ class Request(Struct, frozen=True):
     reason: str = ""
     body: bytes = b""
     local: bool = True
+    far: bool = False  # another host asks, for what only this host knows
 
 
 class Response(Struct, frozen=True):
@@ -98,10 +99,23 @@ def authenticate(request: Request, users: Users) -> str:
     return name
 
 
-class Call:
-    """A request of an authenticated user. `arguments` holds the path parameters by name."""
+class Rights(Protocol):
+    """The rights of users in management calls."""
 
-    def __init__(self, host: AmqpHost, users: Users, user: str, request: Request, now: float) -> None:
+    def tags(self, name: str) -> frozenset[str]: ...
+
+    def may_open(self, user: str, vhost: str) -> bool: ...
+
+    def may(self, user: str, vhost: str, permission: str, name: bytes) -> bool: ...
+
+
+class Call:
+    """A request of an authenticated user. `arguments` holds the path parameters by name, `method` the name of
+    the method that answers it."""
+
+    method = ""
+
+    def __init__(self, host: AmqpHost, users: Rights, user: str, request: Request, now: float) -> None:
         self.user = user
         self.request = request
         self.now = now

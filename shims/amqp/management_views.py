@@ -128,14 +128,14 @@ class Views:
         return found
 
     def _totals(self) -> dict[str, int]:
-        return _depths([queue for vhost in self._host.vhosts.values() for queue in vhost.queues.values()])
+        return _depths([queue for vhost in self._host.vhosts.values() for queue in _own(vhost)])
 
     def _objects(self) -> Document:
         sessions, vhosts = list(self._open()), self._host.vhosts.values()
         return {
             "connections": len(sessions),
             "channels": sum(len(session.channels) for session in sessions),
-            "consumers": sum(len(queue.consumers) for vhost in vhosts for queue in vhost.queues.values()),
+            "consumers": sum(len(queue.consumers) for vhost in vhosts for queue in _own(vhost)),
             "exchanges": sum(len(vhost.exchanges) + 1 for vhost in vhosts),
             "queues": sum(len(vhost.queues) for vhost in vhosts),
         }
@@ -195,7 +195,7 @@ class Views:
             "tracing": False,
             "protected_from_deletion": False,
             "cluster_state": {self._facts().name: "running"},
-            **self._rates.numbers(("vhost", name), _depths(vhost.queues.values()), now),
+            **self._rates.numbers(("vhost", name), _depths(_own(vhost)), now),
             "message_stats": self._rates.numbers(("vhost", name), _stats(_counts(vhost)), now),
         }
 
@@ -228,7 +228,7 @@ class Views:
 
     def queue(self, vhost: VirtualHost, queue: MessageQueue, now: float) -> Document:
         policy, operator = queue.policies
-        node = self._facts().name
+        node, state = self._home(queue)
         found: Document = {
             "name": _text(queue.name),
             "vhost": vhost.name,
@@ -238,7 +238,7 @@ class Views:
             "exclusive": queue.owner is not None,
             "arguments": shown_table(queue.asked),
             "node": node,
-            "state": "running",
+            "state": state,
             "policy": policy.name if policy is not None else None,
             "operator_policy": operator.name if operator is not None else None,
             "effective_policy_definition": merged_policies(policy, operator),
@@ -258,6 +258,13 @@ class Views:
         if isinstance(queue.owner, Session):
             found["owner_pid_details"] = _ends(queue.owner)
         return found
+
+    def _home(self, queue: MessageQueue) -> tuple[str, str]:
+        """Returns the name of the queue's node, and the state of the queue."""
+        joined = self._host.joined
+        if not queue.home or joined is None:
+            return self._facts().name, "running"
+        return node_name(joined.reach.name(queue.home)), "running" if joined.reaches(queue.home) else "down"
 
     def queue_detail(self, vhost: VirtualHost, queue: MessageQueue, now: float) -> Document:
         """Returns the view of a single queue, which includes its consumers."""
@@ -390,6 +397,11 @@ class Views:
         }
 
 
+def node_name(host: str) -> str:
+    """Returns the name under which management calls show a host."""
+    return f"treecast@{host}"
+
+
 def _text(name: bytes) -> str:
     return name.decode(errors="replace")
 
@@ -420,9 +432,14 @@ def _depths(queues: Iterable[MessageQueue]) -> dict[str, int]:
 def _counts(vhost: VirtualHost) -> Counts:
     found = Counts()
     found.add(vhost.counts)
-    for queue in vhost.queues.values():
+    for queue in _own(vhost):
         found.add(queue.counts)
     return found
+
+
+def _own(vhost: VirtualHost) -> list[MessageQueue]:
+    """Returns the queues of this host."""
+    return [queue for queue in vhost.queues.values() if not queue.home]
 
 
 def _stats(counts: Counts) -> dict[str, int]:

@@ -88,6 +88,7 @@ class AmqpFace:
         self._queue_timer: asyncio.TimerHandle | None = None
         self._queues_at = NEVER
         self._all_closed: asyncio.Event | None = None
+        host.leave_vhost = self._leave_vhost
 
     async def start(self) -> None:
         """Starts listening. Raises OSError if an address cannot be bound or a certificate cannot be read."""
@@ -270,6 +271,12 @@ class AmqpFace:
                 connection.unblock()
                 connection.resume_reading()
 
+    def _leave_vhost(self, name: str) -> None:
+        """Closes the connections of a virtual host that is deleted."""
+        for connection in list(self.connections):
+            if connection.user and connection.vhost.name == name:
+                connection.close(self.loop.time(), f"vhost '{name}' is deleted")
+
     # --- called by connections
 
     def opened(self, connection: Connection) -> None:
@@ -280,6 +287,8 @@ class AmqpFace:
     def closed(self, connection: Connection) -> None:
         self.counters.connections_closed += 1
         self.connections.discard(connection)
+        if connection.joined:
+            self.host.applications.left("amqp", connection.name or connection.user, connection.ends[0][0])
         self.act()
         if connection.failure:
             self._report(connection)

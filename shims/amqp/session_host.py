@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from treecast.middleware.broker.queues import (
@@ -14,6 +14,7 @@ from treecast.middleware.broker.queues import (
     VirtualHost,
     messages,
 )
+from treecast.middleware.model.applications import Applications
 
 from .codec import AmqpError
 from .codec_methods import read_table
@@ -24,6 +25,7 @@ from .settings import AmqpSettings
 CONFIGURE: Final = "configure"
 WRITE: Final = "write"
 READ: Final = "read"
+CLUSTER_NAME: Final = "treecast"  # until an operator gives another
 
 AMQPLAIN: Final = "AMQPLAIN"
 PASSWORD_MECHANISMS: Final = ("PLAIN", AMQPLAIN)
@@ -140,9 +142,11 @@ class AmqpHost:
         self.access = access
         self.alarm = ""
         self.counting = AmqpCounting()
-        self.cluster_name = "treecast"
+        self.cluster_name = CLUSTER_NAME
         self.joined: JoinedQueues | None = None  # None: a host alone
         self.connections_opened = 0
+        self.applications = Applications()
+        self.leave_vhost: Callable[[str], None] = _nothing  # closes the connections of a virtual host
         self.vhosts: dict[str, VirtualHost] = {}
         self.vhost_metadata: dict[str, dict[str, object]] = {}
         self._store = store
@@ -156,11 +160,12 @@ class AmqpHost:
         return self.connections_opened
 
     def remove_vhost(self, name: str) -> None:
-        """Removes a virtual host and its contents. Its connections must be closed already."""
+        """Removes a virtual host and its contents, and closes its connections."""
+        self.leave_vhost(name)
         vhost = self.vhosts.pop(name)
         self.vhost_metadata.pop(name, None)
+        vhost.sharing.deleted("vhost", b"")  # first: homes of its queues must not declare them again
         vhost.clear()
-        vhost.sharing.deleted("vhost", b"")
 
     def add_vhost(self, name: str) -> VirtualHost:
         vhost = VirtualHost(name, self._store, self._recorder.of(name), self.settings.queues)
@@ -188,3 +193,7 @@ class AmqpHost:
 
     def random_bytes(self, count: int) -> bytes:
         return self._random.randbytes(count)
+
+
+def _nothing(vhost: str) -> None:
+    return

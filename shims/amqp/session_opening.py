@@ -48,6 +48,7 @@ class OpeningConnection(Connection):
     def __init__(self, host: AmqpHost, wake: Callable[[SessionOutput], None], now: float) -> None:
         super().__init__(host, wake)
         self.name = ""
+        self.joined = False  # it was noted as an application
         self.properties: Mapping[str, object] = {}
         self.mechanism = ""
         self.ends: tuple[tuple[str, int], tuple[str, int]] = (("", 0), ("", 0))
@@ -194,6 +195,8 @@ class OpeningConnection(Connection):
         self.vhost = vhost
         self.phase = session_table.OPEN
         self.send(0, _Method.OpenOk())
+        self.joined = True
+        self.host.applications.joined("amqp", self.name or self.user, self.ends[0][0])
         if self.host.alarm:
             self.block(self.host.alarm)
 

@@ -107,6 +107,14 @@ def decode_request_header(frame: memoryview) -> RequestHeader:
     return decode_header_fields(frame)
 
 
+def client_id_of(frame: memoryview) -> str:
+    """Returns the client id of a request; empty if it has none, or cannot be read."""
+    try:
+        return decode_request_header(frame).client_id or ""
+    except CodecError:
+        return ""
+
+
 def decode_header_fields(frame: memoryview) -> RequestHeader:
     """As `decode_request_header`, field by field: the reference for the fast path."""
     reader = Reader(frame)

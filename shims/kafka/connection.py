@@ -8,11 +8,13 @@ from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from treecast.middleware.broker import LongPolls
+from treecast.middleware.model.applications import Applications
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.ration import Ration
 
+from .codec import client_id_of
 from .dispatch import Dispatcher
 from .sender import Sender
 from .session import FramePool, Pending, Refused, Request, Session
@@ -58,6 +60,7 @@ class Owner(Protocol):
     pool: FramePool
     loop: asyncio.AbstractEventLoop
     turn: FaceTurn
+    applications: Applications
 
     def local_address(self, transport: asyncio.BaseTransport) -> tuple[str, int]: ...
 
@@ -101,6 +104,7 @@ class Connection:
         self._closing = False
         self._unsent = 0
         self._held = 0  # bytes in the transport's write buffer when it paused writing
+        self._who: str | None = None  # the client id, once noted as an application
         self.client_host = ""
         self.peer = ""
         self.address = ("", 0)
@@ -131,6 +135,9 @@ class Connection:
         if cost > self._ration.free and self._ration.eaten(cost):
             self._waits = True
             self._loop.call_soon(self._read_on)
+        if more and self._who is None:
+            self._who = client_id_of(requests[0].frame)
+            self._face.applications.joined("kafka", self._who, self.client_host[1:])
         if more > 1:
             self._receiving = True
         for request in requests:
@@ -179,6 +186,8 @@ class Connection:
         self._let_go()
         if self._sender is not None:
             self._sender.close()
+        if self._who is not None:
+            self._face.applications.left("kafka", self._who, self.client_host[1:])
         self._face.closed(self)
 
     # --- serving

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from treecast.middleware.model.applications import Applications
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.logs import Log
 from treecast.shims.listening import Forwarding, TurnedAway, always, remove_socket
@@ -39,6 +40,7 @@ class KafkaFace:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_closed: asyncio.Event | None = None
         self._held = 0
+        self.applications = Applications()
         self.admits: Callable[[], bool] = always  # returns whether there is room for one more connection
 
     @property

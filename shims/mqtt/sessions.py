@@ -17,6 +17,7 @@ from treecast.middleware.broker.pubsub import (
     Subscription,
     WillRecord,
 )
+from treecast.middleware.model.applications import Applications
 
 from . import codec
 from .codec_packets import Connect, Will
@@ -61,6 +62,7 @@ class Sessions:
         self._count = 0
         self.connected = 0
         self.maximum = 0
+        self.applications = Applications()
 
     def __len__(self) -> int:
         return len(self._states)
@@ -102,6 +104,7 @@ class Sessions:
         self._set_will(state, None if connect.will is None else will_record(connect.will))
         self.connected += 1
         self.maximum = max(self.maximum, self.connected)
+        self.applications.joined("mqtt", client_id, "")
         return Opened(state, present, assigned)
 
     def _expiry(self, connect: Connect) -> int:
@@ -156,6 +159,7 @@ class Sessions:
         if state.session is not session:
             return
         self.connected -= 1
+        self.applications.left("mqtt", state.client_id, "")
         state.detach()
         if not with_will:
             self._set_will(state, None)

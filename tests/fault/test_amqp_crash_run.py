@@ -21,6 +21,14 @@ def test_five_kills_in_two_sessions(fault_run, tmp_path):
     assert both["counts"]["dead"] > 0
 
 
+def test_five_kills_of_the_queues_home(fault_run, tmp_path):
+    code, state, said = fault_run(SCRIPT, tmp_path, "--hosts", "--count", "5", "--seed", "13")
+    assert (code, state["problems"], state["done"]) == (0, [], 5), said
+    assert state["counts"]["confirmed"] > 0
+    assert state["counts"]["seen"] >= state["counts"]["confirmed"]
+    assert state["counts"]["dead"] > 0
+
+
 def test_a_log_that_is_cut_is_found_out(fault_run, tmp_path):
     arguments = ("--count", "2", "--seed", "12", "--damage", "1", "--patience", "20")
     code, state, _ = fault_run(SCRIPT, tmp_path, *arguments)

@@ -73,7 +73,7 @@ PURE_FILES = (
         for name in ("values", "commands", "cluster_state", "state", "decision")
     ),
     *(f"middleware/control/{name}.py" for name in ("hosts", "topics", "homes", "allotments")),
-    *(f"middleware/control/{name}.py" for name in ("history", "definitions")),
+    *(f"middleware/control/{name}.py" for name in ("history", "definitions", "events")),
     "middleware/api/admission.py",
     *(f"middleware/control/switches/{name}.py" for name in ("state", "difference", "messages", "refusals")),
     "middleware/control/switches/local.py",

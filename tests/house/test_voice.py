@@ -149,6 +149,7 @@ COLUMNS = {
     "programs": "table, hits, misses, detail",
     "checks": "check, level",
     "results": "title",
+    "events of the cluster": "number, event, application, object",
 }
 VOCABULARY = [word for words in COLUMNS.values() for word in words.split(", ")]
 COLUMN = re.compile(r"[a-z]+( [a-z]+)*(/s)?|MAC|IPv4|IPv6|MB/s")

@@ -607,6 +607,58 @@ class PutDefinitionsResponse(_message.Message):
     epoch: int
     def __init__(self, revision: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
+class ClusterEvent(_message.Message):
+    __slots__ = ("number", "time_ms", "kind", "host", "face", "who", "what")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    FACE_FIELD_NUMBER: _ClassVar[int]
+    WHO_FIELD_NUMBER: _ClassVar[int]
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    time_ms: int
+    kind: str
+    host: str
+    face: str
+    who: str
+    what: str
+    def __init__(self, number: _Optional[int] = ..., time_ms: _Optional[int] = ..., kind: _Optional[str] = ..., host: _Optional[str] = ..., face: _Optional[str] = ..., who: _Optional[str] = ..., what: _Optional[str] = ...) -> None: ...
+
+class PutEventsRequest(_message.Message):
+    __slots__ = ("session", "events", "missed")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    MISSED_FIELD_NUMBER: _ClassVar[int]
+    session: HostSession
+    events: _containers.RepeatedCompositeFieldContainer[ClusterEvent]
+    missed: int
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., events: _Optional[_Iterable[_Union[ClusterEvent, _Mapping]]] = ..., missed: _Optional[int] = ...) -> None: ...
+
+class PutEventsResponse(_message.Message):
+    __slots__ = ("epoch",)
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
+
+class GetEventsRequest(_message.Message):
+    __slots__ = ("after", "last")
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    after: int
+    last: int
+    def __init__(self, after: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
+
+class GetEventsResponse(_message.Message):
+    __slots__ = ("events", "more", "epoch")
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    events: _containers.RepeatedCompositeFieldContainer[ClusterEvent]
+    more: bool
+    epoch: int
+    def __init__(self, events: _Optional[_Iterable[_Union[ClusterEvent, _Mapping]]] = ..., more: _Optional[bool] = ..., epoch: _Optional[int] = ...) -> None: ...
+
 class CoordinatorStatusRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

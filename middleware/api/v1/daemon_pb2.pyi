@@ -1,3 +1,4 @@
+from treecast.middleware.api.v1 import coordinator_pb2 as _coordinator_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -618,6 +619,22 @@ class LostRecords(_message.Message):
     host: str
     time_ms: int
     def __init__(self, first: _Optional[int] = ..., heard: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., host: _Optional[str] = ..., time_ms: _Optional[int] = ...) -> None: ...
+
+class ListEventsRequest(_message.Message):
+    __slots__ = ("after", "last")
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    after: int
+    last: int
+    def __init__(self, after: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
+
+class ListEventsResponse(_message.Message):
+    __slots__ = ("events", "more")
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    events: _containers.RepeatedCompositeFieldContainer[_coordinator_pb2.ClusterEvent]
+    more: bool
+    def __init__(self, events: _Optional[_Iterable[_Union[_coordinator_pb2.ClusterEvent, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class ExportViewRequest(_message.Message):
     __slots__ = ("first",)

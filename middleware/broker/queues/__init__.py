@@ -9,6 +9,7 @@ from .arguments import Overflow, QueueArguments, QueueType
 from .consumers import Consumer, Counts
 from .deaths import Death
 from .elsewhere import RemotePart, RemoteQueue
+from .entries import Declared
 from .exchange import Binding, Destination, Exchange, ExchangeType
 from .joined import Asker, JoinedQueues
 from .message import HEAD, NEVER, Part, Run, message, messages, skip
@@ -16,11 +17,12 @@ from .policies import Policy
 from .policies import knows as knows_policy_key
 from .policies import merged as merged_policies
 from .queue import MessageQueue
-from .reach import Ask, Defined, QueueAnswer, QueueCall, QueueNotice, Reach, Write
+from .reach import Ask, Defined, OtherHosts, QueueAnswer, QueueCall, QueueNotice, Reach, Write
 from .recorder import Recorder
 from .refusals import Reason, Refusal
 from .routing import Outlet
 from .settings import QueueSettings
+from .shared import OutsideKind, SharedDefinitions, declared_key
 from .spool import SPOOLS, taken_from
 from .store import MemoryStore, RunStore
 from .virtual_host import VirtualHost
@@ -32,6 +34,7 @@ __all__ = [
     "Consumer",
     "Counts",
     "Death",
+    "Declared",
     "Defined",
     "Destination",
     "Exchange",
@@ -41,7 +44,9 @@ __all__ = [
     "MemoryStore",
     "MessageQueue",
     "NEVER",
+    "OtherHosts",
     "Outlet",
+    "OutsideKind",
     "Overflow",
     "Part",
     "Policy",
@@ -60,8 +65,10 @@ __all__ = [
     "Run",
     "RunStore",
     "SPOOLS",
+    "SharedDefinitions",
     "VirtualHost",
     "Write",
+    "declared_key",
     "knows_policy_key",
     "merged_policies",
     "message",

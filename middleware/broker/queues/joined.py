@@ -65,7 +65,7 @@ class JoinedQueues:
         self._remotes: dict[int, dict[RemoteQueue, None]] = {}  # by home
         self._by_number: dict[int, RemoteQueue] = {}  # of consumers and gets of this host
         self._numbers = 0
-        self._askers: dict[int, tuple[Asker, RemoteQueue, int]] = {}
+        self._askers: dict[int, tuple[Asker, RemoteQueue, QueueCall]] = {}
         self._room: dict[int, tuple[RemoteQueue, Consumer]] = {}
         self._notices: list[tuple[int, QueueNotice]] = []
 
@@ -151,24 +151,30 @@ class JoinedQueues:
         if not self.reaches(queue.home):
             raise home_down(queue, self.reach.name(queue.home))
         number = self.new_number()
-        self._askers[number] = asker, queue, call.consumer
+        self._askers[number] = asker, queue, call
         if call.ask is Ask.CONSUME:
             self._by_number[call.consumer] = queue
         self.reach.call(queue.home, number, call)
 
     def answered(self, number: int, answer: QueueAnswer | None, body: bytes) -> None:
-        """Takes the answer of a home; None if it has not answered."""
-        asker, queue, consumer = self._askers.pop(number)
+        """Takes the answer of a home; None if it has not answered.
+
+        A call waits for a connection. So a consumer may be accepted after the connection was lost in which it
+        was asked for: it is cancelled, as are all of that connection.
+        """
+        asker, queue, call = self._askers.pop(number)
+        consuming = call.ask is Ask.CONSUME
         parts: list[RemotePart] = []
-        if answer is None:
+        if answer is None or (consuming and not answer.reason and call.consumer not in self._by_number):
             refusal = home_down(queue, self.reach.name(queue.home))
             answer = QueueAnswer(refusal.reason.name, refusal.detail)
-            if self._by_number.pop(consumer, None) is not None:
-                self.cancel(queue, consumer)  # the home may have accepted it
+            if consuming:
+                self._by_number.pop(call.consumer, None)
+                self.cancel(queue, call.consumer)  # the home may have accepted it
         elif answer.reason:
-            self._by_number.pop(consumer, None)
+            self._by_number.pop(call.consumer, None)
         elif body:
-            parts = self._read(queue.home, consumer, body)
+            parts = self._read(queue.home, call.consumer, body)
         asker.answered(answer, parts, self.now)
         self._wake()
 

@@ -14,7 +14,7 @@ other hosts have said. Runs cross in the layout of `block_codec`.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 import msgspec
@@ -110,7 +110,29 @@ class QueueNotice(Struct, frozen=True, array_like=True):
     queue: bytes = b""
 
 
-class Reach(Protocol):
+Managed = Callable[[int, bytes], Awaitable[bytes]]  # the caller's host, and its request
+
+
+class OtherHosts(Protocol):
+    """The other hosts of the cluster, for management calls."""
+
+    def hosts(self) -> Collection[int]:
+        """Returns all of them that have queues, reachable or not."""
+
+    def up(self) -> Collection[int]:
+        """Returns the hosts that can be called now."""
+
+    def name(self, host: int) -> str:
+        """Returns the host's name."""
+
+    async def manage(self, host: int, request: bytes) -> bytes:
+        """Makes a host answer a management request. Raises TreecastError if it does not."""
+
+    def serve(self, managed: Managed) -> None:
+        """Makes `managed` answer the requests of other hosts from now on."""
+
+
+class Reach(OtherHosts, Protocol):
     """The calls of queues to other hosts. None of them waits; outcomes are told to `JoinedQueues`."""
 
     @property
@@ -127,11 +149,9 @@ class Reach(Protocol):
     async def leave(self, seconds: float) -> None:
         """Ends that, once definitions that were changed are decided, but within `seconds`."""
 
-    def name(self, host: int) -> str:
-        """Returns the host's name."""
-
-    def up(self) -> Collection[int]:
-        """Returns the hosts that can be called now."""
+    async def known(self, version: int) -> None:
+        """Returns when the version of the definitions is known to other hosts, as answers to it may be sent
+        (`JoinedQueues.released`)."""
 
     def define(self, writes: Sequence[Write]) -> None:
         """Changes definitions, in order. For each call, in order, `JoinedQueues.released` is called when all

@@ -7,12 +7,15 @@ the same key is ignored, and looked up once the change is decided.
 
 | key                                                       | value (msgpack)              |
 | --------------------------------------------------------- | ---------------------------- |
+| `0:` empty, `user` or `cluster`, name                     | `Declared`, see `Outside`    |
 | `1:` virtual host                                         | `Declared`, kind `vhost`     |
 | `2:` virtual host, `policy` or `operator_policy`, name    | `Declared`, as `Policy.said` |
 | `3:` virtual host, exchange                               | `Declared`                   |
 | `4:` virtual host, queue                                  | `Declared`                   |
 | `5:` virtual host, source, kind and name of destination,  | `Bound`                      |
 | key, hash of arguments                                    |                              |
+| `6:` virtual host, `description`, `permission` or         | `Declared`, see `Outside`    |
+| `topic_permission`, name                                  |                              |
 
 Parts of keys are quoted as in URLs and joined by `/`. The order of keys is an order in which definitions can
 be made.
@@ -21,7 +24,7 @@ be made.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Final, Protocol, TypeVar
 from urllib.parse import quote
@@ -45,7 +48,40 @@ POLICY: Final = "policy"
 OPERATOR_POLICY: Final = "operator_policy"
 EXCHANGE: Final = "exchange"
 QUEUE: Final = "queue"
-_RANKS: Final = {VHOST: "1", POLICY: "2", OPERATOR_POLICY: "2", EXCHANGE: "3", QUEUE: "4"}
+
+
+class OutsideKind:
+    """The kinds of definitions that are not of queues, see `Outside`."""
+
+    USER: Final = "user"
+    CLUSTER: Final = "cluster"
+    DESCRIPTION: Final = "description"
+    PERMISSION: Final = "permission"
+    TOPIC_PERMISSION: Final = "topic_permission"
+
+
+_RANKS: Final = {
+    OutsideKind.USER: "0",
+    OutsideKind.CLUSTER: "0",
+    VHOST: "1",
+    POLICY: "2",
+    OPERATOR_POLICY: "2",
+    EXCHANGE: "3",
+    QUEUE: "4",
+    OutsideKind.DESCRIPTION: "6",
+    OutsideKind.PERMISSION: "6",
+    OutsideKind.TOPIC_PERMISSION: "6",
+}
+_OUTSIDE: Final = frozenset(
+    {
+        OutsideKind.USER,
+        OutsideKind.CLUSTER,
+        OutsideKind.DESCRIPTION,
+        OutsideKind.PERMISSION,
+        OutsideKind.TOPIC_PERMISSION,
+    }
+)
+_REPLACED: Final = _OUTSIDE | {POLICY, OPERATOR_POLICY}  # the last one of a name counts
 _BINDING: Final = "5"
 _BUILT_IN: Final = b"amq."
 
@@ -71,6 +107,34 @@ class QueueKeeper(Protocol):
 
     def gone(self, vhost: VirtualHost, name: bytes) -> None:
         """A queue of another host was deleted."""
+
+
+class Outside(Protocol):
+    """The face's definitions that are not of queues: users, permissions, descriptions of virtual hosts, and
+    the cluster's name."""
+
+    def own(self) -> Iterable[Declared]:
+        """Returns what is defined on this host."""
+
+    def joining(self, users: bool) -> None:
+        """Called before this host's definitions are brought together with those of the cluster. `users`:
+        whether the cluster has any."""
+
+    def put(self, one: Declared) -> None:
+        """Takes over a definition. Raises ValueError or KeyError if it cannot be read."""
+
+    def remove(self, one: Declared) -> None: ...
+
+
+class NothingOutside:
+    def own(self) -> Iterable[Declared]:
+        return ()
+
+    def joining(self, users: bool) -> None: ...
+
+    def put(self, one: Declared) -> None: ...
+
+    def remove(self, one: Declared) -> None: ...
 
 
 def declared_key(vhost: str, kind: str, name: bytes) -> str:
@@ -134,6 +198,7 @@ class SharedDefinitions:
         self.version = 0
         self.known = 0
         self.now = 0.0  # of the queues, set by the edge
+        self.outside: Outside = NothingOutside()
         self._hosts = hosts
         self._reach = reach
         self._keeper = keeper
@@ -153,6 +218,8 @@ class SharedDefinitions:
         `removed`: keys that were known to this host before it started, and have been deleted elsewhere.
         """
         self._everywhere = {one.key: one for one in known}
+        users = declared_key("", OutsideKind.USER, b"")
+        self.outside.joining(any(key.startswith(users) for key in self._everywhere))
         for vhost in list(self._hosts.vhosts.values()):
             self.use(vhost)
         for key, one in sorted(self._own(), key=lambda pair: pair[0], reverse=True):
@@ -172,6 +239,8 @@ class SharedDefinitions:
 
     def _own(self) -> Iterator[tuple[str, Declared | Bound]]:
         """Yields what was defined on this host. Queues of other hosts are left out."""
+        for other in self.outside.own():
+            yield declared_key(other.vhost, other.kind, other.name), other
         for name, vhost in list(self._hosts.vhosts.items()):
             yield declared_key(name, VHOST, b""), Declared(name, VHOST, b"")
             for kind, policies in ((POLICY, vhost.policies), (OPERATOR_POLICY, vhost.operator_policies)):
@@ -198,12 +267,11 @@ class SharedDefinitions:
         """Announces a definition, unless all hosts know it already."""
         if self._muted:
             return
-        bound = isinstance(one, Bound)
         key = bound_key(one) if isinstance(one, Bound) else declared_key(one.vhost, one.kind, one.name)
         value = msgspec.msgpack.encode(one)
         found = self._everywhere.get(key)
         if key in self._pending or found is None or found.value != value:
-            replace = not bound and key.startswith(_RANKS[POLICY])
+            replace = isinstance(one, Declared) and one.kind in _REPLACED
             self._write(Write(key, value, replace))
 
     def withdraw(self, key: str) -> None:
@@ -262,13 +330,15 @@ class SharedDefinitions:
     def heard(self, changes: Mapping[str, Defined | None]) -> None:
         """Applies changes by any host: first those that remove something, the dependent ones first."""
         removed = sorted((key for key, one in changes.items() if one is None), reverse=True)
+        vhosts = {key for key in removed if key.startswith(_RANKS[VHOST])}
         for key in removed:
             before = self._everywhere.pop(key, None)
             if before is not None and key not in self._pending:
                 one = self._read(before)
                 if one is not None:
                     self._muting(self._remove, key, one)
-                    self._claim(one)
+                    if declared_key(one.vhost, VHOST, b"") not in vhosts:
+                        self._claim(one)
         for key in sorted(changes):
             found = changes[key]
             if found is not None:
@@ -297,6 +367,9 @@ class SharedDefinitions:
     def _put(self, found: Defined, starting: bool) -> None:
         one = self._read(found)
         if one is None:
+            return
+        if isinstance(one, Declared) and one.kind in _OUTSIDE:
+            self.outside.put(one)
             return
         vhost = self._hosts.vhosts.get(one.vhost)
         if vhost is None:
@@ -360,6 +433,9 @@ class SharedDefinitions:
         self._lost.clear()
 
     def _remove(self, key: str, one: Declared | Bound) -> None:
+        if isinstance(one, Declared) and one.kind in _OUTSIDE:
+            self.outside.remove(one)
+            return
         vhost = self._hosts.vhosts.get(one.vhost)
         if vhost is None:
             return

@@ -186,6 +186,7 @@ class VirtualHost(Definitions):
         for kind, known in (("policy", self.policies), ("operator_policy", self.operator_policies)):
             for name in known:
                 self._recorder.deleted(kind, name.encode())
+                self.sharing.deleted(kind, name.encode())
             known.clear()
 
     def release(self, owner: object) -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
-from treecast.middleware.api.entries import DefinitionEntry
+from treecast.middleware.api.entries import DefinitionEntry, Presence
 from treecast.middleware.broker.queues import (
     Ask,
     Defined,
@@ -38,7 +38,9 @@ _log = Log(__name__)
 CALL: Final = Method(141, QueueCall, QueueAnswer)
 TELL: Final = Method(142, QueueNotice, Nothing)
 CARRY: Final = Method(143, Nothing, Nothing)
+MANAGE: Final = Method(144, Nothing, Nothing)
 _CALL_SECONDS: Final = 10.0
+_MANAGE_SECONDS: Final = 5.0
 _PATIENCE: Final = 2.0  # after which a definition is confirmed although the coordinator has not answered
 _AGAIN: Final = 0.5  # pause after the coordinator has not answered
 _LATE: Final = 0.05  # pause until notices are sent that the channel did not take
@@ -69,6 +71,8 @@ class QueueLinks:
         self._methods.register(CALL, self._called)
         self._methods.register(TELL, self._told)
         self._methods.register(CARRY, self._arrived)
+        self._methods.register(MANAGE, self._asked)
+        self._managed: Callable[[int, bytes], Awaitable[bytes]] | None = None
 
     # --- life
 
@@ -127,6 +131,21 @@ class QueueLinks:
 
     def up(self) -> Collection[int]:
         return self._sharing.up
+
+    def hosts(self) -> Collection[int]:
+        return [
+            one.host_id
+            for one in self._known.link.view.hosts
+            if one.host_id != self._host
+            and not one.leads_nothing
+            and (one.presence is not Presence.DETACHED or one.host_id in self._sharing.up)
+        ]
+
+    async def manage(self, host: int, request: bytes) -> bytes:
+        return bytes((await self._methods.ask(host, MANAGE, Nothing(), _MANAGE_SECONDS, request))[1])
+
+    def serve(self, managed: Callable[[int, bytes], Awaitable[bytes]]) -> None:
+        self._managed = managed
 
     def define(self, writes: Sequence[Write]) -> None:
         self._edits.append(list(writes))
@@ -249,7 +268,7 @@ class QueueLinks:
         answer, delivery, version = queues.called(host, call)
         if call.ask in _PROMISES and not answer.reason:
             await self._stored()
-            await self._known_everywhere(queues, version)
+            await self.known(version)
         return answer, delivery
 
     async def _stored(self) -> None:
@@ -257,7 +276,8 @@ class QueueLinks:
         if not await self._waits.stored():
             raise TreecastError(Fault.STORAGE, "the disk refuses")
 
-    async def _known_everywhere(self, queues: JoinedQueues, version: int) -> None:
+    async def known(self, version: int) -> None:
+        queues = self._joined()
         if queues.definitions.known >= version:
             return
         queues.definitions.send()
@@ -282,6 +302,12 @@ class QueueLinks:
         self._joined().arrived(host, bytes(body))
         await self._stored()
         return Nothing(), b""
+
+    async def _asked(self, host: int, request: Nothing, body: memoryview) -> tuple[Nothing, Buffer]:
+        self._joined()
+        if self._managed is None:
+            raise TreecastError(Fault.NOT_SUPPORTED, "this host answers no management calls")
+        return Nothing(), await self._managed(host, bytes(body))
 
     # --- hosts come and go, as `sharing.HostListener`
 

@@ -68,8 +68,9 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[DaemonProce
 
 
 @contextmanager
-def two_hosts(root: Path) -> Iterator[tuple[DaemonProcess, DaemonProcess]]:
+def two_hosts(root: Path, *, admin: str = "off") -> Iterator[tuple[DaemonProcess, DaemonProcess]]:
     faces = [*FACES, "--fabric", "127.0.0.1:0"]
+    faces[faces.index("--admin") + 1] = admin
     first = DaemonProcess(root / "a", [*faces, "--name", "a"])
     second: DaemonProcess | None = None
     try:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from treecast.middleware.daemon.process import DaemonProcess
 
-from .workers import DEAD, KEEP, WORK, Consumer, Publisher, Worker, drain, is_rejected, ready
+from .link import Link
+from .workers import DEAD, KEEP, WORK, Consumer, Publisher, Worker, declare, drain, is_rejected, ready
 
 FSYNC = ("interval", "never", "batch")
 JOIN_S = 90.0
@@ -50,11 +51,17 @@ class Episode:
         self._start()
         self.daemon.pin_ports()
         address = self.daemon.address("amqp")
+        self._declare(self.killed)  # the first kill may come before any worker is connected
         self.consumer = Consumer(lambda: address, self.problems)
         self.publishers = [Publisher(number, lambda: address, self.problems) for number in range(3)]
         for worker in self._workers:
             worker.start()
             worker.up.set()
+
+    def _declare(self, home: DaemonProcess) -> None:
+        link = Link(home.address("amqp"))
+        declare(link)
+        link.leave()
 
     def cycle(self, number: int, *, damage: bool = False) -> None:
         """Kills the daemon once and checks the queues. `damage` removes data, to prove that the check notices

@@ -9,8 +9,7 @@ from pathlib import Path
 from treecast.middleware.daemon.process import DaemonProcess
 
 from .episode import OFF, START_S, Episode
-from .link import Link
-from .workers import KEEP, declare, ready
+from .workers import KEEP, ready
 
 ORIGIN_TOO = 0.3  # of the kills
 
@@ -37,9 +36,7 @@ class HostsEpisode(Episode):
         self.killed = DaemonProcess(self._folder / "home", [*self._home, *joins], python=self._python)
         self.killed.start(wait=False).wait_ready(START_S)
         self.killed.pin_ports()
-        link = Link(self.killed.address("amqp"))
-        declare(link)
-        link.leave()
+        self._declare(self.killed)  # `_start` waits until the clients' host reaches a queue
         super().begin()
 
     def _kill(self) -> None:

@@ -151,7 +151,7 @@ class Keeping(Recorder):
 
 
 def test_users_of_a_password_file() -> None:
-    access = PasswordAccess(Passwords(ANN))
+    access = PasswordAccess(Passwords(ANN), Recorder())
     assert access.log_in("PLAIN", b"\0ann\0word") == "ann"
     assert access.log_in("PLAIN", b"\0ann\0guest") is None
     assert access.log_in("PLAIN", b"\0guest\0guest") is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from treecast.middleware.broker.queues import (
     SPOOLS,
@@ -135,7 +135,9 @@ class Host:
         return vhost
 
     def remove_vhost(self, name: str) -> None:
-        self.vhosts.pop(name).clear()
+        vhost = self.vhosts.pop(name)
+        vhost.sharing.deleted("vhost", b"")
+        vhost.clear()
 
     # --- as `Reach`
 
@@ -156,6 +158,16 @@ class Host:
 
     def up(self) -> Collection[int]:
         return [one for one in self.net.hosts if one != self.number and self.net.linked(one, self.number)]
+
+    def hosts(self) -> Collection[int]:
+        return [one for one in self.net.hosts if one != self.number]
+
+    async def manage(self, host: int, request: bytes) -> bytes:
+        raise TreecastError(Fault.NOT_SUPPORTED)
+
+    async def known(self, version: int) -> None: ...
+
+    def serve(self, managed: Callable[[int, bytes], Awaitable[bytes]]) -> None: ...
 
     def define(self, writes: Sequence[Write]) -> None:
         self.net.define(self, writes)

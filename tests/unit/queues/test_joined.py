@@ -15,6 +15,7 @@ from treecast.middleware.broker.queues import (
     Destination,
     Part,
     Policy,
+    QueueCall,
     Refusal,
     RemoteQueue,
     messages,
@@ -27,7 +28,7 @@ from treecast.middleware.broker.queues.spool import entries_of
 from treecast.middleware.model.errors import TreecastError
 
 from .host import run
-from .joined_hosts import Host, Net, Taker
+from .joined_hosts import Asked, Host, Net, Taker
 
 
 def pair() -> tuple[Net, Host, Host]:
@@ -88,6 +89,41 @@ def test_the_messages_of_a_queue_that_was_declared_twice_come_together() -> None
     assert (home(one, b"q"), home(two, b"q")) == (1, 1)
     assert loser.gone
     assert sorted(one.consume(b"q").bodies) == [b"of 1", b"of 2"]
+
+
+def test_a_consumer_accepted_in_a_later_connection_is_refused() -> None:
+    """A call waits for a connection, and so may arrive after the loss of the one that it was made for."""
+    net, one, two = pair()
+    one.vhost.declare_queue(b"q")
+    net.settle()
+    queue = two.vhost.queues[b"q"]
+    assert isinstance(queue, RemoteQueue)
+    asked = Asked()
+    two.joined.ask(queue, QueueCall(Ask.CONSUME, "/", b"q", two.joined.new_number()), asked)
+    two.joined.host_down(1)
+    two.joined.host_up(1)
+    net.settle()
+    assert asked.answer is not None
+    assert asked.answer.reason == "NOT_FOUND"
+    assert len(one.vhost.queues[b"q"].consumers) == 0
+    one.publish(run(b"m"))
+    assert two.consume(b"q").bodies == [b"m"]
+
+
+def test_deleting_a_virtual_host_deletes_its_queues_of_all_hosts() -> None:
+    net, one, two = pair()
+    for host in (one, two):
+        vhost = host.add_vhost("v")
+        host.joined.definitions.use(vhost)
+        vhost.sharing.declared("vhost", b"", {})
+        vhost.declare_queue(b"q%d" % host.number)
+        vhost.set_policy(Policy("p", "q", {"message-ttl": 7}, 0, "queues"), 0.0)
+    net.settle()
+    one.remove_vhost("v")
+    net.settle()
+    assert "v" not in two.vhosts
+    assert "v" not in one.vhosts
+    assert [key for key in net.entries if "v" in key.partition(":")[2].split("/")[0]] == []
 
 
 def test_an_exchange_that_was_declared_differently_is_the_first_ones() -> None:
