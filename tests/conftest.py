@@ -39,8 +39,8 @@ settings.register_profile("treecast", deadline=None)
 settings.load_profile("treecast")
 
 
-# The files that take longest, each more than 30 s. They are begun first: each worker takes one file at a time,
-# and a long file that begins last keeps the others waiting.
+# The files that take longest, each more than 30 s. They are begun first: each worker takes one file at a
+# time, and a long file that begins last keeps the others waiting.
 LONGEST = (
     "fault/test_hosts.py",
     "clients/test_spark.py",

@@ -358,8 +358,8 @@ class Peers:
         self._enter(peer, peer_step(peer.state, PeerEvent.REPLAYED))
 
     def silence(self, now: float) -> None:
-        """Finds silent receivers. If a silence is found late, this host stood still: reports may still wait in
-        its sockets, so that receiver gets the time of one more report."""
+        """Finds silent receivers. If a silence is found late, this host stood still: reports may still wait
+        in its sockets, so that receiver gets the time of one more report."""
         settings = self._settings
         since = now - settings.silent_after
         silent = []

@@ -107,7 +107,7 @@ def test_who_was_silent_is_replayed_to_however_near_it_is() -> None:
 
 
 def test_an_origin_that_stood_still_gives_its_receivers_time_for_one_more_report() -> None:
-    """Their reports wait in its sockets: if they fell silent together, all would be replayed to by unicast."""
+    """Their reports wait in its sockets. Silent together, all would be replayed to by unicast."""
     peers = Peers(SETTINGS)
     peer = peers.add(2, 50, 50, 0.0)
     peers.silence(30.0)
