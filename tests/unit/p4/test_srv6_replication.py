@@ -137,6 +137,38 @@ def test_a_segment_with_64_branches() -> None:
         assert (read.nh, read.plen) == (41, len(packet(GROUP)) - 14)
 
 
+def test_a_loop_of_replication_segments_ends_with_the_hop_limit() -> None:
+    """No controller of ours makes one. Each round takes a hop from the packet and makes one copy for the
+    host.
+    """
+    routers = {1: Router(1), 2: Router(2)}
+    routers[1].replicate(REPLICATE, [(1, sid(2, REPLICATE)), (2, None)])
+    routers[2].replicate(REPLICATE, [(1, sid(1, REPLICATE))])
+    routers[1].policy(GROUP, sid(1, REPLICATE))
+    found = routers[1].switch.receive(2, packet(GROUP), 0.0)  # packs it, and begins
+    passes, hosts, node = 1, 0, 1
+    while found:
+        hosts += sum((node, out.port) == (1, 2) for out in found)
+        onward = [out.packet for out in found if (node, out.port) != (1, 2)]
+        assert len(onward) <= 1
+        node = 3 - node
+        passes += len(onward)
+        found = [one for data in onward for one in routers[node].switch.receive(1, data, 0.0)]
+    assert passes <= 65
+    assert 0 < hosts <= 33
+
+
+def test_a_copy_to_a_sid_that_nobody_has_is_dropped_where_it_should_be() -> None:
+    """A tree of which one router has lost its segment: the others' copies arrive."""
+    first, second = Router(1), Router(2)
+    first.replicate(REPLICATE, [(1, sid(2, REPLICATE)), (2, None)])
+    first.policy(GROUP, sid(1, REPLICATE))
+    copies = {out.port: out.packet for out in first.switch.receive(9, packet(GROUP), 0.0)}
+    assert set(copies) == {1, 2}
+    assert not second.switch.receive(1, copies[1], 0.0)
+    assert second.switch.stats().recirculations == 0
+
+
 class Domain:
     """Routers of a network with the segments of a forest; hosts send and get unchanged packets."""
 
