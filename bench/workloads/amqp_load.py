@@ -249,7 +249,7 @@ class Load:
 
     def close(self) -> None:
         self._poll.close()
-        for one in (*self.publishers, *self.consumers):
+        for one in self._by_number.values():
             one.socket.close()
 
     def _done(self, number: int) -> int:
