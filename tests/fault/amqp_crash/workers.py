@@ -45,20 +45,19 @@ def ready(address: tuple[str, int], queue: str) -> int:
     return count or 0
 
 
-def drain(address: tuple[str, int], queue: str, patience: float) -> list[bytes]:
+def drain(address: tuple[str, int], queue: str, patience: float) -> list[Delivered]:
     """Reads and settles all messages of a queue."""
     link = Link(address)
     count = link.ask(_Queue.Declare(queue=queue, passive=True), _Queue.DeclareOk).message_count or 0
-    found: list[bytes] = []
+    found: list[Delivered] = []
     link.ask(_Basic.Consume(queue=queue, consumer_tag="drain"), _Basic.ConsumeOk)
     deadline = time.monotonic() + patience
     while len(found) < count and time.monotonic() < deadline:
         for one in link.receive(0.1):
             if isinstance(one, Delivered):
-                found.append(one.body)
-                last = one.tag
+                found.append(one)
     if found:
-        link.send(_Basic.Ack(last, True))
+        link.send(_Basic.Ack(found[-1].tag, True))
     link.leave()
     return found
 
