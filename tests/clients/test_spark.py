@@ -25,6 +25,7 @@ from treecast.spark_connectors.source.offsets import Partition
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS = 3000
 ATTEMPTS = 3
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # queries are short: half of the processor time
 # Spark allows a worker 10 s to start, however busy the machine is
 SLOW = "Python worker failed to connect back"
 
@@ -85,7 +86,8 @@ def _reads(address: str, folder: Path) -> tuple[str, dict[str, Any]]:
         text=True,
         timeout=900,
         check=False,
-        env=os.environ | {"TREECAST_RUNTIME_DIR": str(folder), "SPARK_LOCAL_IP": "127.0.0.1"},
+        env=os.environ
+        | {"JDK_JAVA_OPTIONS": JAVA, "TREECAST_RUNTIME_DIR": str(folder), "SPARK_LOCAL_IP": "127.0.0.1"},
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
     found = json.loads(lines[-1].removeprefix("FOUND ")) if lines else {}
