@@ -121,7 +121,7 @@ def test_a_publish_reaches_other_faces_and_its_own_queues_once(
         ("n", b"1"),
         ("s", b"t"),
     )
-    assert listener.got[0].expires_at == hub.wall + 5
+    assert listener.got[0].expires_at == host.vhost.wall + 5  # the hub's clock may be behind
     assert client.count() == 1
 
 
