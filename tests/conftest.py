@@ -78,7 +78,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # With it, each daemon would compile all of its modules anew: two thirds of its start's processor time.
+    # With it, each daemon compiles all of its modules: two thirds of its start's processor time.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     # Tests must not meet a daemon that already runs on this machine.
