@@ -24,8 +24,8 @@
 #   make hosts     several hosts on bad links, cut off, killed     (HOSTS="loss --loss 0.1 --seconds 60")
 #   make hosts-spark  executors on several hosts read from their own hosts' daemons, as root   (SPARK="--hosts 4")
 
-# Some environments forbid Python's caches. Each of the many daemons would then compile all of its modules anew, which takes
-# twice as long as all else that it does until it serves.
+# Some environments forbid Python's caches. Each of the many daemons then compiles all of its modules, which takes twice as
+# long as all else that it does until it serves.
 unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON   ?= python3
