@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from . import arguments as queue_arguments
 from .arguments import QueueArguments, QueueType, Table
 from .consumers import Counts
@@ -32,6 +34,7 @@ _BUILT_IN: Final = (
 )
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Definitions(PolicedRouter):
     """The definitions of one virtual host."""
 

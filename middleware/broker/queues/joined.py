@@ -242,10 +242,11 @@ class JoinedQueues:
                     del self._by_number[notice.consumer]
         self._wake()
 
-    def arrived(self, host: int, body: bytes) -> None:
-        """Takes messages from another host. Raises STORAGE if they are not readable."""
+    def arrived(self, host: int, body: bytes) -> bool:
+        """Takes messages from another host. Returns whether the answer has to wait until they are stored.
+        Raises STORAGE if they are not readable."""
         try:
-            self.arrivals.take(host, body, self._hosts.vhosts, self.wall, self.now)
+            return self.arrivals.take(host, body, self._hosts.vhosts, self.wall, self.now)
         finally:
             self._wake()
 

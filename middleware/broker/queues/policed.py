@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mypy_extensions import mypyc_attr
+
 from . import policies
 from .arguments import QueueArguments, QueueType, parsed
 from .exchange import Exchange
@@ -15,6 +17,7 @@ from .routing import Router
 Both = tuple[Policy | None, Policy | None]
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class PolicedRouter(Router):
     """A router whose exchanges and queues are subject to policies and operator policies."""
 

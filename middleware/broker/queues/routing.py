@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from mypy_extensions import mypyc_attr
+
 from .exchange import Destination, Exchange, HeaderReader
 from .message import Run
 from .queue import MessageQueue
@@ -27,6 +29,7 @@ class Outlet(Protocol):
         """Publishes the run. Returns whether there are receivers."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Router:
     """The exchanges and queues of one virtual host, and the routing between them."""
 

@@ -226,13 +226,16 @@ class Arrivals:
         self.dropped = 0  # messages for queues that are gone
         self.repeated = 0  # runs that had come before
 
-    def take(self, host: int, body: bytes, vhosts: dict[str, VirtualHost], wall: float, now: float) -> None:
-        """Publishes what is new. Raises STORAGE if the bytes are wrong, after what comes before them."""
+    def take(self, host: int, body: bytes, vhosts: dict[str, VirtualHost], wall: float, now: float) -> bool:
+        """Publishes what is new. Returns whether that promises something: transient messages may be lost.
+        Raises STORAGE if the bytes are wrong, after what comes before them."""
         before = self._taken.get(host, (0, 0))
         highest = before
+        promises = False
         try:
             for carried, run in entries_of(body):
                 number = (carried.run, carried.number)
+                promises = promises or run.persistent  # also if it came before, and was not stored then
                 if number <= highest:
                     self.repeated += 1
                     continue
@@ -243,6 +246,7 @@ class Arrivals:
                 self._taken[host] = highest
                 said = {"run": highest[0], "number": highest[1]}
                 self._vhost.recorder.declared(TAKEN, str(host).encode(), said)
+        return promises
 
     def _publish(
         self, carried: Carried, run: Run, vhosts: dict[str, VirtualHost], wall: float, now: float

@@ -10,6 +10,8 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import Protocol
 
+from mypy_extensions import mypyc_attr
+
 from . import deaths
 from .consumers import Consumer
 from .deaths import Death
@@ -28,6 +30,7 @@ class Departures(Protocol):
         """The run is in all queues that it was routed to. Returns whether a confirm has to wait for it."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class VirtualHost(Definitions):
     """A virtual host. `wall` is the time of day in seconds since the Unix epoch, set by the edge, for the
     dates of deaths.

@@ -1,8 +1,8 @@
 """`QueueLinks`: the way of AMQP's queues to other hosts, over the coordinator and the channels.
 
 Methods 140-159 of the channel. Messages travel from the spool of their origin to the home of their queues in
-calls that are answered once the home's turn has stored them. Deliveries and settlements are notices, in
-order.
+calls that are answered once the home's turn has stored what is persistent in them. Deliveries and settlements
+are notices, in order.
 """
 
 from __future__ import annotations
@@ -299,8 +299,8 @@ class QueueLinks:
         return Nothing(), b""
 
     async def _arrived(self, host: int, request: Nothing, body: memoryview) -> tuple[Nothing, Buffer]:
-        self._joined().arrived(host, bytes(body))
-        await self._stored()
+        if self._joined().arrived(host, bytes(body)):
+            await self._stored()
         return Nothing(), b""
 
     async def _asked(self, host: int, request: Nothing, body: memoryview) -> tuple[Nothing, Buffer]:

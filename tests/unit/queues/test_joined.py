@@ -277,6 +277,22 @@ def test_each_message_comes_once_and_in_order_at_any_cuts(seed: int) -> None:
     assert one.consume(b"q").bodies == [b"%d" % number for number in range(60)]
 
 
+@pytest.mark.parametrize("persistent", [False, True])
+def test_only_persistent_messages_of_another_host_wait_for_the_store(
+    persistent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, one, two = pair()
+    one.vhost.declare_queue(b"q")
+    net.settle()
+    bodies: list[bytes] = []
+    monkeypatch.setattr(two, "carry", lambda host, number, body: bodies.append(body))
+    two.publish(run(b"m", persistent=persistent))
+    two.joined.send()
+    assert one.joined.arrived(2, bodies[0]) is persistent
+    assert one.joined.arrived(2, bodies[0]) is persistent  # again, as the first answer was an error
+    assert one.vhost.queues[b"q"].ready == 1
+
+
 # --- consumers
 
 
