@@ -84,8 +84,8 @@ demo: setup
 	@$(PY) -m examples.demo $(DEMO)
 
 # What is pure or in one process runs on all cores; what starts servers and clients, SERVER_WORKERS files at a time (0: one
-# after the other), the longest files first. Those mostly wait, so the hot modules are compiled and tested meanwhile, with
-# what the others leave of the machine. Tests that none of the hot modules has a part in are not run again with them.
+# after the other), the longest files first. Those mostly wait, so the hot modules are compiled meanwhile, with what the
+# others leave of the machine. Tests that none of the hot modules has a part in are not run again with them.
 UNIT_WORKERS ?= auto
 SERVER_WORKERS ?= 3
 HOUSE ?= tests/house
@@ -98,13 +98,13 @@ test: setup
 ifdef TEST
 	@$(PY) -m pytest $(TEST)
 else
-	@mkdir -p .cache; echo "compiling the hot modules meanwhile, into $(COMPILED), and testing these"
-	@nice -n 19 $(SELF) --no-print-directory compiled-unit >.cache/compiled.log 2>&1 & compiling=$$!; \
+	@mkdir -p .cache; echo "compiling the hot modules meanwhile, into $(COMPILED)"
+	@nice -n 19 $(SELF) --no-print-directory compiled >.cache/compiled.log 2>&1 & compiling=$$!; \
 	trap 'kill $$compiling 2>/dev/null' EXIT; \
 	$(PY) -m pytest $(UNIT) $(HOUSE) && \
 	$(PY) -m pytest $(SERVERS) && \
-	{ wait $$compiling || { cat .cache/compiled.log >&2; exit 1; }; }; status=$$?; \
-	tail -n 1 .cache/compiled.log; exit $$status
+	{ wait $$compiling || { cat .cache/compiled.log >&2; exit 1; }; }
+	@$(SELF) --no-print-directory compiled-unit
 	@$(PY) -m tests.install $(WHEEL)/*.whl
 	@rm -rf $(SDIST) && $(PY) -m build --sdist --outdir $(SDIST) . >/dev/null
 	@$(PY) -m tests.install --interpreted $(SDIST)/*.tar.gz
