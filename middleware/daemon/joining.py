@@ -29,7 +29,9 @@ from treecast.middleware.api.lasting import BackOff
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.broker import DataDirectory, JoinedCluster, LocalParts, Membership
 from treecast.middleware.control.server import LocalCoordinator, OpenCoordinator, ServerSettings
+from treecast.middleware.fabric.carriers.relay import NAME as RELAY
 from treecast.middleware.fabric.channel import ChannelSettings, listen_on_one_number
+from treecast.middleware.fabric.core.settings import StreamSettings
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -50,6 +52,7 @@ from .tokens import FILE, given_token, keep_token, kept_token
 if TYPE_CHECKING:
     from .stare import JoinedStare
 
+_HELD_IN_ZONES = 256 * 1024  # bytes of each received stream that a host keeps with the carrier relay
 _KNOWN_SECONDS = 2.0  # time for which a host with a stored view waits for the coordinator
 
 _log = Log(__name__)
@@ -105,7 +108,10 @@ class Joining:
 
     def _fabric_settings(self) -> FabricSettings:
         found = given_carriers(self._settings)
-        return FabricSettings(carriers=tuple(found), options=found)
+        # Hosts of a zone repair for each other what they keep. Replicas keep their partition's log anyway.
+        held = _HELD_IN_ZONES if RELAY in found else 0
+        stream = StreamSettings(hold_bytes=held)
+        return FabricSettings(stream=stream, carriers=tuple(found), options=found)
 
     def stare(self) -> JoinedStare:
         """Returns STARE's part. Requires a started relay."""

@@ -172,6 +172,7 @@ class Fabric:
             self._complaints.add,
             assembly_bytes=self._settings.assembly_bytes,
             room_bytes=edge.receive_buffer * _PAYLOAD // _TRUESIZE,
+            nearest=self.carriers,
         )
         self._inlets = edge.inlets = Inlets(self._streams, self._settings.receive_at_once)
         self.carriers.open(edge)
@@ -232,6 +233,7 @@ class Fabric:
             log=log,
             live_from=live_from,
             turn=self._streams.turn,
+            nearest=self.carriers,
         )
         served = self._streams.add(sender)
         origin = self._origins[served.number] = Origin(self, served)

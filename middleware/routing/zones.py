@@ -2,6 +2,7 @@
 
     parse_zone("eu/berlin")                 # ("eu", "berlin"): zones lie in zones
     branches(here, hosts, zones, Plan(...)) # to whom this host sends, and whom each of them serves in turn
+    nearer(host, origin, hosts, zones, stream)  # whom a host asks for repairs before the origin
 
 Seen from a host, the others of its own zone are single, and all others are sets: those behind the first level
 at which their zone leaves the host's own. A set is never parted, so each zone is entered once, by whoever
@@ -24,6 +25,7 @@ Zone = tuple[str, ...]
 
 MOST_LEVELS: Final = 8
 MOST_BYTES: Final = 255
+_ASKED: Final = 2  # hosts of a zone that are asked for repairs
 _LEVEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
 
@@ -77,6 +79,31 @@ def branches(here: Zone, hosts: Iterable[int], zones: Mapping[int, Zone], plan: 
     shares = _dealt([[host] for host in near if host not in heads] + left, len(heads))
     served = [Branch(head, tuple(sorted(_flat(one)))) for head, one in zip(heads, shares, strict=True)]
     return (*[_behind(one, plan) for one in alone], *served)
+
+
+def nearer(
+    host: int, origin: int, hosts: Iterable[int], zones: Mapping[int, Zone], stream: int
+) -> tuple[int, ...]:
+    """The hosts that `host` asks for what it lacks of the stream before it asks the origin, in this order.
+
+    In each zone of `host` that does not hold the origin, from the innermost on, the hosts are ranked as heads
+    are drawn. A host asks the first two of those before it; the first of a zone asks farther out. So asking
+    never goes in a circle, and of a whole zone that lacks something one host asks outside.
+    """
+    zone = zones.get(host, ())
+    others = [one for one in hosts if one not in (host, origin)]
+    for level in range(len(zone), _shared(zone, zones.get(origin, ())), -1):
+        inside = [one for one in others if zones.get(one, ())[:level] == zone[:level]]
+        ranked = _ranked([host, *inside], stream)
+        before = ranked[: ranked.index(host)]
+        if before:
+            return tuple(before[:_ASKED])
+    return ()
+
+
+def levels_between(zone: Zone, other: Zone) -> int:
+    """How many zones a copy from `other` to `zone` enters."""
+    return len(zone) - _shared(zone, other)
 
 
 def entered(zones: Mapping[int, Zone], ways: Collection[tuple[int, int]]) -> dict[Zone, int]:

@@ -7,6 +7,7 @@
     report     mode uint8 (bit 7: no echo requested), first uint64, next uint64, room uint32 (bytes),
                stamp uint64 (microseconds),
                newest uint64, parts uint32, age uint32 (microseconds), held uint64,
+               near uint32, near bytes uint64,
                live, repaired, replayed, filtered uint64,
                count uint8, count x (reason uint8, records uint64)    expired
                count uint8, count x (reason uint8, records uint64)    refused
@@ -39,7 +40,7 @@ NOWHERE: Final = 2**64 - 1
 _NAK: Final = struct.Struct(">IH")
 _GAP: Final = struct.Struct(">QQHH")
 _HEARTBEAT: Final = struct.Struct(">QQQIQI")
-_REPORT: Final = struct.Struct(">BQQIQQIIQQQQQ")
+_REPORT: Final = struct.Struct(">BQQIQQIIQIQQQQQ")
 _REASON: Final = struct.Struct(">BQ")
 _NO_ECHO: Final = 0x80
 _COUNT: Final = struct.Struct(">H")
@@ -167,7 +168,9 @@ class Report(Struct, frozen=True):
     Mahdavi, FACK). Everything that the origin sent before it is no longer in flight. `age` is the number of
     microseconds from its arrival to this report.
 
-    `held` is the first record that the receiver can send to others; NOWHERE if it keeps none.
+    `held` is the first record that the receiver can send to others; NOWHERE if it keeps none. `near` is the
+    number of whole messages that it has requested from nearer hosts instead of the origin, and `near_bytes`
+    the size of all such requests: losses that the origin does not see otherwise.
     """
 
     mode: Mode
@@ -181,6 +184,8 @@ class Report(Struct, frozen=True):
     age: int = 0
     echo: bool = True
     held: int = NOWHERE
+    near: int = 0
+    near_bytes: int = 0
 
     def encode(self) -> bytes:
         totals = self.totals
@@ -194,6 +199,8 @@ class Report(Struct, frozen=True):
             self.parts,
             min(self.age, 0xFFFF_FFFF),
             self.held,
+            self.near & 0xFFFF_FFFF,
+            self.near_bytes,
             totals.live,
             totals.repaired,
             totals.replayed,
@@ -203,15 +210,17 @@ class Report(Struct, frozen=True):
 
     @classmethod
     def decode(cls, data: bytes) -> Report:
-        mode, first, following, room, stamp, newest, parts, age, held, *counts = _read(_REPORT, data, 0)
+        mode, first, following, room, stamp, newest, parts, age, held, *rest = _read(_REPORT, data, 0)
         expired, position = _decode_reasons(Expiry, data, _REPORT.size)
         refused, position = _decode_reasons(Rejection, data, position)
-        live, repaired, replayed, filtered = counts
+        near, near_bytes, live, repaired, replayed, filtered = rest
         totals = Totals(live, repaired, replayed, filtered, expired, refused)
         _fills(data, position, first <= following and totals.settled == following - first)
         echo = not mode & _NO_ECHO
         which = _member(Mode, mode & ~_NO_ECHO)
-        return cls(which, first, following, room, stamp, totals, newest, parts, age, echo, held)
+        return cls(
+            which, first, following, room, stamp, totals, newest, parts, age, echo, held, near, near_bytes
+        )
 
 
 class Skipped(Struct, frozen=True):

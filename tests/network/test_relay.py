@@ -73,12 +73,16 @@ class Site:
     def start(self, name: str) -> Fabric:
         number = self.names.index(name) + 1
         fabric = Fabric(number, self.settings, KEYS, FabricCounters(), random.Random(number))
-        inside(self.made.namespace(name), lambda: fabric.open((self.made.ipv4(name), PORT), self.loop))
-        for other, label in self.zones.items():
-            host = self.names.index(other) + 1
-            fabric.carriers.set_zone(host, label)
-            if other != name:
-                fabric.set_host(host, (self.made.ipv4(other), PORT))
+
+        def begin() -> None:
+            fabric.open((self.made.ipv4(name), PORT), self.loop)
+            for other, label in self.zones.items():
+                host = self.names.index(other) + 1
+                fabric.carriers.set_zone(host, label)  # opens the socket of its own zone's group
+                if other != name:
+                    fabric.set_host(host, (self.made.ipv4(other), PORT))
+
+        inside(self.made.namespace(name), begin)
         self.at[name] = fabric
         return fabric
 
@@ -182,6 +186,69 @@ async def test_one_copy_crosses_each_boundary_and_nobody_sends_more_than_twice_w
         await until(lambda: site.origin.finished)
         rows = site.origin.rows().values()
         assert all(row.closed and row.addressed == BURST + 21 for row in rows)
+    finally:
+        site.close()
+
+
+def reached(site: Site, name: str) -> frozenset[int]:
+    """Returns the hosts that the group of a host's zone reaches."""
+    group = site.carrier(name)._group
+    assert group is not None
+    return group.reached
+
+
+def of_zone(site: Site, zone: str) -> list[str]:
+    return [name for name in site.names if site.zones[name] == zone]
+
+
+async def shared(site: Site, zone: str, hosts: int) -> str:
+    """Sends until the zone's only forwarding host reaches so many others by multicast; returns its name."""
+    names = of_zone(site, zone)
+    async with asyncio.timeout(90):
+        while True:
+            before = {name: site.carrier(name).sent_on for name in names}
+            await site.send(5)
+            busy = [name for name in names if site.carrier(name).sent_on > before[name]]
+            if len(busy) == 1 and len(reached(site, busy[0])) == hosts:
+                return busy[0]
+            await asyncio.sleep(0.05)
+
+
+async def test_inside_a_zone_one_copy_goes_by_multicast(lab: StartLab) -> None:
+    """No multicast crosses the router. The host that serves zone b sends one copy to its three others."""
+    made = lab(described(THREE))
+    site = Site(made, THREE)
+    try:
+        await site.begin()
+        await shared(site, "b", 3)
+        before, crossed = sent(made, of_zone(site, "b")), entered(made, THREE)
+        await site.send(BURST)
+        own, published = less(sent(made, of_zone(site, "b")), before), BURST * BYTES
+        assert published < less(entered(made, THREE), crossed)["b"] < 1.15 * published
+        assert published < sum(own.values()) < 1.5 * published
+        site.origin.close()
+        await until(lambda: site.origin.finished)
+        assert all(row.closed and row.balanced for row in site.origin.rows().values())
+    finally:
+        site.close()
+
+
+async def test_a_host_that_multicast_does_not_reach_gets_unicast(lab: StartLab) -> None:
+    made = lab(described(THREE))
+    site = Site(made, THREE)
+    try:
+        await site.begin()
+        head = await shared(site, "b", 3)
+        deaf = next(name for name in of_zone(site, "b") if name != head)
+        group = site.carrier(deaf)._group
+        assert group is not None
+        group.close()
+        head = await shared(site, "b", 2)
+        assert site.names.index(deaf) + 1 not in reached(site, head)
+        before = sent(made, of_zone(site, "b"))
+        await site.send(BURST)
+        own, published = less(sent(made, of_zone(site, "b")), before), BURST * BYTES
+        assert 2 * published < sum(own.values()) < 2.5 * published
     finally:
         site.close()
 

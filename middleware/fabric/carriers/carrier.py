@@ -16,7 +16,7 @@ All methods are called in the event loop's thread, and none blocks.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -146,4 +146,17 @@ class Carrier(Protocol):
 
     def state(self) -> CarrierState:
         """The current state."""
+        ...
+
+
+@runtime_checkable
+class ZonedCarrier(Carrier, Protocol):
+    """A carrier that also knows distances between hosts."""
+
+    def apart(self, host: int, other: int) -> int:
+        """How many zones a copy from `other` to `host` enters."""
+        ...
+
+    def nearest(self, origin: int, stream: int, members: Collection[int]) -> tuple[int, ...]:
+        """The members of a stream to ask for repairs before its origin, in this order."""
         ...

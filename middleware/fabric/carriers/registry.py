@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.sockets.udp import SocketAddress
 
-from .carrier import Carrier, CarrierState, Place
+from .carrier import Carrier, CarrierState, Place, ZonedCarrier
 from .unicast import Unicast
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class Carriers:
         """Raises ValueError if the settings name an unknown carrier, or two that address the same groups."""
         self.unicast = Unicast()
         self.all: list[Carrier] = [self.unicast]
+        self._zoned: list[ZonedCarrier] = []
         self._places: dict[int, Place] = {}
         for name in settings.carriers:
             self._add(maker_of(name)(settings))
@@ -68,6 +69,8 @@ class Carriers:
             if one.name == carrier.name or (one.group_form and one.group_form == carrier.group_form):
                 raise ValueError(f"carriers {one.name} and {carrier.name} are for the same: name one of them")
         self.all.append(carrier)
+        if isinstance(carrier, ZonedCarrier):
+            self._zoned.append(carrier)
 
     def open(self, edge: Edge) -> None:
         """Opens each carrier; `refusal` says why one cannot be used."""
@@ -104,6 +107,18 @@ class Carriers:
             if len(reach.hosts) >= enough and reach.mtu >= mtu:
                 return carrier
         return None
+
+    def apart(self, host: int, other: int) -> int:
+        """How many zones a copy from `other` to `host` enters; 0 if no carrier knows distances."""
+        return max([carrier.apart(host, other) for carrier in self._zoned], default=0)
+
+    def nearest(self, origin: int, stream: int, members: Collection[int]) -> tuple[int, ...]:
+        """The members of a stream to ask for repairs before its origin; none if no carrier knows
+        distances."""
+        for carrier in self._zoned:
+            if not carrier.refusal:
+                return carrier.nearest(origin, stream, members)
+        return ()
 
     def number(self, name: str) -> int:
         """Returns a carrier's number. Raises ValueError if it is not in use here."""

@@ -2,10 +2,14 @@
 
     UDP of the fabric's own port | header (wire.relay) | segment        to a host that serves others
     UDP of the fabric's own port | segment                              to one that serves nobody: bare
+    multicast to the zone's group | segment                             to hosts of the zone that it reaches
 
 `routing.zones` decides which host serves which, by the hosts' zones from the coordinator. An origin sends at
 most `AT_ORIGIN` copies, and a host that forwards sends at most `ON_THE_WAY`. As with any carrier, receivers
 report to the origin and are repaired from there: a loss on the path is a gap.
+
+Where multicast reaches at least two hosts of this host's own zone, they get one copy together
+(`fabric.zone_group`); `--carrier relay=unicast` switches that off.
 
 A host that serves others is probed while it does (HELLO, answered by HERE). If it fails to answer `TRIES`
 times in a row, each within a time-out from its round trips, it serves nobody until it answers again. It still
@@ -22,9 +26,10 @@ from typing import TYPE_CHECKING, Final
 from treecast.middleware.fabric.core.timing import RoundTrip
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.sockets.udp import SocketAddress, UdpSocket, shown
+from treecast.middleware.fabric.zone_group import ZoneGroup
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.timers import no_sooner
-from treecast.middleware.routing.zones import Branch, Plan, Zone, branches, parse_zone
+from treecast.middleware.routing.zones import Branch, Plan, Zone, branches, levels_between, nearer, parse_zone
 from treecast.middleware.wire.relay import (
     LIST_BYTES,
     MOST_HOPS,
@@ -53,6 +58,7 @@ NAME: Final = "relay"
 AT_ORIGIN: Final = 4  # maximum copies that an origin sends
 ON_THE_WAY: Final = 2  # maximum copies that a host forwards: twice what it receives
 TRIES: Final = 3  # unanswered hellos after which a host serves nobody
+_WITHOUT_GROUPS: Final = "unicast"  # option: no multicast inside the zone
 _MOST_WAYS: Final = 4096  # cache size: by sets of hosts and streams
 _PLACE: Final = slice(4, 12)  # of a segment: origin and stream
 _FIRST_TRIP: Final = 0.05  # seconds, until a round trip is measured
@@ -67,7 +73,10 @@ _Way = tuple[bytes, SocketAddress]
 
 def make(settings: FabricSettings) -> Carrier:
     """See `registry`."""
-    return Relay()
+    option = settings.options.get(NAME, "")
+    if option not in ("", _WITHOUT_GROUPS):
+        raise ValueError(f"relay={option}: the only option is relay={_WITHOUT_GROUPS}")
+    return Relay(groups=not option)
 
 
 class _Server:
@@ -93,13 +102,16 @@ class _Server:
 class Relay:
     """The carrier of one host, including what it forwards for others."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, groups: bool = True) -> None:
+        """`groups`: use multicast inside the zone where it reaches hosts."""
         self.name = NAME
         self.refusal = "it is not open"
         self.group_form = ""  # no joining: packets name their receivers
         self.overhead = OVERHEAD
         self.alike = False  # each packet is examined: it may have to be forwarded
         self.sent_on = 0  # packets forwarded, counting each copy
+        self._groups = groups
+        self._group: ZoneGroup | None = None
         self._edge: Edge | None = None
         self._udp: UdpSocket
         self._zones: dict[int, Zone] = {}
@@ -108,6 +120,7 @@ class Relay:
         self._ways: dict[tuple[tuple[int, ...], int, int], list[_Way]] = {}
         self._heads: dict[tuple[tuple[int, ...], int, int], list[_Server]] = {}
         self._shunned: frozenset[int] = frozenset()
+        self._sharing: dict[tuple[tuple[int, ...], int, int], bool] = {}  # several hosts are in this zone
         self._waiting: dict[SocketAddress, list[bytes]] = {}  # to be forwarded at the end of this turn
         self._timer: asyncio.TimerHandle | None = None
         self._nonce = 0
@@ -117,11 +130,16 @@ class Relay:
         self._edge, self._udp, self.refusal = edge, edge.udp, ""
         self._nonce = int(edge.random.random() * 2**62)
         edge.watch(edge.udp, self)
+        if self._groups:
+            self._group = ZoneGroup(edge, self._ask_group, self._ways.clear)
+            self._group.open(self._zones.get(edge.host, ()), self)
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._group is not None:
+            self._group.close()
         self._waiting.clear()
         self.refusal = "it is closed"
 
@@ -130,6 +148,7 @@ class Relay:
     def set_host(self, host: int, place: Place | None) -> None:
         zone = _zone_of(host, place.zone) if place is not None else ()
         address = place.address if place is not None else None
+        moved = self._zones.get(host, ()) != zone
         if self._zones.get(host, ()) != zone or self._addresses.get(host) != address:
             self._ways.clear()
         if zone:
@@ -141,6 +160,8 @@ class Relay:
         else:
             self._addresses.pop(host, None)
             self._forget(host)
+        if moved and self._group is not None and host == self._host:
+            self._group.open(zone, self)
 
     def _forget(self, host: int) -> None:
         server = self._servers.pop(host, None)
@@ -155,6 +176,14 @@ class Relay:
         assert self._edge is not None
         known = frozenset([host for host in hosts if host in self._addresses])
         return Reach(known, self._edge.segment_bytes(OVERHEAD))
+
+    def apart(self, host: int, other: int) -> int:
+        return levels_between(self._zones.get(host, ()), self._zones.get(other, ()))
+
+    def nearest(self, origin: int, stream: int, members: Collection[int]) -> tuple[int, ...]:
+        """Members in the zones of this host that do not hold the origin (`routing.zones.nearer`)."""
+        alive = [host for host in members if host not in self._shunned]
+        return nearer(self._host, origin, alive, self._zones, origin << 32 | stream)
 
     def check(self, group: int) -> None:
         if group:
@@ -180,7 +209,13 @@ class Relay:
             return
         stream = int.from_bytes(datagrams[0][_PLACE])
         for prefix, address in self._ways_to(tuple(hosts), stream, MOST_HOPS):
-            self._udp.send([prefix + one for one in datagrams] if prefix else datagrams, address)
+            self._out([prefix + one for one in datagrams] if prefix else datagrams, address)
+
+    def _out(self, datagrams: list[bytes], address: SocketAddress) -> None:
+        if self._group is not None and address == self._group.address:
+            self._group.send(datagrams)
+        else:
+            self._udp.send(datagrams, address)
 
     def _ways_to(self, hosts: tuple[int, ...], stream: int, hops: int) -> list[_Way]:
         """The hosts to which this host sends, with `hops` left for the stream, so that all of `hosts` are
@@ -192,25 +227,45 @@ class Relay:
         heads = self._heads[key]
         if heads:
             self._use(heads)
+        if self._sharing[key] and self._group is not None:
+            self._group.use()
         return ways
 
     def _find(self, key: tuple[tuple[int, ...], int, int]) -> list[_Way]:
         hosts, stream, hops = key
         known = [host for host in hosts if host in self._addresses and host != self._host]
+        together = self._together(known)
+        alone = [host for host in known if host not in together]
         if hops < 1:  # hop limit reached: serve the rest directly
-            found = [Branch(host, ()) for host in known]
+            found = [Branch(host, ()) for host in alone]
         else:
             most = AT_ORIGIN if hops == MOST_HOPS else ON_THE_WAY
-            plan = Plan(most, stream, self._shunned)
-            found = list(branches(self._zones.get(self._host, ()), known, self._zones, plan))
+            plan = Plan(most - bool(together), stream, self._shunned)
+            found = list(branches(self._zones.get(self._host, ()), alone, self._zones, plan))
         if len(self._ways) >= _MOST_WAYS:
             self._ways.clear()
         if not self._ways:
             self._heads.clear()
+            self._sharing.clear()
+        self._sharing[key] = sum([self._is_near(host) for host in known]) > 1
         fitting = [part for one in found for part in _fitting(one)]
         self._heads[key] = [self._servers.setdefault(one.head, _Server()) for one in fitting if one.rest]
         ways = self._ways[key] = [(_prefix(one, hops), self._addresses[one.head]) for one in fitting]
+        if together and self._group is not None and self._group.address is not None:
+            ways.append((b"", self._group.address))
         return ways
+
+    def _is_near(self, host: int) -> bool:
+        """Whether a host is in the same zone."""
+        zone = self._zones.get(host, ())
+        return bool(zone) and zone == self._zones.get(self._host, ())
+
+    def _together(self, hosts: list[int]) -> list[int]:
+        """The hosts that get one copy by the zone's group: at least two, or none."""
+        if self._group is None or self._group.address is None:
+            return []
+        found = [host for host in hosts if host in self._group.reached and self._is_near(host)]
+        return found if len(found) > 1 else []
 
     @property
     def _host(self) -> int:
@@ -260,7 +315,7 @@ class Relay:
         waiting, self._waiting = self._waiting, {}
         if not self.refusal:
             for address, datagrams in waiting.items():
-                self._udp.send(datagrams, address)
+                self._out(datagrams, address)
 
     # --- hosts that serve others, and whether they are alive
 
@@ -310,8 +365,17 @@ class Relay:
         assert self._edge is not None
         address = self._addresses.get(host)
         if address is not None:
-            probe = control(Kind.PROBE, self._host, 0, 0, self._host, Probe(0, nonce).encode())
-            self._udp.send([encode_header(RelayHeader(kind, 1)) + encode(probe, self._edge.keys)], address)
+            self._udp.send([self._word(kind, nonce)], address)
+
+    def _word(self, kind: RelayKind, nonce: int) -> bytes:
+        """A packet of HELLO or HERE."""
+        assert self._edge is not None
+        probe = control(Kind.PROBE, self._host, 0, 0, self._host, Probe(0, nonce).encode())
+        return encode_header(RelayHeader(kind, 1)) + encode(probe, self._edge.keys)
+
+    def _ask_group(self, nonce: int) -> None:
+        if self._group is not None:
+            self._group.send([self._word(RelayKind.HELLO, nonce)])
 
     def _greeted(self, kind: RelayKind, buffer: memoryview, at: int, end: int) -> None:
         """Handles HELLO and HERE. Raises SegmentError without a valid tag of the cluster."""
@@ -320,6 +384,8 @@ class Relay:
         nonce = Probe.decode(segment.payload).nonce
         if kind is RelayKind.HELLO:
             self._tell(RelayKind.HERE, segment.sender, nonce)
+            return
+        if self._group is not None and self._group.answered(segment.sender, nonce):
             return
         server = self._servers.get(segment.sender)
         if server is None or server.nonce != nonce or not nonce:

@@ -1,6 +1,7 @@
 """A receiver's repair requests: when to ask, how far ahead, and which host.
 
-For data sent to all, the receiver asks the origin for everything missing. During a replay it asks only for
+For data sent to all, the receiver asks the origin for everything missing. If members are nearer than the
+origin (`near`), it first asks each of them `_NEAR_TRIES` times, in turn. During a replay it asks only for
 losses before the replay's position, since the replay brings the rest. If the origin names a holder for the
 replay, the receiver requests it from the holder piece by piece. It requests the next piece once the last one
 is complete. Each piece is larger than the last, and smaller after a piece had to be requested again.
@@ -8,24 +9,40 @@ is complete. Each piece is larger than the last, and smaller after a piece had t
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
+from treecast.middleware.wire.segment import part_size
 from treecast.middleware.wire.segment_bodies import MAX_GAPS, Gap
 
+from .gaps import Missing
 from .reorder import Reorder
 from .settings import NEVER, StreamSettings
 from .timing import Random, RoundTrip, Weight
 
 _MOST_NAKS: Final = 8  # per call
+_NEAR_TRIES: Final = 2  # requests for a gap to each nearer host before the origin is asked
 _VARIES: Final = 2.0  # a packet later than this many times the variation is not merely reordered
+
+
+class Nearest(Protocol):
+    """Knows distances between hosts: see `carriers.carrier`."""
+
+    def apart(self, host: int, other: int) -> int:
+        """How many zones a copy from `other` to `host` enters; 0 if unknown."""
+        ...
+
+    def nearest(self, origin: int, stream: int, members: tuple[int, ...]) -> tuple[int, ...]:
+        """The members to ask for repairs before the origin, in this order."""
+        ...
 
 
 class Asking:
     """The requests of one receiver. `behind`: it is being replayed to. `holder`: the host that replays to it;
-    0: the origin."""
+    0: the origin. `near`: members nearer than the origin, in the order in which they are asked."""
 
     __slots__ = (
         "_grows",
+        "_part",
         "_piece",
         "_piece_end",
         "_random",
@@ -33,8 +50,11 @@ class Asking:
         "_settings",
         "_weight",
         "answered",
+        "asked_near",
+        "asked_near_bytes",
         "behind",
         "holder",
+        "near",
         "replay_until",
         "replayed_to",
     )
@@ -44,6 +64,9 @@ class Asking:
     ) -> None:
         self.behind = False
         self.holder = 0
+        self.near: tuple[int, ...] = ()
+        self.asked_near = 0  # whole messages requested from nearer hosts, and the bytes of all such requests
+        self.asked_near_bytes = 0
         self.answered = -NEVER  # time of the last repair
         self.replayed_to = 0  # highest end of a repair; during a replay only gaps before it are requested
         self.replay_until = -NEVER  # a replay is in progress until then; every repair extends it
@@ -51,6 +74,7 @@ class Asking:
         self._random = random
         self._round_trip = round_trip
         self._weight = weight
+        self._part = part_size(settings.mtu)
         self._piece = settings.replay_first  # bytes requested from the holder at a time
         self._grows = True  # nothing of the last piece was requested twice
         self._piece_end = 0
@@ -126,27 +150,34 @@ class Asking:
 
     # --- requests
 
-    def ask(self, buffer: Reorder, newest_at: float, members: int, now: float) -> list[Gap]:
-        """Returns all gaps that are due, limited by the number of naks per call and by room.
+    def ask(self, buffer: Reorder, newest_at: float, members: int, now: float) -> dict[int, list[Gap]]:
+        """Returns all gaps that are due by the host to ask, limited by the number of naks per call and by
+        room. Host 0 stands for the origin, or for the holder of the replay.
 
         `newest_at`: arrival time of the farthest data. `members`: number of members of the stream.
         """
         before = self._ask_before(buffer, now)
-        wanted: list[Gap] = []
+        wanted: dict[int, list[Gap]] = {}
+        count = 0
         again = False
         whole = now - newest_at >= self.patience()
         for missing in buffer.gaps.due(now):
-            if len(wanted) >= _MOST_NAKS * MAX_GAPS or (not buffer.room and missing.first != buffer.next):
+            if count >= _MOST_NAKS * MAX_GAPS or (not buffer.room and missing.first != buffer.next):
                 missing.due = now + self._round_trip.timeout
                 continue
             if missing.first >= before:  # the replay will reach it
                 missing.due = now + self.replay_pause()
                 continue
-            lacking = list(buffer.wanted(missing, before, whole))
+            near = self._asks_near(missing, buffer)
+            lacking = list(buffer.wanted(missing, before, whole and not near))
+            if near and whole and not lacking:  # only the origin knows what is in flight
+                near, lacking = False, list(buffer.wanted(missing, before))
             if not lacking:  # the rest may be in flight
                 missing.due = newest_at + self.patience()
                 continue
-            wanted += lacking
+            host = self._nearer(missing, lacking) if near else 0
+            wanted.setdefault(host, []).extend(lacking)
+            count += len(lacking)
             again = again or missing.attempts > 0
             missing.attempts = 1 if self.answered > missing.asked else missing.attempts + 1
             missing.asked = now
@@ -155,6 +186,22 @@ class Asking:
             self._piece = max(self._settings.replay_least, self._piece // 2)
             self._grows = False
         return wanted
+
+    def _asks_near(self, missing: Missing, buffer: Reorder) -> bool:
+        """Whether a nearer host is asked next for the part of a gap that later data has overtaken."""
+        if not self.near or self.behind or missing.near >= _NEAR_TRIES * len(self.near):
+            return False
+        return (missing.first, 0) < buffer.newest
+
+    def _nearer(self, missing: Missing, lacking: list[Gap]) -> int:
+        """The nearer host that is asked next for parts of this gap."""
+        host = self.near[missing.near % len(self.near)]
+        missing.near += 1
+        if missing.near == 1:  # a repeated request is no further loss
+            for gap in lacking:
+                self.asked_near += not gap.parts
+                self.asked_near_bytes += gap.parts * self._part or self._weight.size_of(gap.end - gap.first)
+        return host
 
     def _ask_before(self, buffer: Reorder, now: float) -> int:
         """The sequence from which on gaps are not requested, because a replay brings them. A replay also

@@ -13,17 +13,25 @@ _MANY = 8192  # gaps; from this many on, adjacent ones merge even if already req
 class Missing:
     """Missing records in [first, end); last requested at `asked`, next due at `due`.
 
-    `attempts`: requests since the last repair of anything; 0: not requested yet.
+    `attempts`: requests since the last repair of anything; 0: not requested yet. `near`: requests to hosts
+    nearer than the origin.
     """
 
-    __slots__ = ("asked", "attempts", "due", "end", "first")
+    __slots__ = ("asked", "attempts", "due", "end", "first", "near")
 
-    def __init__(self, first: int, end: int, due: float, attempts: int = 0, asked: float = -NEVER) -> None:
+    def __init__(
+        self, first: int, end: int, due: float, attempts: int = 0, asked: float = -NEVER, near: int = 0
+    ) -> None:
         self.first = first
         self.end = end
         self.due = due
         self.attempts = attempts
         self.asked = asked
+        self.near = near
+
+    def piece(self, first: int, end: int) -> Missing:
+        """A part of this gap, with the same history."""
+        return Missing(first, end, self.due, self.attempts, self.asked, self.near)
 
 
 class Gaps:
@@ -82,9 +90,9 @@ class Gaps:
         gap = self.all[at]
         rest = []
         if gap.first < first:
-            rest.append(Missing(gap.first, first, gap.due, gap.attempts, gap.asked))
+            rest.append(gap.piece(gap.first, first))
         if end < gap.end:
-            rest.append(Missing(end, gap.end, gap.due, gap.attempts, gap.asked))
+            rest.append(gap.piece(end, gap.end))
         self.all[at : at + 1] = rest
         self._firsts[at : at + 1] = [one.first for one in rest]
 
@@ -128,7 +136,7 @@ class Gaps:
         gap = self.all[bisect_right(self._firsts, first) - 1]
         self.fill(first, end)
         at = bisect_left(self._firsts, first)
-        own = Missing(first, end, gap.due, gap.attempts, gap.asked)
+        own = gap.piece(first, end)
         self._firsts.insert(at, first)
         self.all.insert(at, own)
         return own

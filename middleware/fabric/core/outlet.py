@@ -25,6 +25,11 @@ class Outlet:
         self.control: deque[Outgoing] = deque()  # segments that wait
 
     @property
+    def origin(self) -> int:
+        """This host."""
+        return self._key[0]
+
+    @property
     def oldest(self) -> int:
         """The first sequence that can be repaired."""
         return self._log.oldest

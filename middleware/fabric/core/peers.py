@@ -53,6 +53,8 @@ class Peer:
         "left",
         "left_lately",
         "limit",
+        "near",
+        "near_bytes",
         "newest",
         "next",
         "out_since",
@@ -85,6 +87,8 @@ class Peer:
         self.stamp = 0  # time stamp of its last report
         self.reported = False
         self.asked = 0  # whole messages that it has requested
+        self.near = 0  # of its last report: whole messages requested from nearer hosts, and bytes
+        self.near_bytes = 0
         self.done = False
         self.announce_at = now
         self.room = settings.buffer_bytes
@@ -163,6 +167,14 @@ class Peer:
             self.progressed = now
             self.turnaround.sample(took)
             self.window.progress(arrived, took, now, used=used)
+
+    def lost_near(self, messages: int, size: int) -> None:
+        """Takes a report of what it has requested from nearer hosts so far: a sign of loss, as requests to
+        this host are. Smaller numbers than before mean that the receiver has joined again."""
+        if self.live and messages >= self.near and size > self.near_bytes:
+            self.asked += messages - self.near
+            self.pace.asked(size - self.near_bytes)
+        self.near, self.near_bytes = messages, size
 
     def asks_first(self, sequence: int, parts: int) -> bool:
         """Whether it requests data before part `parts` of the message at `sequence` for the first time.

@@ -26,7 +26,7 @@ from treecast.middleware.wire.segment_bodies import (
     Skipped,
 )
 
-from .asking import Asking
+from .asking import Asking, Nearest
 from .counters import Refused, StreamCounters
 from .holding import Holding
 from .log import StreamLog
@@ -74,7 +74,7 @@ class Receiver:
     each message in its turn and may filter or refuse it; None accepts all. `held` is the log that keeps
     delivered messages, to repair them for others if the origin is gone; without it, `hold_bytes` are kept.
     `room` is the capacity of the host's sockets. With `keeps`, delivered messages are reported to the origin
-    only after `keep`, otherwise at once.
+    only after `keep`, otherwise at once. `nearest` names members to ask for repairs before the origin.
     """
 
     def __init__(
@@ -92,6 +92,7 @@ class Receiver:
         held: StreamLog | None = None,
         room: Room | None = None,
         keeps: bool = False,
+        nearest: Nearest | None = None,
     ) -> None:
         self.host = host
         self.key = key
@@ -115,6 +116,7 @@ class Receiver:
         self._buffer = Reorder(settings, self._budget, progress.next)
         self._weight = Weight(settings)
         self._asking = Asking(settings, random, self.round_trip, self._weight)
+        self._nearest = nearest
         self._holding = Holding(host, key, settings, held, now)
         self._queue: list[Outgoing] = []
         self._heard = now
@@ -409,6 +411,9 @@ class Receiver:
         if not self.members and announce.end > self.next:
             self._asking.replays(now)  # the origin starts a replay for a host that begins behind
         self.members = announce.members
+        if self._nearest is not None:
+            origin, stream, _ = self.key
+            self._asking.near = self._nearest.nearest(origin, stream, self.members)
         self.name = announce.name
         self._know(announce.end, now + self._asking.first_delay())
 
@@ -428,10 +433,10 @@ class Receiver:
         self._asking.behind = self.state is _CATCHING_UP
         self._quiet_until = -NEVER
 
-    # --- repairing others if the origin is gone
+    # --- repairing others
 
     def _nak(self, host: int, nak: Nak, now: float) -> None:
-        """Repairs the gaps in the nak of another receiver."""
+        """Repairs the gaps in the nak of another receiver; what is missing here too, once it has arrived."""
         if not self._holding.answer(host, nak, self._buffer, self._queue, now):
             self.counters.refuse(Refused.TOO_MANY)
 
@@ -439,6 +444,7 @@ class Receiver:
         self._step(ReceiverEvent.ORIGIN_SILENT)
         if self.state is _ORPHANED:
             self._asking.nobody_replays()
+            self._asking.near = ()
         if self.state is _ORPHANED and self._orphaned_since == NEVER:
             self._orphaned_since = self._word_at = now
 
@@ -459,6 +465,8 @@ class Receiver:
 
     def to_send(self, now: float) -> list[Outgoing]:
         """Returns everything to be sent now."""
+        if self._holding.owes:
+            self._holding.pay(self._buffer, self._queue, now)
         if now < self._quiet_until and not self._queue:
             return []
         self._notice_pause(now)
@@ -495,9 +503,10 @@ class Receiver:
         if wanted and self._unreported and self.state is not _ORPHANED:
             self._report(now)  # first: arrivals tell lost data from data in flight
         round_trip = int(self.round_trip.smoothed * 1e6)
-        for at in range(0, len(wanted), MAX_GAPS):
-            nak = Nak(tuple(wanted[at : at + MAX_GAPS]), round_trip)
-            self._control(Kind.NAK, nak.encode(), self._repairer())
+        for host, gaps in wanted.items():
+            for at in range(0, len(gaps), MAX_GAPS):
+                nak = Nak(tuple(gaps[at : at + MAX_GAPS]), round_trip)
+                self._control(Kind.NAK, nak.encode(), host or self._repairer())
 
     def _repairer(self) -> int:
         """The host to ask for repairs: the origin, or the holder of its replay. If the origin is gone, a
@@ -525,6 +534,8 @@ class Receiver:
             int(max(0.0, now - self._newest_at) * 1e6),
             self._asks_for_echo(now),
             self._holding.oldest,
+            self._asking.asked_near,
+            self._asking.asked_near_bytes,
         )
         self._reported_next = settled
         self._unreported = 0

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from treecast.middleware.wire.segment import After, Segment, StreamKey
 from treecast.middleware.wire.segment_assembly import AssemblyBudget
 
+from .asking import Nearest
 from .counters import Refused
 from .log import StreamLog
 from .outgoing import Outgoing
@@ -49,6 +50,7 @@ class Receivers:
         assembly_bytes: int = 64 << 20,
         room_bytes: int = 8 << 20,
         complain: Callable[[enum.Enum], None] | None = None,
+        nearest: Nearest | None = None,
     ) -> None:
         """`room_bytes`: the capacity of the host's sockets."""
         self.host = host
@@ -56,6 +58,7 @@ class Receivers:
         self._settings = settings
         self._random = random
         self._complain = complain
+        self._nearest = nearest
         self._budget = AssemblyBudget(assembly_bytes)
         self._room = Room(room_bytes)
         self.members: dict[tuple[int, int], _Membership] = {}  # by (origin, stream)
@@ -107,6 +110,7 @@ class Receivers:
             held=held,
             room=self._room,
             keeps=keeps,
+            nearest=self._nearest,
         )
         member = _Membership(self._count, receiver)
         self.members[origin, stream] = self._by_number[member.number] = member

@@ -10,6 +10,7 @@ from typing import Final
 from treecast.middleware.wire.segment import MAX_SEGMENTS, Kind, Message, part_size
 from treecast.middleware.wire.segment_bodies import Heartbeat, Nak, Skipped
 
+from .asking import Nearest
 from .counters import Refused, StreamCounters
 from .live import Live
 from .log import REPAIRS_PER_NAK
@@ -46,6 +47,7 @@ class Resending:
         "_settings",
         "_turn",
         "_weight",
+        "nearest",
         "part_size",
     )
 
@@ -71,6 +73,7 @@ class Resending:
         self._bucket = TokenBucket(settings.repair_rate, settings.repair_burst, now)
         self._repairs = Repairs(settings.aggregation)
         self._answers = Slices()
+        self.nearest: Nearest | None = None
         self._first = 0  # index of the receiver that comes first in the next turn
 
     def drop(self, host: int) -> None:
@@ -262,15 +265,33 @@ class Resending:
 
     def _look_for_holder(self, peer: Peer, now: float) -> None:
         """Picks another receiver to replay what was not sent yet, if that is much. Of those that hold it,
-        picks the one with the fewest replays."""
-        least = self._settings.replay_by_holders
-        if peer.unhelped >= _TRIES or not least or self._weight.size_of(self._live.edge - peer.sent) < least:
+        picks the nearest one with the fewest replays."""
+        most, lacks = self._settings.replay_by_holders, self._weight.size_of(self._live.edge - peer.sent)
+        far = self._apart(peer, self._outlet.origin) > 0
+        if peer.unhelped >= _TRIES or not most or lacks < (self._least_near if far else most):
             return
         busy = [one.holder for one in self._peers if one.holder]
-        able = [one for one in self._peers if one.live and self._holds(one, peer.next, least)]
+        able = []
+        for one in self._peers:
+            least = self._least(peer, one.host)
+            if one.live and lacks >= least and self._holds(one, peer.next, least):
+                able.append((self._apart(peer, one.host), busy.count(one.host), one.host))
         if able:
             peer.rewind(now, peer.next)  # the receiver does not request what it already has
-            peer.holder = min(able, key=lambda one: busy.count(one.host)).host
+            peer.holder = min(able)[2]
+
+    @property
+    def _least_near(self) -> int:
+        """Bytes lacking at which a holder that is nearer than this host replays them."""
+        return min(self._settings.replay_by_holders, 2 * self._settings.replay_least)
+
+    def _least(self, peer: Peer, holder: int) -> int:
+        """Bytes lacking at which this holder replays them."""
+        near = self._apart(peer, holder) < self._apart(peer, self._outlet.origin)
+        return self._least_near if near else self._settings.replay_by_holders
+
+    def _apart(self, peer: Peer, other: int) -> int:
+        return self.nearest.apart(peer.host, other) if self.nearest is not None else 0
 
     def _holds(self, one: Peer, sequence: int, least: int) -> bool:
         """Whether `one` keeps data from `sequence` on, at least `least` bytes of it."""
@@ -280,7 +301,7 @@ class Resending:
         """Takes the replay back from the holder if the receiver is near the edge, if the holder is gone, or
         if it delivers nothing although the receiver reports."""
         holder = self._peers.get(peer.holder)
-        near = 2 * self._weight.size_of(self._live.edge - peer.next) < self._settings.replay_by_holders
+        near = 2 * self._weight.size_of(self._live.edge - peer.next) < self._least(peer, peer.holder)
         idle = peer.heard - peer.idle_since >= peer.stall
         if near or idle or holder is None or not holder.live:
             peer.unhelped = _TRIES if near else peer.unhelped + idle

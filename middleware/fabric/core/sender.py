@@ -28,6 +28,7 @@ from treecast.middleware.wire.segment_bodies import (
 )
 
 from .accounting import Ledger, Row, Verdict
+from .asking import Nearest
 from .counters import Refused, StreamCounters
 from .live import Live
 from .log import Log, StreamLog
@@ -58,7 +59,8 @@ class Sender:
     may also be a log that grows by itself, whose growth the sender notices in `to_send`. Data before
     `live_from` (default: the log's end) is not sent live, but replayed to receivers that begin there. An
     origin thus restarts with data that an earlier process sent in the same epoch. `turn`: the budget of one
-    turn, shared with other streams; default: its own, which restarts in each `to_send`.
+    turn, shared with other streams; default: its own, which restarts in each `to_send`. `nearest` knows which
+    receivers are near to each other.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Sender:
         log: StreamLog | None = None,
         live_from: int | None = None,
         turn: Turn | None = None,
+        nearest: Nearest | None = None,
     ) -> None:
         self.key = (origin, stream, epoch)
         self.counters = StreamCounters()
@@ -95,6 +98,7 @@ class Sender:
         self._resending = Resending(
             self._outlet, self.peers, settings, self._weight, self.live, self.counters, shared, now
         )
+        self._resending.nearest = nearest
         self.wanting = False  # `publish` has refused a message
         self._published = 0  # value of `live.bytes` once everything published is sent
         self._heartbeat_at = NEVER
@@ -234,6 +238,7 @@ class Sender:
         if not late:
             peer.room = report.room
             peer.held = report.held
+            peer.lost_near(report.near, report.near_bytes)
             if peer.live:
                 self.live.heard(peer, report, now)
             elif peer.holder:

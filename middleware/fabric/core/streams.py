@@ -24,6 +24,7 @@ from treecast.middleware.wire.segment import (
 )
 from treecast.middleware.wire.segment_bodies import Probe
 
+from .asking import Nearest
 from .counters import Shipped
 from .outgoing import PURPOSES, Outgoing
 from .receivers import Receivers
@@ -166,8 +167,9 @@ class Streams:
         *,
         assembly_bytes: int,
         room_bytes: int = 8 << 20,
+        nearest: Nearest | None = None,
     ) -> None:
-        """`room_bytes`: the capacity of the host's sockets."""
+        """`room_bytes`: the capacity of the host's sockets. `nearest`: names members to ask for repairs."""
         self.host = host
         self.receivers = Receivers(
             host,
@@ -176,6 +178,7 @@ class Streams:
             assembly_bytes=assembly_bytes,
             room_bytes=room_bytes,
             complain=complain,
+            nearest=nearest,
         )
         self.probes: list[tuple[int, Probe]] = []  # (sender, probe) that arrived; the caller removes them
         self.unreached: list[tuple[Served, int]] = []  # hosts that their carrier does not reach; as `probes`

@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.fabric.edges import KEYS, STREAM, Collected, fabrics, until
 
 from treecast.middleware.fabric.carriers.carrier import Place
@@ -15,7 +16,7 @@ from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.origin import Origin
 from treecast.middleware.fabric.settings import FabricSettings
-from treecast.middleware.wire.relay import MOST_HOSTS, RelayHeader, RelayKind, encode_header
+from treecast.middleware.wire.relay import MOST_HOPS, MOST_HOSTS, RelayHeader, RelayKind, encode_header
 from treecast.middleware.wire.segment import NO_KEYS, KeyRing, Kind, control, encode
 from treecast.middleware.wire.segment_bodies import Probe
 
@@ -164,3 +165,70 @@ def test_what_is_closed_sends_nothing() -> None:
         carrier.check(0)
     with closing(carrier):
         pass
+
+
+# --- hosts that lie, die and disagree
+
+
+async def carried(made: list[Fabric], count: int = 40) -> Origin:
+    """Sends messages by relay until all others have them and all accounts are closed."""
+    origin, sinks = streamed(made)
+    origin.use_carrier(NAME, set(sinks))
+    payloads = [bytes([number]) * 3000 for number in range(count)]
+    for payload in payloads:
+        origin.publish(payload, 1)
+    await until(lambda: all(sink.payloads == payloads for sink in sinks.values()))
+    origin.close()
+    await until(lambda: origin.finished)
+    assert all(row.closed and row.balanced for row in origin.rows().values())
+    return origin
+
+
+@pytest.mark.parametrize("label", ["a/b/../c", "x" * 300, "/", "a" + "/a" * 20])
+async def test_a_label_that_is_none_puts_its_host_outside_all_zones(label: str) -> None:
+    async with fabrics(*ZONES, settings=SETTINGS) as made:
+        place(made, ZONES | {4: label})
+        await carried(made)
+
+
+async def test_hosts_that_see_different_zones_send_nothing_in_circles() -> None:
+    """Each host takes itself for the one outside, so that each would have another of its list serve it."""
+    async with fabrics(*ZONES, settings=SETTINGS) as made:
+        for fabric in made:
+            for host in ZONES:
+                fabric.carriers.set_zone(host, "here" if host == fabric.host else f"there/{host % 2}")
+        await carried(made)
+        assert sum(relay(fabric).sent_on for fabric in made) <= 5 * 40  # less than a copy for each receiver
+
+
+@pytest.mark.parametrize("hops", [1, 2, MOST_HOPS])
+async def test_hosts_that_name_each_other_end_by_the_list(hops: int) -> None:
+    """A says that it sends on for B, and B for A: each takes itself off the list."""
+    async with fabrics(1, 2, 3, settings=SETTINGS) as made:
+        place(made, {1: "a", 2: "b", 3: "c"})
+        heard: list[int] = []
+        for fabric in made[1:]:
+            fabric.on_probe = lambda *_, host=fabric.host: heard.append(host)
+        header = encode_header(RelayHeader(RelayKind.FORWARD, hops, (2, 3)))
+        for to in (made[1], made[2]):
+            made[0]._udp.send([header + probe_of(1)], to.address)
+        await until(lambda: sorted(heard) == [2, 2, 3, 3])
+        assert [relay(fabric).sent_on for fabric in made] == [0, 1, 1]
+
+
+async def test_a_host_that_dies_between_choice_and_forwarding_is_passed_over() -> None:
+    """Its socket is silent from the moment that the way through it is known."""
+    stream = replace(STREAM, quiet_after=20.0, slow_share=1.1, hold_bytes=1 << 20)
+    async with fabrics(*ZONES, settings=replace(SETTINGS, stream=stream)) as made:
+        place(made, ZONES)
+        origin, sinks = streamed(made)
+        origin.use_carrier(NAME, set(sinks))
+        origin.publish(b"first", 1)
+        await until(lambda: all(sink.payloads == [b"first"] for sink in sinks.values()))
+        head = next(host for host, server in relay(made[0])._servers.items() if server.used)
+        dead = made[head - 1]
+        asyncio.get_running_loop().remove_reader(dead._udp.sock.fileno())
+        payloads = [b"first", *(bytes([number]) * 3000 for number in range(30))]
+        for payload in payloads[1:]:
+            origin.publish(payload, 1)
+        await until(lambda: all(sink.payloads == payloads for host, sink in sinks.items() if host != head))

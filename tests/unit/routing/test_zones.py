@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treecast.middleware.routing.zones import Branch, Plan, Zone, branches, entered, parse_zone
+from treecast.middleware.routing.zones import Branch, Plan, Zone, branches, entered, nearer, parse_zone
 
 LABELS = ["", "eu", "us", "eu/a", "eu/b", "eu/a/1", "us/x", "us/y", "as/z"]
 PLACED = st.dictionaries(st.integers(1, 40), st.sampled_from(LABELS), min_size=2, max_size=30)
@@ -97,3 +97,22 @@ def test_what_is_no_label() -> None:
     for label in ("/", "eu/", "/eu", "a//b", "a b", "ü", "-a", "a" * 256, "/".join("a" * 9)):
         with pytest.raises(ValueError, match="zone"):
             parse_zone(label)
+
+
+@given(PLACED, st.integers(0, 2**64))
+def test_repairs_of_a_zone_are_asked_from_outside_by_one_host(labels: dict[int, str], stream: int) -> None:
+    """Requests end at the origin, and never go in a circle."""
+    zones = {host: parse_zone(label) for host, label in labels.items()}
+    origin = min(zones)
+    asked = {host: nearer(host, origin, set(zones), zones, stream) for host in zones if host != origin}
+    sources = [((hosts[0] if hosts else origin), host) for host, hosts in asked.items()]
+    away = {zone[:level] for zone in zones.values() for level in range(1, len(zone) + 1)}
+    away -= {zones[origin][:level] for level in range(1, len(zones[origin]) + 1)}
+    assert {zone: count for zone, count in entered(zones, sources).items() if count != 1} == {}
+    assert entered(zones, sources).keys() == away
+    for host in asked:
+        passed = {host}
+        while asked.get(host):
+            host = asked[host][-1]
+            assert host not in passed
+            passed.add(host)
