@@ -35,6 +35,11 @@ def _can_make_namespaces(require: Callable[[object, str], None]) -> None:
         pytest.param("burst", Options(burst=Bursts((2,), (10.0,), start="fresh")), id="burst"),
         pytest.param("burst", Options(burst=Bursts((2,), (4.0,), (8,), start="standing")), id="burst-8"),
         pytest.param(
+            "burst",
+            Options(burst=Bursts((5,), (6.0,), start="standing", carrier="relay", zones=3, most=1.8)),
+            id="relay",
+        ),
+        pytest.param(
             "burst", Options(burst=Bursts((2,), (4.0,), kind="mqtt", start="fresh")), id="burst-mqtt"
         ),
     ],

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import socket
+from collections import Counter
 
 import pytest
 from tests.fault.hosts import burst_batches, burst_kafka
 from tests.fault.hosts.burst import add_arguments, cases, chosen, label
 from tests.fault.hosts.ledger import Lane, Ledger, differences
 from tests.fault.hosts.result import Bursts
+from tests.fault.hosts.site import zoned, zones_of
+
+from treecast.middleware.dataplane.lab.description import parse
 
 pytestmark = pytest.mark.fault
 
@@ -43,6 +47,17 @@ def test_a_case_has_others_beside_it() -> None:
     ]
     assert names(given(*options, "--slow", "0.1")) == [
         ["8 hosts, 100 MB, kafka, fresh", "8 hosts, 100 MB, kafka, fresh, one at 0.1"]
+    ]
+
+
+def test_hosts_are_spread_over_zones() -> None:
+    bursts = given("--receivers", "11", "--zones", "3", "--carrier", "relay", "--start", "fresh")
+    assert names(bursts) == [["11 hosts in 3 zones by relay, 100 MB, kafka, fresh"]]
+    zones = zones_of([f"h{number}" for number in range(1, 13)], 3)
+    assert Counter(zones.values()) == {"zone1": 4, "zone2": 4, "zone3": 4}
+    found = parse(zoned(zones), "the site")
+    assert [link.between for link in found.links[:3]] == [
+        (zone, "core") for zone in ("zone1", "zone2", "zone3")
     ]
 
 

@@ -21,7 +21,9 @@ from .burst_case import PURPOSES, Case, Outcome, measure
 from .latency import percentile, within
 from .result import Bursts, Options, Result
 
-UNICAST = "unicast"
+UNICAST, RELAY = "unicast", "relay"
+_HOME = 0.15  # of the payload: reports that may enter the origin's zone
+_AT_ORIGIN = 4  # copies that an origin sends at most by the carrier relay
 _SLOW_RATE, _SLOW_LINK = 0.9, 1.3  # rate relative to the run without a slow receiver; copies with one
 # from this many receivers on: rate relative to N copies, CPU relative to one receiver
 _MANY, _FASTER, _MORE_CPU = 8, 2.0, 1.3
@@ -43,7 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--partitions", type=_integers, help="partitions of the topic: 1,8")
     one.add_argument("--kind", choices=("kafka", "mqtt", "both"))
     one.add_argument("--start", choices=("fresh", "standing", "both"))
-    one.add_argument("--carrier", choices=("ip-multicast", UNICAST))
+    one.add_argument("--carrier", choices=("ip-multicast", RELAY, UNICAST))
+    one.add_argument("--zones", type=int, help="zones with a router without multicast between them: 3")
     one.add_argument("--slow", type=float, help="one receiver's share of processor time: 0.1")
     one.add_argument("--batch", type=int, help="bytes of a Kafka record batch; 1 MB as with kcat")
     one.add_argument("--small", action="store_true", help="add a stream of 100 records/s")
@@ -84,6 +87,7 @@ def cases(bursts: Bursts) -> Iterator[list[Case]]:
             continue  # this kind has no such case
         partitions = 1 if kind == "mqtt" else partitions
         case = Case(receivers, mb, partitions, kind, start, bursts.carrier, 0.0, bursts.small, bursts.batch)
+        case = replace(case, zones=bursts.zones)
         beside: list[Case] = []
         if bursts.compare:
             beside = [replace(case, receivers=1, carrier=UNICAST), replace(case, carrier=UNICAST)]
@@ -138,6 +142,14 @@ def _tables(outcomes: Sequence[Outcome], result: Result) -> None:
     ]
     result.table("bytes on the origin's link / payload, rates of receivers", RATES, rates)
     sent = [(one.case.name, *(f"{share:.2f}" for share in _shares(one))) for one in outcomes]
+    zones = [
+        (one.case.name, *(f"{size / one.payload:.2f}" for size in one.entered.values()))
+        for one in outcomes
+        if one.entered
+    ]
+    if zones:
+        head = ("case", "the origin's", *(f"zone {number}" for number in range(2, len(zones[0]))))
+        result.table("bytes into each zone / payload", head, zones)
     result.table("the link's bytes by purpose / payload", SENT, sent)
     costs = [
         (
@@ -160,11 +172,24 @@ def _judge(outcome: Outcome, options: Options, result: Result) -> None:
     case = outcome.case
     if case.small:
         _small(outcome, options, result)
-    most = options.burst.most * (case.receivers if case.carrier == UNICAST else 1)
+    copies = {UNICAST: case.receivers, RELAY: min(_AT_ORIGIN, case.receivers)}.get(case.carrier, 1)
+    most = options.burst.most * copies
     if case.slow:
         most = max(most, _SLOW_LINK)
+    if case.carrier == RELAY:
+        _zones(outcome, options, result)
     if options.judged and outcome.copies > most:
         result.problems.append(f"{case.name}: {outcome.copies:.2f} copies on the origin's link, not {most:g}")
+
+
+def _zones(outcome: Outcome, options: Options, result: Result) -> None:
+    """Reports a problem if more than one copy has entered a zone, or data has entered the origin's."""
+    home, *others = outcome.entered.values()
+    bounds = [(home, _HOME), *((size, options.burst.most) for size in others)]
+    for (size, most), zone in zip(bounds, outcome.entered, strict=True):
+        if size > most * outcome.payload:
+            copies = size / outcome.payload
+            result.problems.append(f"{outcome.case.name}: {copies:.2f} copies into {zone}, not {most:g}")
 
 
 def _small(outcome: Outcome, options: Options, result: Result) -> None:
@@ -200,6 +225,8 @@ def _beside_unicast(outcomes: Sequence[Sequence[Outcome]], options: Options, res
     rows = [(runs[0].case.name, *(f"{value:.2f}" for value in _against(last, runs))) for runs in outcomes[:2]]
     result.table(f"{name}: relative to", ("case", "MB/s, median", "CPU of origin", "of all"), rows)
     result.data[name]["against"] = {runs[0].case.name: _against(last, runs) for runs in outcomes[:2]}
+    if last[0].case.zones:
+        return
     faster, cpu = _against(last, copies)[0], _against(last, one)[1]
     bare_faster, bare_cpu = _bare(last[0].case, options, result)
     free = _without_origin(last, copies)

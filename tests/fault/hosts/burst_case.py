@@ -40,12 +40,14 @@ class Case:
     slow: float = 0.0
     small: bool = False
     batch: int = 1_000_000  # bytes of a record batch
+    zones: int = 0
 
     @property
     def name(self) -> str:
-        unicast = " by unicast" if self.carrier == "unicast" else ""
+        by = f" by {self.carrier}" if self.carrier != Case.carrier else ""
         hosts = f"{self.receivers} host{'s' * (self.receivers > 1)}"
-        parts = [f"{hosts}{unicast}", f"{self.mb:g} MB", self.kind, self.start]
+        where = f" in {self.zones} zones" if self.zones else ""
+        parts = [f"{hosts}{where}{by}", f"{self.mb:g} MB", self.kind, self.start]
         parts += [f"{self.partitions} partitions"] if self.partitions > 1 else []
         parts += [f"batches of {self.batch:,}"] if self.batch != Case.batch else []
         parts += [f"one at {self.slow:g}"] if self.slow else []
@@ -67,6 +69,7 @@ class Outcome:
     all_cpu: float
     delivered: dict[str, int]  # records by outcome: live, repaired, replayed, expired
     sent: dict[str, int]  # bytes of segments by purpose
+    entered: dict[str, int]  # bytes that the router sent into each zone
     samples: list[Sample] = field(default_factory=list)
     windows: list[Window] = field(default_factory=list)
 
@@ -89,6 +92,7 @@ class Outcome:
             "copies": round(self.copies, 4),
             "copies_early": round(self.link_early / self.payload, 4),
             "seconds": {host: round(value, 3) for host, value in self.seconds.items()},
+            "entered": {zone: round(size / self.payload, 4) for zone, size in self.entered.items()},
             "produced_seconds": round(self.produced, 3),
             "origin_cpu": round(self.origin_cpu, 3),
             "all_cpu": round(self.all_cpu, 3),
@@ -152,16 +156,21 @@ class Burst:
 
     @contextlib.contextmanager
     def _small(self) -> Iterator[Consuming | None]:
-        """Runs a second topic beside the burst; its reader at the first receiver times each record."""
+        """Runs a second topic beside the burst. Its reader at the first receiver times each record.
+
+        With zones all receivers read it, and the one at the last is timed.
+        """
         if not self.case.small:
             yield None
             return
         site = self.site
         site.create_topic(SMALL, 1, self.origin)
-        reader = Consuming(site, self.receivers[0], SMALL, 1, watched=1)
+        watching = self.receivers[-1] if self.case.zones else self.receivers[0]
+        reader = Consuming(site, watching, SMALL, 1, watched=1)
+        others = [Consuming(site, host, SMALL, 1) for host in self.receivers[:-1] if self.case.zones]
         address, limits = site.daemons[self.origin].kafka, ("--size", SMALL_SIZE, "--rate", SMALL_RATE)
         load = Worker(site, self.origin, "burst_kafka.py", "steady", address, SMALL, 1, *limits)
-        with workers(load, reader):
+        with workers(load, reader, *others):
             if self.options.judged:  # otherwise the measurement is how long these two wait for a core
                 ours = [load.process.pid, reader.process.pid]
                 keep_to(os.sched_getaffinity(0), ours, Place.SOON)
@@ -187,6 +196,7 @@ class Burst:
         daemons = list(site.daemons.values())
         cpu = [cpu_seconds(daemon.process.pid) for daemon in daemons]
         link, delivered, sent = self._link(), self._delivered(), self._sent()
+        entered = site.entered() if case.zones else {}
         whole = self.before + self.records
         with Slowed(daemons, case.slow) as slowed:
             producer.tell("go")
@@ -211,6 +221,7 @@ class Burst:
             sum(spent),
             {way: records - delivered[way] for way, records in self._delivered().items()},
             {what: size - sent[what] for what, size in self._sent().items()},
+            {zone: size - entered[zone] for zone, size in (site.entered() if case.zones else {}).items()},
             windows=[Window("burst", begun, max(float(end.said.get("last", 0.0)) for end in fast))],
         )
 
@@ -279,6 +290,7 @@ def measure(case: Case, options: Options, folder: Path, result: Result) -> Outco
         python=options.python,
         flags=flags,
         mqtt=case.kind == "mqtt",
+        zones=case.zones,
     ) as site:
         return Burst(site, case, options, result).run()
 

@@ -16,7 +16,8 @@ class Bursts:
     partitions: tuple[int, ...] = (1,)
     kind: str = "kafka"  # or `mqtt`, `both`
     start: str = "both"  # or `fresh`, `standing`
-    carrier: str = "ip-multicast"  # or unicast
+    carrier: str = "ip-multicast"  # or unicast, relay
+    zones: int = 0  # zones of hosts with a router without multicast between them; 0: one switch
     slow: float = 0.0  # one receiver's share of the others' processor time, beside a run without; 0: none
     small: bool = False  # adds a small stream
     batch: int = 1_000_000  # bytes of a record batch

@@ -44,6 +44,25 @@ def description(
     return "\n".join(lines)
 
 
+def zones_of(hosts: Sequence[str], count: int) -> dict[str, str]:
+    """Returns the zone label of each host: `count` zones of consecutive hosts, as equal as possible."""
+    return {host: f"zone{at * count // len(hosts) + 1}" for at, host in enumerate(hosts)}
+
+
+def zoned(zones: Mapping[str, str]) -> str:
+    """Returns TOML of a bridge per zone and a router without multicast between them.
+
+    The router's interface `eth<n>` leads into the n-th zone.
+    """
+    labels = list(dict.fromkeys(zones.values()))
+    lines = [f"[hosts.{host}]" for host in zones] + ["[routers.core]"]
+    lines += [f"[bridges.{label}]" for label in labels]
+    pairs = [(label, "core") for label in labels] + list(zones.items())
+    for pair in pairs:
+        lines += ["[[links]]", f"between = {json.dumps(pair)}"]
+    return "\n".join(lines)
+
+
 class Commands:
     """Runs `treecast` commands in a host's namespace, all in one process that the first command starts."""
 
@@ -281,7 +300,8 @@ class Consuming(Worker):
 class Site:
     """Made by `with Site(...)`: the lab, and a daemon in each host; the first holds the coordinator.
 
-    `relayed`: the hosts whose links have relays; all hosts by default.
+    `relayed`: the hosts whose links have relays; all hosts by default. `zones`: the number of zones with a
+    router between them, on which no link has a relay; 0: one switch.
     """
 
     def __init__(
@@ -295,6 +315,7 @@ class Site:
         python: str = "",
         flags: list[str] | None = None,
         mqtt: bool = False,
+        zones: int = 0,
     ) -> None:
         self.names = [f"h{number}" for number in range(1, hosts + 1)]
         self.python = python or sys.executable
@@ -302,7 +323,9 @@ class Site:
         self.mqtt = mqtt
         self.daemons: dict[str, HostDaemon] = {}
         self._folder = folder
+        self.zones = zones_of(self.names, zones) if zones else {}
         links = description(self.names, self.names if relayed is None else relayed, relay)
+        links = zoned(self.zones) if zones else links
         self._description = parse(links, "the site")
         self._seed = seed
         self._flags = flags or []
@@ -331,15 +354,23 @@ class Site:
 
     def _start_daemons(self) -> None:
         first, *others = self.names
-        self.daemons[first] = HostDaemon(self, first, self._folder / first, list(self._flags))
+        self.daemons[first] = HostDaemon(self, first, self._folder / first, self._flags_of(first))
         self.daemons[first].start()
         token = self._folder / first / "join-token"
         join = ["--join", f"{self.lab.ipv4(first)}:{CONTROL}", "--join-token", f"@{token}"]
         for host in others:
-            self.daemons[host] = HostDaemon(self, host, self._folder / host, [*join, *self._flags])
+            self.daemons[host] = HostDaemon(self, host, self._folder / host, [*join, *self._flags_of(host)])
             self.daemons[host].launch()
         for host in others:
             self.daemons[host].wait_ready()
+
+    def _flags_of(self, host: str) -> list[str]:
+        return [*self._flags, "--zone", self.zones[host]] if self.zones else list(self._flags)
+
+    def entered(self) -> dict[str, int]:
+        """Returns the bytes that the router has sent into each zone."""
+        labels = dict.fromkeys(self.zones.values())
+        return {zone: self.lab.counters("core", f"eth{at}")["tx_bytes"] for at, zone in enumerate(labels)}
 
     def link(self, host: str) -> RelayedLink:
         return self.lab.link(host, "lan")
