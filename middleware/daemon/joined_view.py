@@ -16,7 +16,7 @@ from treecast.middleware.fabric.carriers.carrier import CarrierState
 from treecast.middleware.fabric.carriers.labels import NAME as LABELS
 from treecast.middleware.fabric.carriers.labels import LabelRules
 from treecast.middleware.fabric.carriers.srv6 import NAME as SRV6
-from treecast.middleware.fabric.carriers.srv6 import ReplicationTree, Srv6Rules
+from treecast.middleware.fabric.carriers.srv6 import ReplicationTree, Srv6, Srv6Rules
 from treecast.middleware.fabric.channel import PeerStatus
 from treecast.middleware.fabric.core.accounting import Row
 from treecast.middleware.fabric.origin import JoinedStream, Origin, PeerView
@@ -152,10 +152,14 @@ class JoinedHost:
                 Fault.POLICY_VIOLATION, f"no trees are laid for this host: start with --carrier {LABELS}"
             )
         observed: dict[tuple[str, ...], int] = {}
+        sizes: dict[tuple[str, ...], int] = {}
         for carrier in counting:
             for hosts, count in carrier.observed().items():
                 observed[hosts] = observed.get(hosts, 0) + count
-        return [pb.ReceiverSet(hosts=hosts, packets=count) for hosts, count in sorted(observed.items())]
+            if isinstance(carrier, Srv6):
+                sizes = carrier.observed_bytes()
+        counts = sorted(observed.items())
+        return [pb.ReceiverSet(hosts=hosts, packets=n, bytes=sizes.get(hosts, 0)) for hosts, n in counts]
 
     def streams(self) -> Sequence[pb.StreamStatus]:
         """Returns the streams, those of this host first, by name."""

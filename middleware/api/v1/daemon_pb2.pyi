@@ -274,12 +274,14 @@ class ListReceiverSetsResponse(_message.Message):
     def __init__(self, sets: _Optional[_Iterable[_Union[ReceiverSet, _Mapping]]] = ...) -> None: ...
 
 class ReceiverSet(_message.Message):
-    __slots__ = ("hosts", "packets")
+    __slots__ = ("hosts", "packets", "bytes")
     HOSTS_FIELD_NUMBER: _ClassVar[int]
     PACKETS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
     hosts: _containers.RepeatedScalarFieldContainer[str]
     packets: int
-    def __init__(self, hosts: _Optional[_Iterable[str]] = ..., packets: _Optional[int] = ...) -> None: ...
+    bytes: int
+    def __init__(self, hosts: _Optional[_Iterable[str]] = ..., packets: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class ListStreamsRequest(_message.Message):
     __slots__ = ()

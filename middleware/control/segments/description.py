@@ -4,6 +4,10 @@ block = "fcbb:bb00::"           # 32 bits of all SIDs; a router's locator is a /
 store = "segments.json"         # the number of the controller's last run; seen from this file
 packet_life = 1.0               # seconds
 look = 2.0                      # seconds between looks at the receivers that daemons have
+probe = 0.5                     # seconds between probes of each link between routers; 0: none are sent
+capacity = 0                    # bits per second of a link between routers; 0: trees ignore load
+high = 0.65                     # trees leave links with more load, as a share of the capacity
+low = 0.5                       # and return to the shortest paths if these stay below this
 
 links = [["alpha", "r1"], ["r1", "r2"], ["r2", "beta"]]   # in the order of each router's ports
 
@@ -26,6 +30,7 @@ from pathlib import Path
 import msgspec
 
 from treecast.middleware.routing.network import Network, RoutingError, described
+from treecast.middleware.routing.replication.engineering import HIGH, LOW
 from treecast.middleware.routing.replication.paths import Paths
 from treecast.middleware.wire.srv6_sids import Layout, SidError
 
@@ -50,6 +55,10 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
     store: str = "segments.json"
     packet_life: float = 1.0
     look: float = 2.0
+    probe: float = 0.5
+    capacity: float = 0
+    high: float = HIGH
+    low: float = LOW
 
     def network(self) -> Network:
         """Returns the network. Raises RoutingError as `described` does."""

@@ -4,11 +4,15 @@
     await manager.start()               # ways are written; what was held before this run is kept for now
     await manager.update(wanted)        # segments in, publishers told, packets drained, segments out
 
-A tree is for a root and a set of receivers, and never changes: another set is another tree, which shares what
-lies behind a router with the others (`routing.replication`). No SID is told before every router on its tree
-was read back; none is removed before every publisher has acknowledged a version without it and twice the
-longest life of a packet has passed. What an earlier run has left on routers goes in the same way: so a
-controller may die at any step. What could not be done raises, and the next call goes on from there.
+A tree is for a root and a set of receivers, and avoids some links. It never changes: another set, or other
+links to avoid, is another tree, which shares what lies behind a router with the others
+(`routing.replication`). No SID is told before every router on its tree was read back; none is removed before
+every publisher has acknowledged a version without it and twice the longest life of a packet has passed. What
+an earlier run has left on routers goes in the same way: so a controller may die at any step. What could not
+be done raises, and the next call goes on from there.
+
+Links that are down (`probes`) are in no path of routers and in no tree. A router all of whose links are down
+is written if it can be; the others do not wait for it.
 """
 
 from __future__ import annotations
@@ -20,16 +24,17 @@ from typing import Protocol
 from treecast.middleware.control.switches import SwitchState
 from treecast.middleware.model.logs import Log
 from treecast.middleware.routing.bits import mask_of
-from treecast.middleware.routing.network import RoutingError
+from treecast.middleware.routing.network import RoutingError, Unreachable
 from treecast.middleware.routing.replication.forest import Forest
 from treecast.middleware.routing.replication.segments import Segment
-from treecast.middleware.routing.replication.shapes import direct
 
 from .routers import Plan, RouterState
+from .ways import Ways
 
 _log = Log(__name__)
 
 Group = tuple[str, tuple[str, ...]]  # the root, and the receivers in ascending order, by name
+Tree = tuple[Group, int]  # with its links (bits): its name in the forest
 Told = dict[str, dict[tuple[str, ...], bytes]]  # by root: the SID for each set of receivers
 
 
@@ -63,15 +68,17 @@ class SegmentManager:
         life: float = 1.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self.forest = Forest(plan.network, direct(plan.paths))
+        self.ways = Ways(plan.network, plan.paths)
+        self.forest = Forest(plan.network, self.ways.plan)
         self._plan = plan
         self._switches = switches
         self._publishers = publishers
         self._life = life
         self._sleep = sleep
-        self._routers: dict[int, RouterState] = {}
-        self._usable: set[Group] = set()  # whose segments are all on routers
-        self._unwritten: set[int] = set()  # routers that do not hold what they shall
+        self._routers = {node: RouterState(plan, self.ways, node) for node in switches}
+        self._unread = set(switches)  # routers of which it is not known what an earlier run has left there
+        self._usable: set[Tree] = set()  # whose segments are all on routers
+        self._unwritten = set(switches)  # routers that do not hold what they shall
         self._draining: list[Segment] = []  # that nobody is told of any more
         self._left = True  # what an earlier run has left is still there
         self._changed = True  # since publishers were told last
@@ -83,59 +90,95 @@ class SegmentManager:
         return (self._plan.run << 32) + self._count
 
     async def start(self) -> None:
-        """Routers can be read, and bring packets to each other and to hosts."""
-        for node, switch in self._switches.items():
-            self._routers[node] = RouterState(self._plan, node, await switch.read())
-            self._unwritten.add(node)
-        await self._write()
+        """Routers that can be written bring packets to each other and to hosts. Raises if none can."""
+        faults = await self._write()
+        if len(faults) == len(self._switches):
+            raise faults[min(faults)]
 
-    async def update(self, wanted: Iterable[Group]) -> bool:
-        """Trees for just these; those whose receivers cannot be reached are left out. Whether anything was
-        changed."""
-        groups = set(wanted)
-        self._open(groups - self.forest.groups.keys())
-        await self._write()
-        usable = groups & self.forest.groups.keys()
-        if usable != self._usable or self._changed or self._left:
-            await self._announce(usable)
+    def rewrite(self, node: int) -> None:
+        """Has a router written at the next update: it may have lost what it held."""
+        self._unwritten.add(node)
+
+    async def update(
+        self, wanted: Iterable[Group], *, avoid: Mapping[Group, int] | None = None, down: int = 0
+    ) -> bool:
+        """Makes trees for just these groups; leaves out those whose receivers cannot be reached.
+
+        `avoid`: links that a group's tree shall not use (bits); `down`: links that carry nothing. Returns
+        whether anything was changed.
+        """
+        if down != self.ways.down:
+            self.ways.down = down
+            self._unwritten |= self._switches.keys()
+        trees = self._open(set(wanted), avoid or {})
+        written = bool(self._unwritten)
+        await self._write_all()
+        if trees != self._usable or self._changed or self._left:
+            await self._announce(trees)
         elif not self._draining:
-            return False
-        self._close(usable)
+            return written
+        self._close(trees)
         await self._drain()
         return True
 
-    def _open(self, groups: set[Group]) -> None:
+    def _open(self, groups: set[Group], avoid: Mapping[Group, int]) -> set[Tree]:
+        """Returns the trees of these groups; a group whose tree cannot be built is left out."""
+        found: set[Tree] = set()
         for group in sorted(groups):
             root, receivers = group
             try:
-                leaves = mask_of([self._plan.network.node(name) for name in receivers])
-                change = self.forest.open(group, self._plan.network.node(root), leaves)
+                found.add(self._tree(group, avoid.get(group, 0)))
             except RoutingError as error:
                 _log.warning("no tree can be built", root=root, receivers=", ".join(receivers), error=error)
-                continue
-            for segment in change.created:
+        return found
+
+    def _tree(self, group: Group, avoid: int) -> Tree:
+        """Returns the tree of a group, which exists or is made. Raises RoutingError if receivers cannot be
+        reached.
+        """
+        network = self._plan.network
+        root = network.node(group[0])
+        leaves = mask_of([network.node(name) for name in group[1]]) & ~(1 << root)
+        try:
+            planned = self.ways.plan(root, leaves, avoid)
+        except Unreachable:
+            avoid = 0  # better over a full link than not at all
+            planned = self.ways.plan(root, leaves, avoid)
+        tree = (group, planned.links)
+        if tree not in self.forest.groups:
+            self._hold(tree, self.forest.open(tree, root, leaves, avoid).created)
+        return tree
+
+    def _hold(self, tree: Tree, segments: Iterable[Segment]) -> None:
+        """Has routers hold the segments of a new tree; if one has no room for them, there is no such tree."""
+        try:
+            for segment in segments:
                 self._routers[segment.node].hold(segment)
                 self._unwritten.add(segment.node)
+        except RoutingError:
+            for segment in self.forest.close(tree).removed:
+                self._routers[segment.node].drop(segment.number)
+            raise
 
-    async def _announce(self, usable: set[Group]) -> None:
+    async def _announce(self, trees: set[Tree]) -> None:
         self._count += 1
         self._changed = True  # until all of them have acknowledged it
-        await self._publishers.announce(self.version, self._told(usable))
-        self._usable, self._changed = usable, False
+        await self._publishers.announce(self.version, self._told(trees))
+        self._usable, self._changed = trees, False
 
-    def _told(self, usable: set[Group]) -> Told:
+    def _told(self, trees: set[Tree]) -> Told:
         found: Told = {}
-        for group in sorted(usable):
-            entry = self.forest.groups[group].entry
+        for tree in sorted(trees):
+            entry = self.forest.groups[tree].entry
             if entry is not None:
-                root, receivers = group
+                root, receivers = tree[0]
                 found.setdefault(root, {})[receivers] = self._plan.sid_of(entry).to_bytes(16)
         return found
 
-    def _close(self, usable: set[Group]) -> None:
-        """Groups that nobody is told of any more."""
-        for group in self.forest.groups.keys() - usable:
-            self._draining += self.forest.close(group).removed
+    def _close(self, trees: set[Tree]) -> None:
+        """Trees that nobody is told of any more."""
+        for tree in self.forest.groups.keys() - trees:
+            self._draining += self.forest.close(tree).removed
 
     async def _drain(self) -> None:
         """Removes unused segments once all packets that named them have arrived."""
@@ -150,18 +193,31 @@ class SegmentManager:
                 router.forget()
                 self._unwritten.add(node)
         self._draining, self._left = [], False
-        await self._write()
+        await self._write_all()
 
-    async def _write(self) -> None:
-        """All at once; raises the first fault when every router has answered."""
+    async def _write_all(self) -> None:
+        """Raises the first fault of a router that links lead to."""
+        faults = await self._write()
+        alone = self.ways.alone()
+        for fault in [faults[node] for node in sorted(faults) if node not in alone][:1]:
+            raise fault
+
+    async def _write(self) -> dict[int, BaseException]:
+        """Writes all that need it at once, and returns the faults by router when each has answered."""
         nodes = sorted(self._unwritten)
-        work = [self._switches[node].bring_to(self._routers[node].state()) for node in nodes]
-        outcomes = await asyncio.gather(*work, return_exceptions=True)
-        faults = [one for one in outcomes if isinstance(one, BaseException)]
-        self._unwritten = {
-            node for node, one in zip(nodes, outcomes, strict=True) if isinstance(one, BaseException)
-        }
-        for fault in faults[1:]:
-            _log.warning("another router failed too", error=fault)
-        if faults:
-            raise faults[0]
+        self._unwritten.clear()  # others may be added meanwhile
+        outcomes = await asyncio.gather(*[self._bring(node) for node in nodes], return_exceptions=True)
+        named = zip(nodes, outcomes, strict=True)
+        faults = {node: one for node, one in named if isinstance(one, BaseException)}
+        self._unwritten |= faults.keys()
+        for node, fault in faults.items():
+            _log.warning("router is not written", router=self._plan.network.names[node], error=fault)
+        return faults
+
+    async def _bring(self, node: int) -> None:
+        switch, router = self._switches[node], self._routers[node]
+        if node in self._unread:
+            if self._left:
+                router.keep(await switch.read())
+            self._unread.discard(node)
+        await switch.bring_to(router.state())

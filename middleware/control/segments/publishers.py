@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 
 from treecast.middleware.api.daemon_client import DaemonClient
 from treecast.middleware.api.join_token import JoinToken
@@ -28,19 +29,29 @@ class NotTold(Exception):
         self.missing = missing
 
 
-class Daemons:
-    """`manager.Publishers`. `addresses`: of control, by name. `token`: the cluster's."""
+def token_of(text: str) -> JoinToken | None:
+    """Returns the token of a text or of `@FILE`; None for a missing file: the first daemon, which writes it,
+    may be reached only by the routers.
+    """
+    if text.startswith("@"):
+        path = Path(text[1:])
+        return JoinToken.parse(path.read_text("utf-8")) if path.exists() else None
+    return JoinToken.parse(text) if text else None
 
-    def __init__(
-        self, addresses: Mapping[str, str], token: JoinToken | None = None, seconds: float = CALL_SECONDS
-    ) -> None:
+
+class Daemons:
+    """`manager.Publishers`. `addresses`: of control, by name. `token`: the cluster's, as in `token_of`."""
+
+    def __init__(self, addresses: Mapping[str, str], token: str = "", seconds: float = CALL_SECONDS) -> None:
         self._addresses = addresses
         self._token = token
         self._seconds = seconds
+        self._known: dict[str, dict[tuple[str, ...], int]] = {}  # by daemon, when it answered last
 
     async def announce(self, version: int, told: Told) -> None:
+        token = token_of(self._token)
         calls = [
-            asyncio.to_thread(self._tell, address, _request(version, told.get(name, {})))
+            asyncio.to_thread(self._tell, address, _request(version, told.get(name, {})), token)
             for name, address in self._addresses.items()
         ]
         answers = await asyncio.gather(*calls)
@@ -49,29 +60,33 @@ class Daemons:
         if missing:
             raise NotTold(version, missing)
 
-    async def wanted(self) -> set[Group] | None:
-        """The receivers that daemons have now; None where one does not answer, which may have any."""
+    async def wanted(self) -> dict[Group, int] | None:
+        """Returns the receivers that daemons have now, with the bytes sent to them so far; of a daemon that
+        does not answer, what it said last.
+
+        None if one has never answered: it may have any.
+        """
         calls = [asyncio.to_thread(self._ask, address) for address in self._addresses.values()]
         answers = await asyncio.gather(*calls)
-        found: set[Group] = set()
-        for name, sets in zip(self._addresses, answers, strict=True):
-            if sets is None:
-                return None
-            found.update([(name, receivers) for receivers in sets])
-        return found
+        named = zip(self._addresses, answers, strict=True)
+        self._known.update({name: sets for name, sets in named if sets is not None})
+        if self._known.keys() != self._addresses.keys():
+            return None
+        known = self._known.items()
+        return {(name, receivers): sent for name, sets in known for receivers, sent in sets.items()}
 
-    def _ask(self, address: str) -> set[tuple[str, ...]] | None:
+    def _ask(self, address: str) -> dict[tuple[str, ...], int] | None:
         try:
             with DaemonClient(address, timeout=self._seconds) as client:
-                return {tuple(sorted(one.hosts)) for one in client.list_receiver_sets()}
+                return {tuple(sorted(one.hosts)): one.bytes for one in client.list_receiver_sets()}
         except (TreecastError, Unreachable) as error:
             _log.warning("publisher does not name its receivers", address=address, error=error)
             return None
 
-    def _tell(self, address: str, request: pb.SetSegmentsRequest) -> str:
+    def _tell(self, address: str, request: pb.SetSegmentsRequest, token: JoinToken | None) -> str:
         """Why it is not used there; empty where it is."""
         try:
-            with DaemonClient(address, timeout=self._seconds, token=self._token) as client:
+            with DaemonClient(address, timeout=self._seconds, token=token) as client:
                 used = client.set_segments(request)
         except (TreecastError, Unreachable) as error:
             return str(error)

@@ -1,11 +1,16 @@
 """The state of an SRv6 router that follows trees: a `SwitchState` of p4/srv6_replication.p4. Pure.
 
-A router has a locator, SIDs that hand packets to its hosts (End.DX6, by port), and one SID for each
-replication segment. Segments get a multicast group, and each of their branches the number of a replica.
+A router has a locator, one SID for each replication segment, and these, which never change:
 
-Functions of SIDs are HANDS_OVER + port, and for replication (run << SEGMENT_BITS) + the segment's number. A
-run is one life of a controller: so a SID of an earlier one, which packets may still carry, is never given to
-another segment.
+    ENDS                End: packets that are kept on a path (`ways`) come by it
+    UNPACKS             End.DT6: the end of such a path
+    HANDS_OVER + port   End.DX6 to the host at a port
+    CROSSES + port      End.X over the link at a port
+    CONTROLLER          End.DX6 to the controller, for probes of links (`probes`)
+
+Segments get a multicast group, and each of their branches the number of a replica. The function of their SIDs
+is (run << SEGMENT_BITS) + the segment's number. A run is one life of a controller: so a SID of an earlier
+one, which packets may still carry, is never given to another segment.
 """
 
 from __future__ import annotations
@@ -23,12 +28,21 @@ from treecast.middleware.routing.replication.paths import Paths
 from treecast.middleware.routing.replication.segments import LOCAL, Branch, Segment
 from treecast.middleware.wire.srv6_sids import Layout, Sid
 
+from .ways import Pin, Ways
+
+ENDS: Final = 1
+UNPACKS: Final = 2
+CONTROLLER: Final = 3
 HANDS_OVER: Final = 0x1000
+CROSSES: Final = 0x2000
+CPU_PORT: Final = 510  # of the routers
+LINK_COUNTER: Final = "Srv6Egress.links"  # packets and bytes sent, by port
 SEGMENT_BITS: Final = 18  # of a segment's number; the run has those above
 MOST_RUNS: Final = 1 << 32 - SEGMENT_BITS
 _MOST_NUMBER: Final = 0xFFFF  # of a group, and of a replica
 _INGRESS: Final = "Srv6Ingress"
 _EGRESS: Final = "Srv6Egress"
+_ROUTES: Final = f"{_INGRESS}.routes"
 
 Entries = list[tuple[str, Entry]]
 
@@ -61,12 +75,13 @@ class Plan(Struct, frozen=True):
 
 
 class RouterState:
-    """One router's. `found`: what it held before this run, which stays until `forget`."""
+    """One router's. `ways` tell the present routes."""
 
-    def __init__(self, plan: Plan, node: int, found: SwitchState | None = None) -> None:
+    def __init__(self, plan: Plan, ways: Ways, node: int) -> None:
         self._plan = plan
+        self._ways = ways
         self._node = node
-        self._found = found or SwitchState()
+        self._found = SwitchState()  # what it held before this run
         self._segments: dict[int, tuple[Segment, int, dict[Branch, int]]] = {}
 
     def hold(self, segment: Segment) -> None:
@@ -83,6 +98,14 @@ class RouterState:
         """It need not be there."""
         self._segments.pop(number, None)
 
+    def keep(self, found: SwitchState) -> None:
+        """Keeps what it held before this run, but for routes, until `forget`. Segments get other numbers."""
+        held = [segment for segment, _, _ in self._segments.values()]
+        self._segments.clear()
+        self._found = found
+        for segment in held:
+            self.hold(segment)
+
     def forget(self) -> None:
         """Drops state from before this run."""
         self._found = SwitchState()
@@ -94,26 +117,38 @@ class RouterState:
 
     def state(self) -> SwitchState:
         own = SwitchState.of(
-            entries=[*self._ways(), *self._deliveries(), *self._replications()],
+            entries=[*self._routes(), *self._permanent(), *self._deliveries(), *self._replications()],
             groups=[self._group(number) for number in self._segments],
         )
-        return SwitchState(
-            entries={**self._found.entries, **own.entries}, groups={**self._found.groups, **own.groups}
-        )
+        kept = {key: entry for key, entry in self._found.entries.items() if key.table != _ROUTES}
+        return SwitchState(entries={**kept, **own.entries}, groups={**self._found.groups, **own.groups})
 
-    def _ways(self) -> Entries:
-        """To all routers by their locators, and to all hosts by their addresses."""
+    def _routes(self) -> Entries:
+        """To all routers by locators and to all hosts by addresses, as far as links lead there."""
         plan, bits = self._plan, self._plan.layout.locator_bits
+        targets = [(plan.sid(node, 0), bits, node) for node in plan.network.switches if node != self._node]
+        targets += [(address, 128, host) for host, address in plan.hosts.items()]
         found = [_route(plan.sid(self._node, 0), bits, ActionCall(f"{_INGRESS}.local", {}))]
-        for node in plan.network.switches:
-            if node != self._node:
-                found.append(_route(plan.sid(node, 0), bits, self._leave(node)))
-        found += [_route(address, 128, self._leave(host)) for host, address in plan.hosts.items()]
+        for address, length, target in targets:
+            way = self._ways.path(self._node, target)
+            if way is not None:
+                found.append(_route(address, length, self._over("leave", way[0])))
         return found
 
-    def _leave(self, target: int) -> ActionCall:
-        link = self._plan.paths.path(self._node, target)[0]
-        return ActionCall(f"{_INGRESS}.leave", {"port": self._plan.network.ports[link], **self._macs(link)})
+    def _permanent(self) -> Entries:
+        """The SIDs by which packets come that are kept on a path, and probes."""
+        plan, found = self._plan, []
+        for function, action in ((ENDS, "end"), (UNPACKS, "end_dt6")):
+            found.append(_sid(plan.sid(self._node, function), ActionCall(f"{_INGRESS}.{action}", {})))
+        for link in plan.network.out[self._node]:
+            sid = plan.sid(self._node, CROSSES + plan.network.ports[link])
+            found.append(_sid(sid, self._over("end_x", link)))
+        call = ActionCall(f"{_INGRESS}.end_dx6", {"port": CPU_PORT, "own": 0, "next_hop": 0})
+        return [*found, _sid(plan.sid(self._node, CONTROLLER), call)]
+
+    def _over(self, action: str, link: int) -> ActionCall:
+        port = self._plan.network.ports[link]
+        return ActionCall(f"{_INGRESS}.{action}", {"port": port, **self._macs(link)})
 
     def _macs(self, link: int) -> dict[str, int]:
         """Routers take frames for whatever address; hosts take their own."""
@@ -125,9 +160,8 @@ class RouterState:
         network, found = self._plan.network, []
         for link in network.out[self._node]:
             if network.is_host[network.heads[link]]:
-                port = network.ports[link]
-                call = ActionCall(f"{_INGRESS}.end_dx6", {"port": port, **self._macs(link)})
-                found.append(_sid(self._plan.sid(self._node, HANDS_OVER + port), call))
+                sid = self._plan.sid(self._node, HANDS_OVER + network.ports[link])
+                found.append(_sid(sid, self._over("end_dx6", link)))
         return found
 
     def _replications(self) -> Entries:
@@ -144,7 +178,18 @@ class RouterState:
         macs = self._macs(branch.way[0])
         if len(branch.way) == 1 and branch.segment == LOCAL:
             return ActionCall(f"{_EGRESS}.deliver", macs)
-        return ActionCall(f"{_EGRESS}.onward", {**macs, "sid": self._plan.sid_of(branch)})
+        pin = self._ways.pinned(branch)
+        onward = {**macs, "sid": self._plan.sid_of(branch)}
+        if pin is None:
+            return ActionCall(f"{_EGRESS}.onward", onward)
+        return ActionCall(f"{_EGRESS}.around", {**onward, **self._around(pin, branch)})
+
+    def _around(self, pin: Pin, branch: Branch) -> dict[str, int]:
+        """The outer header that keeps a copy on its path, by two SIDs."""
+        plan = self._plan
+        function = ENDS if pin.link < 0 else CROSSES + plan.network.ports[pin.link]
+        last = plan.sid(plan.network.switch_of(branch.node), UNPACKS)
+        return {"source": plan.sid(self._node, ENDS), "via": plan.sid(pin.node, function), "last": last}
 
     def _group(self, number: int) -> MulticastGroup:
         _, group, replicas = self._segments[number]
@@ -163,7 +208,7 @@ def host_address(text: str) -> int:
 
 
 def _route(address: int, bits: int, call: ActionCall) -> tuple[str, Entry]:
-    return f"{_INGRESS}.routes", Entry({"meta.destination": LpmMatch(address, bits)}, call)
+    return _ROUTES, Entry({"meta.destination": LpmMatch(address, bits)}, call)
 
 
 def _sid(sid: int, call: ActionCall) -> tuple[str, Entry]:

@@ -5,12 +5,14 @@ It uses the same messages as over the network, so that what works here works the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from finsy.proto import p4r
 
 from treecast.middleware.dataplane.p4 import DONE, Code, Entities, Schema
 
 from .difference import Change, SwitchDiffers, SwitchRefused, diff
-from .messages import filters_for, state_of, update_of
+from .messages import counted, counter_filters, filters_for, state_of, update_of
 from .state import SwitchState
 
 
@@ -42,3 +44,7 @@ class LocalSwitch:
         if left:
             raise SwitchDiffers(self.name, left)
         return count
+
+    def counter(self, name: str, cells: Iterable[int], now: float = 0.0) -> dict[int, tuple[int, int]]:
+        """Returns packets and bytes in cells of a counter."""
+        return counted(self._entities.read(counter_filters(self._schema, name, cells), now))

@@ -243,3 +243,22 @@ class _Reading:
         if message.HasField("config"):
             name = self._schema.meters.find(message.meter_id).name
             self.found["meters"][name, message.index.index] = meter_from(message.config, name)
+
+
+def counter_filters(schema: Schema, name: str, cells: Iterable[int]) -> list[p4r.Entity]:
+    """Returns read filters for cells of a counter. Raises KeyError if the program has none of this name."""
+    filters = []
+    for cell in cells:
+        entry = p4r.CounterEntry(counter_id=schema.counters.names[name].id)
+        entry.index.index = cell
+        filters.append(p4r.Entity(counter_entry=entry))
+    return filters
+
+
+def counted(entities: Iterable[p4r.Entity]) -> dict[int, tuple[int, int]]:
+    """Returns packets and bytes by cell."""
+    found = {}
+    for entity in entities:
+        entry = entity.counter_entry
+        found[entry.index.index] = entry.data.packet_count, entry.data.byte_count
+    return found

@@ -20,7 +20,7 @@ from treecast.middleware.dataplane.p4 import P4RuntimeError, Schema
 from treecast.middleware.model.logs import Log
 
 from .difference import Change, SwitchDiffers, SwitchRefused, diff
-from .messages import filters_for, state_of, update_of
+from .messages import counted, counter_filters, filters_for, state_of, update_of
 from .state import SwitchState
 
 # in one Write: the status with a detail for each fits into the metadata that finsy accepts
@@ -209,6 +209,13 @@ class SwitchSession:
         if left:
             raise SwitchDiffers(self.name, left)
         return count
+
+    async def counter(self, name: str, cells: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """Returns packets and bytes in cells of a counter."""
+        filters = counter_filters(self.schema, name, cells)
+        request = p4r.ReadRequest(device_id=self._device_id, entities=filters)
+        with _refusals(self.name):
+            return counted([entity async for entity in self._entities(request)])
 
     async def send_packet(self, payload: bytes, metadata: Iterable[p4r.PacketMetadata] = ()) -> None:
         """Sends a packet-out."""

@@ -22,7 +22,7 @@ from .messages import Answer, Direction, RelayError, Request, ask, ask_for_chang
 from .plan import End, Interface, Plan, StartCommand, StartRelay, StartSwitch, make_plan
 
 _READY_SECONDS = 30.0
-_SWITCH_READY_SECONDS = 120.0  # it loads gRPC and a program; several do at once
+_SWITCH_READY_SECONDS = 300.0  # it loads gRPC and a program; several do at once
 _QUIET_SECONDS = 0.05
 _OURS = frozenset({"TREECAST_CI", "TREECAST_PURE"})
 _PROCESSES = (StartRelay, StartSwitch, StartCommand)
@@ -81,6 +81,7 @@ class Lab:
         self._kept = kept
         self._seed = seed
         self._children: list[subprocess.Popen[Any]] = []
+        self._switches: dict[str, subprocess.Popen[bytes]] = {}
 
     # --- made and removed
 
@@ -146,6 +147,20 @@ class Lab:
     def __exit__(self, *_: object) -> None:
         self.down()
 
+    def kill_switch(self, switch: str) -> None:
+        """Kills the process of a P4 switch that this lab has started; its links then carry nothing."""
+        process = self._switches.get(switch)
+        if process is None:
+            raise LabError(f"no P4 switch {switch!r} was started here")
+        process.kill()
+        process.wait()
+
+    def restart_switch(self, switch: str) -> None:
+        """Starts a P4 switch again after `kill_switch`; it has lost all that a controller had written."""
+        for step in self.plan.steps:
+            if isinstance(step, StartSwitch) and step.node == switch:
+                self._await_switch(step, self._start_switch(step))
+
     def _write_hosts(self) -> None:
         lines = ["127.0.0.1 localhost", "::1 localhost"]
         for node in (*self.plan.description.hosts, *self.plan.description.routers):
@@ -178,12 +193,15 @@ class Lab:
         steps = [step for step in self.plan.steps if isinstance(step, StartSwitch)]
         started = [(step, self._start_switch(step)) for step in steps]
         for step, switch in started:
-            assert switch.stdout is not None
-            readable = select.select([switch.stdout], [], [], _SWITCH_READY_SECONDS)[0]
-            if not readable or not switch.stdout.readline().startswith(b"ready "):
-                log = self._log(step.node).read_text()
-                raise LabError(f"the switch {step.node} does not start:\n{log}")
-            switch.stdout.close()
+            self._await_switch(step, switch)
+
+    def _await_switch(self, step: StartSwitch, switch: subprocess.Popen[bytes]) -> None:
+        assert switch.stdout is not None
+        readable = select.select([switch.stdout], [], [], _SWITCH_READY_SECONDS)[0]
+        if not readable or not switch.stdout.readline().startswith(b"ready "):
+            log = self._log(step.node).read_text()
+            raise LabError(f"the switch {step.node} does not start:\n{log}")
+        switch.stdout.close()
 
     def _start_switch(self, step: StartSwitch) -> subprocess.Popen[bytes]:
         program = [str(self._beside(step.program))] if step.program else []
@@ -201,7 +219,9 @@ class Lab:
             *options,
         )
         with self._log(step.node).open("ab") as log:
-            return self._popen(step.node, command, stdout=subprocess.PIPE, stderr=log)
+            found = self._popen(step.node, command, stdout=subprocess.PIPE, stderr=log)
+        self._switches[step.node] = found
+        return found
 
     def _beside(self, program: str) -> Path:
         """Returns a path relative to the lab's file."""

@@ -80,6 +80,7 @@ class Srv6:
         self._rules = Srv6Rules(0, ())
         self._routes: dict[tuple[int, ...], bytes] = {}
         self._wanted: dict[frozenset[int], int] = {}  # sets of hosts, with the number of packets sent to them
+        self._bytes: dict[frozenset[int], int] = {}  # of segments sent to them
         self._asked: dict[frozenset[int], float] = {}  # when a stream last had exactly these receivers
         self._looked = 0.0
 
@@ -168,6 +169,7 @@ class Srv6:
             self._looked = now
             for old in [one for one, at in self._asked.items() if now - at > WANTED_SECONDS]:
                 del self._wanted[old], self._asked[old]
+                self._bytes.pop(old, None)
 
     def check(self, group: int) -> None:
         if group:
@@ -217,6 +219,7 @@ class Srv6:
         wanted = frozenset(hosts)
         if wanted in self._wanted:
             self._wanted[wanted] += len(datagrams)
+            self._bytes[wanted] = self._bytes.get(wanted, 0) + sum(map(len, datagrams))
 
     def _route(self, hosts: tuple[int, ...]) -> bytes:
         """Returns the SID for these hosts; empty if no tree contains all of them."""
@@ -238,8 +241,17 @@ class Srv6:
         found: dict[tuple[str, ...], int] = {}
         for hosts, count in self._wanted.items():
             if hosts <= self._names.keys():
-                found[tuple(sorted([self._names[host] for host in hosts]))] = count
+                found[self._named(hosts)] = count
         return found
+
+    def observed_bytes(self) -> dict[tuple[str, ...], int]:
+        """Bytes of segments sent per set of hosts, by names."""
+        return {
+            self._named(hosts): count for hosts, count in self._bytes.items() if hosts <= self._names.keys()
+        }
+
+    def _named(self, hosts: frozenset[int]) -> tuple[str, ...]:
+        return tuple(sorted([self._names[host] for host in hosts]))
 
     def state(self) -> CarrierState:
         address = str(IPv6Address(self._source)) if self._source else ""

@@ -68,11 +68,11 @@ class Forest:
         self._planner = planner
         self._superset = superset
 
-    def open(self, name: Hashable, root: int, leaves: int) -> Change:
+    def open(self, name: Hashable, root: int, leaves: int, avoid: int = 0) -> Change:
         """Creates a group. Raises RoutingError if the name exists, Unreachable if a leaf is unreachable."""
         if name in self.groups:
             raise RoutingError(f"group {name!r} exists already")
-        return self._change(name, Group(root, self._others(root, leaves), 0, None))
+        return self._change(name, Group(root, self._others(root, leaves), avoid, None))
 
     def _others(self, root: int, leaves: int) -> int:
         """Returns the leaves without a root that is a host: packets to itself never leave it."""

@@ -12,7 +12,7 @@ from tests.unit.routing.networks import random_network
 from treecast.middleware.evaluation.figure import Options, Task
 from treecast.middleware.evaluation.report import write
 from treecast.middleware.evaluation.runner import run
-from treecast.middleware.evaluation.snaps import FIGURES, churn, fig5, fig6, fig7, printed
+from treecast.middleware.evaluation.snaps import FIGURES, churn, fig5, fig6, fig7, fig10, printed
 from treecast.middleware.evaluation.snaps.sharing import (
     CASES,
     SPREADS,
@@ -49,6 +49,8 @@ def repetita(network: Network) -> str:
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(churn, "CHANGES", 60)
+    monkeypatch.setattr(fig10, "BACKGROUND", (20, 120))
+    monkeypatch.setattr(fig10, "STAYS", 0.5)
     for module in (churn, fig5, fig6, fig7, printed):
         monkeypatch.setattr(module, "LEAVES", (4, 12) if module is fig6 else 12)
         monkeypatch.setattr(module, "GROUPS", (20, 120) if module is fig5 else 120)
@@ -68,6 +70,21 @@ def test_every_figure_runs_and_its_claims_of_us_hold(name: str, folder: Path, tm
     assert all(check.holds for check in ours), ours
     written = Counter(file.suffix for file in write(result, tmp_path))
     assert written[".png"] == written[".svg"] == written[".pdf"] == len(result.plots)
+
+
+@pytest.mark.parametrize(("method", "loss", "failed"), [(0, 0.0, 0), (1, 0.1, 1)])
+def test_the_checks_of_loss_fail_without_their_effect(method: int, loss: float, failed: int) -> None:
+    """Figure 10: no loss without traffic engineering, or some with it, is a failed check."""
+    columns = ("loss %", "median ms", "away", "back", "loss % after", "twice", "moves")
+    rows = [
+        {"background Mbit/s": background, "method": one, **dict.fromkeys(columns, 0.0), "places": ""}
+        for background in (20, 120)
+        for one in fig10.METHODS
+    ]
+    rows[2]["loss %"] = 7.0  # the last background, without traffic engineering
+    assert [check.holds for check in fig10.checks(rows)][:2] == [True, True]
+    rows[2 + method]["loss %"] = loss
+    assert not fig10.checks(rows)[failed].holds
 
 
 def test_what_is_not_at_hand_is_left_out_and_said(folder: Path) -> None:

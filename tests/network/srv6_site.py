@@ -1,0 +1,210 @@
+"""Three daemons on six SRv6 routers with a network controller, for tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from kafka import KafkaProducer
+from tests.network.conftest import StartLab
+
+from treecast.middleware.api.daemon_client import DaemonClient
+from treecast.middleware.dataplane.lab.description import Description, Host, Link, Switch
+from treecast.middleware.dataplane.lab.namespaces import inside
+
+PROGRAM = Path(__file__).resolve().parents[2] / "p4" / "srv6_replication.p4"
+HOSTS = ("alpha", "beta", "gamma")
+ROUTERS = ("r1", "r2", "r3", "r4", "r5", "r6")
+# Two rows, r1 r2 r3 and r4 r5 r6. Any router without a host, and any link between routers, can be done
+# without.
+LINKS = (
+    *(("alpha", "r1"), ("beta", "r3"), ("gamma", "r6")),
+    *(("r1", "r2"), ("r2", "r3"), ("r4", "r5"), ("r5", "r6"), ("r1", "r4"), ("r2", "r5"), ("r3", "r6")),
+)
+BLOCK = "fcbb:bb00::"
+TOPIC = "readings"
+RECORD = b"x" * 1000
+PATIENCE = 300.0  # seconds until a test gives up; nothing is asserted about it
+
+
+def line(process: subprocess.Popen[bytes]) -> str:
+    """Returns the next line; it is empty at the end. Reads no byte more: `select` does not see buffers."""
+    assert process.stdout is not None
+    found = b""
+    while not found.endswith(b"\n"):
+        assert select.select([process.stdout], [], [], PATIENCE)[0], "nothing was printed"
+        byte = os.read(process.stdout.fileno(), 1)
+        if not byte:
+            break
+        found += byte
+    return found.decode()
+
+
+def wait_until(done: Callable[[], bool], what: str) -> None:
+    """Fails with `what` if it does not come."""
+    end = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < end, what
+        time.sleep(0.1)
+
+
+class Site:
+    """A lab with its controller and daemons. `relayed`: the links that can be cut."""
+
+    def __init__(self, start: StartLab, folder: Path, relayed: Sequence[tuple[str, str]] = ()) -> None:
+        self.folder = folder
+        self.lab = start(
+            Description(
+                hosts=dict.fromkeys(HOSTS, Host()),
+                switches=dict.fromkeys(ROUTERS, Switch(str(PROGRAM))),
+                links=tuple([Link(pair, relay=pair in relayed) for pair in LINKS]),
+            )
+        )
+        self.token = f"@{folder / 'alpha' / 'join-token'}"
+        for host in HOSTS:
+            self._route_sids(host)
+        self.controller = self.start_controller()
+        for host in HOSTS:
+            self._start_daemon(host)
+
+    def _route_sids(self, host: str) -> None:
+        """Adds a route to the SIDs by any neighbour: a router accepts every frame."""
+        other = next(one for one in HOSTS if one != host)
+        route = ("ip", "-6", "route", "add", f"{BLOCK}/32", "via", self.lab.ipv6(other), "dev", "eth0")
+        self.lab.run(host, *route)
+
+    def start_controller(self) -> subprocess.Popen[bytes]:
+        file = self.folder / "segments.toml"
+        file.write_text(self._described())
+        module = "treecast.middleware.control.segments"
+        process = self.lab.start("alpha", sys.executable, "-m", module, str(file), "--token", self.token)
+        assert line(process).startswith("ready ")
+        return process
+
+    def _described(self) -> str:
+        lab = self.lab
+        lines = [f"links = {json.dumps(LINKS)}", f'block = "{BLOCK}"', "packet_life = 0.1", "look = 0.5"]
+        lines += ["probe = 1.0", "[routers]"]
+        lines += [f'{name} = "{lab.p4runtime(name)}"' for name in ROUTERS]
+        for host in HOSTS:
+            ip = lab.ipv6(host)
+            lines += [f"[hosts.{host}]", f'control = "[{ip}]:7671"', f'address = "{ip}"']
+            lines += [f'mac = "{lab.interface(host).mac}"']
+        return "\n".join(lines)
+
+    def _start_daemon(self, host: str) -> None:
+        ip = f"[{self.lab.ipv6(host)}]"
+        command = [sys.executable, "-m", "treecast.middleware.cli", "up", "--name", host]
+        command += ["--data", str(self.folder / host), "--kafka", f"{ip}:9092", "--mqtt", f"{ip}:1883"]
+        command += ["--admin", "off", "--stare", "off", "--amqp", "off"]
+        command += ["--control", f"{ip}:7671", "--fabric", f"{ip}:7672", "--carrier", "srv6"]
+        if host != HOSTS[0]:
+            command += ["--join", f"[{self.lab.ipv6(HOSTS[0])}]:7671", "--join-token", self.token]
+        assert line(self.lab.start(host, *command)).startswith("ready ")
+
+    def control(self, host: str) -> DaemonClient:
+        return DaemonClient(f"unix:{self.lab.folder / host / 'run' / 'control.sock'}")
+
+    def create_topic(self) -> None:
+        with self.control("alpha") as client:
+            client.create_topic(TOPIC, 1, leaders=["alpha"])
+
+    # --- trees
+
+    def hosts_by_trees(self) -> int:
+        """Returns the accounts of alpha's streams that are carried by SRv6, one for each stream and host."""
+        with self.control("alpha") as client:
+            found = [account for stream in client.list_streams() for account in stream.accounts]
+        return sum(account.carrier == "srv6" for account in found)
+
+    def received(self, links: Sequence[tuple[str, str]]) -> dict[tuple[str, str], tuple[int, int]]:
+        """Returns bytes and packets that have arrived over each link, by the counters of its end."""
+        found = {}
+        for tail, head in links:
+            pair = (tail, head) if (tail, head) in LINKS else (head, tail)
+            counters = self.lab.counters(head, self.lab.end(*pair, at=head).interface)
+            found[tail, head] = counters["rx_bytes"], counters["rx_packets"]
+        return found
+
+    # --- clients
+
+    def produce(self, count: int, first: int) -> None:
+        def run() -> None:
+            producer = KafkaProducer(bootstrap_servers=f"[{self.lab.ipv6('alpha')}]:9092")
+            for number in range(first, first + count):
+                producer.send(TOPIC, b"%d:" % number + RECORD)
+            producer.flush(PATIENCE)
+            producer.close()
+
+        inside(self.lab.namespace("alpha"), run)
+
+    def reader(self, host: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "treecast.middleware.cli", "consume", TOPIC, "--beginning", "--json"]
+        return self.lab.start(host, *command, "--kafka", f"[{self.lab.ipv6(host)}]:9092")
+
+    def publish(self, topic: str, count: int, first: int) -> None:
+        """Publishes numbered messages of QoS 1; returns when all are acknowledged."""
+        command = [
+            "mosquitto_pub",
+            "-h",
+            self.lab.ipv6("alpha"),
+            "-V",
+            "mqttv5",
+            "-t",
+            topic,
+            "-q",
+            "1",
+            "-l",
+        ]
+        process = self.lab.start("alpha", *command, stdin=subprocess.PIPE)
+        lines = [b"%d:" % number + RECORD + b"\n" for number in range(first, first + count)]
+        process.communicate(b"".join(lines), timeout=PATIENCE)
+        assert process.returncode == 0
+
+    def subscribe(self, host: str, topic: str) -> subprocess.Popen[bytes]:
+        """Starts mosquitto_sub; returns when its SUBACK has arrived."""
+        command = ["stdbuf", "-oL", "mosquitto_sub", "-h", self.lab.ipv6(host), "-V", "mqttv5", "-d"]
+        process = self.lab.start(host, *command, "-t", topic, "-q", "1", "-F", "message %p")
+        assert process.stdout is not None
+        while not process.stdout.readline().startswith(b"Subscribed"):
+            assert process.poll() is None
+        return process
+
+
+def read(process: subprocess.Popen[bytes], count: int) -> list[int]:
+    """Returns the next `count` numbers of records; an empty line, if no more come, fails the test."""
+    assert process.stdout is not None
+    given_up = threading.Timer(PATIENCE, process.kill)
+    given_up.start()
+    found = [int(json.loads(process.stdout.readline())["value"].partition(":")[0]) for _ in range(count)]
+    given_up.cancel()
+    return found
+
+
+def heard(process: subprocess.Popen[bytes], count: int) -> list[int]:
+    """Returns the next `count` numbers of messages; fewer if no more come."""
+    assert process.stdout is not None
+    given_up = threading.Timer(PATIENCE, process.kill)
+    given_up.start()
+    found: list[int] = []
+    while len(found) < count:
+        text = process.stdout.readline()
+        if not text:
+            break
+        if text.startswith(b"message "):
+            found.append(int(text.split()[1].partition(b":")[0]))
+    given_up.cancel()
+    return found
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    process.wait(PATIENCE)
