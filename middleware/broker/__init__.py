@@ -14,6 +14,7 @@ from .cluster import (
     ReadWaiter,
     TransactionHome,
 )
+from .committed import CommittedRecords
 from .directory import ALONE, DataDirectory, DataDirectoryError, Membership
 from .filtering import FilteredReads
 from .internal import INTERNAL
@@ -70,6 +71,7 @@ __all__ = [
     "BrokerSettings",
     "Cluster",
     "CommittedOffset",
+    "CommittedRecords",
     "ConfigChange",
     "ConfigOperation",
     "ConsumerHeartbeat",

@@ -9,11 +9,13 @@ from contextlib import suppress
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.rarely import Rarely
+from treecast.middleware.model.records import Record
 from treecast.middleware.storage.block_log import SyncTicket
 from treecast.middleware.storage.disk import Disk
 from treecast.middleware.storage.settings import FsyncPolicy
 
 from .bridge import Bridge
+from .bridge.recording import BATCH_HEAD, bound_of
 from .cluster import Cluster
 from .pubsub import Journal, PubSub, PubSubSettings, open_journal
 from .turn import Turn
@@ -112,6 +114,27 @@ class HostPubSub:
         await bridge.start()
         self.hub.use_reach(cluster.events)
         await cluster.begin_events()
+
+    # --- other faces' records
+
+    async def identify(self) -> None:
+        """Gets a producer id for `record`, if there is none."""
+        if self._shared is not None:
+            await self._shared[0].recording.identify()
+
+    def record(self, topic: str, record: Record) -> bool:
+        """Appends a record to a topic of one partition, once it is stored with this turn. Returns False, and
+        drops it, if it is too large for the topic, if too many bytes wait for the partition, or if the host
+        starts or ends."""
+        if self._shared is None:
+            return False
+        bridge, cluster = self._shared
+        known, recording = cluster.definitions.topics().get(topic), bridge.recording
+        if known is None or bound_of(record) + BATCH_HEAD > known.config.max_message_bytes:
+            return False
+        if not recording.waiting:
+            self.turn.ask()
+        return recording.add((topic, 0), record, True)
 
     def _tick(self) -> None:
         self.hub.wall = self._clock()

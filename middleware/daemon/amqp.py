@@ -11,12 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from treecast.middleware.api.discovery import OFF, Address
-from treecast.middleware.broker import HostPubSub
+from treecast.middleware.broker import Cluster, HostPubSub
 from treecast.middleware.broker.queues import (
     SPOOLS,
     JoinedQueues,
     QueueSettings,
-    Reach,
     VirtualHost,
     taken_from,
 )
@@ -31,6 +30,7 @@ from treecast.shims.amqp.server import AmqpFace
 from treecast.shims.amqp.session_host import AmqpHost
 from treecast.shims.amqp.settings import AmqpSettings
 from treecast.shims.amqp.shared_access import SharedAccess
+from treecast.shims.amqp.stream_logs import StreamLogs
 
 from .amqp_management import HOSTS, AmqpManagement, KeptHosts
 from .listeners import cannot_listen
@@ -60,10 +60,10 @@ class AmqpPart:
         unix_path: Path | None,
         pubsub: HostPubSub,
         troubles: Troubles,
-        reach: Reach | None = None,
+        cluster: Cluster,
     ) -> None:
-        """`address`: None to serve over TLS only. `reach`: to the queues of other hosts; None on a host
-        alone. Raises StartError, or STORAGE if the disk refuses."""
+        """`address`: None to serve over TLS only. Raises StartError, or STORAGE if the disk refuses."""
+        reach = cluster.queues
         self.unix_path = unix_path
         self._wanted = address
         self._settings = settings
@@ -79,6 +79,8 @@ class AmqpPart:
         kept = KeptHosts(host, recorder, storage.journal.definition("/", HOSTS, b""))
         self.face = AmqpFace(host, self._turn, self.store, counters.face("amqp"), counters.queue_levels)
         self.face.pressure = _pressure(settings, troubles)
+        self._streams = StreamLogs(cluster, pubsub, self.face.act)
+        host.use_streams(self._streams)
         self._spools = VirtualHost(SPOOLS, self.store, storage.journal.recorder(SPOOLS), given.queues)
         self._restore(storage, host)
         # Written before the publish/subscribe journal, which records what other hosts have sent.
@@ -146,6 +148,7 @@ class AmqpPart:
             return
         self._closed = True
         self._bridge.close()
+        await self._streams.close()
         if self._reach is not None:
             await self._reach.leave(min(grace, _LEAVE))
         self.management.close()

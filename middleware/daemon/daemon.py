@@ -228,7 +228,7 @@ class Daemon:
             unix_path,
             broker.pubsub,
             room.troubles,
-            broker.cluster.queues,
+            broker.cluster,
         )
         self._amqp.face.listeners.admits = room.descriptors.admits
         assert self.subject is not None

@@ -183,6 +183,12 @@ _TABLE = (
         "what a host with readers keeps: the whole log, the tail from joining, or none and asks the leader",
         choices=("whole", "tail", "none"),
     ),
+    ConfigKey(
+        "treecast.stream",
+        _BOOL,
+        "false",
+        "made by a stream queue of AMQP, and deleted with it",
+    ),
 )
 
 TOPIC_CONFIG_KEYS: Mapping[str, ConfigKey] = MappingProxyType({key.name: key for key in _TABLE})
@@ -213,6 +219,7 @@ class TopicConfig(Struct, frozen=True):
     segment_ms: int
     rolled_after_ms: int  # the maximum age of a log's last segment, which compaction skips
     replica: str  # whole, tail or none
+    stream: bool  # made by a stream queue, and deleted with it
 
     @classmethod
     def of(
@@ -252,6 +259,7 @@ class TopicConfig(Struct, frozen=True):
             segment_ms=segment_ms,
             rolled_after_ms=min(segment_ms, lag_ms) if "compact" in policy else segment_ms,
             replica=str(values["treecast.replica"]),
+            stream=values["treecast.stream"] is True,
         )
 
 

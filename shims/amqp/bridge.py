@@ -20,25 +20,12 @@ from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.topics import TopicName
 from treecast.middleware.wire.mqtt_headers import headers_of, properties_of
 
-from .codec import AmqpError
-from .codec_methods import read_table, write_value
-from .codec_properties import (
-    CONTENT_TYPE_BIT,
-    CORRELATION_BIT,
-    HEADERS_BIT,
-    MODE_BIT,
-    joined,
-    table_of,
-    values,
-)
+from . import records
 from .session_messages import FORMAT
 
 EXCHANGE: Final = b"amq.topic"
-_CONTENT_TYPE: Final = "mqtt.content-type"
-_CORRELATION: Final = "mqtt.correlation-data"
-_LONGEST: Final = 255  # bytes of a short string
 _REMEMBERED: Final = 10_000  # cached topic names
-_PERSISTENT: Final = b"\x02"
+_ROUTED: Final = records.EXCHANGE.encode()
 
 
 class TopicBridge(Subscriber):
@@ -120,7 +107,7 @@ class TopicBridge(Subscriber):
         self._publishing = True
         try:
             for properties, body in messages(run.data):
-                told = properties_of(_headers_of(properties))
+                told = properties_of(records.headers_of(properties))
                 one = Message(topic, body, 1 if run.persistent else 0, False, told, expires)
                 self._hub.publish(one, targets, self)
         finally:
@@ -141,6 +128,8 @@ class TopicBridge(Subscriber):
         """Implements `Subscriber`: delivers the message to the queues bound to its key."""
         if self._publishing:
             return  # published by this bridge: its queues already have it
+        if _ROUTED in message.properties:
+            return  # from a stream, into which AMQP has routed it
         try:
             key = TopicName.from_mqtt(message.topic.decode()).to_amqp().encode()
         except (TreecastError, UnicodeDecodeError):
@@ -176,41 +165,9 @@ def filter_of(key: bytes) -> bytes:
 
 def run_of(key: bytes, published: Message) -> Run:
     """Converts a message of another face to a run of one, persistent if its QoS is not 0."""
-    properties: dict[int, bytes] = {}
-    headers: list[tuple[bytes, bytes]] = []
-    for name, value in headers_of(published.properties) if published.properties else ():
-        given = value or b""
-        if name == _CONTENT_TYPE and len(given) <= _LONGEST:
-            properties[CONTENT_TYPE_BIT] = bytes((len(given),)) + given
-        elif name == _CORRELATION and len(given) <= _LONGEST:
-            properties[CORRELATION_BIT] = bytes((len(given),)) + given
-        elif len(name.encode()) <= _LONGEST:
-            headers.append((name.encode(), write_value(given.decode(errors="replace"))))
-    if headers:
-        properties[HEADERS_BIT] = table_of(headers)
-    if published.qos:
-        properties[MODE_BIT] = _PERSISTENT
-    data = message(joined(properties), published.payload)
+    headers = headers_of(published.properties) if published.properties else ()
+    properties = records.properties_of(headers, persistent=published.qos > 0)
+    data = message(properties, published.payload)
     run = Run(EXCHANGE, key, data, 1, len(published.payload), published.qos > 0)
     run.format = FORMAT
     return run
-
-
-def _headers_of(properties: bytes) -> list[tuple[str, bytes | None]]:
-    """Returns the properties that other faces show: headers, content type and correlation id."""
-    if properties == b"\0\0":
-        return []
-    found = values(properties)
-    headers: list[tuple[str, bytes | None]] = []
-    for bit, name in ((CONTENT_TYPE_BIT, _CONTENT_TYPE), (CORRELATION_BIT, _CORRELATION)):
-        if bit in found:
-            headers.append((name, found[bit][1:]))
-    if HEADERS_BIT in found:
-        try:
-            table = read_table(found[HEADERS_BIT])
-        except AmqpError:
-            return headers
-        for key, value in table.items():
-            if isinstance(value, str | int | float) and not isinstance(value, bool):
-                headers.append((key, str(value).encode()))
-    return headers

@@ -38,6 +38,7 @@ CODES: Final = {
     Reason.INTERNAL_ERROR: codec.INTERNAL_ERROR,
     Reason.NOT_IMPLEMENTED: codec.NOT_IMPLEMENTED,
 }
+_NO_CALL: Final = QueueCall(Ask.COUNT, "", b"")
 _PERMITTED: Final = 64  # permissions cached per channel
 
 
@@ -46,12 +47,20 @@ class Suspended(Exception):
 
 
 class Answered:
-    """The answer of another host to `call`. `parts`: the message of a successful `basic.get`."""
+    """The answer of another host to `call`. `parts`: the message of a successful `basic.get`. `refusal`: of
+    what needed no other host."""
 
-    def __init__(self, call: QueueCall, answer: QueueAnswer, parts: list[RemotePart]) -> None:
+    def __init__(
+        self,
+        call: QueueCall,
+        answer: QueueAnswer,
+        parts: list[RemotePart],
+        refusal: Refusal | None = None,
+    ) -> None:
         self.call = call
         self.answer = answer
         self.parts = parts
+        self.refusal = refusal
 
 
 class Connection(SessionOutput):
@@ -94,6 +103,19 @@ class Asking:
             connection.answer = None
             if not answer.reason:
                 self._queue.abandon(self._call, parts)
+
+
+class Preparing:
+    """Lets a declaration go on once its stream has a log."""
+
+    def __init__(self, connection: Connection, now: Callable[[], float]) -> None:
+        self._connection = connection
+        self._now = now
+
+    def __call__(self, refusal: Refusal | None) -> None:
+        connection = self._connection
+        connection.answered(Answered(_NO_CALL, QueueAnswer(), [], refusal), self._now())
+        connection.answer = None
 
 
 class ChannelBase:

@@ -13,10 +13,15 @@ from treecast.middleware.broker.queues import (
     MessageQueue,
     Part,
     QueueCall,
+    QueueType,
     RemoteQueue,
     Run,
+    StreamStart,
     message,
     messages,
+    start_of,
+    text,
+    unsupported,
 )
 
 from . import codec, codec_deliver
@@ -130,7 +135,8 @@ class ConsumingChannel(DefiningChannel):
             known = self.queue_name(name)
             self.permit(READ, "queue", known)
             queue = self.owned(known)
-        number = self._at_home(queue, method, tag)
+        start = self._start(queue, method)
+        number = self._at_home(queue, method, tag, start)
         consumer = ChannelConsumer(
             self,
             self._connection,
@@ -143,9 +149,24 @@ class ConsumingChannel(DefiningChannel):
         )
         consumer.arguments = method.arguments or {}
         consumer.number = number
+        consumer.start = start
         self._begin(consumer, tag, method.nowait, now)
 
-    def _at_home(self, queue: MessageQueue, method: commands.Basic.Consume, tag: bytes) -> int:
+    def _start(self, queue: MessageQueue, method: commands.Basic.Consume) -> StreamStart | None:
+        """Returns where a consumer of a stream starts; None for other queues."""
+        if queue.arguments.type is not QueueType.STREAM:
+            return None
+        if method.no_ack:
+            raise unsupported("automatic acknowledgement", "stream", queue, self._vhost.name)
+        if not self.prefetch:
+            which = f"queue '{text(queue.name)}' in vhost '{self._vhost.name}'"
+            detail = f"consumer prefetch count is not set for stream {which}"
+            raise AmqpError(codec.PRECONDITION_FAILED, detail)
+        return start_of(method.arguments or {}, self._vhost.wall)
+
+    def _at_home(
+        self, queue: MessageQueue, method: commands.Basic.Consume, tag: bytes, start: StreamStart | None
+    ) -> int:
         """Returns the number under which the home of another host's queue has accepted the consumer."""
         if not isinstance(queue, RemoteQueue):
             return 0
@@ -157,6 +178,7 @@ class ConsumingChannel(DefiningChannel):
             exclusive=method.exclusive,
             priority=_priority(method.arguments),
             tag=tag,
+            start=start,
         )
         return self.asked(queue, Ask.CONSUME, call).call.consumer
 
@@ -300,7 +322,15 @@ class ConsumingChannel(DefiningChannel):
             raise AmqpError(codec.PRECONDITION_FAILED, f"unknown delivery tag {tag}")
         self._settle_all(taken, how, now)
 
+    def _returnable(self, taken: list[Given], what: str) -> None:
+        """Refuses to return or reject messages of streams."""
+        for given in taken:
+            if given.queue.arguments.type is QueueType.STREAM:
+                raise unsupported(what, "stream queues", given.queue, self._vhost.name)
+
     def _settle_all(self, taken: list[Given], how: int, now: float) -> None:
+        if how != _SETTLE:
+            self._returnable(taken, "basic.nack and basic.reject")
         if self.transactional:
             self._settling += [(how, given) for given in taken]
         else:
@@ -328,7 +358,9 @@ class ConsumingChannel(DefiningChannel):
     def _recover(self, requeue: bool, now: float) -> None:
         if not requeue:
             raise AmqpError(codec.NOT_IMPLEMENTED, "requeue=false")
-        for given in self.unsettled.clear():
+        taken = self.unsettled.clear()
+        self._returnable(taken, "basic.recover")
+        for given in taken:
             self._settle(given, _REQUEUE, now)
 
     # --- closing

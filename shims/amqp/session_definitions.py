@@ -7,12 +7,19 @@ from typing import Final
 
 from pamqp import commands
 
-from treecast.middleware.broker.queues import Ask, Destination, MessageQueue, QueueCall, RemoteQueue
+from treecast.middleware.broker.queues import (
+    Ask,
+    Destination,
+    MessageQueue,
+    QueueCall,
+    RemoteQueue,
+    StreamQueue,
+)
 
 from . import codec
 from .codec import AmqpError
 from .codec_methods import queue_declared
-from .session_channel import ChannelBase
+from .session_channel import ChannelBase, Preparing, Suspended
 from .session_host import CONFIGURE, READ, WRITE
 from .session_messages import REPLY_TO
 
@@ -97,6 +104,7 @@ class DefiningChannel(ChannelBase):
         else:
             arguments = method.arguments or {}
             self._permit_new_queue(name, arguments)
+            self._prepare(name, arguments, method)
             queue = self._vhost.declare_queue(
                 name,
                 durable=method.durable,
@@ -113,6 +121,21 @@ class DefiningChannel(ChannelBase):
         if not method.nowait:
             answer = queue_declared(self.number, queue.name, messages, consumers)
             self._connection.writer().write(answer)
+
+    def _prepare(self, name: bytes, arguments: Mapping[str, object], method: commands.Queue.Declare) -> None:
+        """Waits until a new stream has a log."""
+        streams, connection = self._host.streams, self._connection
+        if streams is None or arguments.get("x-queue-type") != "stream":
+            return
+        found, connection.answer = connection.answer, None
+        if found is not None and found.refusal is not None:
+            raise found.refusal
+        wrong = method.exclusive or method.auto_delete or not method.durable or not name
+        if found is not None or wrong or isinstance(self._vhost.queues.get(name), RemoteQueue):
+            return  # a wrong declaration is refused by the declaration itself
+        parsed = self._vhost.arguments_of(name, arguments)[0]
+        streams.prepare(self._vhost.name, name, parsed, Preparing(connection, streams.now))
+        raise Suspended
 
     def _counts(self, queue: MessageQueue) -> tuple[int, int]:
         """Returns the numbers of (ready messages, consumers)."""
@@ -142,6 +165,13 @@ class DefiningChannel(ChannelBase):
             )
             count = self.asked(queue, Ask.DELETE, call).answer.messages
         else:
+            if isinstance(queue, StreamQueue) and (method.if_unused or method.if_empty):
+                flag = "if-unused" if method.if_unused else "if-empty"
+                detail = (
+                    f"cannot delete queue '{method.queue}' in vhost '{self._vhost.name}'. queue.delete "
+                    f"operations with {flag} flag set are not supported by stream queues"
+                )
+                raise AmqpError(codec.NOT_IMPLEMENTED, detail)
             count = self._vhost.delete_queue(
                 name, self._connection, if_unused=method.if_unused, if_empty=method.if_empty
             )

@@ -8,9 +8,12 @@ from typing import Final, Protocol
 
 from treecast.middleware.broker.queues import (
     JoinedQueues,
+    QueueArguments,
     Recorder,
+    Refusal,
     Run,
     RunStore,
+    Streams,
     VirtualHost,
     messages,
 )
@@ -119,6 +122,17 @@ class RandomBytes(Protocol):
     def randbytes(self, n: int, /) -> bytes: ...
 
 
+class StreamHost(Streams, Protocol):
+    """The logs of streams, as sessions use them."""
+
+    def prepare(
+        self, vhost: str, name: bytes, arguments: QueueArguments, then: Callable[[Refusal | None], None]
+    ) -> None:
+        """Makes the log of a stream exist, then calls `then` with None or the refusal."""
+
+    def now(self) -> float: ...
+
+
 class AmqpHeaders:
     """Reads the headers of runs published over AMQP."""
 
@@ -144,6 +158,7 @@ class AmqpHost:
         self.counting = AmqpCounting()
         self.cluster_name = CLUSTER_NAME
         self.joined: JoinedQueues | None = None  # None: a host alone
+        self.streams: StreamHost | None = None  # None: streams are refused
         self.connections_opened = 0
         self.applications = Applications()
         self.leave_vhost: Callable[[str], None] = _nothing  # closes the connections of a virtual host
@@ -170,11 +185,18 @@ class AmqpHost:
     def add_vhost(self, name: str) -> VirtualHost:
         vhost = VirtualHost(name, self._store, self._recorder.of(name), self.settings.queues)
         vhost.reader = AmqpHeaders()
+        vhost.streams = self.streams
         self.vhosts[name] = vhost
         vhost.recorder.declared("vhost", b"", {})
         if self.joined is not None:
             self.share(vhost, self.joined)
         return vhost
+
+    def use_streams(self, streams: StreamHost) -> None:
+        """Accepts queues of type stream."""
+        self.streams = streams
+        for vhost in self.vhosts.values():
+            vhost.streams = streams
 
     def join(self, joined: JoinedQueues) -> None:
         """The host is joined to others: its definitions are theirs, and queues of theirs can be used here."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from pamqp import commands
@@ -206,3 +210,75 @@ def test_noise(daemon: DaemonProcess, neighbour: Neighbour) -> None:
         client.send(rng.randbytes(rng.randrange(1, 300)))
         client.close()
         neighbour.check()
+
+
+def blocked(daemon: DaemonProcess) -> tuple[Wire, str]:
+    """Returns a connection that was told that publishers wait, and the reason."""
+    wire = Wire(daemon.address("amqp"))
+    wire.send(PROTOCOL_HEADER)
+    wire.expect(Connection.Start)
+    given = {"capabilities": {"connection.blocked": True}}
+    wire.ask(Connection.StartOk(given, "PLAIN", "\0guest\0guest"), Connection.Tune, 0)  # type: ignore[arg-type]
+    wire.send(method(Connection.TuneOk(10, 131072, 0), 0))
+    wire.ask(Connection.Open("/"), Connection.OpenOk, 0)
+    reason = wire.expect(Connection.Blocked).reason
+    wire.ask(Channel.Open(), Channel.OpenOk)
+    return wire, reason
+
+
+def shown_while_blocked(daemon: DaemonProcess, expected: str) -> None:
+    """Publishes are not read; connections that do not publish are served."""
+    publisher, reason = blocked(daemon)
+    assert reason == expected
+    publisher.send(publish("waits", b"first") + method(Basic.Qos(0, 0)))
+    publisher.expect(Basic.QosOk)  # it came in the chunk of the publish, before reading was paused
+    publisher.send(method(Basic.Qos(0, 0)))
+    publisher.socket.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        publisher.read()
+    reader, _ = blocked(daemon)
+    assert reader.ask(Queue.Declare(queue="waits", passive=True), Queue.DeclareOk).queue == "waits"
+    reader.close()
+    publisher.close()
+
+
+def test_without_memory_publishers_wait_and_know_why(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with DaemonProcess(data, bad.FLAGS) as before:
+        client = Wire(before.address("amqp")).open()
+        client.declare("waits")
+        client.close()
+    with DaemonProcess(data, [*bad.FLAGS, "--amqp-max-memory-bytes", "1"]) as daemon:
+        shown_while_blocked(daemon, "low on memory")
+
+
+def test_without_disk_publishers_wait_and_know_why(small_disk: Path) -> None:
+    with DaemonProcess(small_disk / "data", bad.FLAGS) as daemon:
+        client, reason = blocked(daemon)
+        assert reason == "low on disk"
+        client.declare("waits")
+        client.close()
+        shown_while_blocked(daemon, "low on disk")
+
+
+def test_the_long_form_in_short() -> None:
+    """`amqp_bad_clients.py`, short: one kind after the other beside a steady pair."""
+    command = [sys.executable, "-m", "tests.fault.amqp_bad_clients", "--count", "100", "--seconds", "0.2"]
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {one["kind"]: one for one in json.loads(done.stdout)}
+    assert set(found) == set(bad.KINDS)
+    assert all(one["messages"] for one in found.values())
+
+
+def test_the_long_form_finds_out(daemon: DaemonProcess) -> None:
+    """The run reports a pair that is disturbed."""
+    server = bad.Server(daemon)
+    pair = bad.Pair(server)
+    other = server.dial()
+    other.send(publish("steady", b"of another"))
+    other.ask(Basic.Qos(0, 0), Basic.QosOk)
+    pair.start()
+    pair.end()
+    other.close()
+    assert "did not come as it was sent" in pair.problem

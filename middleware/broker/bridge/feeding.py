@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.broker.cluster import Cluster, PartitionLeader
+from treecast.middleware.broker.committed import CommittedRecords
 from treecast.middleware.broker.pubsub import Journal
 from treecast.middleware.broker.values import (
     EARLIEST_TIMESTAMP,
@@ -24,12 +25,10 @@ from treecast.middleware.broker.values import (
     PartitionRead,
     Topic,
 )
-from treecast.middleware.model.buffers import in_memory
 from treecast.middleware.model.counters import BridgeCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.records import Record
-from treecast.middleware.wire.record_batch import ABORT, read_control_type, read_header, read_records
 
 _log = Log(__name__)
 
@@ -53,7 +52,7 @@ class PartitionFeed:
         retry: float,
         deliver: Deliver,
     ) -> None:
-        self.offset = -1  # offset of the next record; -1 while unknown
+        self._records = CommittedRecords()
         self.ready = asyncio.Event()
         self._cluster = cluster
         self._topic = topic
@@ -65,11 +64,19 @@ class PartitionFeed:
         self._deliver = deliver
         self._more = asyncio.Event()
         self._watched: PartitionLeader | None = None
-        self._aborted: dict[int, list[int]] = {}  # producer -> first offsets of its aborted transactions
         self._task: Task[None] = asyncio.get_running_loop().create_task(
             lasting(f"feed of {topic.name}-{index}", self._run, BackOff(random.Random())),
             name=f"feed of {topic.name}-{index}",
         )
+
+    @property
+    def offset(self) -> int:
+        """The offset of the next record; -1 while unknown."""
+        return self._records.offset
+
+    @offset.setter
+    def offset(self, offset: int) -> None:
+        self._records.offset = offset
 
     # --- life
 
@@ -179,31 +186,10 @@ class PartitionFeed:
     # --- records
 
     def _take(self, found: PartitionRead) -> None:
-        for aborted in found.aborted:
-            firsts = self._aborted.setdefault(aborted.producer_id, [])
-            if aborted.first_offset not in firsts:
-                firsts.append(aborted.first_offset)
-        data = b"".join(map(in_memory, found.chunks))
-        position = 0
-        while position < len(data):
-            header = read_header(data, position)
-            if header.control:
-                self._marker(data, position)
-            elif not (header.transactional and self._is_aborted(header.producer_id, header.base_offset)):
-                records = read_records(data, position, header)
-                self._deliver([record for record in records if record.offset >= self.offset])
-            self.offset = max(self.offset, header.next_offset)
-            position += header.size
+        records = self._records.of(found)
+        if records:
+            self._deliver(records)
         self._note(self.offset)
-
-    def _marker(self, data: bytes, position: int) -> None:
-        header = read_header(data, position)
-        firsts = self._aborted.get(header.producer_id)
-        if firsts and read_control_type(data, position, header) == ABORT:
-            firsts.remove(min(firsts))
-
-    def _is_aborted(self, producer_id: int, offset: int) -> bool:
-        return any(first <= offset for first in self._aborted.get(producer_id, ()))
 
 
 async def _set_within(event: asyncio.Event, seconds: float) -> None:

@@ -34,6 +34,9 @@ Place = tuple[str, int]  # topic, partition
 _NAME: Final = "\0record"
 _PREFIX: Final = b"\0record "
 _WRAP: Final = 1 << 31
+_BATCH_BYTES: Final = 16 << 20
+BATCH_HEAD: Final = 61  # bytes of a batch before its records
+_RECORD_HEAD: Final = 30  # the most that a record has besides its key, value and headers
 _LASTING: Final = frozenset(
     {
         Fault.UNKNOWN_TOPIC,
@@ -168,13 +171,31 @@ class Recording:
         fleeting, self._fleeting = self._fleeting, {}
         for place, records in fleeting.items():
             queue = self._queue(place)
-            self._append(queue, Batch(build_batch(records), len(records), None))
+            for some in self._batches(place, records):
+                self._append(queue, Batch(build_batch(some), len(some), None))
             self._placed.append(queue)
         promised, self._promised = self._promised, {}
         for place, records in promised.items():
             queue = self._queue(place)
-            self._append(queue, self._spooled(queue, records))
+            for some in self._batches(place, records):
+                self._append(queue, self._spooled(queue, some))
             self._placed.append(queue)
+
+    def _batches(self, place: Place, records: list[Record]) -> list[list[Record]]:
+        """Divides records into batches that the topic takes, and that memory holds. A record that is larger
+        has a batch of its own."""
+        topic = self._cluster.definitions.topics().get(place[0])
+        most = min(topic.config.max_message_bytes if topic is not None else _BATCH_BYTES, _BATCH_BYTES)
+        found: list[list[Record]] = [[]]
+        size = BATCH_HEAD
+        for record in records:
+            more = bound_of(record)
+            if found[-1] and size + more > most:
+                found.append([])
+                size = BATCH_HEAD
+            found[-1].append(record)
+            size += more
+        return found
 
     def _spooled(self, queue: Queue, records: list[Record]) -> Batch:
         producer, sequence = self._producer, -1
@@ -282,6 +303,12 @@ class Recording:
         for other in self._queues.values():
             other.sequence = 0
         self._loop.create_task(self.identify())
+
+
+def bound_of(record: Record) -> int:
+    """Returns a number of bytes that a record does not exceed in a batch."""
+    headers = sum(len(name.encode()) + len(value or b"") + 10 for name, value in record.headers)
+    return _RECORD_HEAD + len(record.key or b"") + len(record.value or b"") + headers
 
 
 def _anonymous(data: bytes) -> bytes:

@@ -19,12 +19,15 @@ from .policies import merged as merged_policies
 from .queue import MessageQueue
 from .reach import Ask, Defined, OtherHosts, QueueAnswer, QueueCall, QueueNotice, Reach, Write
 from .recorder import Recorder
-from .refusals import Reason, Refusal
+from .refusals import Reason, Refusal, text
 from .routing import Outlet
 from .settings import QueueSettings
 from .shared import OutsideKind, SharedDefinitions, declared_key
 from .spool import SPOOLS, taken_from
 from .store import MemoryStore, RunStore
+from .stream_start import OFFSET as STREAM_OFFSET
+from .stream_start import StartKind, StreamStart, start_of
+from .streams import Cursor, StreamLog, StreamQueue, Streams, unsupported
 from .virtual_host import VirtualHost
 
 __all__ = [
@@ -33,6 +36,7 @@ __all__ = [
     "Binding",
     "Consumer",
     "Counts",
+    "Cursor",
     "Death",
     "Declared",
     "Defined",
@@ -66,6 +70,12 @@ __all__ = [
     "RunStore",
     "SPOOLS",
     "SharedDefinitions",
+    "STREAM_OFFSET",
+    "StartKind",
+    "StreamLog",
+    "StreamQueue",
+    "StreamStart",
+    "Streams",
     "VirtualHost",
     "Write",
     "declared_key",
@@ -74,5 +84,8 @@ __all__ = [
     "message",
     "messages",
     "skip",
+    "start_of",
     "taken_from",
+    "text",
+    "unsupported",
 ]

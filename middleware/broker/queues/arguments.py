@@ -13,11 +13,13 @@ from typing import Final
 from msgspec import Struct
 
 from .refusals import precondition, text
+from .stream_start import age_of
 
 Table = Mapping[str, object]
 
 _LONGEST_MS: Final = 315_360_000_000  # ten years
 MAX_PRIORITY: Final = 255
+_LARGEST_SEGMENT: Final = 3_000_000_000  # RabbitMQ's limit for segments of streams
 _QUORUM_DELIVERIES: Final = 20  # RabbitMQ 4's default
 QUORUM_PRIORITIES: Final = 31  # 4.3: quorum queues have strict priorities from 0 to 31 by default
 
@@ -40,7 +42,7 @@ class QueueArguments(Struct, frozen=True):
     """The parsed arguments. Times in milliseconds, -1: none; lengths in messages and bytes, -1: unlimited.
 
     `max_priority` 0: no priorities. `delivery_limit` -1: unlimited. `dead_letter_key` None: the message's own
-    keys.
+    keys. Of streams: `max_age` in seconds, and `segment_bytes`.
     """
 
     type: QueueType = QueueType.CLASSIC
@@ -54,6 +56,8 @@ class QueueArguments(Struct, frozen=True):
     max_priority: int = 0
     delivery_limit: int = -1
     single_active: bool = False
+    max_age: int = -1
+    segment_bytes: int = -1
 
 
 def _whole(value: object) -> str:
@@ -86,6 +90,23 @@ def _string(value: object) -> str:
 
 def _flag(value: object) -> str:
     return "" if isinstance(value, bool) else f"{{unacceptable_type,{_type_name(value)}}}"
+
+
+def _age(value: object) -> str:
+    wrong = _string(value)
+    if not wrong:
+        try:
+            age_of(_said(value))
+        except ValueError:
+            return "invalid_max_age"
+    return wrong
+
+
+def _segment_bytes(value: object) -> str:
+    wrong = _whole(value)
+    if not wrong and isinstance(value, int) and value > _LARGEST_SEGMENT:
+        return f"{{max_value_exceeded,{value}}}"
+    return wrong
 
 
 def _version(value: object) -> str:
@@ -141,8 +162,8 @@ KNOWN: Final[dict[str, tuple[Callable[[object], str], frozenset[QueueType]]]] = 
     "x-single-active-consumer": (_flag, _BOTH),
     "x-delivery-limit": (_limit, _QUORUM),
     "x-quorum-initial-group-size": (_whole, _QUORUM),
-    "x-max-age": (_string, _STREAM),
-    "x-stream-max-segment-size-bytes": (_whole, _STREAM),
+    "x-max-age": (_age, _STREAM),
+    "x-stream-max-segment-size-bytes": (_segment_bytes, _STREAM),
     "x-stream-filter-size-bytes": (_whole, _STREAM),
     "x-initial-cluster-size": (_whole, _STREAM),
     "x-queue-leader-locator": (_string, _ALL),
@@ -200,6 +221,8 @@ def parsed(kind: QueueType, arguments: Table) -> QueueArguments:
         max_priority=QUORUM_PRIORITIES if quorum else _number(arguments, "x-max-priority", 0),
         delivery_limit=_number(arguments, "x-delivery-limit", _QUORUM_DELIVERIES if quorum else -1),
         single_active=arguments.get("x-single-active-consumer") is True,
+        max_age=age_of(_said(arguments["x-max-age"])) if "x-max-age" in arguments else -1,
+        segment_bytes=_number(arguments, "x-stream-max-segment-size-bytes", -1),
     )
 
 

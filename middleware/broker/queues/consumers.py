@@ -10,15 +10,16 @@ from __future__ import annotations
 from mypy_extensions import mypyc_attr
 
 from .message import Part
+from .stream_start import StreamStart
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Consumer:
     """A consumer of one queue. `unsettled`: its delivered, not yet settled messages, counted by the queue.
 
-    `owner` is its connection, which is compared by identity only. If the queue is at another host, `number`
-    is its number there, and `received` and `granted` are the totals of messages that have come from there and
-    that may come.
+    `owner` is its connection, which is compared by identity only. `start`: where it starts in a stream. If
+    the queue is at another host, `number` is its number there, and `received` and `granted` are the totals of
+    messages that have come from there and that may come.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Consumer:
         self.number = 0
         self.received = 0
         self.granted = 0
+        self.start: StreamStart | None = None
 
     @property
     def room(self) -> int:

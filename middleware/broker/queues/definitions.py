@@ -22,6 +22,7 @@ from .refusals import Reason, Refusal, inequivalent, precondition, text
 from .routing import DEFAULT
 from .settings import QueueSettings
 from .store import RunStore
+from .streams import StreamQueue, Streams
 
 _RESERVED: Final = b"amq."
 _BUILT_IN: Final = (
@@ -44,6 +45,7 @@ class Definitions(PolicedRouter):
         self.restoring = False  # what is declared existed before the restart
         self.store = store
         self.counts = Counts()  # of deleted queues
+        self.streams: Streams | None = None
         self._bound: dict[Destination, dict[tuple[bytes, Binding], None]] = {}
         for built_in, kind, internal in _BUILT_IN:
             self.exchanges[built_in] = Exchange(built_in, kind, internal=internal)
@@ -186,18 +188,21 @@ class Definitions(PolicedRouter):
         parsed = queue_arguments.parse(asked, name, self.name)
         self._allowed(name, parsed, durable, exclusive, auto_delete)
         policies, effective = self._queue_policies(name, parsed.type, asked)
-        queue = MessageQueue(
-            name,
-            effective,
-            self.store,
-            self,
-            self._recorder,
-            durable=durable,
-            auto_delete=auto_delete,
-            owner=owner if exclusive else None,
-            settings=self.settings,
-            now=now,
-        )
+        if parsed.type is QueueType.STREAM:
+            queue = self._stream(name, effective, now)
+        else:
+            queue = MessageQueue(
+                name,
+                effective,
+                self.store,
+                self,
+                self._recorder,
+                durable=durable,
+                auto_delete=auto_delete,
+                owner=owner if exclusive else None,
+                settings=self.settings,
+                now=now,
+            )
         queue.asked = asked
         queue.policies = policies
         self.queues[name] = queue
@@ -206,6 +211,13 @@ class Definitions(PolicedRouter):
             self._recorder.declared("queue", name, {"auto_delete": auto_delete, "arguments": asked})
         self.sharing.declared("queue", name, queue.definition)
         return queue
+
+    def _stream(self, name: bytes, arguments: QueueArguments, now: float) -> MessageQueue:
+        if self.streams is None:
+            which = f"queue '{text(name)}' in vhost '{self.name}'"
+            raise Refusal(Reason.NOT_IMPLEMENTED, f"{which}: this host has no logs for streams")
+        log = self.streams.log(self.name, name, arguments)
+        return StreamQueue(name, arguments, self.store, self, self._recorder, log, self.name, now)
 
     def _server_named(self, generated: bytes, asked: Table) -> bytes:
         kind = asked.get("x-queue-type", "classic")
@@ -227,8 +239,6 @@ class Definitions(PolicedRouter):
             ):
                 if wrong:
                     raise precondition(f"invalid property '{what}' for {which}")
-        if parsed.type is QueueType.STREAM:
-            raise Refusal(Reason.NOT_IMPLEMENTED, f"{which}: streams are not served")
         if parsed.type is QueueType.QUORUM and not self.settings.quorum:
             raise precondition(
                 f"{which}: quorum queues are refused here, as this host would keep the one copy"
@@ -286,6 +296,8 @@ class Definitions(PolicedRouter):
         self.changed()
         self._unbind_all(Destination(queue.name, False))
         count = queue.delete()
+        if isinstance(queue, StreamQueue):
+            queue.log.delete()
         if queue.durable:
             self._recorder.deleted("queue", queue.name)
         self.sharing.deleted("queue", queue.name)

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from .arguments import QueueType
 from .refusals import Reason, Refusal, text
+from .stream_start import age_of
 
 Definition = Mapping[str, object]
 
@@ -68,7 +69,10 @@ def _is_one_of(*known: object) -> Callable[[object], bool]:
 
 def is_age(value: object) -> bool:
     """Whether `value` is a duration in the format of streams: a number and one of Y, M, D, h, m and s."""
-    return isinstance(value, str) and re.fullmatch(r"\d+[YMDhms]", value) is not None
+    try:
+        return isinstance(value, str) and age_of(value) >= 0
+    except ValueError:
+        return False
 
 
 class Setting(Struct, frozen=True):

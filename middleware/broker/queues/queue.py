@@ -93,6 +93,11 @@ class MessageQueue:
             "arguments": self.asked,
         }
 
+    @property
+    def promises(self) -> bool:
+        """Whether the confirm of any message waits for the turn, whatever its delivery mode."""
+        return False
+
     def change(self, arguments: QueueArguments, now: float) -> None:
         """Applies arguments changed by a policy. With drop-head, excess messages are dropped. A changed time
         to live applies only to new messages."""

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import msgspec
 from msgspec import Struct
 
+from .stream_start import StreamStart
+
 if TYPE_CHECKING:
     from .joined import JoinedQueues
 
@@ -66,6 +68,7 @@ class QueueCall(Struct, frozen=True, array_like=True):
     if_unused: bool = False
     if_empty: bool = False
     tag: bytes = b""
+    start: StreamStart | None = None  # of a consumer of a stream
 
 
 class QueueAnswer(Struct, frozen=True, array_like=True):

@@ -78,6 +78,7 @@ class ServedConsumer(Consumer):
     ) -> None:
         super().__init__(call.tag, far, False, call.exclusive, call.priority)
         self.number = number
+        self.start = call.start
         self.vhost = vhost
         self.queue = queue
         self.getting = getting

@@ -47,7 +47,7 @@ class VirtualHost(Definitions):
         self.cycled = 0
         self.dead_lettered = 0
         self.departures: Departures | None = None  # None: the host is not joined
-        self.departed = False  # whether a run was promised to another host since this was reset
+        self.departed = False  # whether a run was promised to another host or a log since this was reset
         self._dead: deque[tuple[MessageQueue, Run, str]] = deque()
         self._burying = False
         self._due: list[tuple[float, int, MessageQueue]] = []
@@ -84,6 +84,8 @@ class VirtualHost(Definitions):
             found = queue.publish(run, now)
             if found:
                 refused = sorted({*refused, *found})
+            if queue.promises:
+                self.departed = True
             self.watch(queue)
         self.follow_up(run, now)
         return len(queues) > 0, refused
