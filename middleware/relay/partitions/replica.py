@@ -5,8 +5,8 @@
 *Asking*: the replica tells the leader its end, and the leader answers where the two logs diverge. The replica
 discards its records beyond that offset, and the stream begins there. *Behind*: readers at the replica's end
 are sent to the leader. *Current*: the replica has everything that the leader had when it was asked, and
-readers wait here. A replica that lacks records and makes no progress is behind again. After a reconnect, the
-leader is asked again.
+readers wait here. A replica that lacks records and makes no progress is behind until it makes progress again.
+After a reconnect, the leader is asked again.
 
 The goal of catching up stays fixed, whatever ends the leader reports to readers meanwhile. Otherwise the
 replica would never be current under load, and each record would arrive twice, by the stream and by readers'
@@ -376,7 +376,8 @@ class Replica:
         waited = now - self._progress[1]
         if waited >= self._settings.stall and self.current:
             self._counters.stalled_replicas += 1
-            self._goal = self.known_end = max(self.known_end, end + 1)
+            self.known_end = max(self.known_end, end + 1)
+            self._goal = end + 1
             self._set_current(False)
         if waited >= self._settings.follow_again:
             self._progress = (end, now)

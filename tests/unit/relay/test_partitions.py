@@ -131,6 +131,21 @@ async def test_what_readers_hear_from_the_leader_does_not_move_the_goal_of_a_rep
     assert (found.size, b.counters.proxied_reads) == (0, 1)
 
 
+async def test_readers_return_to_a_stalled_replica_as_soon_as_it_makes_progress(world: World) -> None:
+    """A leader that serves all readers of stalled replicas itself has no time left for the stream."""
+    a, b = await behind(world)
+    replica = b.partition().replica
+    replica._set_current(True)
+    replica.known_end = 1000  # of which the stream has brought nothing yet
+    now = replica._progress[1]
+    replica.check(now)
+    replica.check(now + replica._settings.stall)
+    assert (replica.current, b.counters.stalled_replicas) == (False, 1)
+    assert replica._goal == 1  # and not 1000: the next record is enough
+    await a.produce(b"x")
+    await until(lambda: replica.current)
+
+
 async def test_a_replica_that_is_brought_on_is_waited_for_and_only_so_long(world: World) -> None:
     a, b = await behind(world)
     await a.produce(b"one")
