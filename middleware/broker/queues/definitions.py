@@ -379,7 +379,8 @@ class Definitions(PolicedRouter):
             kind = "exchange" if destination.is_exchange else "queue"
             self._recorder.unbound(exchange.name, kind, destination.name, key, arguments)
         self._share_unbound(exchange.name, binding, arguments)
-        if exchange.auto_delete and not exchange.bindings and exchange.name in self.exchanges:
+        unused = exchange.auto_delete and not exchange.bindings and exchange.name in self.exchanges
+        if unused and self.sharing.ends(exchange.name):
             self._remove_exchange(exchange)
 
     def _share_unbound(self, source: bytes, binding: Binding, arguments: Mapping[str, object]) -> None:

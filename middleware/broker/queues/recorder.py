@@ -50,3 +50,7 @@ class Recorder:
         self, source: bytes, kind: str, name: bytes, key: bytes, arguments: Mapping[str, object]
     ) -> None:
         """The binding was removed."""
+
+    def ends(self, exchange: bytes) -> bool:
+        """Returns whether an auto-delete exchange that has lost its last binding is deleted now."""
+        return True

@@ -187,6 +187,9 @@ class SharingRecorder(Recorder):
     ) -> None:
         self._shared.withdraw(bound_key(Bound(self._vhost, source, kind, name, key, dict(arguments))))
 
+    def ends(self, exchange: bytes) -> bool:
+        return self._shared.ends(self._vhost, exchange)
+
 
 class SharedDefinitions:
     """The definitions of one host, from `begin` on.
@@ -209,6 +212,7 @@ class SharedDefinitions:
         self._held: deque[int] = deque()  # their numbers of changes, until the answers are released
         self._pending: dict[str, int] = {}  # number of own changes that are not decided, by key
         self._lost: set[tuple[str, bytes]] = set()  # transient queues that ended with an earlier process
+        self._unused: set[tuple[str, bytes]] = set()  # auto-delete exchanges that lost their last binding
 
     # --- the start
 
@@ -228,6 +232,7 @@ class SharedDefinitions:
         for _, found in sorted(self._everywhere.items()):
             self._muting(self._put, found, True)
         self._withdraw_lost()
+        self._end_unused()
         for _, one in sorted(self._own(), key=lambda pair: pair[0]):
             self.announce(one)
         self.send()
@@ -303,6 +308,7 @@ class SharedDefinitions:
             if self._pending[write.key] == 0:
                 del self._pending[write.key]
                 self._look_up(write)
+        self._end_unused()
         self.send()
 
     def _look_up(self, write: Write) -> None:
@@ -345,7 +351,28 @@ class SharedDefinitions:
                 self._everywhere[key] = found
                 if key not in self._pending:
                     self._muting(self._put, found, False)
+        self._end_unused()
         self.send()
+
+    def ends(self, vhost: str, exchange: bytes) -> bool:
+        """Returns whether an auto-delete exchange without bindings is deleted now.
+
+        If another host's change took its last binding, only the host that declared it deletes it, for all:
+        other hosts may have heard of its bindings in another order, or never.
+        """
+        if self._muted:
+            self._unused.add((vhost, exchange))
+        return not self._muted
+
+    def _end_unused(self) -> None:
+        unused, self._unused = self._unused, set()
+        for name, exchange in sorted(unused):
+            found = self._everywhere.get(declared_key(name, EXCHANGE, exchange))
+            vhost = self._hosts.vhosts.get(name)
+            here = vhost.exchanges.get(exchange) if vhost is not None else None
+            mine = found is None or found.host == self._reach.host
+            if vhost is not None and here is not None and mine and not here.bindings:
+                vhost.delete_exchange(exchange)
 
     def _read(self, found: Defined) -> Declared | Bound | None:
         try:

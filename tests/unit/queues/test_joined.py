@@ -6,7 +6,7 @@ import random
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from treecast.middleware.broker.queues import (
@@ -160,7 +160,12 @@ def test_a_transient_queue_ends_with_its_host() -> None:
 NAMES = (b"a", b"b")
 
 
+# A binding of an auto-delete exchange to a queue that the other host deletes at the same time.
+BOUND_TO_THE_DELETED = [(0, 0, 1, False), (0, 2, 0, True), (0, 3, 0, False), (1, 4, 1, False)]
+
+
 @settings(max_examples=150, deadline=None)
+@example([(0, 0, 0, True), *BOUND_TO_THE_DELETED])
 @given(
     st.lists(st.tuples(st.integers(0, 1), st.integers(0, 5), st.integers(0, 1), st.booleans()), max_size=25)
 )
