@@ -1,6 +1,6 @@
 """Bad AMQP clients, one kind after the other, at a real daemon, beside a steady pair of clients.
 
-    amqp_bad_clients.py [--count 10000] [--seconds 60] [--only KIND] [--json]
+    python -m tests.fault.amqp_bad_clients [--count 10000] [--seconds 60] [--only KIND] [--json]
 
 `--count` is the number of connections and queues; messages without an acknowledgement are 100 times as many,
 bindings 10 times. After each kind the pair must have received every message, in order, and the daemon's
@@ -10,26 +10,19 @@ memory must not exceed the kind's allowance. Exit code: 0 if so, else 1.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import sys
-import tempfile
-import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.fault.amqp_bad_frames import CASES
 from tests.fault.amqp_wire import PATIENCE_S, Basic, Queue, Wire, content, method, outcome, publish
+from tests.fault.bad_clients import MIB, Found, ServedDaemon, SteadyPair, add_options, beside, run
 
-from treecast.middleware.daemon.process import DaemonProcess
-from treecast.middleware.daemon.tuning import raise_open_files
-
-MIB = 1 << 20
 FLAGS = ("--kafka", "off", "--admin", "off", "--stare", "off", "--mqtt", "off", "--amqp", "127.0.0.1:0")
-EVERY_S = 0.02  # seconds between messages of the steady pair
 KEYS = 2000  # new routing keys for which the cost of matching is taken
 
 
@@ -41,25 +34,8 @@ class Scale:
     seconds: float
 
 
-@dataclass
-class Found:
-    """The outcome of one kind; `problem` is empty if there was none. Memory in MiB."""
-
-    kind: str
-    did: str
-    messages: int
-    grown: float
-    problem: str
-
-
-class Server:
+class Server(ServedDaemon):
     """The daemon, and connections to it."""
-
-    def __init__(self, daemon: DaemonProcess) -> None:
-        self.daemon = daemon
-
-    def resident(self) -> int:
-        return int(Path(f"/proc/{self.daemon.pid}/statm").read_text().split()[1]) * 4096
 
     def processor(self) -> float:
         """Returns the processor time that the daemon has used, in seconds."""
@@ -73,35 +49,21 @@ class Server:
         return self.raw().open(*channels)
 
 
-class Pair(threading.Thread):
+class Pair(SteadyPair):
     """A publisher and a consumer. `problem` describes a failure."""
 
     def __init__(self, server: Server) -> None:
-        super().__init__(daemon=True)
+        super().__init__(PATIENCE_S + 10)
         self._consumer, self._publisher = server.dial(), server.dial()
         self._consumer.declare("steady")
         self._consumer.consume("steady")
-        self._ending = threading.Event()
-        self.count = 0
-        self.problem = ""
 
-    def run(self) -> None:
-        try:
-            while self.count == 0 or not self._ending.wait(EVERY_S):
-                sent = b"%d" % self.count
-                self._publisher.send(publish("steady", sent))
-                if self._consumer.message()[1] != sent:
-                    self.problem = f"message {self.count} did not come as it was sent"
-                    return
-                self.count += 1
-        except (OSError, EOFError, AssertionError) as error:
-            self.problem = f"message {self.count}: {type(error).__name__} {error}"
+    def exchange(self, number: int) -> bool:
+        sent = b"%d" % number
+        self._publisher.send(publish("steady", sent))
+        return self._consumer.message()[1] == sent
 
-    def end(self) -> None:
-        self._ending.set()
-        self.join(PATIENCE_S + 10)
-        if self.is_alive():
-            self.problem = f"message {self.count} was waited for too long"
+    def close(self) -> None:
         self._consumer.close()
         self._publisher.close()
 
@@ -253,51 +215,17 @@ KINDS: dict[str, tuple[Callable[[Server, Scale], str], int, int]] = {
 def look(kind: str, server: Server, scale: Scale) -> Found:
     """Runs one kind beside a steady pair."""
     act, room, each = KINDS[kind]
-    pair = Pair(server)
-    pair.start()
-    before, did, problem = server.resident(), "", ""
-    try:
-        did = act(server, scale)
-    except (OSError, EOFError, AssertionError) as error:
-        problem = f"{type(error).__name__}: {error}"
-    grown = server.resident() - before
-    pair.end()
-    room += each * scale.count
-    if grown > room:
-        problem = problem or f"memory grew by {grown / MIB:.0f} MiB, {room / MIB:.0f} MiB is the limit"
-    if "Traceback" in server.daemon.log():
-        problem = problem or "the daemon logged an error of its own"
-    return Found(kind, did, pair.count, round(grown / MIB, 1), pair.problem or problem)
+    return beside(Pair(server), server, kind, lambda: act(server, scale), room + each * scale.count)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--count", type=int, default=10_000, help="connections and queues")
-    parser.add_argument("--seconds", type=float, default=60.0, help="duration of the other kinds")
-    parser.add_argument("--only", choices=sorted(KINDS))
-    parser.add_argument("--python", default=sys.executable, help="the interpreter that runs the daemon")
-    parser.add_argument("--json", action="store_true")
+    add_options(parser, KINDS)
     options = parser.parse_args()
-    raise_open_files()
     scale = Scale(options.count, options.seconds)
-    found = []
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        DaemonProcess(Path(folder) / "data", FLAGS, python=options.python) as daemon,
-    ):
-        for kind in [options.only] if options.only else KINDS:
-            one = look(kind, Server(daemon), scale)
-            found.append(one)
-            if not options.json:
-                print(
-                    f"{kind}: {one.did}; beside it {one.messages} messages, {one.grown} MiB more", flush=True
-                )
-    problems = [f"{one.kind}: {one.problem}" for one in found if one.problem]
-    if options.json:
-        print(json.dumps([asdict(one) for one in found]))
-    else:
-        print("\n".join(problems) or "no other client was affected")
-    return 1 if problems else 0
+
+    return run(options, FLAGS, KINDS, lambda kind, daemon: look(kind, Server(daemon), scale))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Bad MQTT clients, one kind after the other, at a real daemon, beside a steady pair of clients.
 
-    mqtt_bad_clients.py [--sessions 10000] [--seconds 60] [--only KIND] [--json]
+    python -m tests.fault.mqtt_bad_clients [--sessions 10000] [--seconds 60] [--only KIND] [--json]
 
 After each kind the pair must have received every message, in order, and the daemon's memory must not exceed
 the kind's allowance. Exit code: 0 if so, else 1.
@@ -9,28 +9,22 @@ the kind's allowance. Exit code: 0 if so, else 1.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import socket
 import sys
-import tempfile
-import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 
-from treecast.middleware.daemon.process import DaemonProcess
-from treecast.middleware.daemon.tuning import raise_open_files
+from tests.fault.bad_clients import MIB, Found, ServedDaemon, SteadyPair, add_options, beside, run
+
 from treecast.shims.mqtt.codec import V5, V311
 from treecast.shims.mqtt.codec_packets import Connect, FilterRequest, Publish, Subscribe, encode
 from treecast.shims.mqtt.codec_properties import Properties
 
 PATIENCE_S = 120.0
-MIB = 1 << 20
 QUEUE_BYTES = 2 * MIB
 FLAGS = ("--kafka", "off", "--admin", "off", "--stare", "off", "--amqp", "off", "--mqtt", "127.0.0.1:0")
-EVERY_S = 0.02  # seconds between messages of the steady pair
 
 
 @dataclass
@@ -42,25 +36,8 @@ class Scale:
     seconds: float
 
 
-@dataclass
-class Found:
-    """The outcome of one kind; `problem` is empty if there was none. Memory in MiB."""
-
-    kind: str
-    did: str
-    messages: int
-    grown: float
-    problem: str
-
-
-class Server:
+class Server(ServedDaemon):
     """The daemon, and connections to it."""
-
-    def __init__(self, daemon: DaemonProcess) -> None:
-        self.daemon = daemon
-
-    def resident(self) -> int:
-        return int(Path(f"/proc/{self.daemon.pid}/statm").read_text().split()[1]) * 4096
 
     def raw(self) -> socket.socket:
         return socket.create_connection(self.daemon.address("mqtt"), PATIENCE_S)
@@ -84,33 +61,19 @@ class Server:
         return found
 
 
-class Pair(threading.Thread):
+class Pair(SteadyPair):
     """A publisher and a subscriber. `problem` describes a failure."""
 
     def __init__(self, server: Server) -> None:
-        super().__init__(daemon=True)
+        super().__init__(PATIENCE_S + 10)
         self._sub, self._pub = server.dial("steady-s", filter="steady"), server.dial("steady-p")
-        self._ending = threading.Event()
-        self.count = 0
-        self.problem = ""
 
-    def run(self) -> None:
-        try:
-            while self.count == 0 or not self._ending.wait(EVERY_S):
-                packet = encode(Publish(b"steady", b"%d" % self.count), V311)
-                self._pub.sendall(packet)
-                if self._sub.recv(len(packet), socket.MSG_WAITALL) != packet:
-                    self.problem = f"message {self.count} did not come as it was sent"
-                    return
-                self.count += 1
-        except OSError as error:
-            self.problem = f"message {self.count}: {error}"
+    def exchange(self, number: int) -> bool:
+        packet = encode(Publish(b"steady", b"%d" % number), V311)
+        self._pub.sendall(packet)
+        return self._sub.recv(len(packet), socket.MSG_WAITALL) == packet
 
-    def end(self) -> None:
-        self._ending.set()
-        self.join(PATIENCE_S + 10)
-        if self.is_alive():
-            self.problem = f"message {self.count} was waited for too long"
+    def close(self) -> None:
         self._sub.close()
         self._pub.close()
 
@@ -214,22 +177,9 @@ PER_SESSION = 16 * 1024
 def look(kind: str, server: Server, scale: Scale) -> Found:
     """Runs one kind beside a steady pair."""
     act, room = KINDS[kind]
-    pair = Pair(server)
-    pair.start()
-    before, did, problem = server.resident(), "", ""
-    try:
-        did = act(server, scale)
-    except (OSError, AssertionError) as error:
-        problem = f"{type(error).__name__}: {error}"
-    grown = server.resident() - before
-    pair.end()
     if kind.startswith("many-"):
         room += PER_SESSION * min(scale.sessions, scale.limit)
-    if grown > room:
-        problem = problem or f"memory grew by {grown / MIB:.0f} MiB, {room / MIB:.0f} MiB is the limit"
-    if "Traceback" in server.daemon.log():
-        problem = problem or "the daemon logged an error of its own"
-    return Found(kind, did, pair.count, round(grown / MIB, 1), pair.problem or problem)
+    return beside(Pair(server), server, kind, lambda: act(server, scale), room)
 
 
 def main() -> int:
@@ -238,32 +188,12 @@ def main() -> int:
     parser.add_argument(
         "--limit", type=int, default=8_000, help="session limit of the daemon (--mqtt-max-sessions)"
     )
-    parser.add_argument("--seconds", type=float, default=60.0, help="duration of the other kinds")
-    parser.add_argument("--only", choices=sorted(KINDS))
-    parser.add_argument("--python", default=sys.executable, help="the interpreter that runs the daemon")
-    parser.add_argument("--json", action="store_true")
+    add_options(parser, KINDS)
     options = parser.parse_args()
-    raise_open_files()
     scale = Scale(options.sessions, options.limit, options.seconds)
+
     flags = [*FLAGS, "--mqtt-queue-bytes", str(QUEUE_BYTES), "--mqtt-max-sessions", str(options.limit)]
-    found = []
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        DaemonProcess(Path(folder) / "data", flags, python=options.python) as daemon,
-    ):
-        for kind in [options.only] if options.only else KINDS:
-            one = look(kind, Server(daemon), scale)
-            found.append(one)
-            if not options.json:
-                print(
-                    f"{kind}: {one.did}; beside it {one.messages} messages, {one.grown} MiB more", flush=True
-                )
-    problems = [f"{one.kind}: {one.problem}" for one in found if one.problem]
-    if options.json:
-        print(json.dumps([asdict(one) for one in found]))
-    else:
-        print("\n".join(problems) or "no other client was affected")
-    return 1 if problems else 0
+    return run(options, flags, KINDS, lambda kind, daemon: look(kind, Server(daemon), scale))
 
 
 if __name__ == "__main__":

@@ -199,8 +199,8 @@ def test_noise(daemon: DaemonProcess, neighbour: Neighbour) -> None:
 
 def test_the_long_form_in_short() -> None:
     """`mqtt_bad_clients.py`, short: one kind after the other beside a steady pair."""
-    script = Path(__file__).with_name("mqtt_bad_clients.py")
-    command = [sys.executable, str(script), "--sessions", "60", "--limit", "40", "--seconds", "0.5", "--json"]
+    command = [sys.executable, "-m", "tests.fault.mqtt_bad_clients", "--sessions", "60", "--limit", "40"]
+    command += ["--seconds", "0.5", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found = {one["kind"]: one for one in json.loads(done.stdout)}
