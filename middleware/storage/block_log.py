@@ -4,7 +4,7 @@
                                 body
 
 A block is written with one call and is either whole or absent: opening cuts off a torn end left by a crash.
-The owner decides when the oldest segments are dropped.
+The owner decides which segments are dropped. Their files are removed in that order, beside the loop.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.wire.crc import crc32c
 
 from .disk import Disk, refused, write_rest
+from .removals import Removals
 
 _HEAD: Final = struct.Struct(">II")
 _SUFFIX: Final = ".journal"
@@ -69,6 +70,7 @@ class BlockLog:
         self._descriptor = -1
         self._full: list[int] = []  # descriptors of full segments that are not synced
         self._syncs = syncs
+        self._removals = Removals(disk)
 
     @classmethod
     def open(
@@ -136,21 +138,17 @@ class BlockLog:
         return self.segments[-1]
 
     def drop_first(self) -> None:
-        """Removes the oldest segment, but never the one that is written to. Raises OSError if the disk
-        refuses.
-        """
-        assert len(self.segments) > 1
-        self._disk.unlink(self._path(self.segments[0].number))
-        del self.segments[0]
+        """Removes the oldest segment, but never the one that is written to."""
+        self.drop(self.segments[0])
 
     def drop(self, segment: BlockSegment) -> None:
-        """Removes any segment but the one that is written to. Raises OSError if the disk refuses.
+        """Removes any segment but the one that is written to.
 
         For owners whose segments are independent of one another.
         """
         assert segment is not self.segments[-1]
-        self._disk.unlink(self._path(segment.number))
         self.segments.remove(segment)
+        self._removals.add(self._path(segment.number))
 
     def open_segment(self, number: int) -> int:
         """Returns a descriptor for reading a segment; the caller closes it. Raises OSError if the disk
@@ -171,6 +169,7 @@ class BlockLog:
         if self._descriptor >= 0:
             self._disk.close(self._descriptor)
             self._descriptor = -1
+        self._removals.finish()
 
     def _path(self, number: int) -> str:
         return f"{self.directory}/{number:0{_DIGITS}}{_SUFFIX}"

@@ -205,8 +205,8 @@ def test_summaries_are_rewritten_when_most_are_outdated(
             summary = stored_summary(one)
             house.summaries.put(one.directory, summary)
         house.summaries.write()
+    house.kill()  # waits until files are removed
     assert sum(path.stat().st_size for path in (house.path / "summaries").iterdir()) < 4000
-    house.kill()
     assert (house.log().rests, house.log().end_offset) == (True, 100)
     assert house.log("t-1").rests
 
