@@ -245,6 +245,12 @@ class Fabric:
         self._streams.remove(origin.served)
         self._origins.pop(origin.served.number, None)
 
+    @property
+    def waiting_settings(self) -> StreamSettings:
+        """`stream_settings` for a stream whose origin still has to send what is missing: its receivers wait
+        for that without a limit."""
+        return replace(self.stream_settings, give_up_after=NEVER)
+
     def join(
         self,
         origin: int,

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from treecast.middleware.wire.segment import After, StreamKey
 
+from .carriers.carrier import Copy
 from .core.accounting import Row
 from .core.counters import StreamCounters
 from .core.receiver import Receiver
@@ -162,6 +163,18 @@ class Origin:
             for peer in self._sender.peers
         ]
 
+    def copies(self) -> list[tuple[str, Copy]]:
+        """The packets in which a message published now would go to live receivers, with their carriers."""
+        served, live = self.served, self._sender.peers.live
+        together = [host for host in live if host in served.confirmed and served.carrier != UNICAST]
+        alone = [host for host in live if host not in together]
+        carriers = self.fabric.carriers
+        return [
+            (self._name_of(number), copy)
+            for number, hosts in ((served.carrier, together), (UNICAST, alone))
+            for copy in carriers.copies(number, self.key, served.group, hosts)
+        ]
+
     def pace(self) -> PaceView:
         """The current rate of live data, and which host limits it."""
         live = self._sender.live
@@ -272,6 +285,11 @@ class JoinedStream:
     def lag(self) -> int:
         """The number of records known to exist and not settled."""
         return self._receiver.known - self._receiver.next
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the last segment of the origin arrived."""
+        return self._fabric.now() - self._receiver.heard
 
     @property
     def state(self) -> ReceiverState:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from msgspec import Struct
 
 from treecast.middleware.fabric.sockets.udp import SocketAddress
+from treecast.middleware.wire.segment import StreamKey
 
 if TYPE_CHECKING:
     from treecast.middleware.fabric.edge import Edge
@@ -53,6 +54,14 @@ class Reach(Struct, frozen=True):
 
     hosts: frozenset[int]
     mtu: int
+
+
+class Copy(Struct, frozen=True):
+    """A packet of a message, for operators. `address`: where it is sent, as text; empty if there is no way.
+    `hosts`: the receivers that it is for."""
+
+    address: str
+    hosts: tuple[int, ...]
 
 
 class Carrier(Protocol):
@@ -146,6 +155,15 @@ class Carrier(Protocol):
 
     def state(self) -> CarrierState:
         """The current state."""
+        ...
+
+
+@runtime_checkable
+class AddressedCarrier(Carrier, Protocol):
+    """A carrier that can tell where its packets go."""
+
+    def copies(self, key: StreamKey, group: int, hosts: Collection[int]) -> list[Copy]:
+        """The packets that `send` would make of one segment of this stream. Changes nothing."""
         ...
 
 

@@ -15,8 +15,9 @@ from treecast.middleware.fabric.sockets.memberships import Memberships
 from treecast.middleware.fabric.sockets.udp import SocketAddress, UdpSocket, shown
 from treecast.middleware.model.logs import Log
 from treecast.middleware.wire import stare
+from treecast.middleware.wire.segment import StreamKey
 
-from .carrier import Carrier, CarrierState, Place, Reach
+from .carrier import Carrier, CarrierState, Copy, Place, Reach
 
 if TYPE_CHECKING:
     from treecast.middleware.fabric.edge import Edge
@@ -220,6 +221,9 @@ class IpMulticast:
 
     def observed(self) -> dict[tuple[str, ...], int]:
         return {}
+
+    def copies(self, key: StreamKey, group: int, hosts: Collection[int]) -> list[Copy]:
+        return [Copy(shown(self._address(group, stare.StareKind.PUBLISH)), tuple(hosts))]
 
     def state(self) -> CarrierState:
         receiver = self._receiver

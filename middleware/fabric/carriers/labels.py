@@ -27,8 +27,9 @@ from treecast.middleware.routing.virtual.cache import Stacks
 from treecast.middleware.routing.virtual.encoder import Encoder
 from treecast.middleware.routing.virtual.rules import RuleBase
 from treecast.middleware.wire.label_stack import ETHERTYPE, UDP_PORT, end_of_labels
+from treecast.middleware.wire.segment import StreamKey
 
-from .carrier import Carrier, CarrierState, Place, Reach
+from .carrier import Carrier, CarrierState, Copy, Place, Reach
 
 if TYPE_CHECKING:
     from treecast.middleware.fabric.edge import Edge
@@ -254,15 +255,26 @@ class Labels:
         return found
 
     def _encode(self, hosts: tuple[int, ...]) -> list[bytes]:
-        nodes = sorted({self._node[host] for host in hosts if host in self._node and host != self._host})
         if len(self._prefixes) >= _MOST_SETS:
             self._prefixes.clear()
-        found = self._prefixes[hosts] = self._parts(nodes)
+        parts = self._parts(sorted(self._placed(hosts)))
+        found = self._prefixes[hosts] = [stack for stack, _ in parts]
         return found
 
-    def _parts(self, nodes: list[int]) -> list[bytes]:
-        """Returns stacks that together name all nodes. A node that no stack reaches is left to repairs by
-        unicast."""
+    def _placed(self, hosts: Collection[int]) -> dict[int, int]:
+        """Returns the hosts that the network contains, by node, without this one."""
+        return {self._node[host]: host for host in hosts if host in self._node and host != self._host}
+
+    def copies(self, key: StreamKey, group: int, hosts: Collection[int]) -> list[Copy]:
+        placed = self._placed(hosts)
+        return [
+            Copy(stack.hex(" ", 2), tuple([placed[node] for node in nodes]))
+            for stack, nodes in self._parts(sorted(placed))
+        ]
+
+    def _parts(self, nodes: list[int]) -> list[tuple[bytes, list[int]]]:
+        """Returns stacks that together name all nodes, each with its nodes. A node that no stack reaches is
+        left to repairs by unicast."""
         if not nodes or self._stacks is None:
             return []
         receivers = 0
@@ -273,7 +285,7 @@ class Labels:
         except RoutingError:
             stack = b""
         if stack and len(stack) <= self._room:
-            return [stack]
+            return [(stack, nodes)]
         if len(nodes) == 1:
             return []
         half = len(nodes) // 2

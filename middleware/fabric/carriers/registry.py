@@ -20,8 +20,9 @@ from msgspec.structs import replace
 
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.sockets.udp import SocketAddress
+from treecast.middleware.wire.segment import StreamKey
 
-from .carrier import Carrier, CarrierState, Place, ZonedCarrier
+from .carrier import AddressedCarrier, Carrier, CarrierState, Copy, Place, ZonedCarrier
 from .unicast import Unicast
 
 if TYPE_CHECKING:
@@ -100,13 +101,23 @@ class Carriers:
         may be formed). None: unicast.
         """
         for carrier in self.all[1:]:
-            enough = of_group if carrier.group_form else 1
-            if not enough or carrier.refusal:
-                continue
-            reach = carrier.reach(hosts)
-            if len(reach.hosts) >= enough and reach.mtu >= mtu:
+            if not _why_not(carrier, hosts, mtu, of_group):
                 return carrier
         return None
+
+    def why_none(self, hosts: Collection[int], mtu: int, of_group: int) -> dict[str, str]:
+        """Returns why `pick` finds none, by carrier; empty if it finds one."""
+        found = {carrier.name: _why_not(carrier, hosts, mtu, of_group) for carrier in self.all[1:]}
+        return found if all(found.values()) else {}
+
+    def copies(self, number: int, key: StreamKey, group: int, hosts: Collection[int]) -> list[Copy]:
+        """The packets in which the carrier of this number would send a segment of the stream."""
+        carrier = self.all[number]
+        if not hosts:
+            return []
+        if isinstance(carrier, AddressedCarrier):
+            return carrier.copies(key, group, hosts)
+        return [Copy("", tuple(hosts))]
 
     def apart(self, host: int, other: int) -> int:
         """How many zones a copy from `other` to `host` enters; 0 if no carrier knows distances."""
@@ -173,3 +184,16 @@ class Carriers:
 
     def __iter__(self) -> Iterator[Carrier]:
         return iter(self.all)
+
+
+def _why_not(carrier: Carrier, hosts: Collection[int], mtu: int, of_group: int) -> str:
+    """Returns why a carrier may not carry a stream to these hosts; empty if it may. See `Carriers.pick`."""
+    enough = of_group if carrier.group_form else 1
+    if carrier.refusal:
+        return carrier.refusal
+    if not enough:
+        return "no group may be formed"
+    reach = carrier.reach(hosts)
+    if len(reach.hosts) < enough:
+        return "it reaches none of the hosts" if enough == 1 else f"a group needs {enough} hosts"
+    return "" if reach.mtu >= mtu else "segments are too long for its path"

@@ -44,10 +44,10 @@ from treecast.middleware.wire.relay import (
     is_relayed,
     list_bytes,
 )
-from treecast.middleware.wire.segment import Kind, SegmentError, control, decode, encode
+from treecast.middleware.wire.segment import Kind, SegmentError, StreamKey, control, decode, encode
 from treecast.middleware.wire.segment_bodies import Probe
 
-from .carrier import Carrier, CarrierState, Place, Reach
+from .carrier import Carrier, CarrierState, Copy, Place, Reach
 
 if TYPE_CHECKING:
     from treecast.middleware.fabric.edge import Edge
@@ -232,28 +232,33 @@ class Relay:
         return ways
 
     def _find(self, key: tuple[tuple[int, ...], int, int]) -> list[_Way]:
-        hosts, stream, hops = key
-        known = [host for host in hosts if host in self._addresses and host != self._host]
-        together = self._together(known)
-        alone = [host for host in known if host not in together]
-        if hops < 1:  # hop limit reached: serve the rest directly
-            found = [Branch(host, ()) for host in alone]
-        else:
-            most = AT_ORIGIN if hops == MOST_HOPS else ON_THE_WAY
-            plan = Plan(most - bool(together), stream, self._shunned)
-            found = list(branches(self._zones.get(self._host, ()), alone, self._zones, plan))
+        known = self._known(key[0])
+        fitting, together = self._branches(known, *key[1:])
         if len(self._ways) >= _MOST_WAYS:
             self._ways.clear()
         if not self._ways:
             self._heads.clear()
             self._sharing.clear()
         self._sharing[key] = sum([self._is_near(host) for host in known]) > 1
-        fitting = [part for one in found for part in _fitting(one)]
         self._heads[key] = [self._servers.setdefault(one.head, _Server()) for one in fitting if one.rest]
-        ways = self._ways[key] = [(_prefix(one, hops), self._addresses[one.head]) for one in fitting]
+        ways = self._ways[key] = [(_prefix(one, key[2]), self._addresses[one.head]) for one in fitting]
         if together and self._group is not None and self._group.address is not None:
             ways.append((b"", self._group.address))
         return ways
+
+    def _known(self, hosts: Collection[int]) -> list[int]:
+        return [host for host in hosts if host in self._addresses and host != self._host]
+
+    def _branches(self, hosts: list[int], stream: int, hops: int) -> tuple[list[Branch], list[int]]:
+        """Returns (branches that each fit into a header, hosts that get one copy by the zone's group)."""
+        together = self._together(hosts)
+        alone = [host for host in hosts if host not in together]
+        if hops < 1:  # hop limit reached: serve the rest directly
+            return [Branch(host, ()) for host in alone], together
+        most = AT_ORIGIN if hops == MOST_HOPS else ON_THE_WAY
+        plan = Plan(most - bool(together), stream, self._shunned)
+        found = branches(self._zones.get(self._host, ()), alone, self._zones, plan)
+        return [part for one in found for part in _fitting(one)], together
 
     def _is_near(self, host: int) -> bool:
         """Whether a host is in the same zone."""
@@ -400,6 +405,15 @@ class Relay:
 
     def observed(self) -> dict[tuple[str, ...], int]:
         return {}
+
+    def copies(self, key: StreamKey, group: int, hosts: Collection[int]) -> list[Copy]:
+        """A copy's first host gets it, and sends it on to the others."""
+        stream = key[0] << 32 | key[1]
+        found, together = self._branches(self._known(hosts), stream, MOST_HOPS)
+        copies = [Copy(shown(self._addresses[one.head]), (one.head, *one.rest)) for one in found]
+        if together and self._group is not None and self._group.address is not None:
+            copies.append(Copy(shown(self._group.address), tuple(together)))
+        return copies
 
     def state(self) -> CarrierState:
         address = shown(self._udp.sock.getsockname()) if self._edge is not None else ""

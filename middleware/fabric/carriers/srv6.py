@@ -25,9 +25,10 @@ from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.sockets.interfaces import Interface, addresses
 from treecast.middleware.fabric.sockets.udp import UdpSocket, open_udp
 from treecast.middleware.model.logs import Log
+from treecast.middleware.wire.segment import StreamKey
 from treecast.middleware.wire.srv6_packets import ENCAPSULATED, GROUP, PORT, encode_packet
 
-from .carrier import Carrier, CarrierState, Place, Reach
+from .carrier import Carrier, CarrierState, Copy, Place, Reach
 
 if TYPE_CHECKING:
     from treecast.middleware.fabric.edge import Edge
@@ -223,12 +224,14 @@ class Srv6:
 
     def _route(self, hosts: tuple[int, ...]) -> bytes:
         """Returns the SID for these hosts; empty if no tree contains all of them."""
-        wanted = frozenset(hosts)
         if len(self._routes) >= _MOST_ROUTES:
             self._routes.clear()
-        found = next((sid for of_tree, sid in self._trees if wanted <= of_tree), b"")
-        self._routes[hosts] = found
+        found = self._routes[hosts] = self._sid_for(hosts)
         return found
+
+    def _sid_for(self, hosts: Collection[int]) -> bytes:
+        wanted = frozenset(hosts)
+        return next((sid for of_tree, sid in self._trees if wanted <= of_tree), b"")
 
     def unwrap(self, buffer: memoryview, start: int, end: int) -> int:
         """Returns `start`: the kernel has removed all headers."""
@@ -252,6 +255,10 @@ class Srv6:
 
     def _named(self, hosts: frozenset[int]) -> tuple[str, ...]:
         return tuple(sorted([self._names[host] for host in hosts]))
+
+    def copies(self, key: StreamKey, group: int, hosts: Collection[int]) -> list[Copy]:
+        sid = self._sid_for(hosts)
+        return [Copy(sid_text(sid) if sid else "", tuple(hosts))]
 
     def state(self) -> CarrierState:
         address = str(IPv6Address(self._source)) if self._source else ""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.sockets.udp import SocketAddress, UdpSocket, shown
-from treecast.middleware.wire.segment import Datagram
+from treecast.middleware.wire.segment import Datagram, StreamKey
 
-from .carrier import Carrier, CarrierState, Place, Reach
+from .carrier import Carrier, CarrierState, Copy, Place, Reach
 
 if TYPE_CHECKING:
     from treecast.middleware.fabric.edge import Edge
@@ -81,6 +81,10 @@ class Unicast:
 
     def observed(self) -> dict[tuple[str, ...], int]:
         return {}
+
+    def copies(self, key: StreamKey, group: int, hosts: Collection[int]) -> list[Copy]:
+        known = self.addresses
+        return [Copy(shown(known[host]) if host in known else "", (host,)) for host in hosts]
 
     def state(self) -> CarrierState:
         known = set(self.addresses.values())

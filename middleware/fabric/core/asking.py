@@ -4,7 +4,8 @@ For data sent to all, the receiver asks the origin for everything missing. If me
 origin (`near`), it first asks each of them `_NEAR_TRIES` times, in turn. During a replay it asks only for
 losses before the replay's position, since the replay brings the rest. If the origin names a holder for the
 replay, the receiver requests it from the holder piece by piece. It requests the next piece once the last one
-is complete. Each piece is larger than the last, and smaller after a piece had to be requested again.
+is complete. A piece may take up to twice as long after its first repair as until then, and `replay_delay`
+more: a larger one waits in queues, together with other traffic, and a smaller one leaves the path unused.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class Asking:
         "_grows",
         "_part",
         "_piece",
+        "_piece_asked",
+        "_piece_begun",
         "_piece_end",
         "_random",
         "_round_trip",
@@ -78,6 +81,8 @@ class Asking:
         self._piece = settings.replay_first  # bytes requested from the holder at a time
         self._grows = True  # nothing of the last piece was requested twice
         self._piece_end = 0
+        self._piece_asked = 0.0  # when the piece was requested, and when its first repair arrived
+        self._piece_begun = NEVER
 
     # --- delays
 
@@ -129,6 +134,8 @@ class Asking:
     def came(self, end: int, now: float, replayed: bool) -> None:
         """Notes a repair or replay segment that ends at `end`. `replayed`: it advances a replay."""
         self.answered = now
+        if self._piece_begun == NEVER:
+            self._piece_begun = now
         self.replayed_to = max(self.replayed_to, end)
         if replayed:
             self.replays(now)
@@ -142,6 +149,7 @@ class Asking:
         self.holder = holder
         self._piece = self._settings.replay_first // 2
         self._piece_end = sequence
+        self._piece_begun = NEVER
 
     def nobody_replays(self) -> None:
         """Ends any replay because the origin is gone: everything missing is requested."""
@@ -168,6 +176,9 @@ class Asking:
             if missing.first >= before:  # the replay will reach it
                 missing.due = now + self.replay_pause()
                 continue
+            if not whole and self._is_ahead(missing, buffer):
+                missing.due = newest_at + self.patience()
+                continue
             near = self._asks_near(missing, buffer)
             lacking = list(buffer.wanted(missing, before, whole and not near))
             if near and whole and not lacking:  # only the origin knows what is in flight
@@ -186,6 +197,10 @@ class Asking:
             self._piece = max(self._settings.replay_least, self._piece // 2)
             self._grows = False
         return wanted
+
+    def _is_ahead(self, missing: Missing, buffer: Reorder) -> bool:
+        """Whether a gap lies ahead of what has arrived of the piece, which the holder sends in order."""
+        return self.holder != 0 and self._piece_begun != NEVER and (missing.first, 0) >= buffer.newest
 
     def _asks_near(self, missing: Missing, buffer: Reorder) -> bool:
         """Whether a nearer host is asked next for the part of a gap that later data has overtaken."""
@@ -218,12 +233,23 @@ class Asking:
         complete."""
         first = buffer.gaps.first
         if first is not None and first.first >= self._piece_end and buffer.room:
-            if self._grows:
-                self._piece = min(2 * self._piece, self._settings.replay_window)
-            self._grows = True
+            self._resize(now)
+            self._piece_asked, self._piece_begun = now, NEVER
             size = min(self._piece, buffer.room)
             self._piece_end = first.first + self._weight.records_of(size)
             first.attempts = 0
             first.due = now
             buffer.gaps.sooner(now)
         return self._piece_end
+
+    def _resize(self, now: float) -> None:
+        """Chooses the size of the next piece by how long the last one took after its first repair."""
+        settings = self._settings
+        begun = min(self._piece_begun, now)
+        takes = now - begun
+        may_take = 2 * (begun - self._piece_asked) + settings.replay_delay
+        if self._grows and 2 * takes <= may_take:
+            self._piece = min(2 * self._piece, settings.replay_window)
+        elif self._grows and takes > 2 * may_take:
+            self._piece = max(settings.replay_least, self._piece // 2)
+        self._grows = True

@@ -3,31 +3,80 @@ the origin names it as a holder, or if the origin is gone.
 
 What is missing here too is owed: it is sent once it has arrived. A loss on the path into a zone is thus
 repaired into the zone once, and inside it from there.
+
+Messages are read when they are sent, some bytes per turn for all streams together (`Share`). This host's own
+readers wait no longer for a large request than an origin's wait for a replay.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
 from treecast.middleware.wire.segment import Kind, Message, StreamKey
 from treecast.middleware.wire.segment_bodies import NOWHERE, Gap, Nak
 
-from .log import REPAIRS_PER_NAK, Log, StreamLog
-from .outgoing import Outgoing, OutgoingMessage
+from .log import Log, StreamLog
+from .outgoing import Outgoing, OutgoingMessage, Slices
 from .reorder import Reorder
-from .settings import StreamSettings
+from .settings import NEVER, StreamSettings
 from .timing import TokenBucket
 
+_MOST_ASKED: Final = 512  # gaps being answered
 _MOST_OWED: Final = 1024  # gaps
 _OWED_FOR: Final = 1.0  # seconds; by then the requester has asked elsewhere
+
+
+class Share:
+    """The bytes of repairs for others that the receivers of a host may still send in this turn; exhausted at
+    0 or less."""
+
+    __slots__ = ("_most", "left")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.left = most
+
+    def begin(self) -> None:
+        """Begins a turn."""
+        self.left = self._most
+
+
+class _Asked:
+    """A request being answered: what `host` still gets of [next, gap.end), at most `left` bytes."""
+
+    __slots__ = ("gap", "host", "left", "next")
+
+    def __init__(self, host: int, gap: Gap, left: int) -> None:
+        self.host = host
+        self.gap = gap
+        self.next = gap.first
+        self.left = left
+
+    def covers(self, host: int, gap: Gap) -> bool:
+        """Whether this answers another request of a host as well."""
+        if host != self.host or gap.first < self.next or gap.end > self.gap.end:
+            return False
+        return not self.gap.parts or (self.gap.part, self.gap.parts) == (gap.part, gap.parts)
 
 
 class Holding:
     """The kept messages of one receiver: a log that the host keeps anyway, or the last `hold_bytes` of
     delivered data."""
 
-    __slots__ = ("_bucket", "_host", "_key", "_log", "_owed", "_own", "_settings", "keeps")
+    __slots__ = (
+        "_asked",
+        "_bucket",
+        "_host",
+        "_key",
+        "_log",
+        "_owed",
+        "_own",
+        "_settings",
+        "_slices",
+        "keeps",
+    )
 
     def __init__(
         self, host: int, key: StreamKey, settings: StreamSettings, log: StreamLog | None, now: float
@@ -38,6 +87,8 @@ class Holding:
         self._log = log
         self.keeps = settings.hold_bytes > 0 and log is None  # whether `hold` is to be called
         self._own: Log | None = None
+        self._asked: deque[_Asked] = deque()
+        self._slices = Slices()  # the rest of the last message that was read
         self._owed: dict[tuple[int, int, int], tuple[Gap, float]] = {}  # by requester, sequence and part
         self._bucket = TokenBucket(settings.repair_rate, settings.repair_burst, now)
 
@@ -53,33 +104,70 @@ class Holding:
             self._log = self._own
         self._own.append(message, now)
 
-    def answer(self, host: int, nak: Nak, buffer: Reorder, queue: list[Outgoing], now: float) -> bool:
-        """Appends the repairs that `host` requests to `queue`, as far as the rate allows. Returns whether the
-        request was answered in full."""
-        left = REPAIRS_PER_NAK
-        for gap in nak.gaps:
-            here = self._here(host, gap, buffer, now)
-            if here is None:
-                continue
-            left = self._send(host, here, left, buffer, queue, now)
-            if left < 0:
-                return False
+    # --- requests
+
+    def asked(self, host: int, nak: Nak, buffer: Reorder, now: float) -> bool:
+        """Takes the request of another receiver. Returns whether all of it will be answered."""
+        return all(self._take(host, gap, buffer, now) for gap in nak.gaps)
+
+    def _take(self, host: int, gap: Gap, buffer: Reorder, now: float) -> bool:
+        """Takes the part of a gap that is here; a repeated request for what is still to be sent is no other
+        request."""
+        here = self._here(host, gap, buffer, now)
+        if here is None or any(one.covers(host, here) for one in self._asked):
+            return True
+        if len(self._asked) >= _MOST_ASKED:
+            return False
+        self._asked.append(_Asked(host, here, self._settings.replay_window))
         return True
 
-    def _send(
-        self, host: int, gap: Gap, left: int, buffer: Reorder, queue: list[Outgoing], now: float
-    ) -> int:
-        """Appends at most `left` repairs for a gap. Returns how many are left; -1: this or the rate was not
-        enough."""
+    @property
+    def busy(self) -> bool:
+        """Whether requests are being answered."""
+        return bool(self._asked) or not self._slices.empty
+
+    def next_deadline(self, now: float) -> float:
+        """When `give` may have something."""
+        if not self._slices.empty:
+            return now
+        return self._bucket.ready_at(now) if self._asked else NEVER
+
+    def give(self, out: list[Outgoing], share: Share, buffer: Reorder, now: float) -> None:
+        """Moves what comes next of the answers to `out`, as far as the rate and the turn's share allow."""
+        share.left = self._slices.give(out, share.left)
+        while self._asked and share.left > 0 and self._bucket.ready(now):
+            if self._answered(self._asked[0], out, share, buffer, now):
+                self._asked.popleft()
+
+    def _answered(
+        self, asked: _Asked, out: list[Outgoing], share: Share, buffer: Reorder, now: float
+    ) -> bool:
+        """Answers as much of a request as allowed. Returns whether that is all of it."""
+        gap = asked.gap
         only = range(gap.part, gap.part + gap.parts) if gap.parts else None
-        for message in self._found(gap, buffer):
-            left -= 1
-            if left < 0 or not self._bucket.ready(now):
-                return -1
-            one = OutgoingMessage(message, self._settings.mtu, self._key, self._host, Kind.REPAIR, only, host)
+        for message in self._found(asked.next, gap.end, buffer):
+            if asked.left <= 0:
+                return True
+            if share.left <= 0 or not self._bucket.ready(now):
+                return False
+            one = OutgoingMessage(
+                message, self._settings.mtu, self._key, self._host, Kind.REPAIR, only, asked.host
+            )
+            asked.next = message.end
+            asked.left -= one.size
             self._bucket.spend(one.size or 1)
-            queue.append(one)
-        return left
+            self._slices.add(one)
+            share.left = self._slices.give(out, share.left)
+        return True
+
+    def _found(self, first: int, end: int, buffer: Reorder) -> Iterator[Message]:
+        """The messages of [first, end) that are held here: settled, or waiting in the reorder buffer."""
+        if self._log is not None:
+            for one in self._log.entries(max(first, self._log.oldest), min(end, buffer.next)):
+                if isinstance(one, Message):
+                    yield one
+        if end > buffer.next:
+            yield from sorted(buffer.messages(first, end), key=_sequence)
 
     # --- what is owed
 
@@ -103,8 +191,8 @@ class Holding:
             self._owed[host, owed.first, gap.part] = owed, now + _OWED_FOR
         return Gap(gap.first, first) if first > gap.first else None
 
-    def pay(self, buffer: Reorder, queue: list[Outgoing], now: float) -> None:
-        """Appends what has arrived of the owed gaps, and forgets what was owed for too long."""
+    def pay(self, buffer: Reorder, now: float) -> None:
+        """Takes what has arrived of the owed gaps as requested, and forgets what was owed for too long."""
         owed, self._owed = self._owed, {}
         for (host, first, part), (gap, until) in owed.items():
             if until <= now:
@@ -113,14 +201,8 @@ class Holding:
             if gap.first >= buffer.known or (missing is not None and missing[0] <= gap.first):
                 self._owed[host, first, part] = gap, until
                 continue
-            here = self._here(host, gap, buffer, until - _OWED_FOR)
-            if here is not None:
-                self._send(host, here, REPAIRS_PER_NAK, buffer, queue, now)
+            self._take(host, gap, buffer, until - _OWED_FOR)
 
-    def _found(self, gap: Gap, buffer: Reorder) -> Iterator[Message]:
-        """The requested messages held here: settled, or waiting in the reorder buffer."""
-        if self._log is not None:
-            for one in self._log.entries(max(gap.first, self._log.oldest), min(gap.end, buffer.next)):
-                if isinstance(one, Message):
-                    yield one
-        yield from list(buffer.messages(gap.first, gap.end))
+
+def _sequence(message: Message) -> int:
+    return message.sequence

@@ -9,7 +9,8 @@ A receiver leaves the group if the others wait for it alone for `slow_share` of 
 data takes `slow_times` as long to reach it as most others. It also leaves if it reports nothing for
 `quiet_after` about data in flight to it. It is then replayed to, and returns when its replay meets the
 cursor. At least half of the live receivers have to be ready for more; otherwise the cause is not one slow
-receiver.
+receiver. If most have been quiet for at least half of that time, those leave that are quiet for `_MOST_QUIET`
+times as long while others report.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from .timing import Flight, TokenBucket, Weight
 from .turn import Turn
 
 _LOOK: Final = 0.05  # seconds between checks for receivers that hold the cursor up
+_MOST_QUIET: Final = 2.0  # times `quiet_after`: receivers that take turns at a processor are quiet for less
 _NO_LIMIT: Final = 1 << 62
 
 
@@ -264,26 +266,33 @@ class Live:
         self._looked = now
         holders, self._holders = self._holders, []
         live = [peer for peer in self._peers if peer.live]
-        slow = [peer for peer in live if self._quiet_at(peer) <= now]
-        if 2 * len(slow) > len(live):
-            slow = []  # if most are quiet, the receivers are not the cause
+        slow = self._quiet(live, now)
         for peer in live:
             peer.waited += passed * ((1.0 if peer in holders else 0.0) - peer.waited)
-            if peer.waited > self._settings.slow_share and peer not in slow and self._lags(peer, live, now):
+            if peer.waited > self._settings.slow_share and peer not in slow and self._lags(peer, live):
                 slow.append(peer)
         return slow
 
-    def _lags(self, peer: Peer, live: list[Peer], now: float) -> bool:
-        """Whether data takes much longer to reach it than half of the others.
+    def _quiet(self, live: list[Peer], now: float) -> list[Peer]:
+        """Those of the live receivers that have been quiet for too long."""
+        after = self._settings.quiet_after
+        suspects = [peer for peer in live if self._quiet_at(peer) - after / 2 <= now]
+        if 2 * len(suspects) > len(live):
+            if len(suspects) == len(live):
+                return []  # this host, or its link, is the cause
+            now -= (_MOST_QUIET - 1) * after
+        return [peer for peer in suspects if self._quiet_at(peer) <= now]
+
+    def _lags(self, peer: Peer, live: list[Peer]) -> bool:
+        """Whether data takes much longer on average to reach it than half of the others.
 
         If processors are scarce, receivers take turns in holding the cursor up; none of them is slow by
-        itself.
+        itself. How long the data in flight has waited does not count: everybody waits long now and then, and
+        one that waits longer is quiet.
         """
         others = sorted([one.turnaround.smoothed for one in live if one is not peer])
-        took = peer.turnaround.smoothed
-        if peer.arrived < self._flight.total:
-            took = max(took, now - self._flight.sent_at(peer.arrived + 1))
-        return bool(others) and took > self._settings.slow_times * others[len(others) // 2]
+        most = self._settings.slow_times * others[len(others) // 2] if others else NEVER
+        return peer.turnaround.smoothed > most
 
     def _quiet_at(self, peer: Peer) -> float:
         """When it will have been quiet for too long about data in flight to it."""

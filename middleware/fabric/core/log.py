@@ -17,7 +17,6 @@ from .settings import NEVER
 
 _COST_OF_ENTRY = 200  # bytes of memory besides the payload
 _KEPT_REASONS = 256
-REPAIRS_PER_NAK = 256  # messages
 
 
 class StreamLog(Protocol):

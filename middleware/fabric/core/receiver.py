@@ -28,7 +28,7 @@ from treecast.middleware.wire.segment_bodies import (
 
 from .asking import Asking, Nearest
 from .counters import Refused, StreamCounters
-from .holding import Holding
+from .holding import Holding, Share
 from .log import StreamLog
 from .outgoing import Outgoing, OutgoingSegment
 from .reorder import Delivery, How, Judge, Outcomes, Oversized, Progress, Reorder, Room
@@ -75,6 +75,7 @@ class Receiver:
     delivered messages, to repair them for others if the origin is gone; without it, `hold_bytes` are kept.
     `room` is the capacity of the host's sockets. With `keeps`, delivered messages are reported to the origin
     only after `keep`, otherwise at once. `nearest` names members to ask for repairs before the origin.
+    `share` is what all receivers of the host may repair in a turn; its owner begins the turns.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Receiver:
         room: Room | None = None,
         keeps: bool = False,
         nearest: Nearest | None = None,
+        share: Share | None = None,
     ) -> None:
         self.host = host
         self.key = key
@@ -118,6 +120,7 @@ class Receiver:
         self._asking = Asking(settings, random, self.round_trip, self._weight)
         self._nearest = nearest
         self._holding = Holding(host, key, settings, held, now)
+        self._share = share
         self._queue: list[Outgoing] = []
         self._heard = now
         self._orphaned_since = NEVER
@@ -153,6 +156,11 @@ class Receiver:
     def known(self) -> int:
         """The sequence before which records are known to exist."""
         return self._buffer.known
+
+    @property
+    def heard(self) -> float:
+        """When the last segment of the origin arrived."""
+        return self._heard
 
     @property
     def ready(self) -> bool:
@@ -437,7 +445,7 @@ class Receiver:
 
     def _nak(self, host: int, nak: Nak, now: float) -> None:
         """Repairs the gaps in the nak of another receiver; what is missing here too, once it has arrived."""
-        if not self._holding.answer(host, nak, self._buffer, self._queue, now):
+        if not self._holding.asked(host, nak, self._buffer, now):
             self.counters.refuse(Refused.TOO_MANY)
 
     def _origin_silent(self, now: float) -> None:
@@ -466,8 +474,8 @@ class Receiver:
     def to_send(self, now: float) -> list[Outgoing]:
         """Returns everything to be sent now."""
         if self._holding.owes:
-            self._holding.pay(self._buffer, self._queue, now)
-        if now < self._quiet_until and not self._queue:
+            self._holding.pay(self._buffer, now)
+        if now < self._quiet_until and not self._queue and not self._holding.busy:
             return []
         self._notice_pause(now)
         if now >= self._heard + self._settings.orphaned_after:
@@ -481,6 +489,8 @@ class Receiver:
             self._report(now)
         self.counters.evicted = self._buffer.assembly.evicted
         out, self._queue = self._queue, []
+        if self._holding.busy:
+            self._holding.give(out, self._share or Share(self._settings.replay_at_once), self._buffer, now)
         for one in out:
             self.counters.send(one)
         return out
@@ -581,6 +591,8 @@ class Receiver:
             return now
         if now >= self._quiet_until:
             self._quiet_until = self._earliest()
+        if self._holding.busy:
+            return min(self._quiet_until, self._holding.next_deadline(now))
         return self._quiet_until
 
     def _earliest(self) -> float:

@@ -15,6 +15,7 @@ from treecast.middleware.wire.segment_assembly import AssemblyBudget
 
 from .asking import Nearest
 from .counters import Refused
+from .holding import Share
 from .log import StreamLog
 from .outgoing import Outgoing
 from .receiver import Receiver
@@ -61,6 +62,8 @@ class Receivers:
         self._nearest = nearest
         self._budget = AssemblyBudget(assembly_bytes)
         self._room = Room(room_bytes)
+        self._share = Share(settings.replay_at_once)
+        self._first = 0  # number of the membership that repairs first in the next turn
         self.members: dict[tuple[int, int], _Membership] = {}  # by (origin, stream)
         self._by_number: dict[int, _Membership] = {}
         self._count = 0
@@ -111,6 +114,7 @@ class Receivers:
             room=self._room,
             keeps=keeps,
             nearest=self._nearest,
+            share=self._share,
         )
         member = _Membership(self._count, receiver)
         self.members[origin, stream] = self._by_number[member.number] = member
@@ -223,11 +227,17 @@ class Receivers:
         """Returns what touched or due receivers send. `take` is to be called again afterwards."""
         self._wake(now)
         self._unsent.update(self._touched)
-        pending, self._unsent = self._unsent, {}
+        pending, self._unsent = list(self._unsent), {}
+        first, self._first = self._first, 0
+        if first:  # those that had to wait in the last turn come first
+            pending.sort(key=lambda number: (number < first, number))
+        self._share.begin()
         out: list[Outgoing] = []
         for number in pending:
             receiver = self._by_number[number].receiver
             out.extend(receiver.to_send(now))
+            if self._share.left <= 0 and not self._first:
+                self._first = number + 1
             if receiver.ready:
                 self._touched[number] = None
             self._schedule.set(number, receiver.next_deadline(now))

@@ -13,7 +13,6 @@ from treecast.middleware.wire.segment_bodies import Heartbeat, Nak, Skipped
 from .asking import Nearest
 from .counters import Refused, StreamCounters
 from .live import Live
-from .log import REPAIRS_PER_NAK
 from .outgoing import Outgoing, OutgoingMessage, Slices
 from .outlet import Outlet
 from .peers import Peer, Peers
@@ -24,6 +23,7 @@ from .timing import TokenBucket, Weight
 from .turn import Turn
 
 _TRIES: Final = 2  # holders that deliver nothing
+_REPAIRS_PER_NAK: Final = 256  # messages
 _OF_LOG: Final = 1 / 4  # for a bounded log: share that a receiver out of the group may lack
 
 # In Python 3.11, enum member access goes through EnumType.__getattr__; bind the members once for the hot
@@ -88,7 +88,7 @@ class Resending:
         if peer is None:
             self._counters.refuse(Refused.UNKNOWN_HOST)
             return
-        left = REPAIRS_PER_NAK
+        left = _REPAIRS_PER_NAK
         skipped: list[Skipped] = []
         alone = peer.state is _CATCHING_UP or len(self._peers) < self._settings.multicast_at
         if peer.state is _CATCHING_UP and peer.again.size > peer.window.size:
@@ -232,7 +232,7 @@ class Resending:
         peer.look_for_lost(now)
         self._give_again(peer, out, now)
         self._give(peer, out, now)
-        if self._may_replay(peer, now):
+        if self._may_replay(peer, now) and self._in_front(peer, now) is None:
             self._replay_more(peer, out, now)
 
     def _had_its_time(self, peer: Peer, now: float) -> bool:
@@ -265,20 +265,49 @@ class Resending:
 
     def _look_for_holder(self, peer: Peer, now: float) -> None:
         """Picks another receiver to replay what was not sent yet, if that is much. Of those that hold it,
-        picks the nearest one with the fewest replays."""
+        picks the nearest one with the fewest replays. None is farther than this host, and only a nearer one
+        is picked if such a one is in front."""
         most, lacks = self._settings.replay_by_holders, self._weight.size_of(self._live.edge - peer.sent)
-        far = self._apart(peer, self._outlet.origin) > 0
-        if peer.unhelped >= _TRIES or not most or lacks < (self._least_near if far else most):
+        apart = self._apart(peer, self._outlet.origin)
+        if peer.unhelped >= _TRIES or not most or lacks < (self._least_near if apart else most):
             return
+        farthest = apart if self._in_front(peer, now) is None else apart - 1
         busy = [one.holder for one in self._peers if one.holder]
         able = []
         for one in self._peers:
             least = self._least(peer, one.host)
-            if one.live and lacks >= least and self._holds(one, peer.next, least):
-                able.append((self._apart(peer, one.host), busy.count(one.host), one.host))
+            if lacks >= least and self._serves(one, peer, now) and self._holds(one, peer.next, least):
+                away = self._apart(peer, one.host)
+                if away <= farthest:
+                    able.append((away, busy.count(one.host), one.host))
         if able:
             peer.rewind(now, peer.next)  # the receiver does not request what it already has
             peer.holder = min(able)[2]
+
+    def _serves(self, one: Peer, peer: Peer, now: float) -> bool:
+        """Whether `one` may replay to `peer`: it is live, or nearer than this host and replayed to itself,
+        with progress. It sends what it lacks as soon as it has it."""
+        if one.live:
+            return True
+        return self._catches_up(one, now) and one.holder != peer.host and self._nearer(peer, one.host)
+
+    def _catches_up(self, one: Peer, now: float) -> bool:
+        """Whether `one` progresses in a replay."""
+        listens = one.state is _CATCHING_UP and one.reported and not one.held_off
+        return listens and now - one.progressed < one.stall
+
+    def _in_front(self, peer: Peer, now: float) -> Peer | None:
+        """A nearer receiver than this host that is replayed to, and is at least as far as `peer`. It will
+        replay to `peer`, so that a zone that is behind as a whole gets a single copy."""
+        apart = self._apart(peer, self._outlet.origin)
+        if not apart or peer.unhelped >= _TRIES:
+            return None
+        for one in self._peers:
+            if one is peer or not self._catches_up(one, now):
+                continue
+            if (one.next, -one.host) > (peer.next, -peer.host) and self._apart(peer, one.host) < apart:
+                return one
+        return None
 
     @property
     def _least_near(self) -> int:
@@ -287,8 +316,11 @@ class Resending:
 
     def _least(self, peer: Peer, holder: int) -> int:
         """Bytes lacking at which this holder replays them."""
-        near = self._apart(peer, holder) < self._apart(peer, self._outlet.origin)
-        return self._least_near if near else self._settings.replay_by_holders
+        return self._least_near if self._nearer(peer, holder) else self._settings.replay_by_holders
+
+    def _nearer(self, peer: Peer, other: int) -> bool:
+        """Whether `other` is nearer to `peer` than this host is."""
+        return self._apart(peer, other) < self._apart(peer, self._outlet.origin)
 
     def _apart(self, peer: Peer, other: int) -> int:
         return self.nearest.apart(peer.host, other) if self.nearest is not None else 0
@@ -298,12 +330,15 @@ class Resending:
         return one.held <= sequence and self._weight.size_of(one.next - sequence) >= least
 
     def _check_holder(self, peer: Peer, now: float) -> None:
-        """Takes the replay back from the holder if the receiver is near the edge, if the holder is gone, or
-        if it delivers nothing although the receiver reports."""
+        """Takes the replay back from the holder if the receiver is near the edge, if the holder is gone, if
+        it delivers nothing although the receiver reports, or if a nearer one is in front."""
         holder = self._peers.get(peer.holder)
         near = 2 * self._weight.size_of(self._live.edge - peer.next) < self._least(peer, peer.holder)
         idle = peer.heard - peer.idle_since >= peer.stall
-        if near or idle or holder is None or not holder.live:
+        gone = holder is None or not self._serves(holder, peer, now)
+        if not gone and not self._nearer(peer, peer.holder):
+            gone = self._in_front(peer, now) is not None
+        if near or idle or gone:
             peer.unhelped = _TRIES if near else peer.unhelped + idle
             peer.rewind(now, peer.next)
 
@@ -423,6 +458,9 @@ class Resending:
             return max(self._turn.replays_at(now), peer.paced_at)
         if peer.sent >= self._live.edge:
             return stalled
+        front = self._in_front(peer, now)
+        if front is not None:
+            return min(stalled, front.progressed + front.stall)
         return min(stalled, max(self._bucket.ready_at(now), self._turn.replays_at(now), peer.paced_at))
 
 

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from .settings import NEVER, StreamSettings
 
-_UNSEEN: Final = 256  # records of a piece before any record was seen
+_UNSEEN: Final = 16  # records of a piece before any record was seen
 _ROUNDING: Final = 1e-9  # seconds of tolerance for rounding when comparing with a deadline
 _SPARE: Final = 256  # stale entries kept before the head until deleting them pays off
 _SLACK: Final = 64  # stale entries allowed beyond twice the number of current ones

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import Any
 
-from tests.unit.events.world import Client, TestHost, World, until
+import pytest
+from msgspec.structs import replace
+from tests.unit.events.world import STREAM, Client, TestHost, World, until
+from tests.unit.fabric.edges import lose
 
 from treecast.middleware.broker.pubsub import Message
 from treecast.middleware.relay.events.ports import EventSettings
@@ -84,6 +88,35 @@ async def test_large_messages_and_many_in_one_turn_keep_their_order(world: World
     for number, payload in enumerate(sent):
         a.publish("t", payload, number % 3)
     await until(lambda: len(client.got) == len(sent))
+    assert client.payloads == sent
+
+
+async def test_what_is_missing_is_waited_for_however_long_the_origin_is_away(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The publishers of these messages have their acknowledgements, and the origin still owes them."""
+    quick = replace(STREAM, orphaned_after=0.6, heartbeat_longest=0.25, give_up_after=0.1)
+    monkeypatch.setattr("tests.unit.events.world.STREAM", quick)
+    a, b = await world.start(1, 2)
+    client = b.client()
+    await client.subscribe("t")
+    link = lose(a.fabric, 1, 0.0)
+    a.publish("t", b"first", 1)
+    await until(lambda: client.got)
+    assert b.events is not None
+    (received,) = b.events.receiving._streams.values()
+    receiver, sent = received.joined.receiver, [b"first"]
+    while not len(receiver._buffer.gaps):
+        link.loss = 0.5
+        sent.append(b"%d" % len(sent))
+        a.publish("t", sent[-1], 1)
+        await asyncio.sleep(0.001)
+        if len(receiver._buffer.gaps):
+            link.loss = 1.0
+            await asyncio.sleep(0.05)  # a repair may be on its way
+    await until(lambda: b.fabric.now() > receiver._orphaned_since + 4 * quick.give_up_after)
+    link.loss = 0.0
+    await until(lambda: len(client.got) >= len(sent))
     assert client.payloads == sent
 
 

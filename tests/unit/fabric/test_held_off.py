@@ -1,4 +1,5 @@
-"""A host that leaves as slow gets no replay for a while, but before the log drops what it lacks."""
+"""A host leaves the group if it is slow or quiet. It gets no replay for a while, but before the log
+drops what it lacks."""
 
 from __future__ import annotations
 
@@ -34,6 +35,7 @@ def flow(log_bytes: int, cuts: int) -> tuple[Network, int]:
     return net, count
 
 
+@pytest.mark.compiled_suffices
 @pytest.mark.parametrize("cuts", [1, 2])
 def test_a_bounded_log_loses_nothing_of_who_is_cut_off_for_a_moment(cuts: int) -> None:
     net, count = flow(16 * MIB, cuts)
@@ -62,3 +64,60 @@ def test_its_replay_begins_when_it_lacks_a_quarter_of_the_log() -> None:
         net.run(0.001)
     assert net.now < left + 1.0
     assert net.sender.live.bytes - was <= 4 * MIB + len(PAYLOAD)
+
+
+def left_of(hosts: set[int], seconds: float) -> tuple[Network, set[int]]:
+    """Cuts hosts of 2, 3 and 4 off during a stream of 100 KB/s. Returns (the network, those that left)."""
+    net = Network(5, Weather(), StreamSettings(log_bytes=64 << 20))
+    net.join_all(2, 3, 4)
+    for turn in range(int((1.0 + seconds) / 0.01)):
+        net.cut = hosts if turn >= 100 else set()
+        net.publish(bytes(1000))
+        net.run(0.01)
+    return net, {peer.host for peer in net.sender.peers if peer.left}
+
+
+def test_most_hosts_that_are_quiet_leave_if_another_reports() -> None:
+    net, left = left_of({3, 4}, 0.8)
+    assert left == {3, 4}
+    assert len(net.got[2]) >= len(net.payloads) - 1
+
+
+def test_none_leaves_at_once_if_most_are_quiet() -> None:
+    _, left = left_of({3, 4}, 0.45)
+    assert not left
+
+
+def test_one_that_is_quiet_leaves_sooner() -> None:
+    _, left = left_of({3}, 0.45)
+    assert left == {3}
+
+
+def test_none_leaves_if_all_are_quiet() -> None:
+    net, left = left_of({2, 3, 4}, 3.0)
+    assert not left
+    net.cut = set()
+    net.run(5.0)
+    assert all(len(net.got[host]) == len(net.payloads) for host in (2, 3, 4))
+
+
+def test_one_is_slow_by_its_mean_and_not_by_a_moment() -> None:
+    """The others have waited for it for long, and data to it is in flight for five times their mean."""
+    net = Network(5, Weather(), StreamSettings())
+    net.join_all(2, 3, 4)
+    slow = net.sender.peers.get(4)
+    assert slow is not None
+    for host, took in ((2, 0.01), (3, 0.01), (4, 0.02)):
+        peer = net.sender.peers.get(host)
+        assert peer is not None
+        for _ in range(50):
+            peer.turnaround.sample(took)
+    slow.waited = 1.0
+    net.publish(PAYLOAD)
+    net.sender.to_send(net.now)
+    live = net.sender.live
+    assert live.look(net.now + 0.05) == []
+    for _ in range(50):
+        slow.turnaround.sample(0.05)
+    slow.waited = 1.0
+    assert live.look(net.now + 0.1) == [slow]

@@ -163,6 +163,27 @@ def test_a_host_that_was_away_is_replayed_to_inside_its_zone(away: int) -> None:
     assert net.entered[ZONES[away]] < COUNT // 4
 
 
+@pytest.mark.parametrize("away", [0.3, 0.5, 1.0])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_zone_that_was_away_is_replayed_to_once(seed: int, away: float) -> None:
+    """One of its hosts gets the replay from afar, and the others get it from that one."""
+    zone = range(5, 9)
+    net = Zoned(Weather(), entry=0.0, seed=seed, settings=replace(SETTINGS, catch_up_bytes=256 * 1024))
+    net.cut.update(zone)
+    for _ in range(4 * COUNT):
+        assert net.publish(PAYLOAD) is not None
+    net.run(away)
+    net.cut.clear()
+    assert net.run_until(net._all_here, 60)
+    net.sender.close(net.now)
+    assert net.run_until(net.settled, 60)
+    for host in zone:
+        net.assert_exactly_once(host)
+        assert net.sender.row(host).replayed > COUNT
+    net.assert_accounts_close()
+    assert net.entered["b",] < 1.6 * 4 * COUNT  # 2 to 4 copies if each asks for itself
+
+
 def test_who_keeps_nothing_costs_only_time() -> None:
     net = Zoned(Weather(loss=0.02), entry=0.02)
     for receiver in net.receivers.values():

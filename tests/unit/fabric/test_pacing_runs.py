@@ -22,6 +22,7 @@ from treecast.middleware.fabric.core.streams import Streams
 SEEDS = 3
 
 
+@pytest.mark.compiled_suffices
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_pacing_holds_its_invariants_and_bounds(scenario: str, seed: int) -> None:

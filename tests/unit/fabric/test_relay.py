@@ -16,6 +16,7 @@ from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.origin import Origin
 from treecast.middleware.fabric.settings import FabricSettings
+from treecast.middleware.fabric.sockets.udp import shown
 from treecast.middleware.wire.relay import MOST_HOPS, MOST_HOSTS, RelayHeader, RelayKind, encode_header
 from treecast.middleware.wire.segment import NO_KEYS, KeyRing, Kind, control, encode
 from treecast.middleware.wire.segment_bodies import Probe
@@ -65,6 +66,20 @@ async def test_a_stream_goes_by_hosts_of_other_zones_and_accounts_close() -> Non
         carried = sum(relay(fabric).sent_on for fabric in made[2:5])
         assert carried >= 2 * 40  # two hosts of zone b
         assert relay(made[0]).sent_on == 0
+
+
+async def test_its_copies_are_those_that_it_sends() -> None:
+    async with fabrics(*ZONES, settings=SETTINGS) as made:
+        place(made, ZONES)
+        one, addresses = relay(made[0]), {fabric.address: fabric.host for fabric in made}
+        hosts = sorted(set(ZONES) - {1})
+        for stream in range(20):
+            copies = one.copies((1, stream, 1), 0, hosts)
+            assert [{ZONES[host] for host in copy.hosts} for copy in copies] == [{"a"}, {"b"}, {"c"}]
+            assert not any(server.used for server in one._servers.values())  # nobody is asked for that
+            ways = one._find((tuple(hosts), 1 << 32 | stream, MOST_HOPS))
+            assert [copy.hosts[0] for copy in copies] == [addresses[address] for _, address in ways]
+            assert [copy.address for copy in copies] == [shown(address) for _, address in ways]
 
 
 async def test_who_answers_nothing_is_replaced_and_comes_back() -> None:

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.fabric.edges import STREAM, fabrics
 
 from treecast.middleware.fabric.carriers import srv6
+from treecast.middleware.fabric.carriers.carrier import Copy
 from treecast.middleware.fabric.carriers.srv6 import NAME, ReplicationTree, Srv6, Srv6Rules
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.settings import FabricSettings
@@ -40,6 +41,9 @@ async def test_what_is_reached_is_what_trees_have() -> None:
         assert carrier.reach([3, 4]).hosts == frozenset()
         assert carrier.reach([2]).mtu <= fabric.stream_settings.mtu + srv6.OVERHEAD
         assert (carrier._route((2,)), carrier._route((3,)), carrier._route((3, 4))) == (ONE, TWO, b"")
+        key = (1, 7, 1)
+        assert carrier.copies(key, 0, [2, 3]) == [Copy("::2", (2, 3))]
+        assert carrier.copies(key, 0, [3, 4]) == [Copy("", (3, 4))]
         carrier.learn(Srv6Rules(6, ()))
         assert carrier._route((2,)) == b""
         assert carrier.reach([2, 3]).hosts == frozenset()
