@@ -106,6 +106,7 @@ class _Member:
         self.joined = joined
         self.refused = ""  # why it cannot join
         self.confirmed = False
+        self.why = ""  # why it is no longer confirmed
         self.missed = 0  # consecutive probes without an answer
         self.lost = -1e9  # the loop's time when its confirmation was last withdrawn
         self.live = 0  # live and repaired records, as counted at the last check
@@ -307,6 +308,35 @@ class CarrierChoice:
             return None, []
         return group.state_id, [host for host, member in group.members.items() if member.confirmed]
 
+    def why_unicast(self, stream: Carried, host: int) -> str:
+        """Returns why this host gets live data of the stream by unicast now, for inspection."""
+        group = self._groups.get(stream.levels)
+        if group is None:
+            return self._why_no_group(stream)
+        member = group.members.get(host)
+        if member is None:
+            return f"{group.carrier} does not reach it"
+        if group.state_id is None:
+            return f"the coordinator has allotted no state id for {group.carrier} yet"
+        if not member.joined:
+            return f"cannot join: {member.refused}" if member.refused else "has not joined the group yet"
+        if not member.confirmed:
+            return member.why or f"has not answered a probe of {group.carrier} yet"
+        return f"{group.carrier} reaches no other host: a group needs two"
+
+    def _why_no_group(self, stream: Carried) -> str:
+        hosts, settings = set(stream.hosts()), self._settings
+        if not settings.hosts or not self._fabric.carriers.several:
+            refusals = [f"{one.name}: {one.refusal}" for one in self._fabric.carriers if one.refusal]
+            return "; ".join(refusals) or "no other carrier is in use here"
+        room = self._has_room(stream.levels)
+        mtu = stream.origin.sender.mtu
+        reasons = self._fabric.carriers.why_none(hosts, mtu, settings.hosts if room else 0)
+        if not reasons:
+            return "a carrier is being chosen"
+        text = "; ".join([f"{name}: {reason}" for name, reason in reasons.items()])
+        return text if room else f"{text}: there are {settings.eager} groups, and its rate is low"
+
     def _streams(self) -> dict[Levels, list[Carried]]:
         found: dict[Levels, list[Carried]] = {}
         for source in self._sources:
@@ -467,7 +497,7 @@ class CarrierChoice:
                 self._unheard.add(host)
             member.missed += 1
             if member.confirmed and member.missed > self._settings.answers_missed:
-                self._lost(group, member)
+                self._lost(group, member, "it has stopped answering probes")
         group.probed = self._loop.time()
         group.tries += 1
         nonce = int(self._random.random() * 2**63) | 1
@@ -492,13 +522,13 @@ class CarrierChoice:
                     self._use(group, self._of(group.levels))
         return notice, b""
 
-    def _lost(self, group: _Group, member: _Member) -> None:
+    def _lost(self, group: _Group, member: _Member, why: str) -> None:
         """Puts the member back on unicast until it answers again.
 
         Restarts the quick probes, but not if the member was lost shortly before.
         """
         now = self._loop.time()
-        member.confirmed = False
+        member.confirmed, member.why = False, why
         if now - member.lost > 2 * self._settings.probe_every:
             group.tries = 0
         member.lost = now
@@ -513,7 +543,7 @@ class CarrierChoice:
             if any(stream.origin is origin for stream in streams):
                 member = group.members[host]
                 if member.confirmed:
-                    self._lost(group, member)
+                    self._lost(group, member, "the carrier's packets do not arrive")
                 self._use(group, streams)
                 return
 
@@ -537,7 +567,7 @@ class CarrierChoice:
                         lost=asked,
                         records=got + asked,
                     )
-                    self._lost(group, member)
+                    self._lost(group, member, f"{asked:,} of {got + asked:,} records had to be repaired")
 
     def _use(self, group: _Group, streams: list[Carried]) -> None:
         """Puts the streams on the carrier for confirmed members, or back on unicast.

@@ -21,6 +21,7 @@ from .neighbours import Neighbours
 from .partitions.operator import Operator
 from .queues.known import KnownDefinitions
 from .sharing import Sharing
+from .ways import Ways
 
 if TYPE_CHECKING:
     from treecast.middleware.broker.queues.reach import Reach as QueueReach
@@ -81,16 +82,18 @@ class RelayCluster:
         known_definitions: KnownDefinitions,
         turn: Turn,
         run: int,
+        ways: Ways,
     ) -> None:
         """`lives` are started in this order and closed in reverse. `neighbours`: for inspection.
 
         `events` join `sharing` once the faces have resumed their sessions. `tables`: where the view is
-        stored. `operator`: operators' decisions about partitions.
+        stored. `operator`: operators' decisions about partitions. `ways`: of messages, for operators.
         """
         self.neighbours = neighbours
         self.sharing = sharing
         self.tables = tables
         self.operator = operator
+        self.ways = ways
         self.known_definitions = known_definitions
         self._queues: QueueReach | None = None
         self._turn = turn

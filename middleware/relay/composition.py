@@ -19,6 +19,7 @@ from .partitions.record import LinkRecord
 from .partitions.relay_partitions import RelayPartitions
 from .queues.known import KnownDefinitions
 from .view_store import ViewStore
+from .ways import Ways
 
 FIRST_SECONDS = 10.0  # how long a host with an empty view waits for the coordinator's first update
 
@@ -98,4 +99,5 @@ def join(parts: LocalParts, link: Link, endpoint: Endpoint) -> RelayCluster:
         KnownDefinitions(link, neighbours.methods),
         parts.pubsub.turn,
         parts.run,
+        Ways(host.sharing, neighbours.fabric, neighbours.methods, link.view),
     )

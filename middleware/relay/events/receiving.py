@@ -113,7 +113,15 @@ class Receiving:
 
     def _receive(self, stream: Received, progress: Progress) -> None:
         epoch, number = stream.lineage
-        stream.joined = self._fabric.join(stream.host, number, epoch, stream, progress=progress, keeps=True)
+        stream.joined = self._fabric.join(
+            stream.host,
+            number,
+            epoch,
+            stream,
+            progress=progress,
+            settings=self._fabric.waiting_settings,  # the origin owes what is missing
+            keeps=True,
+        )
         self._streams[stream.host, number] = stream
 
     def _leave(self, stream: Received) -> None:

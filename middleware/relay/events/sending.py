@@ -321,11 +321,19 @@ class Sending:
 
         If there are `most_streams` already, the stream also goes to all other hosts that want anything.
         """
+        hosts = self._widened(hosts)
         stream = self._streams.get(hosts)
-        if stream is None and len(self._streams) >= self._settings.most_streams:
-            hosts = hosts.union([host for host, remote in self._remotes.items() if not remote.deaf])
-            stream = self._streams.get(hosts)
         return stream if stream is not None else self._begin(hosts)
+
+    def _widened(self, hosts: frozenset[int]) -> frozenset[int]:
+        """Returns the hosts of the stream for `hosts`."""
+        if hosts in self._streams or len(self._streams) < self._settings.most_streams:
+            return hosts
+        return hosts.union([host for host, remote in self._remotes.items() if not remote.deaf])
+
+    def stream_in_use(self, hosts: Iterable[int]) -> EventStream | None:
+        """Returns the stream that messages to `hosts` would go by, if it exists."""
+        return self._streams.get(self._widened(frozenset(hosts)))
 
     def _begin(self, hosts: frozenset[int]) -> EventStream:
         self._count += 1

@@ -23,8 +23,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from msgspec.structs import replace
-
 from treecast.middleware.broker.followed import FollowedPartition
 from treecast.middleware.broker.long_poll import LongPolls
 from treecast.middleware.fabric.core.reorder import Delivery, Progress
@@ -271,8 +269,7 @@ class Replica:
             answer.epoch,
             self,
             progress=Progress(answer.begin, answer.begin),
-            # only the leader has some records: wait for them without a limit
-            settings=replace(self._fabric.stream_settings, give_up_after=NEVER),
+            settings=self._fabric.waiting_settings,  # only the leader has some records
             held=PartitionStreamLog(self.partition.log, self._memory, told=False),
         )
         self._goal = self.known_end
@@ -358,6 +355,15 @@ class Replica:
         self._waited_for = True
         return True
 
+    def _stalled(self, waited: float) -> bool:
+        """Whether readers should go to the leader after `waited` seconds without progress.
+
+        A stream whose origin is heard is only slow: what readers fetched meanwhile would cross the network a
+        second time and take the stream's share of it.
+        """
+        silent = self.joined is None or self.joined.silence >= self._settings.stall
+        return waited >= (self._settings.stall if silent else self._settings.follow_again)
+
     def check(self, now: float) -> None:
         """Handles a replica that lacks records but makes no progress. `now`: the loop's time."""
         if self._waited_for and not self.growing:
@@ -374,7 +380,7 @@ class Replica:
             self._progress = (end, now)
             return
         waited = now - self._progress[1]
-        if waited >= self._settings.stall and self.current:
+        if self.current and self._stalled(waited):
             self._counters.stalled_replicas += 1
             self.known_end = max(self.known_end, end + 1)
             self._goal = end + 1

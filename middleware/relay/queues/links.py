@@ -263,12 +263,21 @@ class QueueLinks:
 
     # --- calls of other hosts
 
-    async def _called(self, host: int, call: QueueCall, body: memoryview) -> tuple[QueueAnswer, Buffer]:
-        queues = self._joined()
-        answer, delivery, version = queues.called(host, call)
+    def _called(
+        self, host: int, call: QueueCall, body: memoryview
+    ) -> tuple[QueueAnswer, Buffer] | Awaitable[tuple[QueueAnswer, Buffer]]:
+        """Acts at once, as `_told` does: the notice that cancels a consumer may come right behind the call
+        that asks for it."""
+        answer, delivery, version = self._joined().called(host, call)
         if call.ask in _PROMISES and not answer.reason:
-            await self._stored()
-            await self.known(version)
+            return self._promised(answer, delivery, version)
+        return answer, delivery
+
+    async def _promised(
+        self, answer: QueueAnswer, delivery: bytes, version: int
+    ) -> tuple[QueueAnswer, Buffer]:
+        await self._stored()
+        await self.known(version)
         return answer, delivery
 
     async def _stored(self) -> None:

@@ -14,7 +14,9 @@ from tests.unit.relay.world import TestHost, World, content, until
 from treecast.middleware.fabric.carriers.registry import register
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.sockets.interfaces import interface_of
+from treecast.middleware.fabric.sockets.udp import shown
 from treecast.middleware.relay.carrier_choice import CarrierSettings
+from treecast.middleware.wire import stare
 
 QUICK = CarrierSettings(
     earns=0.0, tick=0.05, probe_first=0.05, probe_every=0.3, allot_again=0.1, answers_missed=2, much_of=50
@@ -26,6 +28,16 @@ def carriers(host: TestHost, topic: str = "t") -> dict[int, str]:
         peer.host: peer.carrier
         for stream in host.relay.leading.of_topic(topic)
         for peer in stream.origin.peers()
+    }
+
+
+def reasons(host: TestHost, topic: str = "t") -> dict[int, str]:
+    """Why each receiver of a topic gets live data by unicast."""
+    choice = host.sharing.choice
+    return {
+        one: choice.why_unicast(stream, one)
+        for stream in host.relay.leading.of_topic(topic)
+        for one in stream.hosts()
     }
 
 
@@ -55,6 +67,7 @@ async def test_two_followers_earn_a_group_and_one_does_not(world: World, multica
     await a.produce(b"one")
     await followed(world, b)
     assert carriers(a) == {2: "unicast"}
+    assert reasons(a) == {2: "ip-multicast: a group needs 2 hosts"}
     assert world.states == {}
     await followed(world, c)
     await until(lambda: carriers(a) == {2: "ip-multicast", 3: "ip-multicast"})
@@ -80,11 +93,19 @@ async def test_who_answers_no_probe_gets_unicast(world: World, multicast: None) 
     d.fabric.on_probe = None  # as if the network did not carry the group
     await followed(world, b, c, d)
     await until(lambda: carriers(a) == {2: "ip-multicast", 3: "ip-multicast", 4: "unicast"})
+    await until(lambda: reasons(a)[4] == "has not answered a probe of ip-multicast yet")
+    (stream,) = a.relay.leading.of_topic("t")
+    group = f"{socket.inet_ntoa(stare.group(stream.origin.group, ipv6=False))}:{stare.PORT}"
+    unicast = shown(d.fabric.address)
+    found = [(name, copy.address, copy.hosts) for name, copy in stream.origin.copies()]
+    assert found == [("ip-multicast", group, (2, 3)), ("unicast", unicast, (4,))]
     await a.produce(b"x" * 5000)
     await until(d.copied())
     c.fabric.on_probe = None
     await until(lambda: carriers(a) == {2: "unicast", 3: "unicast", 4: "unicast"})
     assert a.counters.group_hosts_lost == 1
+    assert reasons(a)[2] == "ip-multicast reaches no other host: a group needs two"
+    assert reasons(a)[3] == "it has stopped answering probes"
     await a.produce(b"x" * 5000)
     for host in (b, c, d):
         await until(host.copied())
@@ -101,6 +122,7 @@ async def test_without_a_coordinator_a_topic_stays_on_unicast_until_it_is_back(
     await followed(world, b, c)
     await until(lambda: ("t",) in a.sharing.choice._groups)
     assert set(carriers(a).values()) == {"unicast"}
+    assert set(reasons(a).values()) == {"the coordinator has allotted no state id for ip-multicast yet"}
     world.away = False
     await until(lambda: set(carriers(a).values()) == {"ip-multicast"})
 
@@ -121,6 +143,7 @@ async def test_what_names_its_receivers_needs_no_coordinator(world: World) -> No
     await until(c.copied())
     c.fabric.on_probe = None  # as if the network stopped carrying it
     await until(lambda: carriers(a) == {2: broadcast.NAME, 3: "unicast"})
+    assert reasons(a)[3] == "it has stopped answering probes"
     assert await b.partition().leader.unfollow() is None
     await until(lambda: carriers(a) == {3: "unicast"})
 

@@ -28,7 +28,7 @@ from treecast.middleware.fabric.core.reorder import Delivery, How
 from treecast.middleware.model.buffers import in_memory
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity
-from treecast.middleware.relay.partitions.replica import gathered
+from treecast.middleware.relay.partitions.replica import Replica, gathered
 from treecast.middleware.storage.disk import Disk
 from treecast.middleware.wire.segment import Message
 
@@ -134,16 +134,36 @@ async def test_what_readers_hear_from_the_leader_does_not_move_the_goal_of_a_rep
 async def test_readers_return_to_a_stalled_replica_as_soon_as_it_makes_progress(world: World) -> None:
     """A leader that serves all readers of stalled replicas itself has no time left for the stream."""
     a, b = await behind(world)
-    replica = b.partition().replica
-    replica._set_current(True)
-    replica.known_end = 1000  # of which the stream has brought nothing yet
-    now = replica._progress[1]
-    replica.check(now)
+    replica, now = without_progress(b)
+    replica.joined.receiver._heard -= replica._settings.stall
     replica.check(now + replica._settings.stall)
     assert (replica.current, b.counters.stalled_replicas) == (False, 1)
     assert replica._goal == 1  # and not 1000: the next record is enough
     await a.produce(b"x")
     await until(lambda: replica.current)
+
+
+async def test_a_slow_stream_whose_origin_is_heard_is_waited_for(world: World) -> None:
+    """Otherwise records would cross the network twice, and slow the stream down."""
+    _, b = await behind(world)
+    replica, now = without_progress(b)
+    replica.check(now + replica._settings.stall)
+    assert (replica.current, b.counters.stalled_replicas) == (True, 0)
+    replica.check(now + replica._settings.follow_again)
+    assert (replica.current, b.counters.stalled_replicas) == (False, 1)
+
+
+def without_progress(host: TestHost) -> tuple[Replica, float]:
+    """Makes the replica current, with records at the leader of which the stream has brought nothing yet.
+
+    Returns it and the time when that was first seen.
+    """
+    replica = host.partition().replica
+    replica._set_current(True)
+    replica.known_end = 1000
+    now = replica._progress[1]
+    replica.check(now)
+    return replica, now
 
 
 async def test_a_replica_that_is_brought_on_is_waited_for_and_only_so_long(world: World) -> None:

@@ -56,6 +56,7 @@ from treecast.middleware.relay.partitions.ports import Claim, PartitionSettings
 from treecast.middleware.relay.partitions.relay_partitions import RelayPartitions
 from treecast.middleware.relay.sharing import Sharing
 from treecast.middleware.relay.view import ClusterView
+from treecast.middleware.relay.ways import Ways
 from treecast.middleware.storage.flusher import Flusher
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.storage.settings import FsyncPolicy, LogSettings
@@ -364,6 +365,7 @@ class TestHost:
             self.world.carriers,
             self.counters,
         )
+        self.ways = Ways(self.sharing, self.fabric, methods, self.view)
         self.channels.on_up = self.sharing.host_up
         self.channels.on_down = self.sharing.host_down
         for entry in topics.values():
