@@ -14,7 +14,6 @@ from .cluster import (
     ReadWaiter,
     TransactionHome,
 )
-from .committed import CommittedRecords
 from .directory import ALONE, DataDirectory, DataDirectoryError, Membership
 from .filtering import FilteredReads
 from .internal import INTERNAL
@@ -22,6 +21,7 @@ from .long_poll import FetchWait, LongPolls
 from .partition import takes_runs
 from .parts import JoinCluster, JoinedCluster, LocalParts
 from .pubsub_host import HostPubSub
+from .reading import PartitionReading, Taker, committed_offset, read_at
 from .settings import BrokerSettings
 from .turn import Departures, Speaker, Store, Turn
 from .values import (
@@ -71,7 +71,6 @@ __all__ = [
     "BrokerSettings",
     "Cluster",
     "CommittedOffset",
-    "CommittedRecords",
     "ConfigChange",
     "ConfigOperation",
     "ConsumerHeartbeat",
@@ -115,6 +114,7 @@ __all__ = [
     "Leaders",
     "PartitionLeader",
     "PartitionRead",
+    "PartitionReading",
     "Place",
     "Places",
     "ReadWaiter",
@@ -123,10 +123,13 @@ __all__ = [
     "SyncGroup",
     "Synced",
     "TRANSACTIONS",
+    "Taker",
     "Topic",
     "TransactionHome",
     "TransactionListing",
     "Turn",
     "active_producers",
+    "committed_offset",
+    "read_at",
     "takes_runs",
 ]

@@ -15,7 +15,7 @@ from treecast.middleware.storage.disk import Disk
 from treecast.middleware.storage.settings import FsyncPolicy
 
 from .bridge import Bridge
-from .bridge.recording import BATCH_HEAD, bound_of
+from .bridge.recording import bound_of, refusal_of
 from .cluster import Cluster
 from .pubsub import Journal, PubSub, PubSubSettings, open_journal
 from .turn import Turn
@@ -130,11 +130,22 @@ class HostPubSub:
             return False
         bridge, cluster = self._shared
         known, recording = cluster.definitions.topics().get(topic), bridge.recording
-        if known is None or bound_of(record) + BATCH_HEAD > known.config.max_message_bytes:
+        if known is None:
             return False
         if not recording.waiting:
             self.turn.ask()
-        return recording.add((topic, 0), record, True)
+        return recording.add(known, 0, record, True) is None
+
+    def takes(self, topic: str, record: Record) -> bool:
+        """Whether the topic, of whichever host, takes such a record."""
+        if self._shared is None:
+            return False
+        known = self._shared[1].definitions.topics().get(topic)
+        return known is not None and refusal_of(known.config, record, bound_of(record)) is None
+
+    def full(self, topic: str) -> bool:
+        """Whether `record` refuses more of a topic now, which it may take later."""
+        return self._shared is None or self._shared[0].recording.full((topic, 0))
 
     def _tick(self) -> None:
         self.hub.wall = self._clock()

@@ -82,23 +82,37 @@ class TopicBridge(Subscriber):
 
     # --- from AMQP
 
-    def records(self, run: Run) -> bool:
-        """Whether Kafka has the topic, so queues get the messages only when these are recorded."""
+    def direct(self, run: Run) -> tuple[bytes, ...]:
+        """Implements `queues.Outlet`. Queues get what Kafka has a topic for when it is recorded."""
         recorder = self._hub.recorder
-        topic = self._topic_of(run.key)
-        return bool(topic) and recorder is not None and not run.copies and recorder.records(topic)
+        if recorder is None:
+            return run.keys
+        return tuple([key for key in run.keys if not recorder.records(self._topic_of(key))])
 
-    def publish(self, run: Run) -> bool:
-        """Publishes to the subscribers of the other faces. Returns whether there is any."""
+    def topics(self, run: Run) -> list[bytes]:
+        """Returns the MQTT topics that `publish` would publish the run to."""
+        found = dict.fromkeys([self._topic_of(key) for key in run.keys])
+        return [topic for topic in found if topic]
+
+    def publish(self, run: Run) -> tuple[bool, list[int]]:
+        """Implements `queues.Outlet`: publishes to the subscribers of the other faces."""
         self._hub.wall = max(self._hub.wall, self._vhost.wall)
+        recorder = self._hub.recorder
         found = False
-        for key in run.keys:
-            topic = self._topic_of(key)
-            if topic:
-                found = self._publish(run, topic) or found
-        return found
+        refused: set[int] = set()
+        if recorder is not None:
+            recorder.lane = run.lane
+        try:
+            for key in run.keys:
+                topic = self._topic_of(key)
+                if topic:
+                    found = self._publish(run, topic, refused) or found
+        finally:
+            if recorder is not None:
+                recorder.lane = b""
+        return found, sorted(refused)
 
-    def _publish(self, run: Run, topic: bytes) -> bool:
+    def _publish(self, run: Run, topic: bytes, refused: set[int]) -> bool:
         targets = self._hub.targets(topic)
         others = [target for target in targets.direct if target.subscriber is not self]
         if not others and not targets.groups:
@@ -106,10 +120,12 @@ class TopicBridge(Subscriber):
         expires = self._hub.wall + run.expiration / 1000 if run.expiration >= 0 else NEVER
         self._publishing = True
         try:
-            for properties, body in messages(run.data):
+            for index, (properties, body) in enumerate(messages(run.data)):
                 told = properties_of(records.headers_of(properties))
                 one = Message(topic, body, 1 if run.persistent else 0, False, told, expires)
                 self._hub.publish(one, targets, self)
+                if self._hub.refusal is not None:
+                    refused.add(index)
         finally:
             self._publishing = False
         return True

@@ -13,6 +13,7 @@ from typing import Final, Protocol, cast
 
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.ration import Ration
+from treecast.shims.ticks import Ticks
 
 from . import session_table
 from .certificates import user_of
@@ -33,6 +34,7 @@ class Owner(Protocol):
     loop: asyncio.AbstractEventLoop
     host: AmqpHost
     send_buffer_bytes: int
+    ticks: Ticks
 
     def woken(self, session: SessionOutput) -> None: ...
 
@@ -51,6 +53,7 @@ class Connection(Session):
         self.since = face.loop.time()
         self.opened_at = time.time()
         self._face = face
+        self._stood_still = face.ticks.stood_still
         self._loop = face.loop
         self._transport: asyncio.Transport | None = None
         self._ended = False
@@ -182,7 +185,8 @@ class Connection(Session):
         """Checks heartbeats and the time limit for opening. Returns when to check again, 0.0 for never."""
         if self.phase < session_table.OPEN:
             seconds = self.host.settings.connect_seconds
-            if now - self.since >= seconds:
+            # While this process stood still, it read nothing, however much the client has sent.
+            if now - self.since - (self._face.ticks.stood_still - self._stood_still) >= seconds:
                 self.failure = f"the connection was not opened in {seconds:g} s"
                 self.abort()
                 return 0.0

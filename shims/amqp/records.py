@@ -18,7 +18,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from treecast.middleware.broker.queues import Run, message
+from treecast.middleware.broker.queues import Run, message, messages
 from treecast.middleware.model.records import Record
 
 from .codec import AmqpError
@@ -91,32 +91,48 @@ def properties_of(headers: Iterable[tuple[str, bytes | None]], *, persistent: bo
 # --- streams
 
 
-def record_of(run: Run, properties: bytes, body: bytes, now_ms: int) -> Record:
-    """Returns one message of a run as a record of a stream."""
+def records_of(run: Run, now_ms: int) -> list[Record]:
+    """Returns the messages of a run as records of a stream. Most have the properties of the one before."""
+    records: list[Record] = []
+    last = b""
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    for properties, body in messages(run.data):
+        if properties != last:
+            last, headers = properties, _headers(run, properties)
+        records.append(Record(None, body, headers, now_ms))
+    return records
+
+
+def _headers(run: Run, properties: bytes) -> tuple[tuple[str, bytes | None], ...]:
     headers: Headers = [(EXCHANGE, run.exchange), (_KEY, run.key)]
     if properties != _NOTHING:
         headers.append((_PROPERTIES, b64encode(properties)))
         headers += [one for one in headers_of(properties) if not one[0].startswith(_OWN)]
-    return Record(None, body, tuple(headers), now_ms)
+    return tuple(headers)
 
 
 def runs_of(records: Sequence[Record], stream: bytes) -> list[Run]:
     """Returns the messages for records of a stream, each with its offset in the header `x-stream-offset`.
-    Consecutive ones with one exchange and key are one run."""
+    Consecutive ones with one exchange and key are one run, and most have the same headers as the one before.
+    """
     runs: list[Run] = []
     pieces: list[bytes] = []
-    size, last = 0, (b"", b"")
+    headers: tuple[tuple[str, bytes | None], ...] | None = None
+    size, place, before, behind = 0, (b"", b""), b"", b""
     for record in records:
-        place, properties = _read(record, stream)
+        if record.headers != headers:
+            headers = record.headers
+            last = place
+            place, properties = _read(record, stream)
+            before, behind = _around_offset(properties)
+            if pieces and place != last:
+                runs.append(_run(last, pieces, size))
+                pieces, size = [], 0
         body = record.value or b""
-        if pieces and place != last:
-            runs.append(_run(last, pieces, size))
-            pieces, size = [], 0
-        last = place
-        pieces.append(message(_with_offset(properties, record.offset), body))
+        pieces.append(message(before + record.offset.to_bytes(8, "big") + behind, body))
         size += len(body)
     if pieces:
-        runs.append(_run(last, pieces, size))
+        runs.append(_run(place, pieces, size))
     return runs
 
 
@@ -144,13 +160,16 @@ def _plain(record: Record) -> Headers:
     return [header for header in record.headers if not header[0].startswith(_OWN)]
 
 
-def _with_offset(properties: bytes, offset: int) -> bytes:
+def _around_offset(properties: bytes) -> tuple[bytes, bytes]:
+    """Returns the properties with the header `x-stream-offset`, without its 8 bytes: (before, behind)."""
     found = values(properties)
     try:
         table = fields(found[HEADERS_BIT]) if HEADERS_BIT in found else []
     except AmqpError:  # its publisher has sent a table that nobody can read
         table = []
     table = [field for field in table if field[0] != _OFFSET]
-    table.append((_OFFSET, b"l" + offset.to_bytes(8, "big")))
+    table.append((_OFFSET, b"l" + bytes(8)))
     found[HEADERS_BIT] = table_of(table)
-    return joined(found)
+    written = joined(found)
+    end = len(written) - sum([len(value) for bit, value in found.items() if bit < HEADERS_BIT])
+    return written[: end - 8], written[end:]

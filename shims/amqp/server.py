@@ -20,6 +20,7 @@ from treecast.middleware.model.counters import FaceCounters, QueueLevels
 from treecast.middleware.model.logs import Log
 from treecast.shims.listening import Forwarding, Listeners
 from treecast.shims.protocol_errors import ProtocolErrors
+from treecast.shims.ticks import TICK, Ticks
 
 from .connection import Connection
 from .session_host import AmqpHost
@@ -28,7 +29,6 @@ from .session_output import SessionOutput
 _log = Log("treecast.amqp")
 
 DISK_REFUSES = "the disk refuses"  # `failure` of sessions ended by a storage failure
-_TICK = 0.5  # seconds between checks of deadlines
 
 
 class Storage(Protocol):
@@ -71,6 +71,7 @@ class AmqpFace:
         self.levels = levels if levels is not None else QueueLevels()
         self.loop: asyncio.AbstractEventLoop
         self.send_buffer_bytes = host.settings.send_buffer_bytes
+        self.ticks = Ticks()
         self.listeners = Listeners(host.settings, counters, self._connect, self._refused_handshake)
         self.connections: set[Connection] = set()
         self.pressure: Callable[[], str] = _none
@@ -209,10 +210,8 @@ class AmqpFace:
         wall = time.time()
         for vhost in self.host.vhosts.values():
             vhost.wall = wall
-        while self._due and self._due[0][0] <= now:
-            connection = heappop(self._due)[2]
-            if connection in self.connections:
-                self._look(connection, connection.look(now))
+        if self.ticks.tick(now):
+            self._look_at_due(now)
         joined = self.host.joined
         if joined is not None:
             joined.now, joined.wall = now, wall
@@ -220,7 +219,13 @@ class AmqpFace:
         self.set_alarm(self.pressure())
         self._tell_levels()
         self._time_queues(now)
-        self._timer = self.loop.call_later(_TICK, self._tick)
+        self._timer = self.loop.call_later(TICK, self._tick)
+
+    def _look_at_due(self, now: float) -> None:
+        while self._due and self._due[0][0] <= now:
+            connection = heappop(self._due)[2]
+            if connection in self.connections:
+                self._look(connection, connection.look(now))
 
     def _look(self, connection: Connection, at: float) -> None:
         if at:
@@ -230,7 +235,7 @@ class AmqpFace:
     def _time_queues(self, now: float) -> None:
         """Sets a timer for queue deadlines that fall before the next tick."""
         at = min((vhost.deadline for vhost in self.host.vhosts.values()), default=NEVER)
-        if at < now + _TICK and at < self._queues_at:
+        if at < now + TICK and at < self._queues_at:
             if self._queue_timer is not None:
                 self._queue_timer.cancel()
             self._queues_at = at
@@ -282,7 +287,7 @@ class AmqpFace:
     def opened(self, connection: Connection) -> None:
         self.counters.connections_opened += 1
         self.connections.add(connection)
-        self._look(connection, self.loop.time() + _TICK)
+        self._look(connection, self.loop.time() + TICK)
 
     def closed(self, connection: Connection) -> None:
         self.counters.connections_closed += 1

@@ -163,6 +163,8 @@ class Session(OpeningConnection):
         return stop
 
     def _content(self, channel: Channel, kind: int, payload: bytes, now: float) -> None:
+        if not channel.amid_content:
+            raise channel.unexpected()  # outside of a publish, the close names no method
         try:
             if kind == codec.HEADER:
                 channel.take_header(payload, now)

@@ -72,6 +72,7 @@ class Connection(SessionOutput):
         self.vhost: VirtualHost = host.vhosts["/"]
         self.user = ""
         self.local = False  # the client is on this host
+        self.lane = ""  # see `Run.lane`: the connection's part of it
         self.frame_max = codec.FRAME_MIN
         self.capabilities: Mapping[str, object] = {}
         self.unpumped: dict[int, MessageQueue] = {}  # queues with newly settled messages

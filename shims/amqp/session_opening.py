@@ -148,6 +148,7 @@ class OpeningConnection(Connection):
         capabilities = properties.get("capabilities")
         self.capabilities = capabilities if isinstance(capabilities, dict) else {}
         self.name = str(properties.get("connection_name", ""))
+        self.lane = self.name or f"#{self.number}"
         self.properties = properties
         self.mechanism = mechanism = method.mechanism
         if mechanism not in self._mechanisms().split():

@@ -34,6 +34,7 @@ class Channel(ConsumingChannel):
         self._confirmed_up_to = 0
         self._confirms: list[tuple[int, bool]] = []  # (tag of the last publish, whether all were taken)
         self._publishes: list[tuple[Run, bool]] = []  # in a transaction: (run, mandatory)
+        self._lane = b""  # see `Run.lane`
         self._awaits = _NO_METHOD
         self._to = b""
         self._to_key = b""
@@ -140,6 +141,8 @@ class Channel(ConsumingChannel):
 
         The result is the indexes of the refused messages.
         """
+        if run.exchange in self._vhost.outlets:
+            run.lane = self._lane_of()
         try:
             routed, refused = self._vhost.publish(run, now)
         except TreecastError as error:
@@ -154,6 +157,11 @@ class Channel(ConsumingChannel):
         if mandatory and not routed:
             self._return(run)
         return refused
+
+    def _lane_of(self) -> bytes:
+        if not self._lane:
+            self._lane = b"/%s/%d" % (self._connection.lane.encode(errors="replace"), self.number)
+        return self._lane
 
     def _return(self, run: Run) -> None:
         out, frame_max = self._connection.writer(), self._connection.frame_max

@@ -12,24 +12,20 @@ the turn, before their confirm, until the partition has them, once each. Consume
 from __future__ import annotations
 
 import asyncio
-import random
-from asyncio import Future
 from collections.abc import Callable, Coroutine
 from typing import Final
 
-from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.broker import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     Cluster,
-    CommittedRecords,
     HostPubSub,
-    Isolation,
     NewTopic,
-    OffsetAtTime,
     PartitionLeader,
-    PartitionRead,
+    PartitionReading,
     Topic,
+    committed_offset,
+    read_at,
 )
 from treecast.middleware.broker.queues import (
     Cursor,
@@ -39,25 +35,25 @@ from treecast.middleware.broker.queues import (
     Run,
     StartKind,
     StreamQueue,
-    messages,
 )
 from treecast.middleware.model.buffers import in_memory
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.records import Record
 from treecast.middleware.model.topics import TopicName
 from treecast.middleware.wire.record_batch import read_header
 
-from .records import record_of, runs_of
+from .records import records_of, runs_of
 
 _log = Log("treecast.amqp")
 
-_COMMITTED: Final = Isolation.READ_COMMITTED
 _CHUNK: Final = 256 * 1024  # bytes of one read
-_LOOK_AGAIN: Final = 5.0  # seconds without news until the partition is read anyway
+_RETRY: Final = 0.5  # seconds after a failed read
 _SEGMENT_BYTES: Final = 500_000_000  # RabbitMQ's default
 _MOST: Final = 2**31 - 1
+_RECORD_TIMES: Final = 8  # a record is at most so many times larger than its message,
+_RECORD_MORE: Final = 4096  # and has so many bytes more
 _SHARED: Final = b"amq.topic"  # its messages are recorded by the bridge
-_GONE: Final = (Fault.UNKNOWN_TOPIC, Fault.UNKNOWN_TOPIC_ID)
 
 Then = Callable[[Refusal | None], None]
 
@@ -150,11 +146,25 @@ class TopicLog:
             return list(range(run.count))
         now_ms = int(self._streams.pubsub.hub.wall * 1000)
         refused = []
-        for index, (properties, body) in enumerate(messages(run.data)):
-            record = record_of(run, properties, body, now_ms)
+        for index, record in enumerate(records_of(run, now_ms)):
             if not self._streams.pubsub.record(self.topic, record):
                 refused.append(index)
         return refused
+
+    def refusals(self, run: Run) -> list[int]:
+        if run.exchange == _SHARED and self._recorded(run):
+            return []
+        topic = self._streams.find(self.topic)
+        if topic is None or topic.partitions != 1:
+            return list(range(run.count))
+        config, bound = topic.config, _RECORD_TIMES * len(run.data) + _RECORD_MORE
+        if bound < min(config.max_message_bytes, config.segment_bytes) and not config.cleanup_compact:
+            return []
+        takes = self._streams.pubsub.takes
+        return [index for index, one in enumerate(records_of(run, 0)) if not takes(self.topic, one)]
+
+    def full(self) -> bool:
+        return self._streams.pubsub.full(self.topic)
 
     def _recorded(self, run: Run) -> bool:
         """Whether a message of `amq.topic` comes from this very log, or goes there by the bridge."""
@@ -184,7 +194,7 @@ class TopicLog:
 
 
 class StreamReader:
-    """Reads a partition for one consumer, as it has room. Implements `broker.ReadWaiter`."""
+    """Reads a partition for one consumer, as it has room. Implements `broker.Taker`."""
 
     def __init__(self, streams: StreamLogs, topic: str, queue: StreamQueue, cursor: Cursor) -> None:
         self.wanted = asyncio.Event()
@@ -192,71 +202,18 @@ class StreamReader:
         self._topic = topic
         self._queue = queue
         self._cursor = cursor
-        self._records = CommittedRecords()
-        self._more = asyncio.Event()
-        self._watched: PartitionLeader | None = None
-        self._task: asyncio.Task[None] = streams.loop.create_task(
-            lasting(f"consumer of {topic}", self._run, BackOff(random.Random())), name=f"consumer of {topic}"
+        self._reading = PartitionReading(
+            f"consumer of {topic}", lambda: streams.cluster.partition(topic, 0), self, _CHUNK, _RETRY
         )
 
     def stop(self) -> None:
-        self._unwatch()
-        self._task.cancel()
+        self._reading.stop()
 
-    def grown(self, size: int) -> None:
-        self._more.set()
+    async def room(self) -> None:
+        await self.wanted.wait()
 
-    def foreseen(self, size: int) -> None:
-        """Does nothing: consumers get only what is in the log."""
-
-    def gone(self) -> None:
-        self._watched = None
-        self._more.set()
-
-    def _unwatch(self) -> None:
-        if self._watched is not None:
-            self._watched.unwatch(self)
-            self._watched = None
-
-    async def _run(self) -> None:
-        while not self._cursor.closed:
-            try:
-                await self._follow()
-            except TreecastError as error:
-                if error.fault in _GONE:
-                    self._queue.ended(self._cursor)
-                    self._streams.act()
-                    return
-                _log.info("stream is read again later", topic=self._topic, error=error)
-            await asyncio.sleep(_LOOK_AGAIN / 10)
-
-    async def _follow(self) -> None:
-        leader = self._streams.cluster.partition(self._topic, 0)
-        if self._records.offset < 0:
-            self._records.offset = await self._begin(leader)
-        if self._watched is not leader:
-            self._unwatch()
-            leader.watch(self, _COMMITTED)
-            self._watched = leader
-        while self._watched is leader:
-            await self.wanted.wait()
-            self._more.clear()
-            try:
-                found = await _read(leader, self._records.offset)
-            except TreecastError as error:
-                if error.fault is not Fault.OFFSET_OUT_OF_RANGE:
-                    raise
-                self._records.offset = await self._within(leader, self._records.offset)
-                continue
-            if found.size:
-                self._take(found)
-                await asyncio.sleep(0)
-            elif not self._more.is_set():
-                await _set_within(self._more, _LOOK_AGAIN)
-
-    def _take(self, found: PartitionRead) -> None:
-        records = self._records.of(found)
-        self._cursor.offset = self._records.offset
+    def take(self, records: list[Record], offset: int) -> None:
+        self._cursor.offset = offset
         if not records:
             return
         self.wanted.clear()
@@ -264,30 +221,37 @@ class StreamReader:
         self._queue.arrived(self._cursor, runs_of(records, self._queue.name), self._streams.now())
         self._streams.act()
 
+    def failed(self, error: TreecastError) -> None:
+        _log.info("stream is read again later", topic=self._topic, error=error)
+
+    def ended(self) -> None:
+        self._queue.ended(self._cursor)
+        self._streams.act()
+
     # --- where it starts
 
-    async def _begin(self, leader: PartitionLeader) -> int:
+    async def begin(self, leader: PartitionLeader) -> int:
         start = self._cursor.start
         if start.kind is StartKind.FIRST:
-            return await _offset(leader, EARLIEST_TIMESTAMP)
+            return await committed_offset(leader, EARLIEST_TIMESTAMP)
         if start.kind is StartKind.OFFSET:
-            return await self._within(leader, start.value)
-        end = await _offset(leader, LATEST_TIMESTAMP)
+            return await self.beyond(leader, start.value)
+        end = await committed_offset(leader, LATEST_TIMESTAMP)
         if start.kind is StartKind.TIME:
-            found = await _offset(leader, max(start.value, 0))
+            found = await committed_offset(leader, max(start.value, 0))
             return found if found >= 0 else end
         return await self._last(leader, end) if start.kind is StartKind.LAST else end
 
-    async def _within(self, leader: PartitionLeader, offset: int) -> int:
+    async def beyond(self, leader: PartitionLeader, offset: int) -> int:
         """Returns the offset, or the nearest that the log has."""
-        first = await _offset(leader, EARLIEST_TIMESTAMP)
-        return min(max(offset, first), max(await _offset(leader, LATEST_TIMESTAMP), first))
+        first = await committed_offset(leader, EARLIEST_TIMESTAMP)
+        return min(max(offset, first), max(await committed_offset(leader, LATEST_TIMESTAMP), first))
 
     async def _last(self, leader: PartitionLeader, end: int) -> int:
         """Returns where the last batch of records begins."""
         at = end
-        while at > await _offset(leader, EARLIEST_TIMESTAMP):
-            found = await _read(leader, at - 1)
+        while at > await committed_offset(leader, EARLIEST_TIMESTAMP):
+            found = await read_at(leader, at - 1, _CHUNK)
             if not found.size:
                 return end
             header = read_header(b"".join(map(in_memory, found.chunks)), 0)
@@ -295,25 +259,6 @@ class StreamReader:
                 return header.base_offset
             at = header.base_offset
         return end
-
-
-async def _read(leader: PartitionLeader, offset: int) -> PartitionRead:
-    found = leader.read(offset, _CHUNK, _COMMITTED, at_least_one=True)
-    return await found if isinstance(found, Future) else found
-
-
-async def _offset(leader: PartitionLeader, timestamp: int) -> int:
-    found = leader.offset_for_time(timestamp, _COMMITTED)
-    at: OffsetAtTime = await found if isinstance(found, Future) else found
-    return at.offset
-
-
-async def _set_within(event: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        pass
 
 
 def topic_of(vhost: str, name: bytes) -> str:

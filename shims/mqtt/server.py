@@ -13,6 +13,7 @@ from treecast.middleware.model.counters import FaceCounters, PubSubLevels
 from treecast.middleware.model.logs import Log
 from treecast.shims.listening import Forwarding, Listeners
 from treecast.shims.protocol_errors import ProtocolErrors
+from treecast.shims.ticks import TICK, Ticks
 
 from . import codec, sys_topics
 from .connection import DISK_REFUSES, Connection, Spoken
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from .websocket import WebSocket
 
 _log = Log("treecast.mqtt")
-
-_TICK = 0.5  # seconds between checks of deadlines
 
 
 class MqttFace:
@@ -58,6 +57,7 @@ class MqttFace:
         self._timer: asyncio.TimerHandle | None = None
         self._all_closed: asyncio.Event | None = None
         self.levels = levels if levels is not None else PubSubLevels()
+        self.ticks = Ticks()
         self._started_at = 0.0
         self._sys_at = 0.0
         self._took_up = False
@@ -123,11 +123,13 @@ class MqttFace:
     def _tick(self) -> None:
         self.hub.wall = time.time()
         now = self.loop.time()
+        if self.ticks.tick(now):
+            self.sessions.look_at_clients(now)
         self.sessions.tick(now)
         if now >= self._sys_at:
             self._sys_at = now + self.settings.sys_interval
             self._tell_of_itself(now)
-        self._timer = self.loop.call_later(_TICK, self._tick)
+        self._timer = self.loop.call_later(TICK, self._tick)
 
     def _tell_of_itself(self, now: float) -> None:
         self.counting.fold(self.counters)

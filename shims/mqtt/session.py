@@ -185,10 +185,7 @@ class Session(SessionInput):
         if incoming is None or packet_id not in incoming:
             self.refuse(codec.PUBCOMP, packet_id, codec.PACKET_ID_NOT_FOUND)
             return
-        incoming.remove(packet_id)
-        journal, record = self._hub.journal, state.record
-        if journal is not None and record is not None:
-            journal.released(record, packet_id)
+        self._give_id_back(state, packet_id)
         self.send_ack(codec.PUBCOMP, packet_id)
 
     # --- subscriptions

@@ -11,6 +11,7 @@ from typing import Final
 
 from treecast.middleware.broker.pubsub import Message, PubSub, Run, RunScan, Targets
 from treecast.middleware.model.counters import FaceCounters
+from treecast.middleware.model.errors import Fault
 from treecast.middleware.wire.mqtt_publish import PUBLISH_0, PUBLISH_1, head_at
 
 from . import codec, session_table
@@ -24,6 +25,11 @@ from .sessions import Sessions
 
 OWN: Final = b"$SYS/"  # prefix of the topics reserved for the server
 _PUBACK: Final = codec.PUBACK << 4
+_REFUSALS: Final = {
+    Fault.BATCH_TOO_LARGE: (codec.QUOTA_EXCEEDED, "the message is larger than the topic allows"),
+    Fault.INVALID_RECORD: (codec.IMPLEMENTATION_ERROR, "the topic takes only records with a key"),
+    Fault.LEADER_UNAVAILABLE: (codec.QUOTA_EXCEEDED, "too much waits for the topic's leader"),
+}
 _OTHER_PROTOCOLS: Final = {b"GET ": "HTTP", b"POST": "HTTP", b"AMQP": "AMQP", b"SSH-": "SSH"}
 
 
@@ -344,17 +350,36 @@ class SessionInput(SessionOutput):
             self.send_ack(codec.PUBREC, packet_id)
             return
         if message.retain:
-            self._hub.retain(message)
-        count = self._hub.publish(message, targets, state) if targets.count else 0
+            count = self._hub.publish_retained(message, targets, state)
+        else:
+            count = self._hub.publish(message, targets, state) if targets.count else 0
         if count == 0:
             self._hub.unmatched += 1
         if message.qos == 0:
             return
         kind = codec.PUBACK if message.qos == 1 else codec.PUBREC
-        if count or self.version != V5:
+        refusal = self._hub.refusal if count else None
+        if refusal is not None:
+            self._refused(state, kind, packet_id, refusal)
+        elif count or self.version != V5:
             self.send_ack(kind, packet_id)
         else:
             self.refuse(kind, packet_id, codec.NO_MATCHING_SUBSCRIBERS)
+
+    def _refused(self, state: SessionState, kind: int, packet_id: int, refusal: Fault) -> None:
+        """Answers a message that its topic has refused.
+
+        Version 3.1.1 has no negative acknowledgement. A message that may be taken later ends the connection,
+        so that the client repeats it. A message that is never taken is acknowledged, as by Mosquitto: the
+        client would repeat it without end, and nothing behind it.
+        """
+        reason, detail = _REFUSALS.get(refusal, (codec.UNSPECIFIED, refusal.value))
+        passes = refusal is Fault.LEADER_UNAVAILABLE
+        if kind == codec.PUBREC and (passes or self.version == V5):  # the id is free again [MQTT-4.3.3-9]
+            self._give_id_back(state, packet_id)
+        if passes and self.version != V5:
+            raise MqttError(reason, "3.3.5", detail)
+        self.refuse(kind, packet_id, reason, detail)
 
     def _take_id(self, state: SessionState, packet_id: int) -> bool:
         """Whether a QoS 2 publish is new. Records its packet id if it is."""
@@ -372,3 +397,12 @@ class SessionInput(SessionOutput):
         if journal is not None and record is not None:
             journal.taken(record, packet_id)
         return True
+
+    def _give_id_back(self, state: SessionState, packet_id: int) -> None:
+        """Forgets the packet id of a QoS 2 publish."""
+        incoming = state.incoming
+        if incoming is not None:
+            incoming.discard(packet_id)
+        journal, record = self._hub.journal, state.record
+        if journal is not None and record is not None:
+            journal.released(record, packet_id)

@@ -243,19 +243,13 @@ class Sessions:
         """Starts the deadline for the CONNECT of a new connection."""
         self._new[session] = now + self.settings.connect_seconds
 
-    def _next_new(self) -> float:
-        """Returns the earliest deadline for a CONNECT, or 0.0 for none."""
-        for session in self._new:
-            return self._new[session]
-        return 0.0
-
     def watch_idle(self, session: Session, at: float) -> None:
         """Schedules an idle check of the connection at `at`."""
         self._count += 1
         heapq.heappush(self._idle, (at, self._count, session))
 
-    def tick(self, now: float) -> None:
-        """Handles due deadlines: CONNECT, keep-alives, delayed wills and session expiry."""
+    def look_at_clients(self, now: float) -> None:
+        """Handles due deadlines of connections: CONNECT and keep-alives."""
         for late in [session for session, at in self._new.items() if at <= now]:
             late.end_unknown(now)
             self._new.pop(late, None)
@@ -265,6 +259,9 @@ class Sessions:
                 at = session.check_idle(now)
                 if at:
                     self.watch_idle(session, at)
+
+    def tick(self, now: float) -> None:
+        """Handles due deadlines of sessions: delayed wills and expiry."""
         while self._deadlines and self._deadlines[0][0] <= now:
             state = heapq.heappop(self._deadlines)[2]
             if state.ended or state.session is not None:
@@ -274,12 +271,6 @@ class Sessions:
             if state.ends_at and state.ends_at <= now:
                 self.hub.counters.sessions_expired += 1
                 self.end(state)
-
-    def next_deadline(self) -> float:
-        """Returns when `tick` is due next, or 0.0 for never."""
-        idle = self._idle[0][0] if self._idle else 0.0
-        due = self._deadlines[0][0] if self._deadlines else 0.0
-        return min([at for at in (idle, due, self._next_new()) if at], default=0.0)
 
 
 def idle_limit(keep_alive: int) -> float:
@@ -310,6 +301,8 @@ def publish_will(hub: PubSub, will: WillRecord, publisher: Subscriber) -> None:
     expires = NEVER if will.lives < 0 else hub.wall + will.lives
     message = Message(will.topic, will.payload, will.qos, will.retain, will.properties, expires)
     hub.counters.wills += 1
+    targets = hub.targets(message.topic)
     if message.retain:
-        hub.retain(message)
-    hub.publish(message, hub.targets(message.topic), publisher)
+        hub.publish_retained(message, targets, publisher)
+    else:
+        hub.publish(message, targets, publisher)

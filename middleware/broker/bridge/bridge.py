@@ -128,11 +128,11 @@ class Bridge(Recorder):
             self._publishers[name] = publisher
             if len(self._publishers) > _MOST_PUBLISHERS:
                 self._publishers.popitem(last=False)
-        partition = crc32c(self._host + name) % topic.partitions
+        partition = crc32c(self._host + name + self.lane) % topic.partitions
         record = record_of(message, self._host + name, int(self._hub.wall * 1000))
         if not self.recording.waiting:
             self._turn.ask()
-        self.recording.add((topic.name, partition), record, message.qos > 0)
+        self.refusal = self.recording.add(topic, partition, record, message.qos > 0)
 
     # --- to MQTT
 

@@ -6,6 +6,9 @@ them. They carry a producer id and sequence numbers, so the leader drops repeate
 repeated after a restart, because the same bytes are sent.
 
     topic of a spooled batch: U+0000 | "record " | topic | "-" | partition
+
+A record that its topic would refuse is refused before it is spooled, so that a face does not acknowledge it.
+Afterwards only a change of the topic can make the leader refuse it.
 """
 
 from __future__ import annotations
@@ -17,15 +20,18 @@ from collections import deque
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
 from treecast.middleware.broker.cluster import Cluster
 from treecast.middleware.broker.pubsub import Creditor, Message, Owed, PubSub
-from treecast.middleware.broker.values import Appended
+from treecast.middleware.broker.values import Appended, Topic
 from treecast.middleware.model.complaints import Complaints
 from treecast.middleware.model.counters import BridgeCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import NO_PRODUCER, ProducerIdentity
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.records import Record
+from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.wire.record_batch import build_batch, read_header, read_records
 
 _log = Log(__name__)
@@ -59,14 +65,35 @@ _FORGOTTEN: Final = frozenset(
 
 
 class Batch:
-    """A record batch to append. `spooled`: the message that the journal owes; None if it may be lost."""
+    """A record batch to append. `spooled`: the message that the journal owes; None if it may be lost.
+    `late`: its records have the time of a repetition, as the topic refused that of the publish."""
 
-    __slots__ = ("data", "records", "spooled")
+    __slots__ = ("data", "late", "records", "spooled")
 
     def __init__(self, data: bytes, records: int, spooled: Message | None) -> None:
         self.data = data
         self.records = records
         self.spooled = spooled
+        self.late = False
+
+
+class Gathered:
+    """The records of one turn for a partition, in batches of at most `most` bytes. A record that is larger
+    has a batch of its own."""
+
+    __slots__ = ("_most", "_size", "batches")
+
+    def __init__(self, most: int) -> None:
+        self.batches: list[list[Record]] = [[]]
+        self._most = most
+        self._size = BATCH_HEAD
+
+    def add(self, record: Record, size: int) -> None:
+        if self.batches[-1] and self._size + size > self._most:
+            self.batches.append([])
+            self._size = BATCH_HEAD
+        self.batches[-1].append(record)
+        self._size += size
 
 
 class Queue:
@@ -100,8 +127,8 @@ class Recording:
         self._producer = NO_PRODUCER
         self._identifying = False
         self._record: Creditor | None = None
-        self._promised: dict[Place, list[Record]] = {}
-        self._fleeting: dict[Place, list[Record]] = {}
+        self._promised: dict[Place, Gathered] = {}
+        self._fleeting: dict[Place, Gathered] = {}
         self._queues: dict[Place, Queue] = {}
         self._placed: list[Queue] = []
         self._closed = False
@@ -155,47 +182,45 @@ class Recording:
 
     # --- the turn
 
-    def add(self, place: Place, record: Record, promised: bool) -> bool:
-        """Adds a record to this turn's batch. Returns False, and drops it, if too many bytes wait."""
-        queue = self._queues.get(place)
-        if queue is not None and queue.bytes > self._queue_bytes:
+    def add(self, topic: Topic, partition: int, record: Record, promised: bool) -> Fault | None:
+        """Adds a record to this turn's batch. If the topic does not take it, or too many bytes wait for the
+        leader (LEADER_UNAVAILABLE), drops it, and returns why."""
+        place = (topic.name, partition)
+        size = bound_of(record)
+        fault = refusal_of(topic.config, record, size)
+        if fault is not None:
+            self._complaints.count(fault.name, f"{topic.name}-{partition}: {fault.value}")
+            return fault
+        if self.full(place):
             self._counters.dropped += 1
-            return False
+            return Fault.LEADER_UNAVAILABLE
         self.waiting = True
-        (self._promised if promised else self._fleeting).setdefault(place, []).append(record)
-        return True
+        gathered = self._promised if promised else self._fleeting
+        if place not in gathered:
+            gathered[place] = Gathered(min(most_of(topic.config), _BATCH_BYTES))
+        gathered[place].add(record, size)
+        return None
+
+    def full(self, place: Place) -> bool:
+        """Whether too many bytes wait for a partition's leader."""
+        queue = self._queues.get(place)
+        return queue is not None and queue.bytes > self._queue_bytes
 
     def place(self) -> None:
         """Implements `turn.Departures`: makes the turn's batches and spools those with QoS 1 or 2."""
         self.waiting, self.placed = False, True
         fleeting, self._fleeting = self._fleeting, {}
-        for place, records in fleeting.items():
+        for place, gathered in fleeting.items():
             queue = self._queue(place)
-            for some in self._batches(place, records):
+            for some in gathered.batches:
                 self._append(queue, Batch(build_batch(some), len(some), None))
             self._placed.append(queue)
         promised, self._promised = self._promised, {}
-        for place, records in promised.items():
+        for place, gathered in promised.items():
             queue = self._queue(place)
-            for some in self._batches(place, records):
+            for some in gathered.batches:
                 self._append(queue, self._spooled(queue, some))
             self._placed.append(queue)
-
-    def _batches(self, place: Place, records: list[Record]) -> list[list[Record]]:
-        """Divides records into batches that the topic takes, and that memory holds. A record that is larger
-        has a batch of its own."""
-        topic = self._cluster.definitions.topics().get(place[0])
-        most = min(topic.config.max_message_bytes if topic is not None else _BATCH_BYTES, _BATCH_BYTES)
-        found: list[list[Record]] = [[]]
-        size = BATCH_HEAD
-        for record in records:
-            more = bound_of(record)
-            if found[-1] and size + more > most:
-                found.append([])
-                size = BATCH_HEAD
-            found[-1].append(record)
-            size += more
-        return found
 
     def _spooled(self, queue: Queue, records: list[Record]) -> Batch:
         producer, sequence = self._producer, -1
@@ -280,6 +305,12 @@ class Recording:
     def _refused(self, queue: Queue, error: TreecastError) -> None:
         """Drops the first batch if it can never be recorded; otherwise tries again after `retry`."""
         batch = queue.batches[0]
+        if error.fault is Fault.INVALID_TIMESTAMP and not batch.late:  # it has waited for longer than allowed
+            queue.bytes -= len(batch.data)
+            batch.data, batch.late = _at(batch.data, int(self._hub.wall * 1000)), True
+            queue.bytes += len(batch.data)
+            self._loop.call_soon(self._pump, queue)
+            return
         if error.fault in _LASTING:
             topic, partition = queue.place
             self._complaints.count(error.fault.name, f"{topic}-{partition}: {error}", batch.records)
@@ -311,6 +342,29 @@ def bound_of(record: Record) -> int:
     return _RECORD_HEAD + len(record.key or b"") + len(record.value or b"") + headers
 
 
+def most_of(config: TopicConfig) -> int:
+    """Returns the size of the largest batch that a topic takes."""
+    return min(config.max_message_bytes, config.segment_bytes)
+
+
+def refusal_of(config: TopicConfig, record: Record, bound: int) -> Fault | None:
+    """Returns why a topic would refuse a record; None if it takes it. `bound`: of `bound_of`."""
+    if config.cleanup_compact and record.key is None:
+        return Fault.INVALID_RECORD
+    most = most_of(config)
+    if bound + BATCH_HEAD > most and len(build_batch([record])) > most:
+        return Fault.BATCH_TOO_LARGE
+    return None
+
+
 def _anonymous(data: bytes) -> bytes:
     """Returns the batch without a producer."""
     return build_batch(read_records(data, 0, read_header(data, 0)), producer=ProducerIdentity(-1, -1))
+
+
+def _at(data: bytes, now_ms: int) -> bytes:
+    """Returns the batch with another time of its records. It repeats the same sequence numbers."""
+    header = read_header(data, 0)
+    records = [replace(record, timestamp=now_ms) for record in read_records(data, 0, header)]
+    producer = ProducerIdentity(header.producer_id, header.producer_epoch)
+    return build_batch(records, producer=producer, base_sequence=header.base_sequence)

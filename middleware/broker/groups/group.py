@@ -441,11 +441,13 @@ class Group:
         member = self._member_of_generation(
             MemberIdentity(request.member_id, request.instance_id, request.generation)
         )
+        # Refused before the protocol is compared while joins are collected: a group that came from the new
+        # protocol has not elected one, and its members may sync with what that group answered to their joins.
+        following = step(self.state, Event.SYNC)
         if request.protocol_type not in (None, self.protocol_type):
             raise TreecastError(Fault.INCONSISTENT_PROTOCOL)
         if request.protocol not in (None, self.protocol):
             raise TreecastError(Fault.INCONSISTENT_PROTOCOL)
-        following = step(self.state, Event.SYNC)
         self._synced(member.member_id)
         if following is State.STABLE:
             self._prolong(member, now)

@@ -33,12 +33,15 @@ class Recorder(Subscriber):
     """A subscriber that takes messages to recorded topics, in place of the topics' subscribers.
 
     Those get each message once it has been recorded (`PubSub.feed`). `publisher`: the publisher of what it
-    takes.
+    takes. `lane`: the part of that publisher whose messages have to stay in order; b"" for all of it.
+    `refusal`: why the last message was not taken; None if it was. `PubSub.publish` resets it.
     """
 
     def __init__(self) -> None:
         super().__init__(0)
         self.publisher: Subscriber | None = None
+        self.lane = b""
+        self.refusal: Fault | None = None
 
     def records(self, topic: bytes) -> bool:
         raise NotImplementedError
@@ -320,11 +323,25 @@ class PubSub:
 
     def publish(self, message: Message, targets: Targets, publisher: Subscriber | None) -> int:
         """Hands one message to all targets; durable ones record it in the journal. Returns the number of
-        targets."""
+        targets. `refusal` then says whether it is recorded."""
         if self._recorder is not None:
             self._recorder.publisher = publisher
+            self._recorder.refusal = None
         self.published += 1
         return self._hand_out(message, targets, publisher)
+
+    @property
+    def refusal(self) -> Fault | None:
+        """Why the message of the last `publish` was not recorded; None if it was, or needs no recording."""
+        return self._recorder.refusal if self._recorder is not None else None
+
+    def publish_retained(self, message: Message, targets: Targets, publisher: Subscriber | None) -> int:
+        """As `publish`, for a message that its topic then retains, unless it is refused."""
+        message.stamp = self.stamps.next(self.wall)  # other hosts and the record get it too
+        count = self.publish(message, targets, publisher) if targets.count else 0
+        if count == 0 or self.refusal is None:
+            self.retain(message)
+        return count
 
     def _hand_out(self, message: Message, targets: Targets, publisher: Subscriber | None) -> int:
         count = 0

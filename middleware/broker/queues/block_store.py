@@ -245,10 +245,7 @@ class BlockStore:
             if descriptor >= 0:
                 os.close(descriptor)
             self.journal.gone(segment.number)
-            try:
-                self._log.drop(segment)
-            except OSError as error:
-                self._refused(str(error))
+            self._log.drop(segment)
 
     # --- reading
 

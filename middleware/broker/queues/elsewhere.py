@@ -19,9 +19,9 @@ from .reach import Ask, QueueCall, Settling
 from .recorder import Recorder
 from .refusals import Reason, Refusal, text
 from .store import RunStore
+from .streams import StreamLog
 
 WINDOW: Final = 1000  # messages on their way to a consumer without a prefetch
-_NONE: Final[list[int]] = []
 _HEAD: Final = 15  # bytes before each delivery: size (4), position (8), deliveries (2), redelivered (1)
 _MOST: Final = 0xFFFF
 
@@ -32,8 +32,8 @@ class Away(Protocol):
     def reaches(self, home: int) -> bool:
         """Whether the home can be called now."""
 
-    def put(self, queue: RemoteQueue, run: Run) -> None:
-        """Takes a run for the home of a queue."""
+    def put(self, queue: RemoteQueue, run: Run) -> list[int]:
+        """Takes a run for the home of a queue. Returns the indexes of messages that it refuses."""
 
     def grant(self, queue: RemoteQueue, consumer: Consumer) -> None:
         """The room of a consumer may have changed."""
@@ -122,6 +122,7 @@ class RemoteQueue(MessageQueue):
         )
         self.home = home
         self.vhost = vhost
+        self.log: StreamLog | None = None  # of a stream, once it was published to
         self._away = away
         self._by_number: dict[int, Consumer] = {}
 
@@ -129,8 +130,7 @@ class RemoteQueue(MessageQueue):
 
     def publish(self, run: Run, now: float) -> list[int]:
         self.counts.published += run.count
-        self._away.put(self, run)
-        return _NONE
+        return self._away.put(self, run)
 
     def change(self, arguments: QueueArguments, now: float) -> None:
         self.arguments = arguments

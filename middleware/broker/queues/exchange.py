@@ -77,7 +77,7 @@ class Exchange:
         self.policies: tuple[Policy | None, Policy | None] = (None, None)
         self.bindings: dict[Binding, Mapping[str, object]] = {}
         self.watcher: Callable[[Binding, bool], None] | None = None  # called with (binding, whether bound)
-        self.sources = 0  # bindings of other exchanges to this one
+        self.onward = 0  # its bindings to exchanges
         self._by_key: dict[bytes, dict[Destination, int]] = {}
         self._all: dict[Destination, int] = {}
         self._trie: TopicTrie[Destination] = TopicTrie(AMQP)
@@ -108,6 +108,7 @@ class Exchange:
             return False
         self.bindings[binding] = arguments
         destination, key, _ = binding
+        self.onward += destination.is_exchange
         if self.watcher is not None:
             self.watcher(binding, True)
         if self.type is ExchangeType.DIRECT:
@@ -132,6 +133,7 @@ class Exchange:
         if self.bindings.pop(binding, None) is None:
             return False
         destination, key, _ = binding
+        self.onward -= destination.is_exchange
         if self.watcher is not None:
             self.watcher(binding, False)
         if self.type is ExchangeType.DIRECT:

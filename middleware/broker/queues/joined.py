@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log
 
+from .arguments import QueueType
 from .consumers import Consumer
 from .elsewhere import WINDOW, RemotePart, RemoteQueue, home_down, read_deliveries
 from .entries import Declared
@@ -128,8 +129,19 @@ class JoinedQueues:
 
     # --- publishing, as `elsewhere.Away` and `virtual_host.Departures`
 
-    def put(self, queue: RemoteQueue, run: Run) -> None:
-        self.spools.add(queue.home, queue)
+    def put(self, queue: RemoteQueue, run: Run) -> list[int]:
+        refused = self._refused(queue, run) if queue.arguments.type is QueueType.STREAM else []
+        if len(refused) < run.count:
+            self.spools.add(queue.home, queue)
+        return refused
+
+    def _refused(self, queue: RemoteQueue, run: Run) -> list[int]:
+        """Returns the indexes of messages that the log of a stream refuses at its home. They are refused
+        here, before their publisher gets a confirm."""
+        streams = self._hosts.vhosts[queue.vhost].streams
+        if queue.log is None and streams is not None:
+            queue.log = streams.log(queue.vhost, queue.name, queue.arguments)
+        return queue.log.refusals(run) if queue.log is not None else []
 
     def seal(self, vhost: VirtualHost, run: Run) -> bool:
         """Sends a run on that was put for queues of other hosts. Returns whether that promises something."""
@@ -160,7 +172,8 @@ class JoinedQueues:
         """Takes the answer of a home; None if it has not answered.
 
         A call waits for a connection. So a consumer may be accepted after the connection was lost in which it
-        was asked for: it is cancelled, as are all of that connection.
+        was asked for: it is cancelled, as are all of that connection. Without an answer, the home may have
+        accepted a consumer all the same, or handed out a message: both are taken back at once.
         """
         asker, queue, call = self._askers.pop(number)
         consuming = call.ask is Ask.CONSUME
@@ -168,9 +181,9 @@ class JoinedQueues:
         if answer is None or (consuming and not answer.reason and call.consumer not in self._by_number):
             refusal = home_down(queue, self.reach.name(queue.home))
             answer = QueueAnswer(refusal.reason.name, refusal.detail)
-            if consuming:
+            if call.consumer:
                 self._by_number.pop(call.consumer, None)
-                self.cancel(queue, call.consumer)  # the home may have accepted it
+                self.cancel(queue, call.consumer)
         elif answer.reason:
             self._by_number.pop(call.consumer, None)
         elif body:

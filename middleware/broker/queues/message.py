@@ -28,7 +28,7 @@ class Run:
     `priority` and `expiration`, in milliseconds, are -1 if the publisher gave none. `size`: bytes of all
     bodies. `copies` and `hidden_copies` are further routing keys; the latter are not shown to consumers.
     `deaths`: where and why the messages were dead-lettered, latest first. `place`: the place in the store,
-    0: none.
+    0: none. `lane`: the channel that published them; messages of one stay in order in other faces' topics.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class Run:
         self.deaths = deaths
         self.place = 0
         self.format = 0
+        self.lane = b""
 
     @property
     def keys(self) -> tuple[bytes, ...]:

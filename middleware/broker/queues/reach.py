@@ -56,7 +56,8 @@ class Ask(enum.IntEnum):
 
 
 class QueueCall(Struct, frozen=True, array_like=True):
-    """A call about one queue. `consumer`: the caller's number of a consumer, 0 for `GET`."""
+    """A call about one queue. `consumer`: the caller's number of a consumer, or of the taker of one message
+    (`GET`); 0 for other calls."""
 
     ask: Ask
     vhost: str
@@ -85,7 +86,7 @@ class Say(enum.IntEnum):
     """The content of a notice. The first three go to the home, the others come from it."""
 
     GRANT = 1  # the consumer takes deliveries up to a total of `count`
-    CANCEL = 2
+    CANCEL = 2  # also of a `GET` without an answer: its message goes back to the queue
     SETTLE = 3  # `how`: one of `Settling`; `count` messages from position `first` on
     DELIVER = 4  # the body has deliveries
     GONE = 5  # the queue was deleted
@@ -99,18 +100,14 @@ class Settling(enum.IntEnum):
 
 
 class QueueNotice(Struct, frozen=True, array_like=True):
-    """A notice about a consumer of the caller (to the home) or of the called host (from the home).
-
-    Consumer 0 stands for the messages that the host got with GET; `vhost` and `queue` are set only then.
-    """
+    """A notice about a consumer of the caller (to the home) or of the called host (from the home), by the
+    number in its `QueueCall`."""
 
     say: Say
     consumer: _Natural
     count: _Natural = 0
     first: _Natural = 0
     how: Settling = Settling.ACK
-    vhost: str = ""
-    queue: bytes = b""
 
 
 Managed = Callable[[int, bytes], Awaitable[bytes]]  # the caller's host, and its request

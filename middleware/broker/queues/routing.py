@@ -22,11 +22,12 @@ _REMEMBERED: Final = 10_000  # keys
 class Outlet(Protocol):
     """A further receiver of messages published to one exchange: other faces and other hosts."""
 
-    def records(self, run: Run) -> bool:
-        """Whether the run will come back from there; queues do not get it now in that case."""
+    def direct(self, run: Run) -> tuple[bytes, ...]:
+        """Returns the routing keys by which queues get the run now. By the others it will come back from
+        there."""
 
-    def publish(self, run: Run) -> bool:
-        """Publishes the run. Returns whether there are receivers."""
+    def publish(self, run: Run) -> tuple[bool, list[int]]:
+        """Publishes the run. Returns (whether there are receivers, indexes of the messages refused)."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -88,15 +89,12 @@ class Router:
         exchange = self.exchanges.get(name)
         if exchange is None:
             return False
-        further = exchange.alternate is not None or any(
-            one.destination.is_exchange for one in exchange.bindings
-        )
-        return further or not exchange.by_key
+        return exchange.alternate is not None or exchange.onward > 0 or not exchange.by_key
 
     def route(self, run: Run) -> list[MessageQueue]:
         """Returns the queues that a run goes to, each once."""
         if run.copies or run.hidden_copies:
-            return self._walk(run.exchange, run.keys, run)[0]
+            return self.route_by(run.keys, run)
         found = self._routes.get((run.exchange, run.key))
         if found is not None:
             return found
@@ -106,6 +104,10 @@ class Router:
                 self._routes = {}
             self._routes[run.exchange, run.key] = found
         return found
+
+    def route_by(self, keys: tuple[bytes, ...], run: Run) -> list[MessageQueue]:
+        """As `route`, by some of the run's keys."""
+        return self._walk(run.exchange, keys, run)[0]
 
     def _walk(self, name: bytes, keys: tuple[bytes, ...], run: Run) -> tuple[list[MessageQueue], bool]:
         """Returns (queues, whether only keys decided)."""

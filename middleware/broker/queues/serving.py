@@ -95,6 +95,12 @@ class ServedConsumer(Consumer):
         self.handed.add(part)
         self._far.deliver(self.number, write_delivery(part))
 
+    def give_back(self, now: float) -> None:
+        """Returns what is not settled to the queue, as failed deliveries."""
+        for part, offset, count in self.handed.clear():
+            settle(self, part, offset, count, Settling.FAIL, now)
+        self.queue.pump(now)
+
     def cancelled(self) -> None:
         """The queue was deleted, and with it what was handed out."""
         for part, offset, count in self.handed.clear():
@@ -212,6 +218,8 @@ class Serving:
         if notice.say is Say.GRANT:
             consumer.granted = max(consumer.granted, notice.count)
             consumer.queue.pump(now)
+        elif notice.say is Say.CANCEL and consumer.getting:
+            consumer.give_back(now)
         elif notice.say is Say.CANCEL:
             consumer.left = True
             far.gone(notice.consumer)
@@ -234,9 +242,7 @@ class Serving:
             if not consumer.left:
                 consumer.vhost.cancel(consumer.queue, consumer, now)
         for consumer in consumers:
-            for part, offset, count in consumer.handed.clear():
-                settle(consumer, part, offset, count, Settling.FAIL, now)
-            consumer.queue.pump(now)
+            consumer.give_back(now)
             consumer.vhost.touched(consumer.queue, now)
 
     def send(self, now: float) -> None:

@@ -318,9 +318,23 @@ class SharedDefinitions:
             self._muting(self._put, found, False)
         elif write.value is not None:  # another host has deleted it since
             one = self._read(Defined(write.key, self._reach.host, write.value))
-            if one is not None:
+            if one is not None and self._stays(one, {}):
+                self.announce(one)
+            elif one is not None:
                 self._muting(self._remove, write.key, one)
                 self._claim(one)
+
+    def _stays(self, one: Declared | Bound, changes: Mapping[str, Defined | None]) -> bool:
+        """Whether a binding went only because its queue, which is here, lost its definition and gets it
+        again (`_claim`)."""
+        if isinstance(one, Declared) or one.kind != QUEUE:
+            return False
+        vhost = self._hosts.vhosts.get(one.vhost)
+        if vhost is None or one.name not in vhost.queues or one.source not in vhost.exchanges:
+            return False
+        key = declared_key(one.vhost, QUEUE, one.name)
+        removed = key in changes and changes[key] is None
+        return vhost.queues[one.name].home == 0 and (removed or key in self._pending)
 
     def _claim(self, one: Declared | Bound) -> None:
         """Announces a queue of this host again whose definition another host has removed: it had declared and
@@ -337,14 +351,19 @@ class SharedDefinitions:
         """Applies changes by any host: first those that remove something, the dependent ones first."""
         removed = sorted((key for key, one in changes.items() if one is None), reverse=True)
         vhosts = {key for key in removed if key.startswith(_RANKS[VHOST])}
+        kept: list[Declared | Bound] = []
         for key in removed:
             before = self._everywhere.pop(key, None)
             if before is not None and key not in self._pending:
                 one = self._read(before)
-                if one is not None:
+                if one is not None and not vhosts and self._stays(one, changes):
+                    kept.append(one)
+                elif one is not None:
                     self._muting(self._remove, key, one)
                     if declared_key(one.vhost, VHOST, b"") not in vhosts:
                         self._claim(one)
+        for one in kept:  # their queues are announced before them
+            self.announce(one)
         for key in sorted(changes):
             found = changes[key]
             if found is not None:

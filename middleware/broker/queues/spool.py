@@ -25,6 +25,8 @@ from .entries import Declared
 from .message import HEAD, Part, Run, message
 from .queue import MessageQueue
 from .reach import Reach
+from .refusals import text
+from .streams import StreamQueue
 from .virtual_host import VirtualHost
 
 SPOOLS: Final = "\0hosts"  # the name of the virtual host of spools, which no client can open
@@ -228,7 +230,8 @@ class Arrivals:
 
     def take(self, host: int, body: bytes, vhosts: dict[str, VirtualHost], wall: float, now: float) -> bool:
         """Publishes what is new. Returns whether that promises something: transient messages may be lost.
-        Raises STORAGE if the bytes are wrong, after what comes before them."""
+        Raises STORAGE if the bytes are wrong or the disk refuses to read, or TIMED_OUT if a stream takes
+        nothing at present, after what comes before. The origin then sends the rest again."""
         before = self._taken.get(host, (0, 0))
         highest = before
         promises = False
@@ -239,6 +242,7 @@ class Arrivals:
                 if number <= highest:
                     self.repeated += 1
                     continue
+                self._may_take(carried, vhosts)
                 highest = number
                 self._publish(carried, run, vhosts, wall, now)
         finally:
@@ -248,21 +252,36 @@ class Arrivals:
                 self._vhost.recorder.declared(TAKEN, str(host).encode(), said)
         return promises
 
+    def _may_take(self, carried: Carried, vhosts: dict[str, VirtualHost]) -> None:
+        vhost = vhosts.get(carried.vhost)
+        for name in carried.queues:
+            queue = vhost.queues.get(name) if vhost is not None else None
+            if isinstance(queue, StreamQueue) and queue.full:
+                raise TreecastError(Fault.TIMED_OUT, f"stream '{text(name)}' takes no more at present")
+
     def _publish(
         self, carried: Carried, run: Run, vhosts: dict[str, VirtualHost], wall: float, now: float
     ) -> None:
+        """Publishes to all the queues, also if one of them cannot read its messages: the run counts as taken.
+        Raises that one's STORAGE."""
         vhost = vhosts.get(carried.vhost)
         if run.expiration >= 0:
             run.expiration = max(run.expiration - max(int((wall - carried.at) * 1000), 0), 0)
+        error: TreecastError | None = None
         for name in carried.queues:
             queue = vhost.queues.get(name) if vhost is not None else None
             if vhost is None or queue is None:
                 self.dropped += run.count
                 continue
-            queue.publish(run, now)  # it may have moved to another host meanwhile
+            try:
+                queue.publish(run, now)  # it may have moved to another host meanwhile
+            except TreecastError as failed:
+                error = failed
             vhost.watch(queue)
         if vhost is not None:
             vhost.follow_up(run, now)
+        if error is not None:
+            raise error
 
 
 def entries_of(data: bytes) -> list[tuple[Carried, Run]]:

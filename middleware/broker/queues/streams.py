@@ -53,6 +53,12 @@ class StreamLog(Protocol):
     def append(self, run: Run) -> list[int]:
         """Appends a run with the turn. Returns the indexes of messages that it refuses."""
 
+    def refusals(self, run: Run) -> list[int]:
+        """Returns the indexes of messages that `append` will refuse at the home of the stream."""
+
+    def full(self) -> bool:
+        """Whether `append` refuses everything at present."""
+
     def read(self, queue: StreamQueue, cursor: Cursor) -> None:
         """Reads on for a cursor that `wants`, and then calls `queue.arrived` or `queue.ended`."""
 
@@ -98,6 +104,10 @@ class StreamQueue(MessageQueue):
     def publish(self, run: Run, now: float) -> list[int]:
         self.counts.published += run.count
         return self.log.append(run) or _NONE
+
+    @property
+    def full(self) -> bool:
+        return self.log.full()
 
     def change(self, arguments: QueueArguments, now: float) -> None:
         self.arguments = arguments

@@ -65,12 +65,28 @@ class VirtualHost(Definitions):
         outlet = self.outlets.get(run.exchange)
         if outlet is None:
             return self.deliver(run, now)
-        recorded = outlet.records(run)
-        wanted = outlet.publish(run)
-        if recorded:
-            return True, []
-        routed, refused = self.deliver(run, now, here=True)
-        return routed or wanted, refused
+        keys = outlet.direct(run)
+        wanted, refused = outlet.publish(run)
+        if keys:
+            queues = self._beside_outlet(run, keys)
+            wanted = wanted or len(queues) > 0
+            refused = _both(refused, self._hand_to(queues, run, now))
+        return wanted, refused
+
+    def _beside_outlet(self, run: Run, keys: tuple[bytes, ...]) -> list[MessageQueue]:
+        """Returns the queues that get a run by these keys, some of its own, although it has an outlet."""
+        queues = self.route(run) if len(keys) == len(run.keys) else self.route_by(keys, run)
+        if self.departures is not None:  # the outlet reaches other hosts
+            queues = [queue for queue in queues if queue.home == 0]
+        return queues
+
+    def queues_for(self, run: Run) -> list[MessageQueue]:
+        """Returns the queues that `publish` would hand the run to."""
+        outlet = self.outlets.get(run.exchange)
+        if outlet is None:
+            return self.route(run)
+        keys = outlet.direct(run)
+        return self._beside_outlet(run, keys) if keys else []
 
     def deliver(self, run: Run, now: float, *, here: bool = False) -> tuple[bool, list[int]]:
         """As `publish`, for queues only. `here`: only for queues of this host, as the outlet reaches
@@ -79,16 +95,18 @@ class VirtualHost(Definitions):
         queues = self.route(run)
         if here and self.departures is not None:
             queues = [queue for queue in queues if queue.home == 0]
+        return len(queues) > 0, self._hand_to(queues, run, now)
+
+    def _hand_to(self, queues: list[MessageQueue], run: Run, now: float) -> list[int]:
+        """Publishes a run to queues. Returns the indexes of the messages that some queue refused."""
         refused: list[int] = []
         for queue in queues:
-            found = queue.publish(run, now)
-            if found:
-                refused = sorted({*refused, *found})
+            refused = _both(refused, queue.publish(run, now))
             if queue.promises:
                 self.departed = True
             self.watch(queue)
         self.follow_up(run, now)
-        return len(queues) > 0, refused
+        return refused
 
     def follow_up(self, run: Run, now: float) -> None:
         """Has to be called when a run is in all its queues."""
@@ -230,3 +248,10 @@ class VirtualHost(Definitions):
             if queue.expired(now):
                 self.remove_queue(queue)
             self.touched(queue, now)
+
+
+def _both(one: list[int], other: list[int]) -> list[int]:
+    """Returns the indexes in either list, in order."""
+    if not one or not other:
+        return one or other
+    return sorted({*one, *other})

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from pamqp import commands
 from tests.unit.amqp.face import Basic, MemoryHost
+from tests.unit.recorded import Topics
 
 from treecast.middleware.broker.pubsub import (
     Message,
@@ -13,6 +15,7 @@ from treecast.middleware.broker.pubsub import (
     Subscription,
     Target,
 )
+from treecast.middleware.broker.queues import Run
 from treecast.middleware.model.counters import PubSubCounters
 from treecast.middleware.wire.mqtt_headers import headers_of, properties_of
 from treecast.shims.amqp.bridge import TopicBridge, filter_of, topic_of
@@ -163,3 +166,73 @@ def test_an_expiry_goes_on_in_the_queue(host: MemoryHost, hub: PubSub, bridge: T
     assert client.count() == 1
     host.wait(0.2)
     assert client.count() == 0
+
+
+@pytest.mark.parametrize("mode", [1, 2])
+def test_what_cannot_be_recorded_is_not_confirmed(
+    host: MemoryHost, hub: PubSub, bridge: TopicBridge, mode: int
+) -> None:
+    recorder = Topics(b"a/b")
+    hub.use_recorder(recorder)
+    client = host.client()
+    client.ask(commands.Confirm.Select(), commands.Confirm.SelectOk)
+    client.publish("a.b", b"1", b"too large", b"2", b"3", exchange="amq.topic", delivery_mode=mode)
+    confirms = [(type(one), one.delivery_tag, one.multiple) for one in client.got()]  # type: ignore[attr-defined]
+    assert confirms == [(Basic.Ack, 1, False), (Basic.Nack, 2, False), (Basic.Ack, 4, True)]
+    assert recorder.payloads == [b"1", b"2", b"3"]
+
+
+def test_a_transaction_says_what_cannot_be_recorded(
+    host: MemoryHost, hub: PubSub, bridge: TopicBridge
+) -> None:
+    hub.use_recorder(Topics(b"a/b"))
+    client = host.client()
+    client.ask(commands.Tx.Select(), commands.Tx.SelectOk)
+    client.publish("a.b", b"too large", exchange="amq.topic")
+    client.send(commands.Tx.Commit())
+    assert client.closed() == (1, 406)
+
+
+def test_each_of_several_keys_goes_its_own_way_once(
+    host: MemoryHost, hub: PubSub, bridge: TopicBridge
+) -> None:
+    """By the key of a recorded topic, queues get a message when it is recorded; by other keys at once."""
+    recorder = Topics(b"a/b", b"a/c")
+    hub.use_recorder(recorder)
+    client = host.client()
+    for key in ("a.b", "a.c", "a.d"):
+        client.declare(key)
+        client.bind("amq.topic", key, key)
+    client.publish("a.b", b"x", exchange="amq.topic", headers={"CC": ["a.d"], "BCC": ["a.c"]})
+    assert [client.count(key) for key in ("a.b", "a.c", "a.d")] == [0, 0, 1]
+    assert sorted(topic for topic, _, _ in recorder.got) == [b"a/b", b"a/c"]
+
+
+def test_what_a_message_would_reach(host: MemoryHost, hub: PubSub, bridge: TopicBridge) -> None:
+    client = host.client()
+    client.declare("q")
+    client.bind("amq.topic", "q", "#")
+
+    def reached(key: bytes, *copies: bytes) -> tuple[list[bytes], list[bytes]]:
+        run = Run(b"amq.topic", key, b"", 1, 0, copies=copies)
+        return [queue.name for queue in host.vhost.queues_for(run)], bridge.topics(run)
+
+    assert reached(b"a.b", b"a.c", b"a+b") == ([b"q"], [b"a/b", b"a/c"])
+    hub.use_recorder(Topics(b"a/b"))
+    assert reached(b"a.b") == ([], [b"a/b"])  # the queue gets it when it is recorded
+    assert reached(b"a.b", b"a.c") == ([b"q"], [b"a/b", b"a/c"])
+    assert [queue.name for queue in host.vhost.queues_for(Run(b"", b"q", b"", 1, 0))] == [b"q"]
+    assert client.count() == 0
+
+
+def test_channels_are_lanes(host: MemoryHost, hub: PubSub, bridge: TopicBridge) -> None:
+    recorder = Topics(b"a/b")
+    hub.use_recorder(recorder)
+    for client in (host.client(1, 2), host.client(1)):
+        client.publish("a.b", b"1", exchange="amq.topic")
+        client.publish("a.b", b"2", exchange="amq.topic", channel=1)
+    first = host.client(1, 2)
+    first.publish("a.b", b"3", exchange="amq.topic", channel=2)
+    lanes = [lane for _, _, lane in recorder.got]
+    assert lanes[0] == lanes[1] != lanes[2] == lanes[3] != lanes[4]
+    assert recorder.lane == b""

@@ -14,7 +14,7 @@ from treecast.middleware.model.records import Record
 from treecast.middleware.wire.record_batch import build_batch
 from treecast.shims.amqp.codec_methods import read_table
 from treecast.shims.amqp.codec_properties import HEADERS_BIT, MODE_BIT, values
-from treecast.shims.amqp.records import record_of, runs_of
+from treecast.shims.amqp.records import records_of, runs_of
 
 Properties = commands.Basic.Properties
 LONGEST = st.binary(max_size=40)
@@ -24,8 +24,9 @@ def encoded(**properties: object) -> bytes:
     return header.ContentHeader(0, 0, Properties(**properties)).marshal()[12:]  # type: ignore[arg-type]
 
 
-def run_of(exchange: bytes, key: bytes) -> Run:
-    return Run(exchange, key, b"", 1, 0)
+def record_of(exchange: bytes, key: bytes, properties: bytes, body: bytes) -> Record:
+    (record,) = records_of(Run(exchange, key, message(properties, body), 1, len(body)), 5)
+    return record
 
 
 def placed(record: Record, offset: int) -> Record:
@@ -38,7 +39,7 @@ def headers_of(properties: bytes) -> dict[str, object]:
 
 def test_a_message_comes_back_as_it_was() -> None:
     given = encoded(content_type="text/plain", headers={"n": 1, "nested": {"a": [1, None]}}, message_id="m")
-    record = placed(record_of(run_of(b"x", b"a.b"), given, b"body", 5), 77)
+    record = placed(record_of(b"x", b"a.b", given, b"body"), 77)
     assert (record.key, record.value, record.timestamp) == (None, b"body", 5)
     shown = dict(record.headers)
     assert (shown["n"], shown["mqtt.content-type"]) == (b"1", b"text/plain")
@@ -74,7 +75,7 @@ def test_headers_that_are_not_ours_do_no_harm() -> None:
 
 def test_an_offset_that_a_publisher_claims_is_replaced() -> None:
     claimed = encoded(headers={"x-stream-offset": 1, "a": "b"})
-    (run,) = runs_of([placed(record_of(run_of(b"", b"s"), claimed, b"", 5), 9)], b"s")
+    (run,) = runs_of([placed(record_of(b"", b"s", claimed, b""), 9)], b"s")
     ((properties, _),) = messages(run.data)
     assert headers_of(properties) == {"a": "b", "x-stream-offset": 9}
 
@@ -82,7 +83,7 @@ def test_an_offset_that_a_publisher_claims_is_replaced() -> None:
 @given(st.lists(st.tuples(st.sampled_from([b"", b"x"]), st.sampled_from([b"k", b"l"]), LONGEST), max_size=30))
 def test_runs_are_their_messages_in_order(sent: list[tuple[bytes, bytes, bytes]]) -> None:
     records = [
-        placed(record_of(run_of(exchange, key), b"\0\0", body, 5), offset)
+        placed(record_of(exchange, key, b"\0\0", body), offset)
         for offset, (exchange, key, body) in enumerate(sent)
     ]
     found = []
@@ -92,6 +93,32 @@ def test_runs_are_their_messages_in_order(sent: list[tuple[bytes, bytes, bytes]]
         found += [(run.exchange, run.key, body) for _, body in messages(run.data)]
     assert found == sent
     assert message(b"\0\0", b"") == bytes(3) + b"\2" + bytes(6)
+
+
+GIVEN = [
+    b"\0\0",
+    encoded(delivery_mode=2),
+    encoded(headers={"a": "b"}, message_id="x-stream-offsetl"),
+    encoded(headers={"a": "c"}, content_type="t", app_id="x"),
+    encoded(headers={"x-stream-offset": 7}, priority=3),
+]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(GIVEN), LONGEST), min_size=1, max_size=20), st.integers(0, 2**63 - 100)
+)
+def test_each_message_of_a_run_keeps_its_properties(sent: list[tuple[bytes, bytes]], first: int) -> None:
+    data = b"".join([message(properties, body) for properties, body in sent])
+    records = records_of(Run(b"x", b"k", data, len(sent), sum(len(body) for _, body in sent)), 5)
+    (run,) = runs_of([placed(record, first + number) for number, record in enumerate(records)], b"s")
+    for number, ((before, body), (after, got)) in enumerate(zip(sent, messages(run.data), strict=True)):
+        assert got == body
+        shown = read_table(values(before)[HEADERS_BIT]) if HEADERS_BIT in values(before) else {}
+        assert headers_of(after) == {**shown, "x-stream-offset": first + number}
+        others = [
+            {bit: one[bit] for bit in one if bit != HEADERS_BIT} for one in map(values, (before, after))
+        ]
+        assert others[0] == others[1]
 
 
 @given(

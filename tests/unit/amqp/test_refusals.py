@@ -153,6 +153,26 @@ def test_words_are_rabbitmqs(client: Client) -> None:
         client.ask(Channel.Open(), Channel.OpenOk)
 
 
+@pytest.mark.parametrize(
+    ("sent", "index"),
+    [
+        (header(1), 0),
+        (BODY, 0),
+        (PUBLISH + header(5) + BODY + BODY, 0),
+        (PUBLISH + BODY, Basic.Publish.index),
+        (PUBLISH + header(5) + header(5), Basic.Publish.index),
+    ],
+)
+def test_unexpected_content_names_the_publish_that_it_interrupts(
+    client: Client, sent: bytes, index: int
+) -> None:
+    client.declare()
+    client.send_bytes(sent)
+    (close,) = client.got()
+    assert isinstance(close, Connection.Close)
+    assert (close.reply_code, close.class_id << 16 | close.method_id) == (505, index)
+
+
 def test_what_still_comes_on_a_channel_that_ends_is_not_looked_at(client: Client) -> None:
     client.declare()
     client.send_bytes(publish("q", b"1", "no") + publish("q", b"2") * 3 + marshal(Basic.Ack(99)))

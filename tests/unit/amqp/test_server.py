@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Mapping
 
 import pytest
@@ -168,6 +169,23 @@ async def test_who_does_not_open_the_connection_is_sent_away(face: AmqpFace) -> 
     assert await client.read() is None
     await client.close()
     assert list(face.counters.protocol_errors) == ["the connection was not opened in 0.2 s"]
+
+
+@pytest.mark.parametrize("face", [{"connect_seconds": 1.0}], indirect=True)
+async def test_a_daemon_that_stood_still_blames_no_client(face: AmqpFace) -> None:
+    """A disk may hold up the event loop: neither the time to open a connection nor heartbeats count then."""
+    lively, opening = await Client.reach(face), await Client.reach(face)
+    await lively.log_in(heartbeat=1)
+    opening.writer.write(PROTOCOL_HEADER)
+    assert isinstance(await opening.read(), commands.Connection.Start)
+    time.sleep(3)  # noqa: ASYNC251 - it is the loop that stands still
+    await asyncio.sleep(0)
+    answer = await opening.ask(commands.Connection.StartOk({}, "PLAIN", "\0guest\0guest"))
+    assert isinstance(answer, commands.Connection.Tune)
+    assert isinstance(await lively.ask(commands.Channel.Open(), 1), commands.Channel.OpenOk)
+    assert face.counters.protocol_errors == {}
+    for client in (lively, opening):
+        await client.close()
 
 
 async def test_heartbeats_are_sent_and_missed(face: AmqpFace) -> None:

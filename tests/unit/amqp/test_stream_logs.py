@@ -9,24 +9,16 @@ from pathlib import Path
 import pytest
 from pamqp import commands
 from tests.unit.amqp.face import Basic, Channel, Client, MemoryHost, Message, Queue
+from tests.unit.loops import holds
 from tests.unit.queues.host import run as run_of
 
 from treecast.middleware.broker import Broker, BrokerSettings, NewTopic
+from treecast.middleware.broker.queues import Run, message
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.identity import Host
 from treecast.middleware.model.records import Record
 from treecast.middleware.wire.record_batch import build_batch
 from treecast.shims.amqp.stream_logs import StreamLogs
-
-PASSES = 1_000_000  # of the event loop
-
-
-async def holds(condition: Callable[[], bool]) -> None:
-    for _ in range(PASSES):
-        if condition():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("waited in vain")
 
 
 class World:
@@ -118,7 +110,7 @@ async def test_a_consumer_at_the_end_gets_what_comes(world: World, start: object
     client.send(Basic.Consume(queue="s", consumer_tag="t", arguments=arguments))  # type: ignore[arg-type]
     await world.until(1, client)
     reader = next(iter(world.memory.vhost.queues[b"s"].log._readers.values()))
-    await holds(lambda: reader._watched is not None)
+    await holds(lambda: reader._reading._watched is not None)
     await world.fill(b"after")
     (message,) = await world.until(1, client)
     assert isinstance(message, Message)
@@ -233,3 +225,28 @@ async def test_a_topic_with_partitions_is_no_stream(world: World) -> None:
     assert isinstance(answer, Channel.Close)
     assert answer.reply_code == 406
     assert "has 2 partitions" in answer.reply_text
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{"max.message.bytes": "1000"}, {"segment.bytes": "1000"}, {"cleanup.policy": "compact"}],
+    ids=["message", "segment", "compacted"],
+)
+async def test_what_a_topic_does_not_take_is_not_confirmed(world: World, config: dict[str, str]) -> None:
+    """The home refuses what the log would refuse later, and so does the origin of a message on its way."""
+    await world.broker.cluster.definitions.create_topic(NewTopic("s", 1, config))
+    await world.declare()
+    client = world.client
+    client.ask(commands.Confirm.Select(), commands.Confirm.SelectOk)
+    client.publish("s", bytes(2000))
+    (answer,) = client.got()
+    assert isinstance(answer, Basic.Nack)
+    log = world.memory.vhost.queues[b"s"].log
+    two = message(b"\0\0", b"0") + message(b"\0\0", bytes(2000))
+    assert log.refusals(Run(b"", b"s", two, 2, 2001)) == ([0, 1] if "cleanup.policy" in config else [1])
+    assert log.refusals(run_of(b"0", exchange="amq.topic", key="s")) == []  # the bridge decides
+    assert not log.full()
+    if "cleanup.policy" not in config:
+        await world.fill(b"fits")
+        (ack,) = client.got()
+        assert isinstance(ack, Basic.Ack)

@@ -169,7 +169,7 @@ class MemoryHost:
         self.outputs = Outputs(lambda: None)
         self.counting = MqttCounting()
         restore(self.sessions, self.now)
-        self.sessions.tick(self.now)
+        self._tick()
 
     def client(self, version: int = codec.V5) -> Client:
         return Client(self, version)
@@ -205,10 +205,14 @@ class MemoryHost:
         self.hub.journal._log.close()
         self._open()
 
+    def _tick(self) -> None:
+        self.sessions.look_at_clients(self.now)
+        self.sessions.tick(self.now)
+
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
         self.hub.wall += seconds
-        self.sessions.tick(self.now)
+        self._tick()
         self.end_turn()
 
 

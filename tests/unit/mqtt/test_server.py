@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from tests.unit.mqtt.face import packets_of
 
 from treecast.middleware.broker import HostPubSub
@@ -26,6 +28,7 @@ from treecast.shims.mqtt.codec_packets import (
     Disconnect,
     FilterRequest,
     Packet,
+    Ping,
     Publish,
     Subscribe,
     encode,
@@ -37,6 +40,9 @@ from treecast.shims.mqtt.server import MqttFace
 from treecast.shims.mqtt.settings import MqttSettings
 
 PATIENCE_S = 30.0
+STILL_S = (
+    3.0  # beyond the shortest keep-alive, 1.5 s; the loop itself has to stand, so no waiting task will do
+)
 
 
 class MovableDisk(Disk):
@@ -128,6 +134,44 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110  (a deadline's effect, which nothing announces)
             await asyncio.sleep(0.01)
+
+
+def test_a_daemon_that_stood_still_blames_no_client(tmp_path: Path) -> None:
+    """A disk may hold up the event loop: neither keep-alives nor the time until CONNECT count then."""
+
+    async def scenario(site: Site) -> None:
+        lively, joining = [
+            site.dial(await asyncio.open_connection(*site.face.address), V311) for _ in range(2)
+        ]
+        lively.send(Connect(V311, "lively", True, 1))
+        assert isinstance(await lively.next(), Connack)
+        await until(lambda: site.face.connections == 2)
+
+        def stand_still() -> None:
+            """Runs as a disk's fault would, when the loop has read its sockets and deadlines come next."""
+            loop.remove_reader(here)
+            time.sleep(STILL_S)
+            lively.send(Ping(codec.PINGREQ))
+            joining.send(Connect(V311, "joining", True))
+
+        loop = asyncio.get_running_loop()
+        here, there = socket.socketpair()
+        with here, there:
+            loop.add_reader(here, stand_still)
+            there.send(b"x")
+            assert isinstance(await joining.next(), Connack)
+        assert await lively.next() == Ping(codec.PINGRESP)
+        assert site.counters.protocol_errors == {}
+
+    async def run() -> None:
+        site = Site(tmp_path, connect_seconds=1.0)
+        await site.face.start()
+        try:
+            await scenario(site)
+        finally:
+            await site.close()
+
+    uvloop.run(run())
 
 
 async def test_what_comes_in_one_turn_is_written_once(site: Site) -> None:

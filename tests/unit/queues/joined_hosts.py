@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
+from treecast.middleware.api.entries import DefinitionEntry
 from treecast.middleware.broker.queues import (
     SPOOLS,
     Ask,
@@ -25,6 +26,10 @@ from treecast.middleware.broker.queues import (
     Write,
     messages,
 )
+from treecast.middleware.control import commands
+from treecast.middleware.control.cluster_state import ClusterState
+from treecast.middleware.control.state import step
+from treecast.middleware.control.values import StateSettings
 from treecast.middleware.model.errors import Fault, TreecastError
 
 
@@ -33,7 +38,7 @@ class Net:
 
     def __init__(self) -> None:
         self.hosts: dict[int, Host] = {}
-        self.entries: dict[str, Defined] = {}
+        self.coordinator = ClusterState(StateSettings())
         self.down: set[frozenset[int]] = set()
         self.coordinator_away = False
         self._defines: deque[tuple[Host, Sequence[Write]]] = deque()
@@ -41,6 +46,9 @@ class Net:
 
     def add(self, number: int) -> Host:
         host = self.hosts[number] = Host(self, number)
+        attached = step(self.coordinator, commands.Attach(f"h{number}", f"data of {number}", "h:1", "1"))
+        assert attached.answer.host_id == number
+        host.session = commands.Session(number, attached.answer.incarnation)
         host.joined.begin(list(self.entries.values()), ())
         for other in self.hosts.values():
             if other is not host:
@@ -93,19 +101,28 @@ class Net:
         while self.step():
             pass
 
+    @property
+    def entries(self) -> dict[str, Defined]:
+        """All definitions."""
+        found = [change.entry for change in self.coordinator.entries()]
+        return {one.key: _defined(one) for one in found if isinstance(one, DefinitionEntry)}
+
     def _decide(self, host: Host, writes: Sequence[Write]) -> None:
+        asked = tuple(commands.DefinitionWrite(one.key, one.value, one.replace) for one in writes)
+        decision = step(self.coordinator, commands.PutDefinitions(host.session, asked))
         changes: dict[str, Defined | None] = {}
-        for write in writes:
-            before = self.entries.get(write.key)
-            if write.value is None:
-                self.entries.pop(write.key, None)
-                changes[write.key] = None
-            elif before is None or (write.replace and before.value != write.value):
-                self.entries[write.key] = changes[write.key] = Defined(write.key, host.number, write.value)
+        for change in decision.changes:
+            entry = change.entry
+            assert entry is None or isinstance(entry, DefinitionEntry)
+            changes[change.key] = None if entry is None else _defined(entry)
         for one in self.hosts.values():
             one.joined.heard(changes)
         host.joined.released()
         host.joined.decided()
+
+
+def _defined(entry: DefinitionEntry) -> Defined:
+    return Defined(entry.key, entry.host_id, entry.value)
 
 
 class Host:
@@ -113,6 +130,7 @@ class Host:
 
     def __init__(self, net: Net, number: int) -> None:
         self.number = number
+        self.session = commands.Session(0, 0)
         self.net = net
         self.store = MemoryStore()
         self.vhosts: dict[str, VirtualHost] = {}
@@ -121,6 +139,7 @@ class Host:
         self.taken: dict[int, tuple[int, int]] = {}
         self.woken = False
         self.refuses = False  # messages, as its queues are not open
+        self.impatient = False  # gives calls up after they were handled, before their answers come
         self.joined = JoinedQueues(self, self.spools, self.taken, self, self._wake)
         for vhost in self.vhosts.values():
             vhost.departures = self.joined
@@ -176,7 +195,7 @@ class Host:
         def handle() -> None:
             answer, body, _ = self.net.hosts[host].joined.called(self.number, call)
             answered = lambda: self.joined.answered(number, answer, body)  # noqa: E731
-            self.net.send(host, self.number, answered, failed)
+            self.net.send(host, self.number, failed if self.impatient else answered, failed)
 
         def failed() -> None:
             self.joined.answered(number, None, b"")

@@ -112,8 +112,8 @@ def test_messages_beyond_memory_come_back_in_order_and_segments_go(tmp_path: Pat
         queue.settle(part, 0, 1, None)
     store.flush()
     store.flush()  # frees the segment that was full then
+    store.close()  # waits until files are removed
     assert len(list(tmp_path.iterdir())) == 1
-    store.close()
 
 
 def test_what_has_gathered_is_read_before_it_is_written(tmp_path: Path) -> None:
@@ -206,5 +206,5 @@ def test_what_an_earlier_process_has_left_is_removed(tmp_path: Path) -> None:
     store.close()
     again = opened(tmp_path)
     assert again.size < 100  # no definitions
+    again.close()  # waits until files are removed
     assert len(list(tmp_path.iterdir())) == 1
-    again.close()

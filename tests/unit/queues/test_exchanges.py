@@ -207,3 +207,17 @@ def test_what_is_not_there_is_deleted_and_unbound_all_the_same(host: Host) -> No
     host.vhost.delete_exchange(b"no")
     host.vhost.unbind(b"no", Destination(b"q", False), b"k")
     assert host.vhost.delete_queue(b"no", None) == 0
+
+
+def test_headers_count_where_a_binding_leads_to_an_exchange() -> None:
+    vhost = Host().vhost
+    vhost.declare_queue(b"q")
+    vhost.declare_exchange(b"x", "direct")
+    vhost.bind(b"x", Destination(b"q", False), b"k")
+    assert not vhost.looks_at_headers(b"x")
+    for _ in range(2):
+        vhost.bind(b"x", Destination(b"amq.headers", True), b"k")
+    assert vhost.looks_at_headers(b"x")
+    vhost.unbind(b"x", Destination(b"amq.headers", True), b"k")
+    assert not vhost.looks_at_headers(b"x")
+    assert vhost.looks_at_headers(b"amq.headers")

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from treecast.middleware.api.entries import binding_ends
 from treecast.middleware.broker.queues import (
     NEVER,
     Ask,
@@ -157,6 +158,24 @@ def test_a_transient_queue_ends_with_its_host() -> None:
     assert not [key for key in net.entries if key.startswith("5:")]
 
 
+def test_a_queue_that_gets_its_definition_back_keeps_its_bindings() -> None:
+    """The second host declares and deletes a queue before it knows that the first has one of that name."""
+    net, one, two = pair()
+    net.coordinator_away = True
+    one.vhost.declare_queue(b"q")
+    one.vhost.bind(b"amq.fanout", Destination(b"q", False), b"")
+    net.settle()
+    two.vhost.declare_queue(b"q")
+    two.vhost.delete_queue(b"q", None)
+    net.settle()
+    net.coordinator_away = False
+    net.settle()
+    assert shape(one) == shape(two)
+    assert two.publish(run(b"m", exchange="amq.fanout", key=""))
+    net.settle()
+    assert one.consume(b"q").bodies == [b"m"]
+
+
 NAMES = (b"a", b"b")
 
 
@@ -192,7 +211,9 @@ def test_definitions_are_equal_after_any_changes(steps: list[tuple[int, int, int
             net.step()
     net.settle()
     third = net.add(3)
-    assert shape(one)[:2] == shape(two)[:2] == shape(third)[:2]  # type: ignore[index]
+    assert shape(one) == shape(two) == shape(third)
+    assert all(end in net.entries for key in net.entries for end in binding_ends(key))
+    net.coordinator.check_invariants()
     assert all(host.joined.definitions.known == host.joined.definitions.version for host in (one, two))
     for name in one.vhost.queues:
         assert home(one, name) == home(two, name) == home(third, name)
@@ -375,6 +396,25 @@ def test_calls_about_a_queue_of_another_host() -> None:
         Refusal, match="home node 'h1' of durable queue 'q' in vhost '/' is down or inaccessible"
     ):
         two.ask(b"q", Ask.COUNT)
+
+
+def test_what_was_got_too_late_returns_to_its_queue_at_once() -> None:
+    """The home cannot know that nobody has seen it: it is redelivered with the flag."""
+    net, one, two = pair()
+    one.vhost.declare_queue(b"q")
+    net.settle()
+    one.publish(run(b"a", b"b"))
+    two.impatient = True
+    late = two.ask(b"q", Ask.GET, consumer=two.joined.new_number())
+    assert late.answer is not None
+    assert (late.answer.reason, late.parts) == ("NOT_FOUND", [])
+    queue = one.vhost.queues[b"q"]
+    assert (queue.ready, queue.unsettled) == (2, 0)
+    two.impatient = False
+    (part,) = two.ask(b"q", Ask.GET, consumer=two.joined.new_number()).parts
+    assert [body for _, body in messages(part.data())] == [b"a"]
+    assert part.redelivered
+    assert (queue.ready, queue.unsettled) == (1, 1)
 
 
 # --- codecs

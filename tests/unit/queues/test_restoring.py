@@ -376,3 +376,41 @@ def test_runs_know_their_place_after_a_restart(site: Site) -> None:
     site.kill()
     assert [body for body, _ in site.held("dead")] == [b"0", b"1", b"2", b"3"]
     assert site.held() == []
+
+
+class LameDisk(Disk):
+    """Removes `most` files and no more."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.left = 0
+
+    def unlink(self, path: str) -> None:
+        if self.most == 0:
+            self.left += 1
+            raise OSError(5, "refused")
+        self.most -= 1
+        super().unlink(path)
+
+
+@pytest.mark.parametrize("most", range(0, 40, 3))
+def test_what_is_settled_stays_so_however_many_files_a_kill_leaves(tmp_path: Path, most: int) -> None:
+    """Files are removed later than their segments are given up: a kill may come between any two."""
+    rng = random.Random(most)
+    disk = LameDisk(most)
+    site = Site(tmp_path, disk)
+    queue = site.queue()
+    held: list[Part] = []
+    for number in range(300):
+        site.publish(b"%05d" % number + bytes(300))
+        part = queue.get(site.now, no_ack=False)
+        assert part is not None
+        held.append(part)
+        rng.shuffle(held)
+        while len(held) > 8:
+            queue.settle(held.pop(), 0, 1, None)
+        site.store.flush()
+    kept = {bodies_of(part)[0] for part in held}
+    site.kill()
+    assert disk.left
+    assert {body for body, _ in site.held()} == kept

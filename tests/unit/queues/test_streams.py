@@ -5,11 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from tests.unit.queues.host import Host
+from tests.unit.queues import joined_hosts
+from tests.unit.queues.host import Host, run
+from tests.unit.queues.joined_hosts import Net
 
 from treecast.middleware.broker.queues import (
     Consumer,
     Cursor,
+    Destination,
     Part,
     QueueArguments,
     QueueType,
@@ -20,6 +23,7 @@ from treecast.middleware.broker.queues import (
     StreamQueue,
     StreamStart,
     message,
+    messages,
     start_of,
 )
 from treecast.middleware.broker.queues import arguments as queue_arguments
@@ -35,10 +39,20 @@ class Log:
         self.reads: list[tuple[StreamQueue, Cursor]] = []
         self.closed: list[Cursor] = []
         self.deleted = False
+        self.most = 1000
+        self.stands = False
 
     def append(self, run: Run) -> list[int]:
+        if self.stands:
+            return list(range(run.count))
         self.records.append(run)
-        return []
+        return self.refusals(run)
+
+    def refusals(self, run: Run) -> list[int]:
+        return [index for index, (_, body) in enumerate(messages(run.data)) if len(body) > self.most]
+
+    def full(self) -> bool:
+        return self.stands
 
     def read(self, queue: StreamQueue, cursor: Cursor) -> None:
         self.reads.append((queue, cursor))
@@ -281,3 +295,61 @@ def test_a_host_without_logs_refuses_streams() -> None:
     with pytest.raises(Refusal) as refused:
         Host().vhost.declare_queue(b"s", arguments={"x-queue-type": "stream"})
     assert refused.value.reason is Reason.NOT_IMPLEMENTED
+
+
+# --- of other hosts
+
+
+class OneLog:
+    """The logs of all hosts: one stream in one place."""
+
+    def __init__(self, log: Log) -> None:
+        self.one = log
+
+    def log(self, vhost: str, name: bytes, arguments: QueueArguments) -> Log:
+        return self.one
+
+
+@pytest.fixture
+def hosts(log: Log) -> tuple[Net, joined_hosts.Host, joined_hosts.Host]:
+    """The second has the stream."""
+    net = Net()
+    one, two = net.add(1), net.add(2)
+    for host in (one, two):
+        host.vhost.streams = OneLog(log)
+    two.vhost.declare_queue(b"s", arguments={"x-queue-type": "stream"})
+    two.vhost.declare_queue(b"q")
+    for name in (b"s", b"q"):
+        two.vhost.bind(b"amq.fanout", Destination(name, False), b"")
+    net.settle()
+    return net, one, two
+
+
+def test_what_a_stream_of_another_host_does_not_take_is_refused_at_its_origin(
+    log: Log, hosts: tuple[Net, joined_hosts.Host, joined_hosts.Host]
+) -> None:
+    net, one, _ = hosts
+    large = b"x" * (log.most + 1)
+    assert one.vhost.publish(run(b"0", large, b"2", key="s"), 0.0) == (True, [1])
+    assert one.vhost.publish(run(large, key="s"), 0.0) == (True, [0])
+    net.settle()
+    assert [[body for _, body in messages(found.data)] for found in log.records] == [[b"0", large, b"2"]]
+
+
+def test_a_stream_that_takes_no_more_keeps_messages_at_their_origin(
+    log: Log, hosts: tuple[Net, joined_hosts.Host, joined_hosts.Host]
+) -> None:
+    net, one, two = hosts
+    log.stands = True
+    for number in range(3):
+        assert one.vhost.publish(run(b"%d" % number, exchange="amq.fanout", key=""), 0.0) == (True, [])
+    net.settle()
+    assert log.records == []
+    assert one.joined.spools.waiting == 3
+    log.stands = False
+    one.joined.now = 10.0
+    one.joined.tick()
+    net.settle()
+    assert one.joined.spools.waiting == 0
+    assert [messages(one.data)[0][1] for one in log.records] == [b"0", b"1", b"2"]
+    assert two.consume(b"q").bodies == [b"0", b"1", b"2"]

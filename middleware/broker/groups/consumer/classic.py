@@ -85,13 +85,14 @@ def sync(group: ConsumerGroup, request: SyncGroup, now: float) -> Synced:
     step(group.state, Event.SYNC)
     member, classic = _classic(group, request.member_id, request.instance_id)
     group.check_epoch(member, request.generation)
-    protocol, metadata = classic.protocols[0]
-    if request.protocol_type not in (None, CONSUMER) or request.protocol not in (None, protocol):
-        raise TreecastError(Fault.INCONSISTENT_PROTOCOL)
-    # a member that must give partitions up learns it from its assignment first, and then rejoins by itself
+    # a member that must give partitions up learns it from its assignment first, and then rejoins by itself.
+    # Refused before the protocol is compared: a member that joined before the upgrade names the elected one.
     if group.epoch > member.epoch and member.standing is not Standing.UNREVOKED:
         _join_again(group, member, now)
         raise TreecastError(Fault.REBALANCE_IN_PROGRESS)
+    protocol, metadata = classic.protocols[0]
+    if request.protocol_type not in (None, CONSUMER) or request.protocol not in (None, protocol):
+        raise TreecastError(Fault.INCONSISTENT_PROTOCOL)
     member.sync_deadline = NEVER
     member.session_deadline = group.arm(now + classic.session_timeout)
     version = parse_subscription(metadata).version

@@ -106,7 +106,10 @@ def subscription(*topics: str, owned: dict[str, list[int]] | None = None) -> byt
 
 @dataclass
 class Classic:
-    """A classic member. Eager: it owns nothing while it joins; cooperative: it reports what it owns."""
+    """A classic member. Eager: it owns nothing while it joins; cooperative: it reports what it owns.
+
+    `names`: the assignors that it speaks, by preference. Its syncs name the protocol of its last join.
+    """
 
     host: Host
     member_id: str = ""
@@ -115,11 +118,14 @@ class Classic:
     generation: int = -1
     owned: set[int] = field(default_factory=set)
     instance_id: str | None = None
+    names: tuple[str, ...] = ()
+    chosen: Joined | None = None
 
     @property
     def protocols(self) -> tuple[tuple[str, bytes], ...]:
         held = {"t": sorted(self.owned)} if self.owned and self.cooperative else None
-        return (("cooperative-sticky" if self.cooperative else "range", subscription("t", owned=held)),)
+        names = self.names or ("cooperative-sticky" if self.cooperative else "range",)
+        return tuple((name, subscription("t", owned=held)) for name in names)
 
     def begin_join(self) -> asyncio.Task[Joined]:
         if not self.cooperative:
@@ -131,12 +137,20 @@ class Classic:
         return self.joined(await self.begin_join())
 
     def joined(self, joined: Joined) -> Joined:
-        self.member_id, self.generation = joined.member_id, joined.generation
+        self.member_id, self.generation, self.chosen = joined.member_id, joined.generation, joined
         return joined
 
     async def syncs(self, assignments: tuple[tuple[str, bytes], ...] = ()) -> Synced:
+        chosen = self.chosen
+        assert chosen is not None, "it has not joined"
         request = SyncGroup(
-            self.group, self.generation, self.member_id, self.instance_id, None, None, assignments
+            self.group,
+            self.generation,
+            self.member_id,
+            self.instance_id,
+            chosen.protocol_type,
+            chosen.protocol,
+            assignments,
         )
         synced = await self.host.coordinator.sync(request)
         self.owned = set(parse_assignment(synced.assignment).get("t", ()))

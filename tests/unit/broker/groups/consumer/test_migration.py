@@ -131,13 +131,19 @@ async def test_a_classic_group_goes_up_member_by_member(topic: Host, cooperative
     assert await topic.coordinator.fetch_offsets("g", None, require_stable=True) == OFFSET
 
 
-async def test_a_group_comes_down_when_the_last_new_member_leaves(topic: Host, cooperative: bool) -> None:
+async def mixed(topic: Host, cooperative: bool) -> tuple[Member, Classic, Classic]:
+    """Returns a member of the new protocol and two classic ones, of one group of type consumer."""
     new, one, two = Member(topic, "new"), *(Classic(topic, cooperative=cooperative) for _ in range(2))
     await new.beats()
     for member in (one, two):
         await member.joins()
         await member.syncs()
     await goes_on(new, one, two)
+    return new, one, two
+
+
+async def test_a_group_comes_down_when_the_last_new_member_leaves(topic: Host, cooperative: bool) -> None:
+    new, one, two = await mixed(topic, cooperative)
     epochs = one.generation, two.generation
     await new.leaves()
     group = classic_of(topic)
@@ -154,6 +160,45 @@ async def test_a_group_comes_down_when_the_last_new_member_leaves(topic: Host, c
     await topic.restart()
     assert classic_of(topic).state is State.STABLE
     await one.beats()
+
+
+async def test_a_group_comes_down_between_a_members_join_and_its_sync(topic: Host, cooperative: bool) -> None:
+    """While the classic group collects joins it has elected no protocol, but the sync names one."""
+    new, one, two = await mixed(topic, cooperative)
+    await one.joins()
+    await new.leaves()
+    assert classic_of(topic).state is State.PREPARING
+    assert await fault_of(one.syncs()) is Fault.REBALANCE_IN_PROGRESS
+    await topic.restart()
+    assert await fault_of(one.syncs()) is Fault.REBALANCE_IN_PROGRESS
+    await classic_group(topic, one, two)
+    assert sorted([*one.numbers, *two.numbers]) == ALL
+
+
+async def test_a_group_comes_down_to_another_protocol_than_a_members_first(topic: Host) -> None:
+    """In the mixed group each member uses its own first protocol; the classic group elects a common one."""
+    new, two = Member(topic, "new"), Classic(topic, names=("range",))
+    one = Classic(topic, names=("sticky", "range"))
+    await new.beats()
+    for member in (one, two):
+        await member.joins()
+        await member.syncs()
+    await goes_on(new, one, two)
+    joined = await one.joins()
+    await new.leaves()
+    assert (joined.protocol, await fault_of(one.syncs())) == ("sticky", Fault.REBALANCE_IN_PROGRESS)
+    assert {joined.protocol for joined in await all_join([one, two])} == {"range"}
+
+
+async def test_a_group_goes_up_while_a_member_syncs_with_an_elected_protocol(topic: Host) -> None:
+    one, two = Classic(topic, names=("sticky", "range")), Classic(topic, names=("range",))
+    assert {joined.protocol for joined in await all_join([one, two])} == {"range"}
+    new = Member(topic, "new")
+    await new.beats()
+    assert await fault_of(one.syncs()) is Fault.REBALANCE_IN_PROGRESS
+    assert (await one.joins()).protocol == "sticky"
+    await told_to_join(one.syncs())
+    await goes_on(one, two, new)
 
 
 async def test_a_restart_after_the_way_down_finds_the_round(topic: Host, cooperative: bool) -> None:
