@@ -48,6 +48,9 @@ class DaemonClient:
         request = pb.ListEventsRequest(after=after, last=last)
         return cast(pb.ListEventsResponse, self._caller.call("ListEvents", request))
 
+    def explain(self, request: pb.ExplainRequest) -> pb.ExplainResponse:
+        return cast(pb.ExplainResponse, self._caller.call("Explain", request))
+
     def list_partitions(self, topic: str = "") -> Sequence[pb.PartitionStanding]:
         answer = self._caller.call("ListPartitions", pb.ListPartitionsRequest(topic=topic))
         return cast(pb.ListPartitionsResponse, answer).partitions

@@ -167,6 +167,24 @@ class DefinitionEntry(Struct, frozen=True):
     value: bytes
 
 
+_BINDING: Final = "5:"
+_END_RANKS: Final = {"exchange": "3:", "queue": "4:"}
+_BUILT_IN: Final = "amq."  # exchanges that every virtual host has, without a definition
+
+
+def binding_ends(key: str) -> tuple[str, ...]:
+    """Returns the keys of the exchanges and the queue that a binding cannot be without; () for the key of
+    another definition. `broker.queues.shared` has the layout of keys."""
+    parts = key.removeprefix(_BINDING).split("/")
+    if not key.startswith(_BINDING) or len(parts) < 4 or parts[2] not in _END_RANKS:
+        return ()
+    vhost, source, kind, name = parts[:4]
+    ends = [] if source.startswith(_BUILT_IN) else [f"{_END_RANKS['exchange']}{vhost}/{source}"]
+    if kind == "queue" or not name.startswith(_BUILT_IN):
+        ends.append(f"{_END_RANKS[kind]}{vhost}/{name}")
+    return tuple(ends)
+
+
 Entry = HostEntry | TopicEntry | HomeEntry | StateEntry | InterestEntry | CounterEntry | DefinitionEntry
 
 

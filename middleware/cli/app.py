@@ -16,6 +16,7 @@ from .consume import consume
 from .doctor import doctor
 from .evaluate import evaluate
 from .events import events
+from .explain import explain
 from .output import CommandError
 from .produce import produce
 from .restore import copy_coordinator, restore_coordinator
@@ -83,6 +84,7 @@ app.command()(bench)
 app.command()(doctor)
 app.command()(streams)
 app.command()(events)
+app.command()(explain)
 app.command("eval")(evaluate)
 
 

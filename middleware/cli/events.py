@@ -10,9 +10,10 @@ from urllib.parse import unquote
 import typer
 
 from treecast.middleware.api.messages import as_dict
+from treecast.middleware.model.errors import Fault, TreecastError
 
 from .options import INT31, Control, Json, daemon_at
-from .output import print_json, print_table
+from .output import json_line, print_json, print_table
 from .times import time_text
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("number", "time", "host", "event", "face", "application", "object")
 _PAUSE = 1.0  # seconds between questions of --follow
+_LATER = {Fault.COORDINATOR_UNAVAILABLE, Fault.TIMED_OUT, Fault.NOT_COORDINATOR}
 
 
 def events(
@@ -48,11 +50,9 @@ def events(
         if not follow:
             _show(chosen(first), json)
             return
-        after = 0
         for page in _pages(client, first):
             for one in chosen(page):
                 _show_line(one, json)
-            after = page[-1].number if page else after
 
 
 def _latest(client: DaemonClient, last: int) -> list[pb.ClusterEvent]:
@@ -65,11 +65,21 @@ def _latest(client: DaemonClient, last: int) -> list[pb.ClusterEvent]:
 
 
 def _pages(client: DaemonClient, first: list[pb.ClusterEvent]) -> Iterator[Sequence[pb.ClusterEvent]]:
-    """Yields pages of events for ever, from the given one on."""
+    """Yields pages of events for ever, from the given one on. Waits while no coordinator answers."""
     yield first
-    after = first[-1].number if first else 0
+    after, said = first[-1].number if first else 0, ""
     while True:
-        page = client.list_events(after=after).events
+        page: Sequence[pb.ClusterEvent] = ()
+        problem = ""
+        try:
+            page = client.list_events(after=after).events
+        except TreecastError as error:
+            if error.fault not in _LATER:
+                raise
+            problem = str(error)
+        if problem and problem != said:
+            typer.echo(f"treecast: {problem}; waiting", err=True)
+        said = problem
         if page:
             after = page[-1].number
             yield page
@@ -84,11 +94,9 @@ def _show(found: list[pb.ClusterEvent], json: bool) -> None:
         print_table(COLUMNS, [_row(one) for one in found], empty="no event")
 
 
-def _show_line(one: pb.ClusterEvent, json: bool) -> None:
-    if json:
-        print_json(as_dict(one))
-    else:
-        typer.echo("  ".join(_row(one)))
+def _show_line(one: pb.ClusterEvent, as_json: bool) -> None:
+    """Prints one line at once, also into a pipe."""
+    typer.echo(json_line(as_dict(one)) if as_json else "  ".join(_row(one)))
 
 
 def _row(one: pb.ClusterEvent) -> list[str]:

@@ -21,6 +21,10 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def json_line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, empty: str) -> None:
     """Prints a table with right-aligned numbers; prints `empty` if there are no rows."""
     from rich.console import Console

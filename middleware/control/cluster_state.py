@@ -24,6 +24,7 @@ from treecast.middleware.api.entries import (
     Presence,
     StateEntry,
     TopicEntry,
+    binding_ends,
     home_key,
     put,
 )
@@ -43,6 +44,7 @@ class ClusterState:
         self._names: dict[int, str] = {}  # host id -> name
         self._states: dict[tuple[str, ...], str] = {}  # topic -> key of its state id
         self._topic_names: dict[TopicId, str] = {}
+        self._bound: dict[str, dict[str, None]] = {}  # keys of bindings, by the key of either end
         self._led: dict[int, int] = {}  # host id -> number of partitions that it leads
         self.last_event = 0  # its number
         self._elapsed = 0.0  # seconds that have counted so far
@@ -95,6 +97,10 @@ class ClusterState:
 
     def definition(self, key: str) -> DefinitionEntry | None:
         return self._typed(Kind.DEFINITION, key, DefinitionEntry)
+
+    def bound_to(self, key: str) -> list[str]:
+        """Returns the keys of the bindings of which the definition `key` is an end."""
+        return list(self._bound.get(key, ()))
 
     def counter(self, counter: Counter) -> int:
         found = self._typed(Kind.COUNTER, counter.value, CounterEntry)
@@ -151,7 +157,12 @@ class ClusterState:
             del self._topic_names[before.topic_id]
         if isinstance(before, StateEntry):
             del self._states[before.levels]
+        if isinstance(before, DefinitionEntry) and after is None:
+            self._forget_binding(before.key)
         match after:
+            case DefinitionEntry():
+                for end in binding_ends(after.key):
+                    self._bound.setdefault(end, {})[after.key] = None
             case TopicEntry():
                 self._count_leaders(after, 1)
                 self._topic_names[after.topic_id] = after.name
@@ -160,6 +171,12 @@ class ClusterState:
             case HostEntry():
                 self._names[after.host_id] = after.name
                 self._set_presence(after)
+
+    def _forget_binding(self, key: str) -> None:
+        for end in binding_ends(key):
+            del self._bound[end][key]
+            if not self._bound[end]:
+                del self._bound[end]
 
     def _count_leaders(self, topic: TopicEntry, sign: int) -> None:
         for partition in topic.partitions:
@@ -187,5 +204,7 @@ class ClusterState:
         assert self.partitions == sum(len(topic.partitions) for topic in topics)
         assert len({topic.topic_id for topic in topics}) == len(topics)
         assert self._topic_names == {topic.topic_id: topic.name for topic in topics}
+        bound = {(end, key) for key in self._entries[Kind.DEFINITION] for end in binding_ends(key)}
+        assert {(end, key) for end, keys in self._bound.items() for key in keys} == bound
         attached = {host.name for host in hosts if host.presence is Presence.ATTACHED}
         assert set(self._leases) == attached

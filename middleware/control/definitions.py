@@ -3,11 +3,14 @@
 The coordinator does not read them. It decides which of two hosts was first to define something: a definition
 that exists stays, unless the writer replaces it knowingly (a policy). The host that was later sees the
 definition of the other one.
+
+It keeps no binding without both its ends (`binding_ends`): hosts that change definitions at the same time may
+bind a queue that another one deletes. Such a binding is not taken, and goes with its end.
 """
 
 from __future__ import annotations
 
-from treecast.middleware.api.entries import Change, DefinitionEntry, Kind, put
+from treecast.middleware.api.entries import Change, DefinitionEntry, Kind, binding_ends, put
 from treecast.middleware.model.errors import Fault, TreecastError
 
 from .cluster_state import ClusterState
@@ -24,13 +27,11 @@ def put_all(state: ClusterState, command: PutDefinitions) -> Decision[Done]:
         raise TreecastError(
             Fault.INVALID_REQUEST, f"more than {limits.definition_writes} definitions: send them in parts"
         )
-    found: dict[str, DefinitionEntry | None] = {}
+    draft = _Draft(state)
     for write in command.writes:
         check_size("a definition's key", write.key, limits.text)
-        before = found[write.key] if write.key in found else state.definition(write.key)
-        after = _after(before, write, host.host_id, limits.definition_value)
-        if after != before:
-            found[write.key] = after
+        draft.write(write, host.host_id, limits.definition_value)
+    found = draft.found
     there = state.size(Kind.DEFINITION)
     added = sum(one is not None and state.definition(key) is None for key, one in found.items())
     check_room("definitions", there, added, limits.definitions)
@@ -38,6 +39,35 @@ def put_all(state: ClusterState, command: PutDefinitions) -> Decision[Done]:
         put(one) if one is not None else Change(Kind.DEFINITION, key, None) for key, one in found.items()
     ]
     return Decision(Done(), tuple(changes))
+
+
+class _Draft:
+    """The state with the writes of a command so far. `found`: what they set and removed."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self.found: dict[str, DefinitionEntry | None] = {}
+        self._state = state
+
+    def write(self, write: DefinitionWrite, host_id: int, most: int) -> None:
+        before = self._now(write.key)
+        after = _after(before, write, host_id, most)
+        if after == before:
+            return
+        if after is None:
+            self._remove(write.key)
+        elif all(self._now(end) is not None for end in binding_ends(write.key)):
+            self.found[write.key] = after
+
+    def _now(self, key: str) -> DefinitionEntry | None:
+        return self.found[key] if key in self.found else self._state.definition(key)
+
+    def _remove(self, key: str) -> None:
+        """Removes a definition and the bindings of which it is an end."""
+        self.found[key] = None
+        bound = [one for one, entry in self.found.items() if entry is not None and key in binding_ends(one)]
+        for one in (*bound, *self._state.bound_to(key)):
+            if self._now(one) is not None:
+                self.found[one] = None
 
 
 def _after(

@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,19 +15,26 @@ from treecast.middleware.broker import Cluster, HostPubSub
 from treecast.middleware.broker.queues import (
     SPOOLS,
     JoinedQueues,
+    MessageQueue,
     QueueSettings,
+    Refusal,
+    Run,
     VirtualHost,
+    message,
     taken_from,
 )
 from treecast.middleware.broker.queues.restoring import QueueStorage
 from treecast.middleware.model.counters import Counters
+from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.disk import Disk
 from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.shims.amqp.access import KIND, KeptUsers, PasswordAccess
 from treecast.shims.amqp.bridge import TopicBridge
+from treecast.shims.amqp.records import properties_of
 from treecast.shims.amqp.server import AmqpFace
 from treecast.shims.amqp.session_host import AmqpHost
+from treecast.shims.amqp.session_messages import FORMAT
 from treecast.shims.amqp.settings import AmqpSettings
 from treecast.shims.amqp.shared_access import SharedAccess
 from treecast.shims.amqp.stream_logs import StreamLogs
@@ -132,6 +139,24 @@ class AmqpPart:
     def _listeners(self) -> tuple[tuple[str, str, int], ...]:
         found = (("amqp", self.address), ("amqp/ssl", self.tls_address))
         return tuple((name, one.host, one.port) for name, one in found if one is not None)
+
+    def routed(
+        self, vhost: str, exchange: str, key: str, headers: Mapping[str, str]
+    ) -> tuple[list[MessageQueue], list[bytes]]:
+        """Implements `explain.Exchanges`. Values of headers are texts."""
+        host = self.face.host.vhosts.get(vhost)
+        if host is None:
+            raise TreecastError(Fault.INVALID_REQUEST, f"there is no virtual host {vhost!r}")
+        name, routing_key = exchange.encode(), key.encode()
+        properties = properties_of([(one, value.encode()) for one, value in headers.items()], persistent=True)
+        run = Run(name, routing_key, message(properties, b""), 1, 0)
+        run.format = FORMAT
+        try:
+            host.may_publish(name)
+        except Refusal as error:
+            raise TreecastError(Fault.INVALID_REQUEST, error.detail) from error
+        bridged = self._bridge.topics(run) if name in host.outlets else []
+        return host.queues_for(run), bridged
 
     async def start(self) -> None:
         """Starts listening. Raises StartError."""

@@ -189,6 +189,11 @@ class DaemonService:
     async def list_events(self, request: pb.ListEventsRequest) -> pb.ListEventsResponse:
         return await self._joined.events(request)
 
+    async def explain(self, request: pb.ExplainRequest) -> pb.ExplainResponse:
+        if self._subject.explanation is None:
+            raise TreecastError(Fault.NOT_SUPPORTED, "this daemon is still starting")
+        return await self._subject.explanation.answer(request)
+
     async def export_view(self, request: pb.ExportViewRequest) -> pb.ExportViewResponse:
         return self._joined.export(request.first)
 

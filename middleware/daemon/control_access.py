@@ -24,7 +24,7 @@ from .tokens import CONTROL_FILE, keep_token, kept_token
 
 READS = frozenset(
     {
-        *("Status", "Fabric", "ListStreams", "ListReceiverSets", "ExportView", "ListEvents"),
+        *("Status", "Fabric", "ListStreams", "ListReceiverSets", "ExportView", "ListEvents", "Explain"),
         *("ListTopics", "DescribeTopic", "ListPartitions", "ListGroups", "DescribeGroup"),
     }
 )

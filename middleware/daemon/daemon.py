@@ -22,6 +22,7 @@ from treecast.shims.kafka.settings import KafkaSettings
 
 from .admin import AdminServer
 from .control import ControlServer
+from .explain import Explanation
 from .listeners import StartError, bound_address, cannot_listen, check_free, listen, listen_unix
 from .notify import Notifier
 from .private import tighten
@@ -105,6 +106,7 @@ class Daemon:
         await broker.begin_events()
         await self._open_mqtt()
         await self._open_amqp()
+        self.subject.explanation = self._explanation(broker)
         await self._start_control()
         self._admin.start(self.subject)
         if self._joining is not None:
@@ -233,6 +235,17 @@ class Daemon:
         self._amqp.face.listeners.admits = room.descriptors.admits
         assert self.subject is not None
         self.subject.amqp = self._amqp.management
+
+    def _explanation(self, broker: Broker) -> Explanation:
+        assert self.subject is not None
+        joined, own = self.subject.joined, self.settings.name
+        return Explanation(
+            broker.cluster,
+            broker.pubsub.hub,
+            self._amqp,
+            joined.ways if joined is not None else None,
+            joined.name if joined is not None else lambda _: own,
+        )
 
     async def _open_amqp(self) -> None:
         if self._amqp is None:

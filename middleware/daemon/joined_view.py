@@ -24,6 +24,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.relay.link import called
 from treecast.middleware.relay.partitions.operator import LED, Operator, Standing
 from treecast.middleware.relay.view_store import ViewStore
+from treecast.middleware.relay.ways import Ways
 
 from .joining import Joining
 from .status import CoordinatorCounts
@@ -95,15 +96,21 @@ class JoinedHost:
 
     def leader(self, topic: str, index: int) -> str:
         leader = self._view.leader(topic, index)
-        return self._name(leader.leader) if leader is not None else ""
+        return self.name(leader.leader) if leader is not None else ""
 
     def is_home(self, group_id: str) -> bool:
         home = self._view.group_home(group_id)
         return home is not None and home.host_id == self._joining.host.host_id
 
-    def _name(self, host_id: int) -> str:
+    def name(self, host_id: int) -> str:
+        """Returns the name of a host."""
         host = self._view.host(host_id)
         return host.name if host is not None else f"host {host_id}"
+
+    @property
+    def ways(self) -> Ways:
+        """The ways of messages published here."""
+        return self._joining.relay.ways
 
     # --- the fabric
 
@@ -194,7 +201,7 @@ class JoinedHost:
         return pb.PartitionStanding(
             topic=one.topic,
             partition=one.partition,
-            leader=self._name(one.leader.leader),
+            leader=self.name(one.leader.leader),
             leader_epoch=one.leader.leader_epoch,
             state=one.state,
             problem=one.problem,
@@ -206,7 +213,7 @@ class JoinedHost:
                     first=lost.first,
                     heard=lost.heard,
                     leader_epoch=lost.leader_epoch,
-                    host=self._name(lost.host),
+                    host=self.name(lost.host),
                     time_ms=lost.time_ms,
                 )
                 for lost in one.leader.lost
@@ -251,7 +258,7 @@ class JoinedHost:
         return pb.StreamStatus(
             name=origin.name,
             origin_id=host,
-            origin=self._name(host),
+            origin=self.name(host),
             stream=stream,
             epoch=epoch,
             outgoing=True,
@@ -271,7 +278,7 @@ class JoinedHost:
                 window=pace.window,
                 on_way=pace.on_way,
                 unsent=pace.unsent,
-                set_by=self._name(pace.set_by) if pace.set_by else "",
+                set_by=self.name(pace.set_by) if pace.set_by else "",
                 why=pace.why,
                 payload_bytes=pace.payload,
             ),
@@ -288,13 +295,13 @@ class JoinedHost:
             for account in accounts:
                 account.state = "over"
             yield pb.StreamStatus(
-                name=name, origin_id=own, origin=self._name(own), outgoing=True, accounts=accounts
+                name=name, origin_id=own, origin=self.name(own), outgoing=True, accounts=accounts
             )
 
     def _account(self, host: int, row: Row, peer: PeerView | None) -> pb.StreamAccount:
         return pb.StreamAccount(
             host_id=host,
-            host=self._name(host),
+            host=self.name(host),
             state=peer.state.name.lower() if peer is not None else "",
             carrier=peer.carrier if peer is not None else "",
             window=peer.window if peer is not None else 0,
@@ -318,7 +325,7 @@ class JoinedHost:
         return pb.StreamStatus(
             name=joined.name,
             origin_id=host,
-            origin=self._name(host),
+            origin=self.name(host),
             stream=stream,
             epoch=epoch,
             outgoing=False,

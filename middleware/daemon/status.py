@@ -21,7 +21,10 @@ from .troubles import Troubles
 from .view import TopicView, view_process, view_topics
 
 if TYPE_CHECKING:
+    from treecast.middleware.relay.ways import Ways
     from treecast.shims.amqp.http import ManagementPages
+
+    from .explain import Explanation
 
 
 class OpenFace(Struct, frozen=True):
@@ -58,6 +61,13 @@ class JoinedView(Protocol):
         """Returns the counts of the coordinator in this daemon; None if it is elsewhere."""
 
     def hosts(self) -> Sequence[pb.HostStatus]: ...
+
+    def name(self, host_id: int) -> str:
+        """Returns the name of a host."""
+
+    @property
+    def ways(self) -> Ways:
+        """The ways of messages published here."""
 
     def leader(self, topic: str, index: int) -> str:
         """Returns the name of a partition's leader."""
@@ -106,7 +116,7 @@ class Subject(Struct):
     """The subject of the admin interfaces. `ready`: serving, and not shutting down.
 
     `joined`: None for a host alone. `troubles`: None if nothing watches for them. `amqp`: RabbitMQ's
-    management calls, None without the AMQP face.
+    management calls, None without the AMQP face. `explanation`: None until all faces are open.
     """
 
     settings: Settings
@@ -118,6 +128,7 @@ class Subject(Struct):
     joined: JoinedView | None = None
     troubles: Troubles | None = None
     amqp: Mounted | None = None
+    explanation: Explanation | None = None
 
 
 class Mounted(Protocol):

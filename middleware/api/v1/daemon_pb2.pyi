@@ -638,6 +638,57 @@ class ListEventsResponse(_message.Message):
     more: bool
     def __init__(self, events: _Optional[_Iterable[_Union[_coordinator_pb2.ClusterEvent, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
 
+class ExplainRequest(_message.Message):
+    __slots__ = ("topic", "mqtt", "exchange", "key", "vhost", "headers")
+    class HeadersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    MQTT_FIELD_NUMBER: _ClassVar[int]
+    EXCHANGE_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VHOST_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    mqtt: str
+    exchange: str
+    key: str
+    vhost: str
+    headers: _containers.ScalarMap[str, str]
+    def __init__(self, topic: _Optional[str] = ..., mqtt: _Optional[str] = ..., exchange: _Optional[str] = ..., key: _Optional[str] = ..., vhost: _Optional[str] = ..., headers: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class ExplainResponse(_message.Message):
+    __slots__ = ("host", "hosts", "ways")
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    WAYS_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    hosts: _containers.RepeatedScalarFieldContainer[str]
+    ways: _containers.RepeatedCompositeFieldContainer[MessageWay]
+    def __init__(self, host: _Optional[str] = ..., hosts: _Optional[_Iterable[str]] = ..., ways: _Optional[_Iterable[_Union[MessageWay, _Mapping]]] = ...) -> None: ...
+
+class MessageWay(_message.Message):
+    __slots__ = ("sender", "hosts", "carrier", "address", "stream", "state_id", "why")
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    CARRIER_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    STATE_ID_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    sender: str
+    hosts: _containers.RepeatedScalarFieldContainer[str]
+    carrier: str
+    address: str
+    stream: str
+    state_id: int
+    why: str
+    def __init__(self, sender: _Optional[str] = ..., hosts: _Optional[_Iterable[str]] = ..., carrier: _Optional[str] = ..., address: _Optional[str] = ..., stream: _Optional[str] = ..., state_id: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
+
 class ExportViewRequest(_message.Message):
     __slots__ = ("first",)
     FIRST_FIELD_NUMBER: _ClassVar[int]

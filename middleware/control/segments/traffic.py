@@ -1,4 +1,4 @@
-"""Which links trees leave because of their load (SNAPS, IV-B3). Pure.
+"""Which links between routers trees leave because of their load (SNAPS, IV-B3). Pure.
 
     traffic = Traffic(plan.network, manager.ways, capacity)
     traffic.count(now, counters)                  # bytes by directed link since a router began, as it says
@@ -12,6 +12,7 @@ nothing, because both paths have carried some of it. `routing.replication.engine
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from math import inf
 
 from treecast.middleware.routing.bits import mask_of
 from treecast.middleware.routing.network import Network, RoutingError, Unreachable
@@ -52,8 +53,7 @@ class Traffic:
         self._network = network
         self._ways = ways
         self._forest = Forest(network, ways.plan)
-        capacities = [capacity] * (2 * network.edge_count)
-        self._engineer = Engineer(self._forest, capacities, high=high, low=low)
+        self._engineer = Engineer(self._forest, _capacities(network, capacity), high=high, low=low)
         self._down = ways.down
         self._at = -1.0
         self._bytes: dict[int, int] = {}
@@ -127,3 +127,9 @@ class Traffic:
                 continue
             return
         self._forest.close(group)
+
+
+def _capacities(network: Network, capacity: float) -> list[float]:
+    """Returns the capacity of each link. No tree can leave a host's link, so that is never too full."""
+    ends = zip(network.tails, network.heads, strict=True)
+    return [inf if network.is_host[tail] or network.is_host[head] else capacity for tail, head in ends]

@@ -108,6 +108,26 @@ def test_commands_beside_a_joined_host(cluster) -> None:
     assert cluster("streams").code == 0
 
 
+def test_where_a_message_goes(cluster) -> None:
+    assert cluster("explain", "--mqtt", "a/b").lines == ["no host wants such a message"]
+    assert cluster("topics", "create", "t", "-p", "2", "--leader", "a", "--leader", "b").code == 0
+    found = cluster("explain", "--topic", "t", "--json").json
+    ways = [(way["sender"], way["hosts"], way["carrier"], way["why"]) for way in found["ways"]]
+    assert ways == [("b", ["a"], "channel", "leads t-0"), ("b", ["b"], "local", "leads t-1")]
+    assert (found["host"], found["hosts"]) == ("b", ["a", "b"])
+    assert cluster("explain", "--mqtt", "t", "--json").json == found  # Kafka has the topic
+    assert cluster("explain", "", "queue").lines == ["no host wants such a message"]
+    for wrong, said in (
+        ((), "give one of EXCHANGE KEY, --topic NAME and --mqtt TOPIC"),
+        (("e", "k", "--topic", "t"), "give one of"),
+        (("e", "k"), "no exchange 'e' in vhost '/'"),
+        (("amq.topic", "k", "--vhost", "v"), "there is no virtual host 'v'"),
+        (("amq.headers", "", "--header", "name"), "expected NAME=VALUE"),
+    ):
+        ran = cluster("explain", *wrong)
+        assert (ran.code, said in ran.err) == (1, True), ran
+
+
 def test_the_doctor_looks_for_the_coordinator(command, tmp_path) -> None:
     config = tmp_path / "treecast.toml"
     config.write_text('fabric = "127.0.0.1:0"\njoin = "127.0.0.1:1"\n')

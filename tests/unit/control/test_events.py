@@ -57,13 +57,13 @@ async def test_events_of_the_papers_steps_are_recorded_in_order(
     session = (await client.attach(hello("b"))).session
     await client.put_events(session, [told("joined", "publisher")])
     exchange = pb.DefinitionWrite(key="3:%2F/E", value=b"an exchange")
-    binding = pb.DefinitionWrite(key="5:%2F/E/queue/q/t/0", value=b"a binding")
+    binding = pb.DefinitionWrite(key="5:%2F/amq.topic/exchange/amq.fanout/t/0", value=b"a binding")
     await client.put_definitions(session, [exchange])
     await client.put_definitions(session, [exchange, binding])  # the exchange is known: no event
     await client.put_interest(session, 1, ["a/b"])
     server = await restart(server)
     again = (await client.attach(hello("b"))).session
-    await client.put_definitions(again, [pb.DefinitionWrite(key="5:%2F/E/queue/q/t/0")])
+    await client.put_definitions(again, [pb.DefinitionWrite(key="5:%2F/amq.topic/exchange/amq.fanout/t/0")])
     await client.put_interest(again, 1, ["a/#"])
     await client.put_events(again, [told("left", "publisher")], missed=7)
     await client.detach(again)
@@ -72,10 +72,10 @@ async def test_events_of_the_papers_steps_are_recorded_in_order(
         ("host joined", "b", "", "10.0.0.1:7672"),
         ("joined", "b", "publisher", "127.0.0.1"),
         ("created", "b", "", "%2F/E"),
-        ("bound", "b", "", "%2F/E/queue/q/t/0"),
+        ("bound", "b", "", "%2F/amq.topic/exchange/amq.fanout/t/0"),
         ("subscribed", "b", "", "a/b"),
         ("host joined", "b", "", "10.0.0.1:7672"),
-        ("unbound", "b", "", "%2F/E/queue/q/t/0"),
+        ("unbound", "b", "", "%2F/amq.topic/exchange/amq.fanout/t/0"),
         ("unsubscribed", "b", "", "a/b"),
         ("subscribed", "b", "", "a/#"),
         ("left", "b", "publisher", "127.0.0.1"),

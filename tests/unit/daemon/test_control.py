@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,32 @@ from treecast.middleware.api.discovery import Address, Endpoint
 from treecast.middleware.api.rpc import Unreachable, methods, status_code
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.broker import GROUPS, CommittedOffset, MemberIdentity
+from treecast.middleware.broker.pubsub import PubSub, PubSubSettings, Subscriber, Subscription
+from treecast.middleware.broker.queues import MemoryStore, MessageQueue, Recorder, VirtualHost
 from treecast.middleware.daemon.control import ControlServer, DaemonService
+from treecast.middleware.daemon.explain import Explanation
 from treecast.middleware.daemon.listeners import StartError, bound_address, listen
 from treecast.middleware.daemon.status import Subject
+from treecast.middleware.model.counters import PubSubCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
 
 Call = Callable[..., Any]
+
+
+class OneQueue:
+    """Exchanges that have one queue; `amq.topic` is bridged."""
+
+    def routed(
+        self, vhost: str, exchange: str, key: str, headers: Mapping[str, str]
+    ) -> tuple[list[MessageQueue], list[bytes]]:
+        vhost = VirtualHost("/", MemoryStore(), Recorder())
+        return [vhost.declare_queue(b"q")], [b"a/b"] if exchange else []
+
+
+def named(subscriber: Subscriber, name: str) -> Subscriber:
+    subscriber.name = name
+    return subscriber
 
 
 @pytest.fixture
@@ -101,6 +120,50 @@ async def test_groups_with_their_lag(subject: Subject, ask: Call) -> None:
     ]
     await ask("delete_group", "g")
     assert list(await ask("list_groups")) == []
+
+
+async def test_ways_of_a_message_of_a_host_alone(subject: Subject, ask: Call) -> None:
+    with pytest.raises(TreecastError) as refused:
+        await ask("explain", pb.ExplainRequest(topic="orders"))
+    assert refused.value.fault is Fault.NOT_SUPPORTED  # it is still starting
+    hub = PubSub(PubSubSettings(), PubSubCounters())
+    hub.subscribe(Subscription(named(Subscriber(1), "meter"), b"a/#"))
+    hub.subscribe(Subscription(named(Subscriber(2), "amq.topic"), b"a/b"))
+    subject.explanation = Explanation(subject.cluster, hub, OneQueue(), None, "host {}".format)
+
+    async def ways(**request: Any) -> list[tuple[str, list[str], str, str]]:
+        found = await ask("explain", pb.ExplainRequest(**request))
+        assert found.host == "host 1"
+        assert list(found.hosts) == (["host 1"] if found.ways else [])
+        return [(way.sender, list(way.hosts), way.carrier, way.why) for way in found.ways]
+
+    here = ("host 1", ["host 1"], "local")
+    assert await ways(topic="orders") == [(*here, "leads all partitions of orders")]
+    assert await ways(mqtt="a/b") == [(*here, "subscribers: meter, amq.topic")]
+    assert await ways(mqtt="b") == []
+    queue = (*here, "queues: q")
+    assert await ways(exchange="", key="q") == [queue]
+    assert await ways(exchange="amq.topic", key="a.b") == [queue, (*here, "subscribers: meter")]
+
+
+@pytest.mark.parametrize(
+    ("request_", "fault"),
+    [
+        ({}, Fault.INVALID_REQUEST),
+        ({"topic": "missing"}, Fault.UNKNOWN_TOPIC),
+        ({"mqtt": "a/+"}, Fault.INVALID_TOPIC),
+        ({"mqtt": "a\0"}, Fault.INVALID_TOPIC),
+        ({"exchange": "e"}, Fault.NOT_SUPPORTED),
+    ],
+)
+async def test_ways_of_what_cannot_be_published(
+    subject: Subject, ask: Call, request_: dict[str, Any], fault: Fault
+) -> None:
+    hub = PubSub(PubSubSettings(), PubSubCounters())
+    subject.explanation = Explanation(subject.cluster, hub, None, None, str)
+    with pytest.raises(TreecastError) as refused:
+        await ask("explain", pb.ExplainRequest(**request_))
+    assert refused.value.fault is fault
 
 
 @pytest.mark.parametrize(

@@ -111,9 +111,9 @@ def listened(repeats: DiskRepeats) -> tuple[Log, Handler]:
 def test_what_a_full_disk_makes_fail_is_said_once_for_each_kind_and_rarely_again() -> None:
     now = 0.0
     log, handler = listened(DiskRepeats(lambda: now))
-    full = TreecastError(Fault.STORAGE, "cannot write: 100 % full")
     for second in range(1300):
         now = float(second)
+        full = TreecastError(Fault.STORAGE, "cannot write: 100 % full")  # one raised again has a longer trace
         log.error("part", number=second, error=full)
         try:
             raise full

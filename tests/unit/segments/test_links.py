@@ -270,6 +270,26 @@ async def test_the_papers_tree_leaves_a_full_link_and_returns() -> None:
     assert moved == [False, False, True, True, True, True, True, False, False, False]
 
 
+async def test_a_full_link_of_a_host_keeps_no_tree_on_another_full_link() -> None:
+    """The other traffic ends at a receiver of the tree: its link is full as well, and cannot be left."""
+    network = isp()
+    manager = Site(network).manager(1)
+    await manager.start()
+    await manager.update({STREAM})
+    traffic = Traffic(network, manager.ways, 100 * MBIT)
+    full = network.link(network.node("r12"), network.node("r16"))
+    last = network.out[network.node("h8")][0] ^ 1
+    (tree,) = manager.forest.groups
+    assert {full, last} <= set(members(manager.forest.links_of(tree)))
+    sent = dict.fromkeys(range(2 * network.edge_count), 0)
+    traffic.count(0.0, sent)
+    assert traffic.avoid({STREAM: 17 * MBIT})[STREAM] == 0
+    for link in (full, last):
+        sent[link] += int(107 * MBIT / 8)
+    traffic.count(1.0, sent)
+    assert traffic.avoid({STREAM: 17 * MBIT})[STREAM] == 1 << full
+
+
 def test_a_counter_that_starts_again_is_no_load() -> None:
     network = isp()
     traffic = Traffic(network, Ways(network, Paths(network)), 100 * MBIT)
