@@ -37,7 +37,9 @@ class Plot(Struct, frozen=True):
     `panel` is set, rows without one are left out.
 
     `kind`: lines, bars, dots (for each `x` one per column of `stacked`), grid (of `x` and `y`, coloured),
-    scatter (at `x` and `y`, sized by `stacked`). `error` is a column for error bars of lines.
+    scatter (at `x` and `y`, sized by `stacked`). `error` is a column for error bars of lines. `title` and
+    `labels` (of both axes) say in words what is shown; without them the result's title and the columns' names
+    do. `zero`: whether the axis of `y` begins there.
     """
 
     x: str
@@ -47,6 +49,9 @@ class Plot(Struct, frozen=True):
     kind: str = "lines"
     stacked: tuple[str, ...] = ()
     error: str = ""
+    title: str = ""
+    labels: tuple[str, str] = ("", "")
+    zero: bool = True
 
 
 class Table(Struct, frozen=True):

@@ -23,6 +23,7 @@ def draw(result: Result, folder: Path) -> list[Path]:
         return []
     matplotlib.use("Agg")
     matplotlib.rcParams["svg.hashsalt"] = "treecast"
+    matplotlib.rcParams["pdf.fonttype"] = 42  # TrueType: journals refuse matplotlib's own kind of fonts
     files: list[Path] = []
     for number, plot in enumerate(result.plots, 1):
         suffix = f"-{number}" if len(result.plots) > 1 else ""
@@ -59,7 +60,7 @@ def _draw(result: Result, plot: Plot, paths: list[Path]) -> None:
         figure.legend(
             found.values(), found.keys(), loc="outside lower center", ncols=max(1, room), fontsize=9
         )
-    figure.suptitle(f"{result.name}: {result.title}", fontsize=11, wrap=True)
+    figure.suptitle(plot.title or f"{result.name}: {result.title}", fontsize=11, wrap=True)
     for path in paths:
         figure.savefig(path, dpi=110, metadata=_METADATA[path.suffix])
     plt.close(figure)
@@ -92,9 +93,9 @@ def _lines(axis: Any, plot: Plot, rows: list[Row], colours: dict[str, str]) -> N
             places, middles = [row[plot.x] for row in mine], [row[plot.y] for row in mine]
             errors = [row[plot.error] for row in mine]
             axis.errorbar(places, middles, errors, fmt="none", ecolor=colours[name], capsize=3)
-    axis.set_xlabel(plot.x)
-    axis.set_ylabel(plot.y)
-    if all(row[plot.y] >= 0 for row in rows):
+    axis.set_xlabel(plot.labels[0] or plot.x)
+    axis.set_ylabel(plot.labels[1] or plot.y)
+    if plot.zero and all(row[plot.y] >= 0 for row in rows):
         axis.set_ylim(bottom=0)
     axis.grid(alpha=0.3)
 

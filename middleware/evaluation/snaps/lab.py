@@ -115,9 +115,11 @@ class Sink:
 
 
 class Lab:
-    """One run. `group`: the stream's root and receivers; `rate` in bits per second of the links."""
+    """One run. `group`: the stream's root and receivers; `rate`: its bits per second; `capacity`: those
+    of a link.
+    """
 
-    def __init__(self, group: Group, rate: float, rng: Random) -> None:
+    def __init__(self, group: Group, rate: float, rng: Random, capacity: float = RATE) -> None:
         self.network = network_of()
         self._group = group
         self._rate = rate
@@ -128,20 +130,19 @@ class Lab:
         macs = dict.fromkeys(self.network.hosts, 0)
         plan = Plan(self.network, Paths(self.network), _LAYOUT, macs, addresses, 1)
         self._manager = SegmentManager(plan, self._routers, self, life=LIFE, sleep=self._sleep)
-        self._traffic = Traffic(self.network, self._manager.ways, RATE)
-        self._emulator = Emulator(
-            self.network, rng, LinkSettings(RATE, DELAY, queue=QUEUE), self._links(), tick=0.0
-        )
+        self._traffic = Traffic(self.network, self._manager.ways, capacity)
+        usual = LinkSettings(capacity, DELAY, queue=QUEUE)
+        self._emulator = Emulator(self.network, rng, usual, self._links(capacity), tick=0.0)
         self.stream = Source(self._message, lambda now: FRAME * 8 / rate)
         self._sinks = {name: Sink() for name in group[1]}
         self._attach()
 
-    def _links(self) -> dict[int, LinkSettings]:
+    def _links(self, capacity: float) -> dict[int, LinkSettings]:
         network, found = self.network, {}
         for link in range(2 * network.edge_count):
             ends = {network.names[network.tails[link]], network.names[network.heads[link]]}
             if ends in ({"r4", "r12"}, {"r4", "r16"}):
-                found[link] = LinkSettings(RATE, SHORT_DELAY, queue=QUEUE)
+                found[link] = LinkSettings(capacity, SHORT_DELAY, queue=QUEUE)
             elif ends & {"x12", "x16"}:
                 found[link] = LinkSettings(delay=0.0001)
         return found
