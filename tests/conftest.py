@@ -29,6 +29,7 @@ from typing import Protocol
 import pytest
 from hypothesis import settings
 
+from tests import passes
 from treecast.middleware.daemon.process import DaemonProcess
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -75,6 +76,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="the hot modules must be the compiled ones; otherwise the run fails at once",
     )
+    parser.addoption(
+        "--first-pass",
+        metavar="FOLDERS",
+        help="leave to the pass with --compiled what it runs: all of tests/unit but FOLDERS (tests/passes)",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -89,7 +95,12 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(f"not compiled in this installation: {', '.join(interpreted)}")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    once = config.getoption("--first-pass")
+    if once is not None:
+        left_out = passes.leave_to_the_second_pass(items, once.split())
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     ranks = {ROOT / "tests" / name: rank for rank, name in enumerate(LONGEST)}
     items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
 

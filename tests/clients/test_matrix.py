@@ -25,6 +25,7 @@ pytestmark = pytest.mark.clients
 PATIENCE_S = 60.0
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 PERSISTENT = pika.DeliveryMode.Persistent.value
+QUOTA_EXCEEDED, PACKET_ID_NOT_FOUND = 0x97, 0x92  # reasons of MQTT
 LIMIT = 20_000  # bytes of a record in the topics made here
 
 
@@ -89,11 +90,12 @@ class Bench:
     def publish(self, body: bytes, **properties: Any) -> None:
         self.channel.basic_publish("amq.topic", self.key, body, pika.BasicProperties(**properties))
 
-    def send(self, payload: bytes, qos: int = 1, retain: bool = False, **properties: Any) -> None:
+    def send(self, payload: bytes, qos: int = 1, retain: bool = False, **properties: Any) -> int:
+        """Returns the reason of the acknowledgement."""
         given = Properties(PacketTypes.PUBLISH)
         for name, value in properties.items():
             setattr(given, name, value)
-        self.mqtt.publish(self.mqtt_topic, payload, qos, retain=retain, properties=given)
+        return self.mqtt.publish(self.mqtt_topic, payload, qos, retain=retain, properties=given)
 
     # --- receiving
 
@@ -286,12 +288,60 @@ def test_the_order_is_that_of_the_partition(bench: Bench, face: str) -> None:
     assert bench.bodies(50) == everywhere(bodies)
 
 
-@pytest.mark.parametrize("face", ["amqp", "mqtt"])
-def test_what_is_larger_than_the_topic_takes_is_dropped(bench: Bench, face: str) -> None:
-    send = bench.send if face == "mqtt" else bench.publish
-    send(bytes(LIMIT))
-    send(b"small enough")
+@pytest.mark.parametrize(("qos", "shown"), [(1, QUOTA_EXCEEDED), (2, PACKET_ID_NOT_FOUND)])
+def test_mqtt_is_told_what_is_larger_than_the_topic_takes(bench: Bench, qos: int, shown: int) -> None:
+    """paho sends a PUBREL after a negative PUBREC, too, and shows the reason of the PUBCOMP."""
+    assert bench.send(bytes(LIMIT), qos) == shown
+    assert bench.send(b"small enough", qos) == 0
     assert bench.bodies(1) == everywhere([b"small enough"])
+
+
+@pytest.mark.parametrize("mode", [PERSISTENT, 1])
+def test_what_the_topic_does_not_take_is_never_confirmed(bench: Bench, mode: int) -> None:
+    with pytest.raises(pika.exceptions.NackError):
+        bench.publish(bytes(LIMIT), delivery_mode=mode)
+    bench.publish(b"small enough", delivery_mode=mode)  # the channel goes on
+    assert bench.bodies(1) == everywhere([b"small enough"])
+
+
+def test_a_message_that_just_fits_is_confirmed_and_recorded(bench: Bench) -> None:
+    """The limit is that of the record batch, as Kafka counts it."""
+    fits, too_large = 0, LIMIT
+    while too_large - fits > 1:
+        size = (fits + too_large) // 2
+        try:
+            bench.publish(bytes(size))
+            assert len(bench.by_kafka().value() or b"") == size, size
+            fits = size
+        except pika.exceptions.NackError:
+            too_large = size
+    assert LIMIT - 200 < fits < LIMIT
+    assert len(bench.by_amqp().body) == len(bench.by_mqtt().payload) == LIMIT // 2
+
+
+def test_each_channel_has_a_partition_of_its_own(host: DaemonProcess, unique: Callable[[str], str]) -> None:
+    """Messages of one channel are in one partition, in order; channels are spread over all."""
+    topic = unique("spread")
+    admin = AdminClient({"bootstrap.servers": host.kafka})
+    admin.create_topics([NewTopic(topic, 4)])[topic].result(30)
+    with pika.BlockingConnection(pika.ConnectionParameters(*host.address("amqp"))) as connection:
+        channels = [connection.channel() for _ in range(32)]
+        for number in range(3):
+            for channel in channels:
+                channel.basic_publish("amq.topic", topic, b"%d %d" % (channel.channel_number, number))
+        consumer = Consumer({"bootstrap.servers": host.kafka, "group.id": topic})
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(4)])
+        found: dict[tuple[int, bytes], list[bytes]] = {}
+        while sum(map(len, found.values())) < 3 * len(channels):
+            record = consumer.poll(PATIENCE_S)
+            assert record is not None
+            assert record.error() is None
+            whose, number_sent = (record.value() or b"").split()
+            found.setdefault((record.partition() or 0, whose), []).append(number_sent)
+        consumer.close()
+    assert sorted(whose for _, whose in found) == sorted(b"%d" % one.channel_number for one in channels)
+    assert all(numbers == [b"0", b"1", b"2"] for numbers in found.values())
+    assert {partition for partition, _ in found} == {0, 1, 2, 3}
 
 
 def test_bodies_up_to_the_limit_arrive_whole(bench: Bench) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import paho.mqtt.client as paho
@@ -18,11 +19,12 @@ from kafka import KafkaProducer
 
 from treecast.middleware.api.daemon_client import DaemonClient
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
+from treecast.middleware.api.v1 import daemon_pb2
 from treecast.middleware.daemon.process import DaemonProcess
 
 pytestmark = pytest.mark.clients
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0  # until a test gives up; nothing is asserted about it
 FACES = (
     "--amqp",
     "127.0.0.1:0",
@@ -91,6 +93,12 @@ def events(daemon: DaemonProcess) -> list[pb.ClusterEvent]:
         return list(client.list_events().events)
 
 
+def ways(daemon: DaemonProcess, **message: str) -> list[daemon_pb2.MessageWay]:
+    """Returns what `treecast explain` shows."""
+    with DaemonClient(daemon.ready["control"]) as client:
+        return list(client.explain(daemon_pb2.ExplainRequest(**message)).ways)
+
+
 def listed(daemon: DaemonProcess, *more: str) -> list[dict[str, Any]]:
     """Returns what `treecast events` shows."""
     command = [sys.executable, "-m", "treecast.middleware.cli", "events", "--json", *more]
@@ -99,6 +107,22 @@ def listed(daemon: DaemonProcess, *more: str) -> list[dict[str, Any]]:
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
+
+
+@contextmanager
+def followed(daemon: DaemonProcess, *more: str) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Starts `treecast events --follow`; yields what reads its next event. Ends it afterwards."""
+    command = [sys.executable, "-m", "treecast.middleware.cli", "events", "--follow", "--json", *more]
+    command += ["--control", daemon.ready["control"]]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        given_up = Timer(PATIENCE_S, process.kill)
+        given_up.start()
+        try:
+            yield lambda: json.loads(process.stdout.readline())  # type: ignore[union-attr]
+        finally:
+            given_up.cancel()
+            process.terminate()
 
 
 def recorded(daemon: DaemonProcess, **fields: str) -> bool:
@@ -133,6 +157,11 @@ def test_the_seven_steps(tmp_path: Path) -> None:
         until(lambda: recorded(b1, kind="joined", host="b2", face="amqp", who="S"))
         bound = listed(b1, "--kind", "bound", "--host", "b2")
         assert [one["what"].split("/")[:5] for one in bound] == [["%2F", "E", "queue", "Q", "t.%23"]]
+        # 5b: B has the address of the only host that wants it, and needs C no more.
+        (way,) = ways(b1, exchange="E", key="t.1")
+        assert (list(way.hosts), way.carrier, way.why) == (["b2"], "channel", "queues: Q")
+        assert way.address == b2.ready["fabric"]
+        assert ways(b1, exchange="E", key="other") == []
         # 4b, 5: B knows the binding, so that P's message is routed there, without a question to C.
         coordinator.stop()
         sending.basic_publish("E", "t.1", b"hello", pika.BasicProperties(delivery_mode=2), mandatory=True)
@@ -152,7 +181,10 @@ def test_events_of_all_faces(tmp_path: Path) -> None:
         subscriber.connect(where, port)
         subscriber.loop_start()
         try:
-            subscriber.subscribe("meters/+/power", 1)
+            with followed(b1, "--host", "b2", "--kind", "host joined", "--kind", "subscribed") as following:
+                assert following()["kind"] == "host joined"  # it was before
+                subscriber.subscribe("meters/+/power", 1)
+                assert following()["what"] == "meters/+/power"
             until(lambda: recorded(b1, kind="joined", host="b2", face="mqtt", who="meter-1"))
             until(lambda: recorded(b1, kind="subscribed", host="b2", what="meters/+/power"))
         finally:

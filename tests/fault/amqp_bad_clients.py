@@ -148,6 +148,8 @@ def many_bindings(server: Server, scale: Scale) -> str:
     more = _matching(server, client, "many")
     client.delete("bound")
     client.close()
+    if more > 10 * cost + 1:
+        raise AssertionError(f"{KEYS} new keys took {more:.2f} s, and {cost:.2f} s with {few} bindings")
     return (
         f"{10 * scale.count} bindings; processor time for {KEYS} new keys {more:.2f} s, "
         f"with {few} bindings {cost:.2f} s"

@@ -16,6 +16,7 @@ from tests.fault.amqp_wire import (
     Channel,
     Connection,
     Queue,
+    Wire,
     head,
     method,
     publish,
@@ -34,6 +35,16 @@ def nested(depth: int) -> bytes:
         value = b"F" + (2 + len(value)).to_bytes(4, "big") + b"\1a" + value
     table = (2 + len(value)).to_bytes(4, "big") + b"\1a" + value
     return raw_frame(METHOD, 1, b"\0\x32\0\x0a" + b"\0\0\4deep\2" + table)
+
+
+def begin(address: tuple[str, int]) -> Wire:
+    """Returns a connection in the state in which a case's bytes are sent."""
+    wire = Wire(address).open(1, 2)
+    wire.declare("bad")
+    wire.ask(Queue.Purge(queue="bad"), Queue.PurgeOk)
+    wire.send(publish("bad", b"there"))
+    wire.ask(Basic.Qos(0, 0), Basic.QosOk)
+    return wire
 
 
 CASES: dict[str, tuple[bytes, Outcome]] = {

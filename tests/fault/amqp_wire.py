@@ -60,6 +60,7 @@ class Wire:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         self.socket.settimeout(PATIENCE_S)
         self.socket.connect(address)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # small frames go in a row
         self.begun = b""  # what came of the next frame
 
     def close(self) -> None:

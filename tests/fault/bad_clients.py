@@ -11,6 +11,7 @@ import json
 import sys
 import tempfile
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ class ServedDaemon:
         return int(Path(f"/proc/{self.daemon.pid}/statm").read_text().split()[1]) * 4096
 
 
-class SteadyPair(threading.Thread):
+class SteadyPair(ABC, threading.Thread):
     """A sender and a receiver. `problem` describes a failure."""
 
     def __init__(self, patience: float) -> None:
@@ -53,12 +54,13 @@ class SteadyPair(threading.Thread):
         self.count = 0
         self.problem = ""
 
+    @abstractmethod
     def exchange(self, number: int) -> bool:
         """Sends a message; returns whether it comes as it was sent."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self) -> None:
-        raise NotImplementedError
+        """Closes both connections."""
 
     def run(self) -> None:
         try:

@@ -116,6 +116,22 @@ class Episode(Protocol):
     def end(self) -> None: ...
 
 
+class Patience:
+    """Ends when what is left to do has not become less for some seconds. A slow machine is no fault."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._least: int | None = None
+        self._until = 0.0
+
+    def ended(self, left: int, now: float) -> bool:
+        """Called repeatedly, with the count of what is left."""
+        if self._least is None or left < self._least:
+            self._least = left
+            self._until = now + self._seconds
+        return now > self._until
+
+
 @dataclasses.dataclass
 class Lives:
     """The progress over all sessions of one seed."""
@@ -163,7 +179,7 @@ def run_lives(doc: str | None, out: str, kind: type[Episode]) -> int:
         "--damage", type=int, default=-1, metavar="CYCLE", help="cut off stored data in this cycle"
     )
     parser.add_argument(
-        "--patience", type=float, default=90.0, help="seconds that clients may take to read everything"
+        "--patience", type=float, default=90.0, help="seconds that clients may take to read something"
     )
     options = parser.parse_args()
     session = Session(options, Lives)

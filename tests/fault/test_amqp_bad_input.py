@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pamqp import commands
 from tests.fault import amqp_bad_clients as bad
-from tests.fault.amqp_bad_frames import CASES
+from tests.fault.amqp_bad_frames import CASES, begin
 from tests.fault.amqp_wire import (
     PROTOCOL_HEADER,
     Basic,
@@ -119,11 +119,7 @@ def test_another_protocol_gets_the_header_and_a_line_in_the_log(
 @pytest.mark.parametrize("name", CASES)
 def test_a_bad_frame_has_its_code(daemon: DaemonProcess, neighbour: Neighbour, name: str) -> None:
     data, expected = CASES[name]
-    wire = Wire(daemon.address("amqp")).open(1, 2)
-    wire.declare("bad")
-    wire.ask(Queue.Purge(queue="bad"), Queue.PurgeOk)
-    wire.send(publish("bad", b"there"))
-    wire.ask(Basic.Qos(0, 0), Basic.QosOk)
+    wire = begin(daemon.address("amqp"))
     assert outcome(wire, data, closes=expected is not None) == expected
     wire.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from resumable import Patience
 
 pytestmark = [pytest.mark.fault, pytest.mark.slow]
 
@@ -36,3 +37,10 @@ def test_a_log_that_is_cut_is_found_out(fault_run, tmp_path):
     # The cut removes the end of the log: a message, or the note that it was delivered.
     signs = ("lost", "was not said to be redelivered")
     assert [problem for problem in state["problems"] if any(sign in problem for sign in signs)]
+
+
+def test_patience_counts_from_the_last_progress():
+    patience = Patience(90.0)
+    calls = [(1600, 0.0), (1550, 80.0), (1600, 100.0), (1550, 170.0), (1500, 170.0), (1500, 260.0)]
+    assert not any(patience.ended(left, now) for left, now in calls)
+    assert patience.ended(1550, 260.1)  # more than before is no progress

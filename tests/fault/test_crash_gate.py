@@ -12,7 +12,7 @@ from crash.episode import Cycle, Episode
 from crash.oracle import Oracle
 from crash.workers import Gate, Worker
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Breaking(threading.Thread):

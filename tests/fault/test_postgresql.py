@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from treecast.middleware.daemon.process import DaemonProcess
 
 pytestmark = pytest.mark.fault
 
+PATIENCE_S = 300.0  # until a test gives up; nothing is asserted about it
 CLI = (sys.executable, "-m", "treecast.middleware.cli")
 
 
@@ -61,7 +64,11 @@ def test_the_run_notices_what_is_lost(tmp_path: Path) -> None:
 
 def asked(daemon: DaemonProcess, *words: str) -> tuple[int, str]:
     done = subprocess.run(
-        [*CLI, *words, "--control", daemon.control], capture_output=True, text=True, timeout=60, check=False
+        [*CLI, *words, "--control", daemon.control],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -83,4 +90,82 @@ def test_daemons_follow_the_lead(
             until(lambda daemon=daemon: "after" in asked(daemon, "topics", "list")[1], "its view")
             assert "before" in asked(daemon, "topics", "list")[1]
     finally:
+        site.close()
+
+
+class Follower:
+    """`treecast events --follow --json` beside a daemon."""
+
+    def __init__(self, daemon: DaemonProcess) -> None:
+        command = [*CLI, "events", "--follow", "--json", "--control", daemon.control]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.events: list[dict[str, object]] = []
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.events.append(json.loads(line))
+
+    def seen(self, what: str) -> bool:
+        return any(one["what"] == what for one in self.events)
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._thread.join(PATIENCE_S)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._process.wait(PATIENCE_S)
+
+
+def events(daemon: DaemonProcess) -> list[dict[str, object]]:
+    code, said = asked(daemon, "events", "--json")
+    assert code == 0, said
+    found: list[dict[str, object]] = json.loads(said)
+    return found
+
+
+@pytest.mark.slow
+def test_events_outlive_their_coordinator(
+    start_daemon: Callable[..., DaemonProcess], until: Callable[..., None], tmp_path: Path
+) -> None:
+    """The next leader reads them back from the database, goes on with their numbers, and `--follow` goes on
+    as well. Then all coordinators and the server start again."""
+    site = Site(tmp_path)
+    follower: Follower | None = None
+    try:
+        asyncio.run(site.open(replicated=False))
+        joined = (
+            "--fabric",
+            "127.0.0.1:0",
+            "--join",
+            site.addresses,
+            "--join-token",
+            f"@{tmp_path / 'token'}",
+        )
+        daemon = start_daemon("--name", "a", *joined)
+        assert asked(daemon, "topics", "create", "before")[0] == 0
+        kept = events(daemon)
+        assert [one["kind"] for one in kept if one["what"] == "topic before"] == ["created"]
+        follower = Follower(daemon)
+        until(lambda: follower.seen("topic before"), "what was recorded before")
+        asyncio.run(site.leader()).kill()
+        until(lambda: asked(daemon, "topics", "create", "after")[0] == 0, "the other one to lead")
+        until(lambda: follower.seen("topic after"), "the next leader's event")
+        found = events(daemon)
+        assert found[: len(kept)] == kept
+        assert [one["number"] for one in found] == list(range(1, len(found) + 1))
+        until(lambda: follower.events[: len(found)] == found, "all events, in order")
+        for coordinator in site.coordinators:
+            coordinator.kill()
+        site.primary.stop()
+        site.primary.start()
+        for coordinator in site.coordinators:
+            coordinator.start()
+        until(lambda: asked(daemon, "events")[0] == 0, "a coordinator that leads")
+        assert events(daemon)[: len(found)] == found
+    finally:
+        if follower is not None:
+            follower.stop()
         site.close()

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.peers.rabbitmq.node import Node, PortMapper, missing
@@ -83,9 +83,9 @@ def ensure_environment() -> Path:
 
 
 @contextlib.contextmanager
-def treecast() -> Iterator[tuple[str, int]]:
+def treecast(flags: Sequence[str] = OURS) -> Iterator[tuple[str, int]]:
     """Runs a daemon of our own."""
-    with tempfile.TemporaryDirectory() as folder, DaemonProcess(Path(folder) / "data", OURS) as daemon:
+    with tempfile.TemporaryDirectory() as folder, DaemonProcess(Path(folder) / "data", flags) as daemon:
         yield daemon.address("amqp")
         if "Traceback" in daemon.log():
             raise RuntimeError(daemon.log())
@@ -103,7 +103,7 @@ def rabbitmq() -> Iterator[tuple[str, int]]:
         mapper = PortMapper(Path(folder))
         node: Node | None = None
         try:
-            node = Node("pika-suite", Path(folder) / "node", mapper, definitions, ())
+            node = Node("foreign", Path(folder) / "node", mapper, definitions, ())
             node.wait(START_S)
             yield node.address
         finally:

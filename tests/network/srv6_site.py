@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import json
 import os
+import queue
 import select
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from kafka import KafkaProducer
 from tests.network.conftest import StartLab
 
 from treecast.middleware.api.daemon_client import DaemonClient
+from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.dataplane.lab.description import Description, Host, Link, Switch
 from treecast.middleware.dataplane.lab.namespaces import inside
 
 PROGRAM = Path(__file__).resolve().parents[2] / "p4" / "srv6_replication.p4"
 HOSTS = ("alpha", "beta", "gamma")
+READERS = HOSTS[1:]
 ROUTERS = ("r1", "r2", "r3", "r4", "r5", "r6")
 # Two rows, r1 r2 r3 and r4 r5 r6. Any router without a host, and any link between routers, can be done
 # without.
@@ -33,6 +39,12 @@ BLOCK = "fcbb:bb00::"
 TOPIC = "readings"
 RECORD = b"x" * 1000
 PATIENCE = 300.0  # seconds until a test gives up; nothing is asserted about it
+
+
+def needed(require: Callable[[object, str], None], require_tool: Callable[[str], str]) -> None:
+    """Skips a test, or fails it in CI, where these are not installed."""
+    require(importlib.util.find_spec("finsy"), "finsy is not installed")
+    require_tool("mosquitto_sub")
 
 
 def line(process: subprocess.Popen[bytes]) -> str:
@@ -57,15 +69,30 @@ def wait_until(done: Callable[[], bool], what: str) -> None:
 
 
 class Site:
-    """A lab with its controller and daemons. `relayed`: the links that can be cut."""
+    """A lab with its controller and daemons.
 
-    def __init__(self, start: StartLab, folder: Path, relayed: Sequence[tuple[str, str]] = ()) -> None:
+    `relayed`: the links that can be cut. `beside`: the routers of further hosts, which have no daemons, by
+    name. `capacity`: of a link, for the controller; 0: trees ignore load.
+    """
+
+    def __init__(
+        self,
+        start: StartLab,
+        folder: Path,
+        relayed: Sequence[tuple[str, str]] = (),
+        *,
+        beside: Mapping[str, str] = MappingProxyType({}),
+        capacity: int = 0,
+    ) -> None:
         self.folder = folder
+        self.links = (*LINKS, *beside.items())
+        self._beside = tuple(beside)
+        self._capacity = capacity
         self.lab = start(
             Description(
-                hosts=dict.fromkeys(HOSTS, Host()),
+                hosts=dict.fromkeys((*HOSTS, *beside), Host()),
                 switches=dict.fromkeys(ROUTERS, Switch(str(PROGRAM))),
-                links=tuple([Link(pair, relay=pair in relayed) for pair in LINKS]),
+                links=tuple([Link(pair, relay=pair in relayed) for pair in self.links]),
             )
         )
         self.token = f"@{folder / 'alpha' / 'join-token'}"
@@ -91,13 +118,13 @@ class Site:
 
     def _described(self) -> str:
         lab = self.lab
-        lines = [f"links = {json.dumps(LINKS)}", f'block = "{BLOCK}"', "packet_life = 0.1", "look = 0.5"]
-        lines += ["probe = 1.0", "[routers]"]
+        lines = [f"links = {json.dumps(self.links)}", f'block = "{BLOCK}"', "packet_life = 0.1", "look = 0.5"]
+        lines += ["probe = 1.0", f"capacity = {self._capacity}", "[routers]"]
         lines += [f'{name} = "{lab.p4runtime(name)}"' for name in ROUTERS]
-        for host in HOSTS:
+        for host in (*HOSTS, *self._beside):
             ip = lab.ipv6(host)
-            lines += [f"[hosts.{host}]", f'control = "[{ip}]:7671"', f'address = "{ip}"']
-            lines += [f'mac = "{lab.interface(host).mac}"']
+            lines += [f"[hosts.{host}]", f'address = "{ip}"', f'mac = "{lab.interface(host).mac}"']
+            lines += [f'control = "[{ip}]:7671"'] if host in HOSTS else []
         return "\n".join(lines)
 
     def _start_daemon(self, host: str) -> None:
@@ -125,11 +152,18 @@ class Site:
             found = [account for stream in client.list_streams() for account in stream.accounts]
         return sum(account.carrier == "srv6" for account in found)
 
+    def ways(self, **message: str) -> list[pb.MessageWay]:
+        """Returns how a message that is published at alpha goes to other hosts."""
+        with self.control("alpha") as client:
+            return [
+                way for way in client.explain(pb.ExplainRequest(**message)).ways if way.carrier != "local"
+            ]
+
     def received(self, links: Sequence[tuple[str, str]]) -> dict[tuple[str, str], tuple[int, int]]:
         """Returns bytes and packets that have arrived over each link, by the counters of its end."""
         found = {}
         for tail, head in links:
-            pair = (tail, head) if (tail, head) in LINKS else (head, tail)
+            pair = (tail, head) if (tail, head) in self.links else (head, tail)
             counters = self.lab.counters(head, self.lab.end(*pair, at=head).interface)
             found[tail, head] = counters["rx_bytes"], counters["rx_packets"]
         return found
@@ -169,14 +203,35 @@ class Site:
         process.communicate(b"".join(lines), timeout=PATIENCE)
         assert process.returncode == 0
 
-    def subscribe(self, host: str, topic: str) -> subprocess.Popen[bytes]:
+    def subscribe(self, host: str, topic: str) -> Subscriber:
         """Starts mosquitto_sub; returns when its SUBACK has arrived."""
         command = ["stdbuf", "-oL", "mosquitto_sub", "-h", self.lab.ipv6(host), "-V", "mqttv5", "-d"]
-        process = self.lab.start(host, *command, "-t", topic, "-q", "1", "-F", "message %p")
+        return Subscriber(self.lab.start(host, *command, "-t", topic, "-q", "1", "-F", "message %p"))
+
+
+class Subscriber:
+    """mosquitto_sub. A thread reads what it prints: it sends no pings while a full pipe blocks it."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
-        while not process.stdout.readline().startswith(b"Subscribed"):
+        self._stdout = process.stdout
+        while not self._stdout.readline().startswith(b"Subscribed"):
             assert process.poll() is None
-        return process
+        self._numbers: queue.SimpleQueue[int] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for text in self._stdout:
+            if text.startswith(b"message "):
+                self._numbers.put(int(text.split()[1].partition(b":")[0]))
+
+    def heard(self, count: int) -> list[int]:
+        """Returns the next `count` numbers of messages; fewer if no more come."""
+        found: list[int] = []
+        with contextlib.suppress(queue.Empty):
+            while len(found) < count:
+                found.append(self._numbers.get(timeout=PATIENCE))
+        return found
 
 
 def read(process: subprocess.Popen[bytes], count: int) -> list[int]:
@@ -189,22 +244,58 @@ def read(process: subprocess.Popen[bytes], count: int) -> list[int]:
     return found
 
 
-def heard(process: subprocess.Popen[bytes], count: int) -> list[int]:
-    """Returns the next `count` numbers of messages; fewer if no more come."""
-    assert process.stdout is not None
-    given_up = threading.Timer(PATIENCE, process.kill)
-    given_up.start()
-    found: list[int] = []
-    while len(found) < count:
-        text = process.stdout.readline()
-        if not text:
-            break
-        if text.startswith(b"message "):
-            found.append(int(text.split()[1].partition(b":")[0]))
-    given_up.cancel()
-    return found
-
-
 def end(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGTERM)
     process.wait(PATIENCE)
+
+
+class Load:
+    """Records and messages from alpha, in a thread, until it is ended: batches, with pauses between them."""
+
+    def __init__(self, site: Site, batch: int = 100, pause: float = 0.0) -> None:
+        self.sent = 0
+        self._site = site
+        self._batch = batch
+        self._pause = pause
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._pause):
+            self._site.produce(self._batch, self.sent)
+            self._site.publish("a/b", self._batch, self.sent)
+            self.sent += self._batch
+
+    def more(self, batches: int = 2) -> None:
+        """Returns when that many more batches were acknowledged."""
+        before = self.sent
+        wait_until(lambda: self.sent >= before + batches * self._batch, "nothing is acknowledged any more")
+
+    def end(self) -> int:
+        """Returns how many records, and as many messages, were acknowledged."""
+        self._ended.set()
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive()
+        return self.sent
+
+
+def told(site: Site, beginning: str) -> str:
+    """Returns the controller's next line that begins so."""
+    found = ""
+    while not found.startswith(beginning):
+        found = line(site.controller)
+        assert found, "the controller has ended"
+    return found
+
+
+def quiet(site: Site) -> None:
+    """Reads what the controller has said until now."""
+    assert site.controller.stdout is not None
+    while select.select([site.controller.stdout], [], [], 0)[0]:
+        assert line(site.controller)
+
+
+def on_trees(site: Site) -> None:
+    """Waits until records and messages to both readers go by trees."""
+    wait_until(lambda: site.hosts_by_trees() >= 2 * len(READERS), "streams do not go by trees")

@@ -3,8 +3,8 @@ network controller programs over P4Runtime, with one copy on each link of their 
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
+from ipaddress import IPv6Address, IPv6Network
 from pathlib import Path
 
 import pytest
@@ -12,10 +12,9 @@ from tests.network.conftest import StartLab
 
 pytest.importorskip("kafka")
 
-from tests.network.srv6_site import HOSTS, LINKS, RECORD, Site, heard, read, wait_until
+from tests.network.srv6_site import BLOCK, HOSTS, LINKS, READERS, RECORD, Site, needed, read, wait_until
 
 BATCH, MEASURED = 100, 1000
-READERS = HOSTS[1:]
 # Heartbeats, probes, reports and calls between the daemons may add this to a link, as a share of what was
 # published. A second copy would add all of it.
 TOLERANCE = 0.1
@@ -30,8 +29,7 @@ def site(
     require: Callable[[object, str], None],
     require_tool: Callable[[str], str],
 ) -> Site:
-    require(importlib.util.find_spec("finsy"), "finsy is not installed")
-    require_tool("mosquitto_sub")
+    needed(require, require_tool)
     return Site(lab, tmp_path)
 
 
@@ -83,6 +81,7 @@ def test_topics_and_messages_travel_by_replication_segments(site: Site) -> None:
     sent = carried(site, site.produce)
     for one in readers:
         assert read(one, sent) == list(range(sent))
+    by_its_sid(site, topic="readings")
 
     def work() -> None:
         site.produce(MEASURED, sent)
@@ -91,6 +90,18 @@ def test_topics_and_messages_travel_by_replication_segments(site: Site) -> None:
 
     one_copy_per_link(site, work)
     one_copy_of_messages(site)
+
+
+def by_its_sid(site: Site, **message: str) -> None:
+    """Checks that the listing of a message's ways comes to have one packet, to the SID of a tree."""
+
+    def alone() -> bool:
+        ways = site.ways(**message)
+        return [(set(way.hosts), way.carrier, way.why) for way in ways] == [(set(READERS), "srv6", "")]
+
+    wait_until(alone, "other ways than one tree are listed")
+    (way,) = site.ways(**message)
+    assert IPv6Address(way.address) in IPv6Network(f"{BLOCK}/32")
 
 
 def one_copy_of_messages(site: Site) -> None:
@@ -102,11 +113,12 @@ def one_copy_of_messages(site: Site) -> None:
     subscribers = [site.subscribe(host, "a/b") for host in READERS]
     sent = carried(site, publish)
     for one in subscribers:
-        assert heard(one, sent) == list(range(sent))
+        assert one.heard(sent) == list(range(sent))
+    by_its_sid(site, mqtt="a/b")
 
     def work() -> None:
         publish(MEASURED, sent)
         for one in subscribers:
-            assert heard(one, MEASURED) == list(range(sent, sent + MEASURED))
+            assert one.heard(MEASURED) == list(range(sent, sent + MEASURED))
 
     one_copy_per_link(site, work)

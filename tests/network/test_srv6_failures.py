@@ -3,9 +3,6 @@ controller moves trees and paths; nothing is lost, and the order stays."""
 
 from __future__ import annotations
 
-import importlib.util
-import select
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,61 +11,9 @@ from tests.network.conftest import StartLab
 
 pytest.importorskip("kafka")
 
-from tests.network.srv6_site import HOSTS, PATIENCE, Site, end, heard, line, read, wait_until
+from tests.network.srv6_site import READERS, Load, Site, end, needed, on_trees, quiet, read, told
 
-BATCH = 100
-READERS = HOSTS[1:]
 CUT = ("r2", "r3")
-
-
-class Load:
-    """Records and messages from alpha, in a thread, until it is ended."""
-
-    def __init__(self, site: Site) -> None:
-        self.sent = 0
-        self._site = site
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._ended.is_set():
-            self._site.produce(BATCH, self.sent)
-            self._site.publish("a/b", BATCH, self.sent)
-            self.sent += BATCH
-
-    def more(self) -> None:
-        """Returns when two more batches were acknowledged."""
-        before = self.sent
-        wait_until(lambda: self.sent >= before + 2 * BATCH, "nothing is acknowledged any more")
-
-    def end(self) -> int:
-        """Returns how many records, and as many messages, were acknowledged."""
-        self._ended.set()
-        self._thread.join(PATIENCE)
-        assert not self._thread.is_alive()
-        return self.sent
-
-
-def told(site: Site, beginning: str) -> str:
-    """Returns the controller's next line that begins so."""
-    found = ""
-    while not found.startswith(beginning):
-        found = line(site.controller)
-        assert found, "the controller has ended"
-    return found
-
-
-def quiet(site: Site) -> None:
-    """Reads what the controller has said until now."""
-    assert site.controller.stdout is not None
-    while select.select([site.controller.stdout], [], [], 0)[0]:
-        assert line(site.controller)
-
-
-def on_trees(site: Site) -> None:
-    """Waits until records and messages to both readers go by trees."""
-    wait_until(lambda: site.hosts_by_trees() >= 2 * len(READERS), "streams do not go by trees")
 
 
 def test_a_link_is_cut_and_a_router_is_killed_under_load(
@@ -77,8 +22,7 @@ def test_a_link_is_cut_and_a_router_is_killed_under_load(
     require: Callable[[object, str], None],
     require_tool: Callable[[str], str],
 ) -> None:
-    require(importlib.util.find_spec("finsy"), "finsy is not installed")
-    require_tool("mosquitto_sub")
+    needed(require, require_tool)
     site = Site(lab, tmp_path, relayed=[CUT])
     site.create_topic()
     readers = [site.reader(host) for host in READERS]
@@ -114,5 +58,5 @@ def test_a_link_is_cut_and_a_router_is_killed_under_load(
     for one in readers:
         assert read(one, sent) == list(range(sent))
     for one in subscribers:
-        assert heard(one, sent) == list(range(sent))
+        assert one.heard(sent) == list(range(sent))
     end(site.controller)

@@ -32,6 +32,11 @@ def test_the_way_is_what_all_traces_have_and_as_often_as_the_least_of_them() -> 
     assert way.calls == 3
 
 
+def test_a_timer_before_the_message_does_not_change_the_order() -> None:
+    way = host_way("A", [trace("t:tick", "c:end", "a:x", "c:end"), trace("a:x", "c:end")])
+    assert [file.path for file in way.files] == ["a", "c"]
+
+
 def test_a_trace_ends_with_the_last_write_of_its_room() -> None:
     found = trace("shims/s:a", "shims/s:a!", "fabric/f:b", "fabric/f:b!", "shims/s:c")
     assert [e.function for e in until_written(found, "shims/", 9)] == ["a"]

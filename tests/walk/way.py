@@ -82,9 +82,13 @@ def until_written(trace: Trace, room: str, done: int) -> list[Entry]:
 
 
 def host_way(host: str, traces: Sequence[Trace]) -> HostWay:
-    """Returns what all traces have in common, files in the order of their first entry in the first trace."""
+    """Returns what all traces have in common, files in the order of their first entry in the shortest trace.
+
+    A timer may come before the message in a longer one, and enter functions that the message enters later.
+    """
     counted = [Counter((entry.file, entry.function) for entry in trace) for trace in traces]
-    always = {key: min(count[key] for count in counted) for key in counted[0]} if counted else {}
+    shortest = min(counted, key=Counter.total, default=Counter())
+    always = {key: min(count[key] for count in counted) for key in shortest}
     order = [key for key in always if always[key]]
     by_file: dict[str, list[Function]] = {}
     for path, name in order:

@@ -6,12 +6,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from tests.clients.amqp.conftest import two_hosts
 
+from treecast.middleware.api.daemon_client import DaemonClient
+from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.daemon.process import DaemonProcess
 
 pytestmark = pytest.mark.clients
@@ -308,3 +311,23 @@ def test_a_queue_whose_home_is_away(tmp_path: Path, name: Callable[[str], str]) 
             assert again.wait(503) == bodies + more
             assert [redelivered for _, _, redelivered in again.got] == [True] * 3 + [False] * 500
             channel.basic_ack(0, multiple=True)
+
+
+def test_which_host_gets_a_message(
+    hosts: list[DaemonProcess], second: BlockingChannel, name: Callable[[str], str]
+) -> None:
+    exchange, queue = name("exchange"), name("queue")
+    second.exchange_declare(exchange, "headers", durable=True)
+    second.queue_declare(queue, durable=True)
+    second.queue_bind(queue, exchange, "", {"x-match": "all", "colour": "blue"})
+    with DaemonClient(hosts[0].ready["control"]) as client:
+
+        def to(**message: Any) -> list[tuple[list[str], str, str, str]]:
+            found = client.explain(pb.ExplainRequest(**message)).ways
+            return [(list(way.hosts), way.carrier, way.address, way.why) for way in found]
+
+        other = (["b"], "channel", hosts[1].ready["fabric"], f"queues: {queue}")
+        assert to(exchange=exchange) == []
+        assert to(exchange=exchange, headers={"colour": "red"}) == []
+        assert to(exchange=exchange, headers={"colour": "blue"}) == [other]
+        assert to(exchange="", key=queue) == [other]

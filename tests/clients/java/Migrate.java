@@ -79,7 +79,8 @@ public final class Migrate {
             consumer.subscribe(Set.of(topic), this);
         }
 
-        void poll() {
+        /** Returns whether what was read could be committed, which a classic member cannot do while it joins. */
+        boolean poll() {
             for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(20))) {
                 read.merge(record.partition() + ":" + record.offset(), 1, Integer::sum);
                 done.put(
@@ -90,8 +91,9 @@ public final class Migrate {
                 if (!done.isEmpty()) {
                     consumer.commitSync(done);
                 }
+                return !done.isEmpty();
             } catch (CommitFailedException | RebalanceInProgressException e) {
-                // committed when the partitions are revoked
+                return false; // committed when the partitions are revoked
             }
         }
 
@@ -151,6 +153,11 @@ public final class Migrate {
         for (Member former : List.copyOf(team)) {
             team.add(new Member(classic));
             settle();
+            // A classic consumer that is closed while it joins calls its partitions lost, whatever the server
+            // answers.
+            while (!former.poll()) {
+                step();
+            }
             team.remove(former);
             former.consumer.close();
             settle();

@@ -26,6 +26,7 @@ class Client:
         self.messages: queue.Queue[paho.MQTTMessage] = queue.Queue()
         self.connected: queue.Queue[bool] = queue.Queue()
         self.subscribed: queue.Queue[Any] = queue.Queue()
+        self.reasons: dict[int, int] = {}  # with which publishes were acknowledged, by message id
         self.paho = paho.Client(
             paho.CallbackAPIVersion.VERSION2,
             client_id,
@@ -36,6 +37,9 @@ class Client:
         self.paho.on_message = lambda client, data, message: self.messages.put(message)
         self.paho.on_connect = lambda client, data, flags, reason, properties: self.connected.put(
             flags.session_present
+        )
+        self.paho.on_publish = lambda client, data, mid, reason, properties: self.reasons.update(
+            {mid: reason.value}
         )
         self.paho.on_subscribe = lambda client, data, mid, reasons, properties: self.subscribed.put(reasons)
 
@@ -49,9 +53,11 @@ class Client:
         self.paho.subscribe(filter, qos, **options)
         self.subscribed.get(timeout=PATIENCE_S)
 
-    def publish(self, topic: str, payload: bytes, qos: int = 0, **options: Any) -> None:
-        """Returns when the message is acknowledged."""
-        self.paho.publish(topic, payload, qos, **options).wait_for_publish(PATIENCE_S)
+    def publish(self, topic: str, payload: bytes, qos: int = 0, **options: Any) -> int:
+        """Returns when the message is acknowledged, with which reason."""
+        sent = self.paho.publish(topic, payload, qos, **options)
+        sent.wait_for_publish(PATIENCE_S)
+        return self.reasons.pop(sent.mid)
 
     def next(self) -> paho.MQTTMessage:
         return self.messages.get(timeout=PATIENCE_S)
@@ -85,5 +91,5 @@ class Newer(Client):
     def subscribe(self, filter: str, qos: int = 2, **options: Any) -> None:
         super().subscribe(filter, options=SubscribeOptions(qos, **options))
 
-    def publish(self, topic: str, payload: bytes, qos: int = 1, **options: Any) -> None:
-        super().publish(topic, payload, qos, **options)
+    def publish(self, topic: str, payload: bytes, qos: int = 1, **options: Any) -> int:
+        return super().publish(topic, payload, qos, **options)

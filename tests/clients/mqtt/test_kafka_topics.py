@@ -21,7 +21,7 @@ confluent_kafka = pytest.importorskip("confluent_kafka")
 pytestmark = pytest.mark.clients
 
 PATIENCE_S = 60.0
-
+IMPLEMENTATION_ERROR = 0x83  # reason of a PUBACK
 
 Connect = Callable[..., Newer]
 
@@ -187,7 +187,8 @@ def refused(log: str) -> bool:
 def test_a_compacted_topic_refuses_what_has_no_key(hosts: list[DaemonProcess], connect: Connect) -> None:
     with DaemonClient(hosts[0].control) as control:
         control.create_topic("cells.c", 1, {"cleanup.policy": "compact"}, leaders=("a",))
-    connect(hosts[0], "keyless").publish("cells/c", b"keyless")
+    publisher = connect(hosts[0], "keyless")
+    assert publisher.publish("cells/c", b"keyless") == IMPLEMENTATION_ERROR
     end = time.monotonic() + PATIENCE_S
     while not refused(hosts[0].log()):
         assert time.monotonic() < end

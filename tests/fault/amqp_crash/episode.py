@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from resumable import Patience
+
 from treecast.middleware.daemon.process import DaemonProcess
 
 from .link import Link
@@ -23,7 +25,7 @@ OFF = ("--kafka", "--admin", "--control", "--stare", "--mqtt")
 class Episode:
     """`problems`: violations found. `counts`: messages published, confirmed and read.
 
-    `patience`: seconds that clients may take to read everything that is stored.
+    `patience`: seconds that clients may be without progress until they have read everything that is stored.
     """
 
     def __init__(self, folder: Path, seed: int, number: int, python: str, patience: float) -> None:
@@ -99,16 +101,18 @@ class Episode:
         """Waits until publishers have finished their pending messages and the consumer has received them."""
         for publisher in self.publishers:
             publisher.gate.clear()
-        self._wait(lambda: not any(publisher.pending for publisher in self.publishers), "publishers")
-        self._wait(lambda: not self._missing(self.consumer.seen), "the consumer")
+        self._wait(lambda: sum(len(publisher.pending) for publisher in self.publishers), "publishers")
+        self._wait(lambda: len(self._missing(self.consumer.seen)), "the consumer")
 
-    def _wait(self, done: Callable[[], bool], who: str) -> None:
-        deadline = time.monotonic() + self._patience
-        while not done() and not self.problems:
-            if time.monotonic() > deadline:
+    def _wait(self, left: Callable[[], int], who: str) -> None:
+        """Waits until nothing is left, as long as there is progress."""
+        patience = Patience(self._patience)
+        while (count := left()) and not self.problems:
+            if patience.ended(count, time.monotonic()):
+                missing = self._missing(self.consumer.seen)
                 return self.problems.append(
-                    f"{who} did not get all within {self._patience:.0f} s; lost are"
-                    f" {self._missing(self.consumer.seen)[:5]}"
+                    f"{who} made no progress for {self._patience:.0f} s, {count} are left; of {len(missing)}"
+                    f" confirmed messages that were not read, the first are {missing[:5]}"
                 )
             time.sleep(0.02)
         return None
@@ -123,7 +127,7 @@ class Episode:
 
     def _look(self) -> None:
         """Reads both queues while the consumer is away and owes no acknowledgement."""
-        self._wait(self._finished, "the consumer")
+        self._wait(self._unfinished, "the consumer")
         self._read(KEEP, self._kept)
         self._read(DEAD, self._dead)
         self._compare("keep", self._kept, [body for p in self.publishers for body in p.confirmed])
@@ -139,15 +143,18 @@ class Episode:
             else:
                 found[one.body] += 1
 
-    def _finished(self) -> bool:
-        """Returns whether the consumer has settled everything. The consumer is away then."""
+    def _unfinished(self) -> int:
+        """Returns how many messages the consumer still has to settle; if none, it is away."""
         address = self.daemon.address("amqp")
-        if ready(address, WORK):
-            return False
-        if self.consumer.pause(self._patience) and not ready(address, WORK):
-            return True
+        count = ready(address, WORK)
+        if count:
+            return count
+        away = self.consumer.pause(self._patience)
+        count = ready(address, WORK)
+        if away and not count:
+            return 0
         self.consumer.go_on()
-        return False
+        return count or 1
 
     def _compare(self, queue: str, found: Counter[bytes], expected: list[bytes]) -> None:
         lost = [body[:20] for body in expected if body not in found]

@@ -3,7 +3,8 @@
 Each case has its own site: lossless links to a switch with snooping. An origin publishes as fast as its
 daemon accepts, to readers at every other host: to a *fresh* topic, which they have just started to read, or
 to a *standing* one, after some seconds of small records. Byte counts are those of the origin's interface
-until every account is closed: live data, repairs, replays, heartbeats and channels.
+until every account is closed: live data, repairs, replays, heartbeats and channels. "Fetched": records
+that hosts whose replicas are behind fetch from the leader by channels for their readers.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ _BARE_MB = 400.0
 
 RATES = ("case", "copies", "MB/s, least", "median", "s", "published in")
 WAYS = ("live", "repaired", "replayed", "expired")
-SENT = ("case", *PURPOSES, "headers, channels")
-COSTS = ("case", *WAYS, "CPU s of origin", "all")
+SENT = ("case", *PURPOSES, "fetched", "headers, rest")
+COSTS = ("case", *WAYS, "stalled", "CPU s of origin", "all")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -155,6 +156,7 @@ def _tables(outcomes: Sequence[Outcome], result: Result) -> None:
         (
             one.case.name,
             *(f"{one.delivered[way]:,}" for way in WAYS),
+            str(one.stalled),
             *(f"{seconds:.2f}" for seconds in (one.origin_cpu, one.all_cpu)),
         )
         for one in outcomes
@@ -164,7 +166,7 @@ def _tables(outcomes: Sequence[Outcome], result: Result) -> None:
 
 def _shares(one: Outcome) -> list[float]:
     """Returns the shares of the link's bytes by purpose, and the rest."""
-    found = [one.sent[what] / one.payload for what in PURPOSES]
+    found = [*(one.sent[what] / one.payload for what in PURPOSES), one.asked / one.payload]
     return [*found, one.copies - sum(found)]
 
 

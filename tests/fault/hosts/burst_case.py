@@ -22,6 +22,7 @@ STANDING_S, STANDING_RATE = 6.0, 100.0  # the records before a burst to a standi
 SMALL, SMALL_RATE, SMALL_SIZE = "small", 100.0, 100
 TOPIC = f"{LOAD}-burst"
 PURPOSES = ("group data", "unicast data", "repair", "replay", "others")
+_ASKED = ("treecast_relay_proxied_read_bytes_total", "treecast_relay_stalled_replicas_total")
 _LOOK_S = 0.01
 _PREPARE_S = 300.0  # time to encode the burst
 _STUCK_S = 30.0  # without a new record while some are missing
@@ -70,6 +71,8 @@ class Outcome:
     delivered: dict[str, int]  # records by outcome: live, repaired, replayed, expired
     sent: dict[str, int]  # bytes of segments by purpose
     entered: dict[str, int]  # bytes that the router sent into each zone
+    asked: int  # bytes that receivers' readers fetched from the leader by channels
+    stalled: int  # times that a replica stalled
     samples: list[Sample] = field(default_factory=list)
     windows: list[Window] = field(default_factory=list)
 
@@ -97,6 +100,8 @@ class Outcome:
             "origin_cpu": round(self.origin_cpu, 3),
             "all_cpu": round(self.all_cpu, 3),
             "sent": {what: round(size / self.payload, 4) for what, size in self.sent.items()},
+            "asked": round(self.asked / self.payload, 4),
+            "stalled": self.stalled,
             **self.delivered,
         }
 
@@ -196,6 +201,7 @@ class Burst:
         daemons = list(site.daemons.values())
         cpu = [cpu_seconds(daemon.process.pid) for daemon in daemons]
         link, delivered, sent = self._link(), self._delivered(), self._sent()
+        asked, stalled = self._asked()
         entered = site.entered() if case.zones else {}
         whole = self.before + self.records
         with Slowed(daemons, case.slow) as slowed:
@@ -208,6 +214,7 @@ class Burst:
         wait_for(lambda: producer.acked >= whole or producer.process.poll() is not None, "all answers")
         self._accounts()
         begun = float(producer.said.get("begun", 0.0))
+        now_asked, now_stalled = self._asked()
         spent = [cpu_seconds(one.process.pid) - was for one, was in zip(daemons, cpu, strict=True)]
         return Outcome(
             case,
@@ -222,6 +229,8 @@ class Burst:
             {way: records - delivered[way] for way, records in self._delivered().items()},
             {what: size - sent[what] for what, size in self._sent().items()},
             {zone: size - entered[zone] for zone, size in (site.entered() if case.zones else {}).items()},
+            now_asked - asked,
+            now_stalled - stalled,
             windows=[Window("burst", begun, max(float(end.said.get("last", 0.0)) for end in fast))],
         )
 
@@ -245,10 +254,10 @@ class Burst:
             self.result.problems += differences(sent, reader.result(SETTLE_S), who)
 
     def _accounts(self) -> None:
-        """Checks that all accounts close and report exactly what was sent."""
+        """Checks that all accounts close and report exactly what was sent, but for the small stream."""
         own = Result()
         addressed = (self.before + self.records) * self.case.receivers if self.case.kind == "kafka" else None
-        account(self.site, own, addressed=addressed)
+        account(self.site, own, addressed=addressed, running=SMALL if self.case.small else "")
         self.result.problems += [f"{self.case.name}: {problem}" for problem in own.problems]
 
     def _link(self) -> int:
@@ -277,6 +286,12 @@ class Burst:
                 what = apart if row["purpose"] == "data" else row["purpose"]
                 purposes[what if what in purposes else "others"] += row["bytes"]
         return purposes
+
+    def _asked(self) -> tuple[int, int]:
+        """Returns (bytes that all hosts fetched from leaders by channels, times that a replica stalled)."""
+        found = [daemon.metrics() for daemon in self.site.daemons.values()]
+        size, stalled = (sum(one.get(name, 0) for one in found) for name in _ASKED)
+        return int(size), int(stalled)
 
 
 def measure(case: Case, options: Options, folder: Path, result: Result) -> Outcome:

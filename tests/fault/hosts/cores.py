@@ -32,9 +32,13 @@ _FIRST, _BEFORE_OTHERS = -20, -10  # nice values
 class Place(enum.Enum):
     """The priority of a process on a core that others want as well."""
 
+    FIRST = "at once and without limit, also before AT_ONCE; for readers"
     AT_ONCE = "at once and without limit; for processes that rest soon"
     SOON = "mostly at once; yields the core again"
     SHARED = "shared with all others"
+
+
+_REAL_TIME = {Place.FIRST: 2, Place.AT_ONCE: 1}  # priorities
 
 
 @contextlib.contextmanager
@@ -62,8 +66,8 @@ def keep_to(cores: set[int], processes: Iterable[int], place: Place) -> None:
         for thread in map(int, os.listdir(f"/proc/{process}/task")):
             with contextlib.suppress(ProcessLookupError):  # the thread has ended
                 os.sched_setaffinity(thread, cores)
-                if place is Place.AT_ONCE:
-                    os.sched_setscheduler(thread, os.SCHED_RR, os.sched_param(1))
+                if place in _REAL_TIME:
+                    os.sched_setscheduler(thread, os.SCHED_RR, os.sched_param(_REAL_TIME[place]))
                 elif place is Place.SOON:
                     _share(thread, _FIRST, _SHORTEST_NS)
                 else:

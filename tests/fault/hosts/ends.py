@@ -54,18 +54,24 @@ def _received(consumer: Consuming) -> list[str]:
     ]
 
 
-def account(site: Site, result: Result, without: tuple[str, ...] = (), addressed: int | None = None) -> None:
+def account(
+    site: Site,
+    result: Result,
+    without: tuple[str, ...] = (),
+    addressed: int | None = None,
+    running: str = "",
+) -> None:
     """Checks `treecast streams` at every origin: nothing outstanding, and consistent sums.
 
     `addressed`: the number of records of the load addressed to all hosts together, counted over all restarts.
-    Each of them must be delivered.
+    Each of them must be delivered. Streams whose names begin with `running` are left out.
     """
     totals = dict.fromkeys(_TOTALS, 0)
     said = delivered = 0
     for daemon in site.daemons.values():
         if not daemon.running:
             continue
-        for row in closed_rows(daemon, result, without):
+        for row in closed_rows(daemon, result, without, running):
             for name in _TOTALS:
                 totals[name] += count(row[name])
             if row["stream"].startswith(LOAD):
@@ -83,9 +89,11 @@ def account(site: Site, result: Result, without: tuple[str, ...] = (), addressed
         result.row(f"account: {name}", value)
 
 
-def closed_rows(daemon: HostDaemon, result: Result, without: tuple[str, ...]) -> list[dict[str, Any]]:
+def closed_rows(
+    daemon: HostDaemon, result: Result, without: tuple[str, ...], running: str = ""
+) -> list[dict[str, Any]]:
     """Returns the rows of one origin once nothing is outstanding; adds a problem if the backlog stops
-    shrinking."""
+    shrinking. Leaves out streams whose names begin with `running`."""
     rows: list[dict[str, Any]] = []
     least = [-1]
 
@@ -103,7 +111,7 @@ def closed_rows(daemon: HostDaemon, result: Result, without: tuple[str, ...]) ->
             {"stream": stream["name"], **row}
             for stream in streams
             for row in stream["accounts"]
-            if row["host"] not in without
+            if row["host"] not in without and not (running and stream["name"].startswith(running))
         ]
         return rows
 

@@ -27,14 +27,13 @@ from pathlib import Path
 
 from .disk_load import PATIENCE_S, Ack, Load, Place
 from .result import Options, Result
-from .site import Amiss, HostDaemon, Site, Worker, wait_for, workers
+from .site import ADMIN, Amiss, HostDaemon, Site, Worker, wait_for, workers
 
 MOUNTED, MIB = 2, 1 << 20
 DISK_BYTES = 256 * MIB
 LEFT_BYTES = 6 * MIB  # left for the load to fill
 SAID, OVER = "refuses writes", "accepts writes again"
 STORAGE_ERROR = 56
-ADMIN = "127.0.0.1:7670"
 _READ_S = 60.0
 _FULL_S = 4.0  # minimum time of a full disk
 _MORE = 20  # records or messages that count as progress
@@ -339,7 +338,6 @@ def full_disk(options: Options, folder: Path) -> Result:
             seed=options.seed,
             python=options.python,
             mqtt=True,
-            flags=["--admin", ADMIN],
         ) as site,
     ):
         run = Filling(site, options, folder, result, disks)

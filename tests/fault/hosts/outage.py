@@ -56,14 +56,20 @@ def outage(options: Options, folder: Path) -> Result:
         calm = Producing(site, first, TOPIC, 2, 1, size=100, rate=500)
 
         def seat(resting: bool) -> None:
-            """Gives readers priority at once, unless none rests, as where the load comes."""
+            """Gives readers priority at once, unless none rests, as where the load comes.
+
+            The host that stays replays to the one that is back, so its daemon does not rest either; its
+            reader does not wait for it.
+            """
             if not own:
                 return
-            leader, watcher = (Place.SHARED, Place.AT_ONCE) if resting else (Place.SOON, Place.SOON)
+            leader, reader = (Place.SHARED, Place.FIRST) if resting else (Place.SOON, Place.SOON)
+            watcher = Place.AT_ONCE if resting else Place.SOON
             keep_to(own, [site.daemons[first].process.pid], leader)
             keep_to(own, [calm.process.pid], Place.SOON)
-            keep_to(own, [watching[0].process.pid], watcher)
-            keep_to(rest, [site.daemons[steady].process.pid, watching[1].process.pid], watcher)
+            keep_to(own, [watching[0].process.pid], reader)
+            keep_to(rest, [site.daemons[steady].process.pid], watcher)
+            keep_to(rest, [watching[1].process.pid], reader)
 
         with workers(calm, *watching, *others):
             seat(True)

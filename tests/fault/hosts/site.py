@@ -10,11 +10,13 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from treecast.middleware.daemon.process import parse_ready
+from treecast.middleware.dataplane.lab import namespaces
 from treecast.middleware.dataplane.lab.description import parse
 from treecast.middleware.dataplane.lab.lab import Lab, RelayedLink
 
@@ -25,6 +27,7 @@ HERE = Path(__file__).parent
 READY_S, STOP_S, ANSWER_S = 120.0, 60.0, 120.0
 _BUSY = ("Deadline Exceeded", "did not answer within", "no coordinator answers", "TIMED_OUT", "timed out")
 FABRIC, CONTROL, KAFKA, MQTT = 7672, 7671, 9092, 1883
+ADMIN = "127.0.0.1:7670"  # in each host's namespace
 
 
 class Amiss(Exception):
@@ -111,7 +114,7 @@ class HostDaemon:
     def command(self) -> list[str]:
         address = self.site.lab.ipv4(self.host)
         words = [self.site.python, "-m", "treecast.middleware.cli", "up", "--name", self.host]
-        words += ["--data", str(self.data), "--kafka", f"127.0.0.1:{KAFKA}", "--admin", "off"]
+        words += ["--data", str(self.data), "--kafka", f"127.0.0.1:{KAFKA}", "--admin", ADMIN]
         words += ["--mqtt", self.mqtt if self.site.mqtt else "off", "--amqp", "off"]
         words += ["--control", f"{address}:{CONTROL}", "--fabric", f"{address}:{FABRIC}"]
         return [*words, *self.flags]
@@ -158,6 +161,12 @@ class HostDaemon:
     def mqtt(self) -> str:
         return f"127.0.0.1:{MQTT}"
 
+    def metrics(self) -> dict[str, float]:
+        """Returns the daemon's metrics by name with labels."""
+        text = namespaces.inside(self.site.lab.namespace(self.host), _metrics)
+        rows = (line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))
+        return {name: float(value) for name, value in rows}
+
     def tail(self, size: int = 4000) -> str:
         return self.log_path.read_bytes()[-size:].decode(errors="replace") if self.log_path.exists() else ""
 
@@ -189,6 +198,11 @@ class HostDaemon:
             if time.monotonic() > deadline or not any(word in said for word in _BUSY):
                 raise Amiss(f"treecast {' '.join(words)} at {self.host}: {said}")
             time.sleep(0.5)
+
+
+def _metrics() -> str:
+    with urllib.request.urlopen(f"http://{ADMIN}/metrics", timeout=ANSWER_S) as answer:
+        return bytes(answer.read()).decode()
 
 
 class Worker:

@@ -25,11 +25,11 @@ from rich.table import Table
 from tests.fault.hosts.site import KAFKA, Amiss, Site
 
 from .cluster import Cluster
-from .counts import ADMIN, Read, counted, read_of
+from .counts import Read, counted, read_of
 from .job import TASKS
 
 READS = 6  # maximum number until replicas are complete
-FLAGS = ["--kafka", f"0.0.0.0:{KAFKA}", "--admin", f"127.0.0.1:{ADMIN}"]
+FLAGS = ["--kafka", f"0.0.0.0:{KAFKA}"]
 OWN, GIVEN = "its own", "the driver's"  # the daemon that executors are told to read from
 
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import urllib.request
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.fault.hosts.site import Site
 
-from treecast.middleware.dataplane.lab import namespaces
-
-ADMIN = 7670
 RECORD_BYTES = (
     16  # maximum overhead of a record without key and headers, including its share of the batch header
 )
@@ -47,16 +43,10 @@ def counted(site: Site) -> dict[str, Counts]:
 
 
 def _of(site: Site, host: str) -> Counts:
-    text = namespaces.inside(site.lab.namespace(host), _metrics)
-    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))
-    found = {name: int(float(values.get(metric, "0"))) for name, metric in _COUNTED.items()}
+    values = site.daemons[host].metrics()
+    found = {name: int(values.get(metric, 0)) for name, metric in _COUNTED.items()}
     carried = site.link(host).look().counters.values()
     return Counts(**found, network=sum(one.sent_bytes for one in carried))
-
-
-def _metrics() -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{ADMIN}/metrics", timeout=60) as answer:
-        return bytes(answer.read()).decode()
 
 
 @dataclass
