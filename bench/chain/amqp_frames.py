@@ -8,7 +8,7 @@ Deliberately not the codec of our face: a generator that shared it would share i
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from treecast.middleware.load.frames import LoadError
 
@@ -83,9 +83,12 @@ def declare_exchange(exchange: str, kind: str) -> bytes:
     return method(EXCHANGE_DECLARE, fields)
 
 
-def declare_queue(queue: str, mode: str = "") -> bytes:
-    """Returns queue.declare of a durable classic queue, with `mode` as its x-queue-mode."""
-    table = short("x-queue-mode") + b"S" + struct.pack(">I", len(mode)) + mode.encode() if mode else b""
+def declare_queue(queue: str, arguments: Mapping[str, str]) -> bytes:
+    """Returns queue.declare of a durable queue."""
+    table = b"".join(
+        short(name) + b"S" + struct.pack(">I", len(value)) + value.encode()
+        for name, value in arguments.items()
+    )
     fields = struct.pack(">H", 0) + short(queue) + b"\2" + struct.pack(">I", len(table)) + table
     return method(QUEUE_DECLARE, fields)
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import select
 import signal
 import socket
 import struct
@@ -23,8 +22,8 @@ import tempfile
 import numpy as np
 
 from bench.chain import amqp_frames as amqp
+from bench.floor import lanes
 
-CHUNK = 256 * 1024
 TAG_AT = 13  # position of the delivery tag: frame head (7), method (4), consumer tag (1 + 1)
 _TABLE = struct.pack(">I", 0)
 ANSWERS = {
@@ -42,42 +41,19 @@ ANSWERS = {
 START = amqp.method(amqp.START, b"\0\x09" + _TABLE + _TABLE + _TABLE, 0)
 
 
-class Lane:
-    """A connection. `packet`: the length of its publishes, once one has come."""
+class Lane(lanes.Lane):
+    """A connection of a publisher or of a queue's consumer."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self.socket = connection
+        super().__init__(connection)
         self.queue = b""  # of a consumer
         self.key = b""  # of a publisher
-        self.packet = 0
         self.confirms = False
         self.taken = 0
-        self._buffer = bytearray(CHUNK)
-        self._filled = 0
         self._head = 0  # bytes of the method's frame
         self._ring = np.zeros((0, 0), np.uint8)
 
-    def receive(self) -> memoryview | None:
-        """Returns whole publishes, valid until the next call; empty if none arrived, None if the client is
-        gone.
-        """
-        view = memoryview(self._buffer)
-        try:
-            count = self.socket.recv_into(view[self._filled :])
-        except ConnectionError:
-            return None
-        if not count:
-            return None
-        self._filled += count
-        if self.queue:
-            self._filled = 0  # its acknowledgements
-            return view[:0]
-        if not self.packet:
-            self._begin()
-        return view[: self._filled // self.packet * self.packet] if self.packet else view[:0]
-
-    def _begin(self) -> None:
-        """Answers methods, until the first publish."""
+    def _begin(self, view: memoryview) -> None:
         if self._buffer.startswith(amqp.PROTOCOL_HEADER):
             self.socket.sendall(START)
             self.keep(len(amqp.PROTOCOL_HEADER))
@@ -102,6 +78,7 @@ class Lane:
             self.confirms = True
         if name == amqp.CONSUME:
             self.queue = payload[7 : 7 + payload[6]]
+            self.consumes = True
         if name in ANSWERS:
             self.socket.sendall(ANSWERS[name])
 
@@ -115,7 +92,7 @@ class Lane:
         fields = amqp.short("c") + bytes(9) + self._names
         method = amqp.method(amqp.DELIVER, fields)
         row = method + bytes(self.packet - self._head)
-        rows = CHUNK // self.packet + 1
+        rows = lanes.CHUNK // self.packet + 1
         self._ring = np.frombuffer(bytearray(row * rows), np.uint8).reshape(rows, len(row))
         self._content = len(method)
 
@@ -135,12 +112,6 @@ class Lane:
             self.socket.sendall(amqp.ack(self.taken))
         self.keep(len(publishes))
 
-    def keep(self, used: int) -> None:
-        """Moves the remaining bytes to the front."""
-        left = self._filled - used
-        self._buffer[:left] = bytes(self._buffer[used : self._filled])
-        self._filled = left
-
     def send(self, data: memoryview) -> None:
         """Sends; waits while the socket is full, since the load reads everything."""
         self.socket.sendall(data)
@@ -150,22 +121,12 @@ class Loop:
     """Reads all connections of one poll, then sends, then stores, then confirms."""
 
     def __init__(self, listener: socket.socket, folder: str) -> None:
-        self._listener = listener
         self._log = os.open(os.path.join(folder, "log"), os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
-        self._poll = select.epoll()
-        self._poll.register(listener, select.EPOLLIN)
-        self._lanes: dict[int, Lane] = {}
+        self._poll = lanes.Poll(listener, Lane)
 
     def run(self) -> None:
         while True:
-            came: list[tuple[Lane, memoryview]] = []
-            for number, _ in self._poll.poll():
-                if number == self._listener.fileno():
-                    self._accept()
-                elif (publishes := self._lanes[number].receive()) is None:
-                    self._gone(number)
-                elif publishes:
-                    came.append((self._lanes[number], publishes))
+            came = self._poll.wait()
             for lane, publishes in came:
                 self._send(lane, publishes)
             if stored := [publishes for lane, publishes in came if lane.confirms]:
@@ -175,19 +136,9 @@ class Loop:
                 lane.confirm(publishes)
 
     def _send(self, publisher: Lane, publishes: memoryview) -> None:
-        for lane in self._lanes.values():
+        for lane in self._poll.lanes.values():
             if lane.queue and lane.queue == publisher.key:
                 lane.send(publisher.deliveries(publishes))
-
-    def _accept(self) -> None:
-        connection, _ = self._listener.accept()
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._lanes[connection.fileno()] = Lane(connection)
-        self._poll.register(connection, select.EPOLLIN)
-
-    def _gone(self, number: int) -> None:
-        self._poll.unregister(number)
-        self._lanes.pop(number).socket.close()
 
 
 def main() -> None:

@@ -15,7 +15,6 @@ each packet carries a tag that the far one checks, as the fabric's segments do (
 from __future__ import annotations
 
 import argparse
-import select
 import signal
 import socket
 import sys
@@ -23,7 +22,8 @@ from hmac import compare_digest
 
 from blake3 import blake3
 
-CHUNK = 256 * 1024
+from bench.floor import lanes
+
 PACKET = 65_000  # bytes of a UDP packet on loopback
 BURST = 4  # of them in a row, before other work has its turn
 ROOM = 32 << 20  # bytes of the far one's socket: the load bounds what is on its way
@@ -50,42 +50,20 @@ def packet_size(data: bytearray | memoryview, filled: int) -> int:
     return 0
 
 
-class Lane:
-    """A connection. `packet`: the length of its publishes, once one has come."""
+class Lane(lanes.Lane):
+    """A connection of a publisher or of a subscriber."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self.socket = connection
-        self.subscribes = False
-        self.packet = 0
+        super().__init__(connection)
         self._id_at = 0  # position of a publish's packet id in QoS 1; 0: QoS 0
-        self._buffer = bytearray(CHUNK)
-        self._filled = 0
 
-    def receive(self) -> memoryview | None:
-        """Returns whole publishes, valid until the next call; empty if none arrived, None if the client is
-        gone.
-        """
-        view = memoryview(self._buffer)
-        try:
-            count = self.socket.recv_into(view[self._filled :])
-        except ConnectionError:
-            return None
-        if not count:
-            return None
-        self._filled += count
-        if self.subscribes:
-            self._filled = 0  # its acknowledgements
-            return view[:0]
-        while not self.packet:
-            size = packet_size(view, self._filled)
-            if not size or size > self._filled:
-                return view[:0]
+    def _begin(self, view: memoryview) -> None:
+        while (size := packet_size(view, self._filled)) and size <= self._filled:
             if view[0] >> 4 == 3:
                 self._publishes(view, size)
-                break
+                return
             self._answer(bytes(view[:size]))
-            self._keep(view, size)
-        return view[: self._filled // self.packet * self.packet]
+            self.keep(size)
 
     def taken(self, publishes: memoryview) -> None:
         """Acknowledges publishes that were forwarded."""
@@ -95,13 +73,7 @@ class Lane:
             acks[2::4] = publishes[self._id_at :: self.packet]
             acks[3::4] = publishes[self._id_at + 1 :: self.packet]
             self.socket.sendall(acks)
-        self._keep(memoryview(self._buffer), len(publishes))
-
-    def _keep(self, view: memoryview, used: int) -> None:
-        """Moves the remaining bytes to the front."""
-        left = self._filled - used
-        view[:left] = bytes(view[used : self._filled])
-        self._filled = left
+        self.keep(len(publishes))
 
     def _publishes(self, view: memoryview, size: int) -> None:
         self.packet = size
@@ -115,7 +87,7 @@ class Lane:
         if packet[0] >> 4 == 1:
             self.socket.sendall(b"\x20\x02\0\0")
         elif packet[0] >> 4 == 8:
-            self.subscribes = True
+            self.consumes = True
             self.socket.sendall(b"\x90\x03" + packet[2:4] + packet[-1:])
 
     def send(self, parts: list[memoryview]) -> None:
@@ -129,7 +101,7 @@ class Loop:
     """Reads all connections of one poll, then sends the data to each subscriber, or to the far loop."""
 
     def __init__(self, listener: socket.socket, udp: int = 0, to: int = 0, tagged: bool = False) -> None:
-        self._listener = listener
+        self._poll = lanes.Poll(listener, Lane)
         self._tagged = tagged
         self._to = ("127.0.0.1", to) if to else None
         self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -137,25 +109,11 @@ class Loop:
             self._udp.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, ROOM)
             self._udp.bind(("127.0.0.1", udp))
             self._udp.setblocking(False)
-        self._arriving = self._udp.fileno() if udp else -1
-        self._poll = select.epoll()
-        self._poll.register(listener, select.EPOLLIN)
-        if udp:
-            self._poll.register(self._udp, select.EPOLLIN)
-        self._lanes: dict[int, Lane] = {}
+            self._poll.add(self._udp, self._arrived)
 
     def run(self) -> None:
         while True:
-            came: list[tuple[Lane, memoryview]] = []
-            for number, _ in self._poll.poll():
-                if number == self._listener.fileno():
-                    self._accept()
-                elif number == self._arriving:
-                    self._arrived()
-                elif (publishes := self._lanes[number].receive()) is None:
-                    self._gone(number)
-                elif publishes:
-                    came.append((self._lanes[number], publishes))
+            came = self._poll.wait()
             if came:
                 self._send(came)
 
@@ -174,8 +132,8 @@ class Loop:
         self._send_to_all(parts)
 
     def _send_to_all(self, parts: list[memoryview]) -> None:
-        for lane in self._lanes.values():
-            if lane.subscribes:
+        for lane in self._poll.lanes.values():
+            if lane.consumes:
                 lane.send(parts)
 
     def _send(self, came: list[tuple[Lane, memoryview]]) -> None:
@@ -194,16 +152,6 @@ class Loop:
             part = publishes[at : at + room]
             head = [tag(part)] if self._tagged else []
             self._udp.sendmsg([*head, part], (), 0, self._to)
-
-    def _accept(self) -> None:
-        connection, _ = self._listener.accept()
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._lanes[connection.fileno()] = Lane(connection)
-        self._poll.register(connection, select.EPOLLIN)
-
-    def _gone(self, number: int) -> None:
-        self._poll.unregister(number)
-        self._lanes.pop(number).socket.close()
 
 
 def main() -> None:

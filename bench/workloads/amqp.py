@@ -31,7 +31,7 @@ CHECKED = 5_000  # messages of the run that checks all bytes
 SUSTAINED_P99 = 0.1  # seconds
 SUSTAINER = "RabbitMQ"
 CPU = Metric("server CPU", "µs/message", False, 1 / 3)
-CPU_AT_RATE = Metric("server CPU", "µs/message", False)
+CPU_UNASKED = Metric("server CPU", "µs/message", False)
 RESIDENT = Metric("resident, with the queue", "MiB", False, 1.0)
 GROWTH = Metric("of it for the queue", "MiB", False)
 BYTES_AHEAD = 4 << 20  # of bodies, on their way with automatic acknowledgement
@@ -68,6 +68,7 @@ def order_of(peer: Server, load: Any) -> dict[str, Any]:
 class AmqpThroughput(Workload[Server]):
     """`seconds`: of the measured run. `asked`: how many times the other's rate. `persistent`: confirmed
     once on disk, and acknowledged by the consumer; otherwise transient with automatic acknowledgement.
+    `stream`: through stream queues, whose consumers start at the end.
     """
 
     seconds: float
@@ -75,12 +76,14 @@ class AmqpThroughput(Workload[Server]):
     size: int = 100
     persistent: bool = False
     queues: int = 1
+    stream: bool = False
 
     floor = True
 
     def __post_init__(self) -> None:
         kind = "confirms and acks" if self.persistent else "auto-ack"
-        queues = "one queue" if self.queues == 1 else f"{self.queues} queues"
+        what = "stream" if self.stream else "queue"
+        queues = f"one {what}" if self.queues == 1 else f"{self.queues} {what}s"
         self.name = f"{kind}, {size_text(self.size)}, {queues}"
         self.metric = Metric("delivered", "messages/s", True, self.asked)
 
@@ -88,14 +91,19 @@ class AmqpThroughput(Workload[Server]):
         first = self._load(peer, CHECKED, check=True)
         warm = self._load(peer, self._count(first, self.seconds / 4))
         run = self._load(peer, self._count(warm, self.seconds))
-        return {self.metric: run.result["records"] / run.result["seconds"], CPU: run.cpu_per_record}
+        cpu = CPU_UNASKED if self.stream else CPU  # nothing is asked of streams
+        return {self.metric: run.result["records"] / run.result["seconds"], cpu: run.cpu_per_record}
 
     def _count(self, before: LoadRun, seconds: float) -> int:
         """Returns the number of messages that fill `seconds` at the rate of an earlier run."""
         return max(CHECKED, int(before.result["records"] / before.result["seconds"] * seconds))
 
     def _load(self, peer: Server, messages: int, *, check: bool = False) -> LoadRun:
-        return run_load(peer, {**order_of(peer, self), "messages": messages, "check": check}, COMMAND)
+        order = {**order_of(peer, self), "messages": messages, "check": check}
+        if self.stream:
+            names = [f"{name}-stream" for name in order["queues"]]
+            order |= {"queues": names, "arguments": {"x-queue-type": "stream"}}
+        return run_load(peer, order, COMMAND)
 
 
 @dataclass
@@ -125,7 +133,7 @@ class AmqpLatency(Workload[Server]):
             DELIVERY_P99: 1000 * run.result["p99"],
             DELIVERY_WINDOW_P99: 1000 * run.result["window_p99"],
             REACHED: run.result["records"] / run.result["seconds"],
-            CPU_AT_RATE: run.cpu_per_record,
+            CPU_UNASKED: run.cpu_per_record,
         }
 
     def once(self, peer: Server, seconds: float) -> LoadRun:
@@ -165,7 +173,8 @@ class AmqpBacklog(Workload[Server]):
     def run(self, peer: Server, number: int) -> Values:
         before = peer.memory().resident
         queue = f"{EXCHANGE}-{self.mode or 'long'}"
-        order = {**order_of(peer, self), "queues": [queue], "mode": self.mode, "messages": self.count}
+        arguments = {"x-queue-mode": self.mode} if self.mode else {}
+        order = {**order_of(peer, self), "queues": [queue], "arguments": arguments, "messages": self.count}
         run_load(peer, {**order, "consumes": False}, COMMAND)
         time.sleep(2.0)  # garbage of the load is collected meanwhile
         found = peer.memory().resident
@@ -180,6 +189,7 @@ def workloads(seconds: float, queued: int) -> list[Workload[Any]]:
         for queues in (1, 4):
             for size in (100, 1024):
                 out.append(AmqpThroughput(seconds, asked, size, persistent, queues))
+    out += [AmqpThroughput(seconds, None, size, True, stream=True) for size in (100, 1024)]
     return [*out, AmqpBacklog(queued), AmqpBacklog(queued, "lazy")]
 
 

@@ -2,9 +2,9 @@
 
 Each publisher has a connection, a queue and a consumer of its own. Publishes of a run are equal and go out
 many to a system call. All deliveries of a queue have the same length, which the first one shows: a delivery
-tag takes 8 bytes. So they are counted by the size of whole chunks. With `check` every byte is compared, and
-every delivery tag. Otherwise the kernel discards and only counts what consumers receive (MSG_TRUNC), so that
-the load, which shares the machine with the server, costs little.
+tag takes 8 bytes, as does the offset of a stream. So they are counted by the size of whole chunks. With
+`check` every byte is compared, and every delivery tag. Otherwise the kernel discards and only counts what
+consumers receive (MSG_TRUNC), so that the load, which shares the machine with the server, costs little.
 
 Persistent messages are confirmed to the publisher and acknowledged by the consumer, all of a read with one
 basic.ack; transient ones are consumed with automatic acknowledgement. A publisher stays at most `window`
@@ -28,6 +28,7 @@ from treecast.middleware.load.frames import LoadError
 from treecast.middleware.load.percentiles import Distribution
 
 SILENCE = 30.0
+OFFSET = b"x-stream-offsetl"  # name of a header, and the type of 64 bits
 CHUNK = 1 << 20
 FULL = 0.0005  # seconds: wait of a publisher with a full socket, until the server has read
 RING = 1 << 20  # bytes of repeated publishes
@@ -38,13 +39,15 @@ _CONFIRM_SIZE = 13
 
 
 def prepare_queues(client: Client, order: dict[str, Any]) -> None:
-    """Declares the exchange and empty queues, bound to it by their names; by "" to a fanout exchange."""
-    exchange, kind = order["exchange"], order["kind"]
+    """Declares the exchange and empty queues, bound to it by their names; by "" to a fanout exchange. What a
+    stream has stays there: its consumer gets what is published from then on."""
+    exchange, kind, arguments = order["exchange"], order["kind"], order.get("arguments", {})
     client.call(amqp.declare_exchange(exchange, kind), amqp.EXCHANGE_DECLARE_OK)
     for queue in order["queues"]:
-        client.call(amqp.declare_queue(queue, order.get("mode", "")), amqp.QUEUE_DECLARE_OK)
+        client.call(amqp.declare_queue(queue, arguments), amqp.QUEUE_DECLARE_OK)
         client.call(amqp.bind(queue, exchange, _key(order, queue)), amqp.QUEUE_BIND_OK)
-        client.call(amqp.purge(queue), amqp.QUEUE_PURGE_OK)
+        if arguments.get("x-queue-type") != "stream":
+            client.call(amqp.purge(queue), amqp.QUEUE_PURGE_OK)
 
 
 def _key(order: dict[str, Any], queue: str) -> str:
@@ -134,7 +137,7 @@ class Consumer:
         self._check = bool(order["check"])
         self._body = b"x" * order["size"]
         self._template = b""
-        self._tag_at = 0  # position of the delivery tag in a message
+        self._numbers: list[int] = []  # positions of the delivery tag, and of a stream's offset, in a message
         self._room = 2 * len(self._body) + 4096
         self._buffer = memoryview(bytearray(CHUNK + self._room))
         self._buffer[: self.filled] = early
@@ -176,19 +179,21 @@ class Consumer:
             if kind == amqp.METHOD and amqp.TWO.unpack_from(data, start) != amqp.DELIVER:
                 raise LoadError(f"no message came, but {data[start:end]!r}")
             if kind == amqp.METHOD:
-                self._tag_at = start + amqp.TWO.size + 1 + data[start + amqp.TWO.size]
+                self._numbers = [start + amqp.TWO.size + 1 + data[start + amqp.TWO.size]]
+            if kind == amqp.HEADER and (at := data.find(OFFSET, start, end)) >= 0:
+                self._numbers.append(at + len(OFFSET))
             if kind == amqp.BODY:
                 body = data[start:end]
                 if len(body) != len(self._body) or (not self.stamped and body != self._body):
                     raise LoadError("what came is not what was sent")
-                self._template = self._without_tags(data[: end + 1])
+                self._template = self._without_numbers(data[: end + 1])
                 return end + 1
         return 0
 
-    def _without_tags(self, data: bytes) -> bytes:
+    def _without_numbers(self, data: bytes) -> bytes:
         found = bytearray(data)
         size = self.packet or len(found)
-        for at in range(self._tag_at, self._tag_at + 8):
+        for at in [begin + number for begin in self._numbers for number in range(8)]:
             found[at::size] = bytes(len(found) // size)
         return bytes(found)
 
@@ -196,10 +201,11 @@ class Consumer:
         used = whole * self.packet
         if self._check:
             data = bytes(self._buffer[:used])
-            tags = [int.from_bytes(data[at : at + 8], "big") for at in range(self._tag_at, used, self.packet)]
+            places = range(self._numbers[0], used, self.packet)
+            tags = [int.from_bytes(data[at : at + 8], "big") for at in places]
             if tags != list(range(self.count + 1, self.count + whole + 1)):
                 raise LoadError("delivery tags are not consecutive")
-            if self._without_tags(data) != self._template * whole:
+            if self._without_numbers(data) != self._template * whole:
                 raise LoadError("what came is not what was sent")
         if self.stamped:
             now, at = time.perf_counter(), self.packet - 1 - len(self._body)
