@@ -85,13 +85,14 @@ demo: setup
 
 # What is pure or in one process runs on all cores; what starts servers and clients, SERVER_WORKERS files at a time (0: one
 # after the other), the longest files first. Those mostly wait, so the hot modules are compiled meanwhile, with what the
-# others leave of the machine. Tests that none of the hot modules has a part in are not run again with them.
+# others leave of the machine. Tests that none of the hot modules has a part in are not run again with them; those that
+# are run again have fewer examples the first time (tests/passes.py). `make unit` runs all in full.
 UNIT_WORKERS ?= auto
 SERVER_WORKERS ?= 3
 HOUSE ?= tests/house
 UNIT := -n $(UNIT_WORKERS) tests/unit
 SERVERS := -n $(SERVER_WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/house --ignore tests/unit
-COLD := bench cli control emulator evaluation filters lab load p4/frontend p4/p4runtime relay/homes stare
+COLD := bench broker/groups cli control emulator evaluation filters lab load p4/frontend p4/p4runtime relay/homes stare
 COMPILED_UNIT := $(UNIT) $(addprefix --ignore tests/unit/,$(COLD)) --compiled
 
 test: setup
@@ -101,7 +102,7 @@ else
 	@mkdir -p .cache; echo "compiling the hot modules meanwhile, into $(COMPILED)"
 	@nice -n 19 $(SELF) --no-print-directory compiled >.cache/compiled.log 2>&1 & compiling=$$!; \
 	trap 'kill $$compiling 2>/dev/null' EXIT; \
-	$(PY) -m pytest $(UNIT) $(HOUSE) && \
+	$(PY) -m pytest $(UNIT) $(HOUSE) --first-pass "$(COLD)" && \
 	$(PY) -m pytest $(SERVERS) && \
 	{ wait $$compiling || { cat .cache/compiled.log >&2; exit 1; }; }
 	@$(SELF) --no-print-directory compiled-unit
@@ -137,6 +138,7 @@ pages: setup
 	@$(PY) -m treecast.middleware.daemon.manual docs/operating.md
 	@$(PY) -m tests.house.reasons
 	@$(PY) docs/sequences.py
+	@$(PY) docs/relay_pictures.py
 
 format: setup
 	@$(PY) -m ruff format .
@@ -171,6 +173,7 @@ foreign: setup
 	@$(PY) -m tests.foreign $(FOREIGN)
 	@$(PY) -m tests.foreign.p4runtime_shell
 	@! command -v go >/dev/null || $(PY) -m tests.foreign.franz_go
+	@! PATH="$$PATH:/usr/lib/rabbitmq/bin" command -v rabbitmq-server >/dev/null || $(PY) -m tests.foreign.amqp_frames
 	@test -z "$(SUITES)" || $(PY) -m tests.foreign.librdkafka --suites "$(SUITES)"
 	@test -z "$(SUITES)" || $(PY) -m tests.foreign.p4_samples --suites "$(SUITES)"
 	@test -z "$(SUITES)" || $(PY) -m tests.foreign.paho --suites "$(SUITES)"
