@@ -18,6 +18,8 @@ from bench.core.measure import (
     DELIVERY_P50,
     DELIVERY_P99,
     DELIVERY_WINDOW_P99,
+    LAG_P99,
+    LAG_WINDOW_P99,
     REACHED,
     Metric,
     Values,
@@ -132,6 +134,8 @@ class AmqpLatency(Workload[Server]):
             DELIVERY_P50: 1000 * run.result["p50"],
             DELIVERY_P99: 1000 * run.result["p99"],
             DELIVERY_WINDOW_P99: 1000 * run.result["window_p99"],
+            LAG_P99: 1000 * run.result["lag_p99"],
+            LAG_WINDOW_P99: 1000 * run.result["lag_window_p99"],
             REACHED: run.result["records"] / run.result["seconds"],
             CPU_UNASKED: run.cpu_per_record,
         }

@@ -24,16 +24,14 @@ from typing import Any
 
 from bench.chain import amqp_frames as amqp
 from bench.chain.amqp import Client
+from bench.workloads.open_loop import SILENCE, STAMP, OpenLoop, Silent
 from treecast.middleware.load.frames import LoadError
-from treecast.middleware.load.percentiles import Distribution
 
-SILENCE = 30.0
 OFFSET = b"x-stream-offsetl"  # name of a header, and the type of 64 bits
 CHUNK = 1 << 20
 FULL = 0.0005  # seconds: wait of a publisher with a full socket, until the server has read
 RING = 1 << 20  # bytes of repeated publishes
 TAG = "c"
-STAMP = struct.Struct(">d")
 _CONFIRM = struct.Struct(">BHIHHQBB")
 _CONFIRM_SIZE = 13
 
@@ -276,37 +274,26 @@ class Load:
                 raise LoadError(f"{consumer.count} messages and {consumer.filled} bytes came, not {each}")
 
     def latency(self) -> dict[str, Any]:
-        """Runs an open loop: `rate` messages a second, each with its due time."""
+        """Runs an open loop: `rate` messages a second."""
         order = self.order
         (publisher,), (consumer,) = self.publishers, self.consumers
         consumer.stamped = True
         frame, size = publisher.frame, order["size"]
         head, tail = frame[: -size - 1], frame[-size - 1 + STAMP.size :]
-        rate, total = order["rate"], order["messages"]
-        sent, pending = 0, b""
-        began = heard = time.perf_counter()
-        while consumer.count < total or (publisher.confirms and publisher.confirmed < total):
-            now = time.perf_counter()
-            due = min(total, int((now - began) * rate) + 1)
-            if due > sent:
-                parts = [head + STAMP.pack(began + number / rate) + tail for number in range(sent, due)]
-                pending += b"".join(parts)
-                sent, heard = due, now
-            if pending:
-                with contextlib.suppress(BlockingIOError):
-                    pending = pending[publisher.socket.send(pending) :]
-            self._receive(0.0002)
-            if now - heard > SILENCE:
-                raise LoadError(f"{consumer.count} of {total} messages came")
-        seconds = time.perf_counter() - began
-        found = Distribution.of(consumer.latencies, rate)
-        return {
-            "records": total,
-            "seconds": seconds,
-            "p50": found.p50,
-            "p99": found.p99,
-            "window_p99": found.window_p99,
-        }
+
+        def arrived() -> int:
+            return min(consumer.count, publisher.confirmed) if publisher.confirms else consumer.count
+
+        return OpenLoop(
+            order["rate"],
+            order["messages"],
+            publisher.socket,
+            lambda stamp: head + stamp + tail,
+            self._poll,
+            lambda: self._receive(0),
+            arrived,
+            consumer.latencies,
+        ).run()
 
 
 def crosses(near: tuple[str, int], far: tuple[str, int], exchange: str, queue: str, timeout: float) -> None:
@@ -353,7 +340,7 @@ def main() -> int:
             print("ready", flush=True)
             sys.stdin.readline()
             result = load.latency() if order.get("rate") else load.run()
-    except (OSError, LoadError) as error:
+    except (OSError, LoadError, Silent) as error:
         print(json.dumps({"error": f"AMQP load: {error}"}), flush=True)
         return 1
     print(json.dumps({"result": result}), flush=True)

@@ -17,6 +17,8 @@ from bench.core.measure import (
     DELIVERY_P50,
     DELIVERY_P99,
     DELIVERY_WINDOW_P99,
+    LAG_P99,
+    LAG_WINDOW_P99,
     REACHED,
     Metric,
     Values,
@@ -111,6 +113,8 @@ class MqttLatency(Workload[Server]):
             DELIVERY_P50: 1000 * run.result["p50"],
             DELIVERY_P99: 1000 * run.result["p99"],
             DELIVERY_WINDOW_P99: 1000 * run.result["window_p99"],
+            LAG_P99: 1000 * run.result["lag_p99"],
+            LAG_WINDOW_P99: 1000 * run.result["lag_window_p99"],
             REACHED: run.result["records"] / run.result["seconds"],
             CPU: run.cpu_per_record,
         }

@@ -17,14 +17,12 @@ import sys
 import time
 from typing import Any
 
-from treecast.middleware.load.percentiles import Distribution
+from bench.workloads.open_loop import SILENCE, STAMP, OpenLoop, Silent
 
-SILENCE = 30.0
 CHUNK = 1 << 20
 FULL = 0.0005  # seconds: wait of a publisher with a full socket, until the server has read
 CONNECT = bytes.fromhex("100e00044d51545404020000")
 TOPIC = b"bench/topic"
-STAMP = struct.Struct(">d")
 
 
 def publish(size: int, qos: int, packet_id: int = 0) -> bytes:
@@ -266,40 +264,23 @@ class Load:
             subscriber.flush()
 
     def latency(self) -> dict[str, Any]:
-        """Runs an open loop: `rate` messages a second, each with its due time."""
+        """Runs an open loop: `rate` messages a second."""
         order = self.order
         (publisher,) = self.publishers
         subscriber = self.subscribers[0]
         subscriber.stamped = True
         head = publish(order["size"], 0)[: -order["size"]]
         tail = b"x" * (order["size"] - STAMP.size)
-        rate, total = order["rate"], order["messages"]
-        sent, pending = 0, b""
-        began = heard = time.perf_counter()
-        while subscriber.count < total:
-            now = time.perf_counter()
-            due = min(total, int((now - began) * rate) + 1)
-            if due > sent:
-                parts = [head + STAMP.pack(began + number / rate) + tail for number in range(sent, due)]
-                pending += b"".join(parts)
-                sent, heard = due, now
-            if pending:
-                try:
-                    pending = pending[publisher.socket.send(pending) :]
-                except BlockingIOError:
-                    pass
-            self._receive(0.0002)
-            if now - heard > SILENCE:
-                raise OSError(f"{subscriber.count} of {total} messages came")
-        seconds = time.perf_counter() - began
-        found = Distribution.of(subscriber.latencies, rate)
-        return {
-            "records": total,
-            "seconds": seconds,
-            "p50": found.p50,
-            "p99": found.p99,
-            "window_p99": found.window_p99,
-        }
+        return OpenLoop(
+            order["rate"],
+            order["messages"],
+            publisher.socket,
+            lambda stamp: head + stamp + tail,
+            self._poll,
+            lambda: self._receive(0),
+            lambda: subscriber.count,
+            subscriber.latencies,
+        ).run()
 
 
 def main() -> int:
@@ -309,7 +290,7 @@ def main() -> int:
         print("ready", flush=True)
         sys.stdin.readline()
         result = load.latency() if order.get("rate") else load.run()
-    except OSError as error:
+    except (OSError, Silent) as error:
         print(json.dumps({"error": f"MQTT load: {error}"}), flush=True)
         return 1
     print(json.dumps({"result": result}), flush=True)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from treecast.middleware.dataplane.lab.description import parse
 from treecast.middleware.dataplane.lab.lab import Lab
 
 from .bare_loop import AT_ONCE, SEGMENT
+from .cores import Place, keep_to
+from .latency import Window, percentile, within
 from .site import HERE, Amiss, description
 
 GROUP = "239.255.79.79"
@@ -37,8 +43,7 @@ class Bare:
 def bare(receivers: int, megabytes: float, *, multicast: bool, seed: int) -> Bare:
     """Sends `megabytes` to `receivers` hosts in a lab of its own. Raises Amiss if a datagram was lost."""
     hosts = [f"h{number}" for number in range(1, receivers + 2)]
-    whole = SEGMENT * AT_ONCE
-    total = -(-int(megabytes * 1e6) // whole) * whole
+    total = _whole(megabytes)
     lab = Lab.up(parse(description(hosts, ()), "the bare loop's site"), seed=seed)
     try:
         origin, *others = hosts
@@ -50,9 +55,7 @@ def bare(receivers: int, megabytes: float, *, multicast: bool, seed: int) -> Bar
         targets = [lab.ipv4(host) for host in others]
         words = ["send", lab.ipv4(origin), group, str(total), *targets]
         sender = lab.start(origin, *program, *words, stdin=subprocess.PIPE)
-        assert sender.stdin is not None
-        sender.stdin.write(b"go\n")
-        sender.stdin.flush()
+        _tell(sender, "go")
         said = _line(sender)
         cpu = [float(_line(end)["cpu"]) for end in ends]
     finally:
@@ -61,12 +64,72 @@ def bare(receivers: int, megabytes: float, *, multicast: bool, seed: int) -> Bar
     return Bare(name, total, said["seconds"], said["cpu"], said["cpu"] + sum(cpu))
 
 
-def _line(process: subprocess.Popen[bytes]) -> dict[str, float]:
+@dataclass(frozen=True)
+class BareSmall:
+    """The latencies of a small stream (ms, ascending), idle and beside a burst of `rate` MB/s."""
+
+    idle: Sequence[float]
+    beside: Sequence[float]
+    rate: float
+
+    @property
+    def p99(self) -> tuple[float, float]:
+        return percentile(self.idle, 99), percentile(self.beside, 99)
+
+
+def bare_small(receivers: int, megabytes: float, *, idle: float, judged: bool, seed: int) -> BareSmall:
+    """Runs a small stream for `idle` seconds alone, then beside a burst, as `burst_case` does with daemons."""
+    hosts = [f"h{number}" for number in range(1, receivers + 2)]
+    total = _whole(megabytes)
+    lab = Lab.up(parse(description(hosts, ()), "the bare loop's site"), seed=seed)
+
+    def start(host: str, *words: str) -> subprocess.Popen[bytes]:
+        return lab.start(
+            host, sys.executable, str(HERE / "bare_small.py"), *words, stdin=subprocess.PIPE
+        )
+
+    try:
+        first, *others = hosts
+        ends = [start(first, "origin", lab.ipv4(first), GROUP, *(lab.ipv4(host) for host in others))]
+        ends += [start(host, "receive", lab.ipv4(host), GROUP) for host in others]
+        producer, steady = start(first, "produce", str(total)), start(first, "steady")
+        readers = [start(host, "read", str(total)) for host in others]
+        watching = [start(host, "watch") for host in others]
+        for end in (*ends, producer, steady, *readers, *watching):
+            _line(end)
+        if judged:
+            keep_to(os.sched_getaffinity(0), [steady.pid, watching[0].pid], Place.SOON)
+        begun = time.monotonic()
+        time.sleep(idle)
+        calm = Window("idle", begun, time.monotonic())
+        _tell(producer, "go")
+        last = max(float(_line(reader)["last"]) for reader in readers)
+        burst = Window("burst", float(_line(producer)["begun"]), last)
+        _tell(steady, "end")
+        samples = sorted(map(tuple, _line(watching[0])["samples"]))
+    finally:
+        lab.down()
+    return BareSmall(within(samples, [calm]), within(samples, [burst]), total / 1e6 / burst.seconds)
+
+
+def _whole(megabytes: float) -> int:
+    """Returns the bytes of as many whole bursts of datagrams as hold at least so much."""
+    whole = SEGMENT * AT_ONCE
+    return -(-int(megabytes * 1e6) // whole) * whole
+
+
+def _tell(process: subprocess.Popen[bytes], line: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(line.encode() + b"\n")
+    process.stdin.flush()
+
+
+def _line(process: subprocess.Popen[bytes]) -> dict[str, Any]:
     assert process.stdout is not None
     if not select.select([process.stdout], [], [], _PATIENCE_S)[0]:
         raise Amiss("the bare loop lost datagrams and does not end")
     line = process.stdout.readline()
     if not line:
         raise Amiss(f"an end of the bare loop ended with {process.wait()}")
-    found: dict[str, float] = json.loads(line)
+    found: dict[str, Any] = json.loads(line)
     return found
