@@ -1,8 +1,8 @@
 """Open loops: messages at a fixed rate, each timed from the moment at which it was due.
 
 So time that a message waits to be sent counts as latency. The loop sleeps until the next message is due or
-something arrives: epoll's own time-out has whole milliseconds, which at 1,000 messages a second would add half
-a millisecond to every latency.
+something arrives: epoll's own time-out has whole milliseconds, which at 1,000 messages a second would add
+half a millisecond to every latency.
 """
 
 from __future__ import annotations

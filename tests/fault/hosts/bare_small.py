@@ -1,11 +1,13 @@
 """A small stream beside a burst, without a fabric: the same processes as in `burst --small`, only sockets.
 
-    bare_small.py origin OWN GROUP TARGET...    receive OWN GROUP    produce TOTAL    read    steady    watch
+    bare_small.py origin OWN GROUP TARGET... | receive OWN GROUP
+    bare_small.py produce TOTAL | read TOTAL | steady | watch
 
-At the origin, `produce` sends bytes at full speed, and `steady` a record every 10 ms, both by TCP to `origin`.
-It multicasts them; a window that the slowest receiver opens bounds the burst. `receive` forwards the burst to
-`read` and the records to `watch`, by TCP, and reports what it has forwarded. Each turn of a loop takes little
-from each socket. Nothing is stored, checked or repeated. `burst_bare.py` runs it in namespaces.
+At the origin, `produce` sends bytes at full speed, and `steady` a record every 10 ms, both by TCP to
+`origin`. That one multicasts them; a window that the slowest receiver opens bounds the burst. `receive`
+forwards the burst to `read` and the records to `watch`, by TCP, and reports what it has forwarded. Each turn
+of a loop takes little from each socket. Nothing is stored, checked or repeated. `burst_bare.py` runs it in
+namespaces.
 """
 
 from __future__ import annotations
@@ -76,7 +78,10 @@ def origin(own: str, group: str, targets: list[str]) -> None:
         room = sent - min(said.values()) < WINDOW
         if wants != room:
             wants = room
-            (poll.register if room else poll.unregister)(ends[BURST], *((select.EPOLLIN,) if room else ()))
+            if room:
+                poll.register(ends[BURST], select.EPOLLIN)
+            else:
+                poll.unregister(ends[BURST])
         for fd, _ in poll.poll():
             if fd == sock.fileno():
                 for _ in range(64):
@@ -129,7 +134,7 @@ def receive(own: str, group: str) -> None:
     buffer = memoryview(bytearray(1 << 16))
     say(ready=True)
     while True:
-        for fd, what in poll.poll():
+        for fd, _ in poll.poll():
             if fd == sock.fileno():
                 length, _, _, came = sock.recvmsg_into([buffer], 64)
                 if length == RECORD + 1:
@@ -155,9 +160,10 @@ def receive(own: str, group: str) -> None:
                 waiting.popleft()
         if bool(waiting) != full:
             full = bool(waiting)
-            (poll.register if full else poll.unregister)(
-                ends[BURST], *((select.EPOLLOUT,) if full else ())
-            )
+            if full:
+                poll.register(ends[BURST], select.EPOLLOUT)
+            else:
+                poll.unregister(ends[BURST])
         if source and (forwarded - told >= _REPORT_EVERY or (not waiting and forwarded > told)):
             told = forwarded
             sock.sendto(SAID.pack(told), source)

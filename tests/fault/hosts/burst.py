@@ -17,7 +17,7 @@ from itertools import product
 from pathlib import Path
 from statistics import median
 
-from .burst_bare import bare
+from .burst_bare import bare, bare_small
 from .burst_case import PURPOSES, Case, Outcome, measure
 from .latency import percentile, within
 from .result import Bursts, Options, Result
@@ -213,11 +213,24 @@ def _small(outcome: Outcome, options: Options, result: Result) -> None:
     head = ("window", "records", "p50", "p99", "p50 x", "p99 x")
     result.table(f"{outcome.case.name}: latency of the small stream in ms", head, rows)
     result.data[outcome.case.name]["small"] = {"p50": p50, "p99": p99}
+    if options.judged and not outcome.case.zones:
+        _small_by_sockets(outcome.case, options, result)
     most = _SMALL_WORSE * p99[0] + _PACKET / (outcome.rates[0] * 1e3)
     if options.judged and not p99[-1] <= most:
         result.problems.append(
             f"{outcome.case.name}: the small stream's p99 is {p99[-1]:.2f} ms, and {p99[0]:.2f} idle"
         )
+
+
+def _small_by_sockets(case: Case, options: Options, result: Result) -> None:
+    """Reports the same small stream beside the same burst with plain sockets: what the machine allows."""
+    loop = bare_small(case.receivers, case.mb, idle=options.phase, judged=options.judged, seed=options.seed)
+    rows = [
+        ("idle", f"{percentile(loop.idle, 50):.2f}", f"{percentile(loop.idle, 99):.2f}"),
+        (f"burst, {loop.rate:.0f} MB/s", f"{percentile(loop.beside, 50):.2f}", f"{loop.p99[1]:.2f}"),
+    ]
+    result.table(f"{case.name}: the small stream in ms by sockets alone", ("window", "p50", "p99"), rows)
+    result.data[case.name]["bare small"] = {"rate": loop.rate, "p99": loop.p99}
 
 
 def _beside_unicast(outcomes: Sequence[Sequence[Outcome]], options: Options, result: Result) -> None:

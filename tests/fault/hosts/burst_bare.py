@@ -78,15 +78,13 @@ class BareSmall:
 
 
 def bare_small(receivers: int, megabytes: float, *, idle: float, judged: bool, seed: int) -> BareSmall:
-    """Runs a small stream for `idle` seconds alone, then beside a burst, as `burst_case` does with daemons."""
+    """Runs a small stream for `idle` seconds alone, then beside a burst, as in `burst_case`."""
     hosts = [f"h{number}" for number in range(1, receivers + 2)]
     total = _whole(megabytes)
     lab = Lab.up(parse(description(hosts, ()), "the bare loop's site"), seed=seed)
 
     def start(host: str, *words: str) -> subprocess.Popen[bytes]:
-        return lab.start(
-            host, sys.executable, str(HERE / "bare_small.py"), *words, stdin=subprocess.PIPE
-        )
+        return lab.start(host, sys.executable, str(HERE / "bare_small.py"), *words, stdin=subprocess.PIPE)
 
     try:
         first, *others = hosts
@@ -105,7 +103,7 @@ def bare_small(receivers: int, megabytes: float, *, idle: float, judged: bool, s
         _tell(producer, "go")
         last = max(float(_line(reader)["last"]) for reader in readers)
         burst = Window("burst", float(_line(producer)["begun"]), last)
-        _tell(steady, "end")
+        _tell(watching[0], "end")
         samples = sorted(map(tuple, _line(watching[0])["samples"]))
     finally:
         lab.down()
