@@ -1,13 +1,13 @@
 """A small stream beside a burst, without a fabric: the same processes as in `burst --small`, only sockets.
 
-    bare_small.py origin OWN GROUP TARGET... | receive OWN GROUP
-    bare_small.py produce TOTAL | read TOTAL | steady | watch
+    bare_small.py origin OWN GROUP SIZE TARGET... | receive OWN GROUP
+    bare_small.py produce TOTAL | read TOTAL | steady RATE SIZE | watch SIZE
 
-At the origin, `produce` sends bytes at full speed, and `steady` a record every 10 ms, both by TCP to
-`origin`. That one multicasts them; a window that the slowest receiver opens bounds the burst. `receive`
-forwards the burst to `read` and the records to `watch`, by TCP, and reports what it has forwarded. Each turn
-of a loop takes little from each socket. Nothing is stored, checked or repeated. `burst_bare.py` runs it in
-namespaces.
+At the origin, `produce` sends bytes at full speed, and `steady` sends RATE records of SIZE bytes a second,
+both by TCP to `origin`. That one multicasts them; a window that the slowest receiver opens bounds the burst.
+`receive` forwards the burst to `read` and the records to `watch`, by TCP, and reports what it has forwarded.
+Each turn of a loop takes little from each socket. Nothing is stored, checked or repeated. `burst_bare.py`
+runs it in namespaces, which end the loops.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ import struct
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
+from pathlib import Path
 
-sys.path.insert(0, __file__.rpartition("/")[0])
+sys.path.insert(0, str(Path(__file__).parent))
 
-from bare_loop import AT_ONCE, SAID, SEGMENT, UDP_GRO, UDP_SEGMENT, WINDOW, opened, spent
+from bare_loop import AT_ONCE, PORT, SAID, SAY_EVERY, SEGMENT, UDP_GRO, UDP_SEGMENT, WINDOW, opened
 
 HOME = ("127.0.0.1", 7998)
-BURST, SMALL = b"B", b"S"
-RECORD, STAMP = 100, struct.Struct(">d")  # bytes of a record; when it was due
-RATE = 100.0
-_BULK = SEGMENT * AT_ONCE
-_REPORT_EVERY = 128 * 1024
+BURST, SMALL = b"B", b"S"  # a connection begins with one of them; so does a datagram of the small stream
+STAMP = struct.Struct(">d")  # at the front of a record: when it was due
+_BURST_BYTES = SEGMENT * AT_ONCE
+_REPORTS = 64  # that a turn takes
+_TRIES, _TRY_EVERY_S = 500, 0.01  # until the other process listens
 
 
 def say(**what: object) -> None:
@@ -37,11 +39,11 @@ def say(**what: object) -> None:
 
 
 def dial(kind: bytes) -> socket.socket:
-    for _ in range(500):
+    for _ in range(_TRIES):
         try:
             found = socket.create_connection(HOME, 10)
         except ConnectionRefusedError:
-            time.sleep(0.01)
+            time.sleep(_TRY_EVERY_S)
             continue
         found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         found.sendall(kind)
@@ -50,185 +52,195 @@ def dial(kind: bytes) -> socket.socket:
     raise SystemExit("nobody listens")
 
 
-def both(listener: socket.socket) -> dict[bytes, socket.socket]:
-    """Returns the connections of the burst and of the small stream."""
-    found: dict[bytes, socket.socket] = {}
-    while len(found) < 2:
-        connection, _ = listener.accept()
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        found[connection.recv(1)] = connection
-        connection.setblocking(False)
-    return found
+class Middle:
+    """Between two clients and the group. `ready`: what to do with a socket that has something to read."""
+
+    def __init__(self, address: str) -> None:
+        self.udp = opened(address)
+        self.udp.setblocking(False)
+        listener = socket.create_server(HOME)
+        self.ends: dict[bytes, socket.socket] = {}
+        while len(self.ends) < 2:
+            connection, _ = listener.accept()
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.ends[connection.recv(1)] = connection
+            connection.setblocking(False)
+        self.poll = select.epoll()
+        self.ready: dict[int, Callable[[], None]] = {}
+
+    def watch(self, sock: socket.socket, ready: Callable[[], None], events: int = select.EPOLLIN) -> None:
+        self.ready[sock.fileno()] = ready
+        self.poll.register(sock, events)
+
+    def forget(self, sock: socket.socket) -> None:
+        del self.ready[sock.fileno()]
+        self.poll.unregister(sock)
+
+    def watches(self, sock: socket.socket) -> bool:
+        return sock.fileno() in self.ready
+
+    def turn(self) -> None:
+        for number, _ in self.poll.poll():
+            self.ready[number]()
 
 
-def origin(own: str, group: str, targets: list[str]) -> None:
-    sock = opened(own)
-    sock.setblocking(False)
-    sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(own))
-    size = [(socket.IPPROTO_UDP, UDP_SEGMENT, struct.pack("=H", SEGMENT))]
-    ends = both(socket.create_server(HOME))
-    poll = select.epoll()
-    for one in (sock, ends[SMALL]):
-        poll.register(one, select.EPOLLIN)
-    buffer = bytearray(_BULK)
-    said, sent, filled, wants, open_ = dict.fromkeys(targets, 0), 0, 0, False, True
-    small = b""
-    say(ready=True)
-    while open_:
-        room = sent - min(said.values()) < WINDOW
-        if wants != room:
-            wants = room
-            if room:
-                poll.register(ends[BURST], select.EPOLLIN)
-            else:
-                poll.unregister(ends[BURST])
-        for fd, _ in poll.poll():
-            if fd == sock.fileno():
-                for _ in range(64):
-                    try:
-                        data, (address, _) = sock.recvfrom(64)
-                    except BlockingIOError:
-                        break
-                    said[address] = max(said[address], SAID.unpack(data)[0])
-            elif fd == ends[SMALL].fileno():
-                data = ends[SMALL].recv(1 << 16)
-                open_ = bool(data)
-                small += data
-                while len(small) >= RECORD:
-                    sock.sendto(SMALL + small[:RECORD], (group, sock.getsockname()[1]))
-                    small = small[RECORD:]
-            else:
-                count = ends[BURST].recv_into(memoryview(buffer)[filled:])
-                if not count:
-                    poll.unregister(ends[BURST])
-                    return finish(poll, sock, ends[SMALL], group)
-                filled += count
-                if filled == _BULK:
-                    sock.sendmsg([buffer], size, 0, (group, sock.getsockname()[1]))
-                    sent, filled = sent + filled, 0
+class Origin(Middle):
+    def __init__(self, own: str, group: str, size: int, targets: list[str]) -> None:
+        super().__init__(own)
+        self.udp.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(own))
+        self._to = (group, PORT)
+        self._size = size
+        self._said = dict.fromkeys(targets, 0)
+        self._sent = self._filled = 0
+        self._buffer = bytearray(_BURST_BYTES)
+        self._records = b""
+        self.watch(self.udp, self._reports)
+        self.watch(self.ends[SMALL], self._small)
 
+    def run(self) -> None:
+        burst = self.ends[BURST]
+        while True:
+            has_room = self._sent - min(self._said.values()) < WINDOW
+            if has_room and not self.watches(burst):
+                self.watch(burst, self._burst)
+            elif not has_room and self.watches(burst):
+                self.forget(burst)
+            self.turn()
 
-def finish(poll: select.epoll, sock: socket.socket, small: socket.socket, group: str) -> None:
-    """Goes on with the small stream alone until it ends."""
-    poll.unregister(sock)
-    small.setblocking(True)
-    while data := small.recv(RECORD, socket.MSG_WAITALL):
-        sock.sendto(SMALL + data, (group, sock.getsockname()[1]))
-    say(cpu=spent())
-
-
-def receive(own: str, group: str) -> None:
-    sock = opened("")
-    sock.setsockopt(socket.IPPROTO_UDP, UDP_GRO, 1)
-    sock.setsockopt(
-        socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + socket.inet_aton(own)
-    )
-    sock.setblocking(False)
-    ends = both(socket.create_server(HOME))
-    poll = select.epoll()
-    poll.register(sock, select.EPOLLIN)
-    waiting: deque[memoryview] = deque()
-    forwarded = told = 0
-    source = None
-    full = False
-    buffer = memoryview(bytearray(1 << 16))
-    say(ready=True)
-    while True:
-        for fd, _ in poll.poll():
-            if fd == sock.fileno():
-                length, _, _, came = sock.recvmsg_into([buffer], 64)
-                if length == RECORD + 1:
-                    try:
-                        ends[SMALL].send(buffer[1:length])
-                    except OSError:
-                        return
-                else:
-                    source = came
-                    waiting.append(memoryview(bytes(buffer[:length])))
-        while waiting:
+    def _reports(self) -> None:
+        for _ in range(_REPORTS):
             try:
-                count = ends[BURST].send(waiting[0])
+                data, (address, _) = self.udp.recvfrom(64)
             except BlockingIOError:
-                break
-            except OSError:
-                waiting.clear()
-                break
-            forwarded += count
-            if count < len(waiting[0]):
-                waiting[0] = waiting[0][count:]
+                return
+            self._said[address] = max(self._said[address], SAID.unpack(data)[0])
+
+    def _small(self) -> None:
+        self._records += self.ends[SMALL].recv(1 << 16)
+        while len(self._records) >= self._size:
+            self.udp.sendto(SMALL + self._records[: self._size], self._to)
+            self._records = self._records[self._size :]
+
+    def _burst(self) -> None:
+        self._filled += self.ends[BURST].recv_into(memoryview(self._buffer)[self._filled :])
+        if self._filled == _BURST_BYTES:
+            size = [(socket.IPPROTO_UDP, UDP_SEGMENT, struct.pack("=H", SEGMENT))]
+            self.udp.sendmsg([self._buffer], size, 0, self._to)
+            self._sent, self._filled = self._sent + self._filled, 0
+
+
+class Receiver(Middle):
+    def __init__(self, own: str, group: str) -> None:
+        super().__init__("")
+        self.udp.setsockopt(socket.IPPROTO_UDP, UDP_GRO, 1)
+        member = socket.inet_aton(group) + socket.inet_aton(own)
+        self.udp.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
+        self._buffer = memoryview(bytearray(1 << 16))
+        self._waiting: deque[memoryview] = deque()
+        self._forwarded = self._told = 0
+        self._origin: tuple[str, int] | None = None
+        self.watch(self.udp, self._datagrams)
+
+    def run(self) -> None:
+        burst = self.ends[BURST]
+        while True:
+            self.turn()
+            self._forward()
+            if self._waiting and not self.watches(burst):
+                self.watch(burst, self._forward, select.EPOLLOUT)
+            elif not self._waiting and self.watches(burst):
+                self.forget(burst)
+            self._report()
+
+    def _datagrams(self) -> None:
+        length, _, _, origin = self.udp.recvmsg_into([self._buffer], 64)
+        if self._buffer[:1] == SMALL:
+            self.ends[SMALL].send(self._buffer[1:length])
+        else:
+            self._origin = origin
+            self._waiting.append(memoryview(bytes(self._buffer[:length])))
+
+    def _forward(self) -> None:
+        while self._waiting:
+            try:
+                count = self.ends[BURST].send(self._waiting[0])
+            except BlockingIOError:
+                return
+            self._forwarded += count
+            if count < len(self._waiting[0]):
+                self._waiting[0] = self._waiting[0][count:]
             else:
-                waiting.popleft()
-        if bool(waiting) != full:
-            full = bool(waiting)
-            if full:
-                poll.register(ends[BURST], select.EPOLLOUT)
-            else:
-                poll.unregister(ends[BURST])
-        if source and (forwarded - told >= _REPORT_EVERY or (not waiting and forwarded > told)):
-            told = forwarded
-            sock.sendto(SAID.pack(told), source)
+                self._waiting.popleft()
+
+    def _report(self) -> None:
+        new = self._forwarded - self._told
+        if self._origin and new and (new >= SAY_EVERY or not self._waiting):
+            self._told = self._forwarded
+            self.udp.sendto(SAID.pack(self._told), self._origin)
 
 
 def produce(total: int) -> None:
-    sock = dial(BURST)
-    chunk = bytes(1 << 20)
+    sock, chunk = dial(BURST), memoryview(bytes(1 << 20))
     say(ready=True)
     sys.stdin.readline()
-    begun, sent = time.monotonic(), 0
-    while sent < total:
-        size = min(len(chunk), total - sent)
-        sock.sendall(memoryview(chunk)[:size])
-        sent += size
+    begun = time.monotonic()
+    for at in range(0, total, len(chunk)):
+        sock.sendall(chunk[: total - at])
     say(begun=begun)
     sys.stdin.readline()
 
 
 def read(total: int) -> None:
-    sock = dial(BURST)
-    buffer = bytearray(1 << 20)
-    count = 0
+    sock, buffer = dial(BURST), bytearray(1 << 20)
     say(ready=True)
-    while count < total:
-        found = sock.recv_into(buffer)
-        if not found:
+    left = total
+    while left:
+        count = sock.recv_into(buffer)
+        if not count:
             raise SystemExit("the receiver is gone")
-        count += found
+        left -= count
     say(last=time.monotonic())
     sys.stdin.readline()
 
 
-def steady() -> None:
+def steady(rate: float, size: int) -> None:
     sock = dial(SMALL)
     say(ready=True)
-    begun, number = time.monotonic(), 0
-    while not select.select([sys.stdin], [], [], max(0.0, begun + number / RATE - time.monotonic()))[0]:
-        sock.sendall(STAMP.pack(begun + number / RATE).ljust(RECORD, b"x"))
-        number += 1
+    due = time.monotonic()
+    while not select.select([sys.stdin], [], [], max(0.0, due - time.monotonic()))[0]:
+        sock.sendall(STAMP.pack(due).ljust(size, b"x"))
+        due += 1 / rate
 
 
-def watch() -> None:
-    sock = dial(SMALL)
-    samples = []
+def watch(size: int) -> None:
+    """Says samples (when a record was due, in s; its latency in ms) once a line comes on standard input."""
+    sock, samples = dial(SMALL), []
     say(ready=True)
-    while data := sock.recv(RECORD, socket.MSG_WAITALL):
-        (due,) = STAMP.unpack_from(data)
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        (due,) = STAMP.unpack_from(sock.recv(size, socket.MSG_WAITALL))
         samples.append((due, 1e3 * (time.monotonic() - due)))
-        if select.select([sys.stdin], [], [], 0)[0]:
-            break
     say(samples=samples)
 
 
-if __name__ == "__main__":
+def main() -> None:
     match sys.argv[1:]:
-        case ["origin", own, group, *targets]:
-            origin(own, group, targets)
+        case ["origin", own, group, size, *targets]:
+            origin = Origin(own, group, int(size), targets)
+            say(ready=True)
+            origin.run()
         case ["receive", own, group]:
-            receive(own, group)
+            receiver = Receiver(own, group)
+            say(ready=True)
+            receiver.run()
         case ["produce", total]:
             produce(int(total))
         case ["read", total]:
             read(int(total))
-        case ["steady"]:
-            steady()
-        case ["watch"]:
-            watch()
+        case ["steady", rate, size]:
+            steady(float(rate), int(size))
+        case ["watch", size]:
+            watch(int(size))
+
+
+if __name__ == "__main__":
+    main()

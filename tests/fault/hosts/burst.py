@@ -224,7 +224,7 @@ def _small(outcome: Outcome, options: Options, result: Result) -> None:
 
 def _small_by_sockets(case: Case, options: Options, result: Result) -> None:
     """Reports the same small stream beside the same burst with plain sockets: what the machine allows."""
-    loop = bare_small(case.receivers, case.mb, idle=options.phase, judged=options.judged, seed=options.seed)
+    loop = bare_small(case.receivers, case.mb, idle=options.phase, seed=options.seed)
     rows = [
         ("idle", f"{percentile(loop.idle, 50):.2f}", f"{percentile(loop.idle, 99):.2f}"),
         (f"burst, {loop.rate:.0f} MB/s", f"{percentile(loop.beside, 50):.2f}", f"{loop.p99[1]:.2f}"),

@@ -16,6 +16,7 @@ from treecast.middleware.dataplane.lab.description import parse
 from treecast.middleware.dataplane.lab.lab import Lab
 
 from .bare_loop import AT_ONCE, SEGMENT
+from .burst_case import SMALL_RATE, SMALL_SIZE
 from .cores import Place, keep_to
 from .latency import Window, percentile, within
 from .site import HERE, Amiss, description
@@ -77,10 +78,10 @@ class BareSmall:
         return percentile(self.idle, 99), percentile(self.beside, 99)
 
 
-def bare_small(receivers: int, megabytes: float, *, idle: float, judged: bool, seed: int) -> BareSmall:
+def bare_small(receivers: int, megabytes: float, *, idle: float, seed: int) -> BareSmall:
     """Runs a small stream for `idle` seconds alone, then beside a burst, as in `burst_case`."""
     hosts = [f"h{number}" for number in range(1, receivers + 2)]
-    total = _whole(megabytes)
+    total, size = _whole(megabytes), str(SMALL_SIZE)
     lab = Lab.up(parse(description(hosts, ()), "the bare loop's site"), seed=seed)
 
     def start(host: str, *words: str) -> subprocess.Popen[bytes]:
@@ -88,15 +89,14 @@ def bare_small(receivers: int, megabytes: float, *, idle: float, judged: bool, s
 
     try:
         first, *others = hosts
-        ends = [start(first, "origin", lab.ipv4(first), GROUP, *(lab.ipv4(host) for host in others))]
+        ends = [start(first, "origin", lab.ipv4(first), GROUP, size, *(lab.ipv4(host) for host in others))]
         ends += [start(host, "receive", lab.ipv4(host), GROUP) for host in others]
-        producer, steady = start(first, "produce", str(total)), start(first, "steady")
+        producer, steady = start(first, "produce", str(total)), start(first, "steady", str(SMALL_RATE), size)
         readers = [start(host, "read", str(total)) for host in others]
-        watching = [start(host, "watch") for host in others]
+        watching = [start(host, "watch", size) for host in others]
         for end in (*ends, producer, steady, *readers, *watching):
             _line(end)
-        if judged:
-            keep_to(os.sched_getaffinity(0), [steady.pid, watching[0].pid], Place.SOON)
+        keep_to(os.sched_getaffinity(0), [steady.pid, watching[0].pid], Place.SOON)
         begun = time.monotonic()
         time.sleep(idle)
         calm = Window("idle", begun, time.monotonic())
