@@ -115,11 +115,12 @@ def followed(daemon: DaemonProcess, *more: str) -> Iterator[Callable[[], dict[st
     command = [sys.executable, "-m", "treecast.middleware.cli", "events", "--follow", "--json", *more]
     command += ["--control", daemon.ready["control"]]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
+        shown = process.stdout
+        assert shown is not None
         given_up = Timer(PATIENCE_S, process.kill)
         given_up.start()
         try:
-            yield lambda: json.loads(process.stdout.readline())  # type: ignore[union-attr]
+            yield lambda: json.loads(shown.readline())
         finally:
             given_up.cancel()
             process.terminate()

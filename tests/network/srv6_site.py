@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -252,7 +252,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 class Load:
     """Records and messages from alpha, in a thread, until it is ended: batches, with pauses between them."""
 
-    def __init__(self, site: Site, batch: int = 100, pause: float = 0.0) -> None:
+    def __init__(self, site: Site, batch: int, pause: float) -> None:
         self.sent = 0
         self._site = site
         self._batch = batch
@@ -278,6 +278,23 @@ class Load:
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
         return self.sent
+
+
+@contextlib.contextmanager
+def under_load(site: Site, batch: int = 100, pause: float = 0.0) -> Iterator[Load]:
+    """Loads the site meanwhile; asserts that all readers and subscribers then have everything, in order."""
+    site.create_topic()
+    readers = [site.reader(host) for host in READERS]
+    subscribers = [site.subscribe(host, "a/b") for host in READERS]
+    load = Load(site, batch, pause)
+    try:
+        yield load
+    finally:
+        sent = load.end()
+    for reader in readers:
+        assert read(reader, sent) == list(range(sent))
+    for subscriber in subscribers:
+        assert subscriber.heard(sent) == list(range(sent))
 
 
 def told(site: Site, beginning: str) -> str:

@@ -24,6 +24,7 @@ from treecast.shims.amqp.users import Permission, TopicPermission, User, hashed
 from treecast.shims.passwords import Passwords
 
 PATIENCE_S = 30.0
+STILL_S = 3.0  # beyond the times that the test sets for opening and for heartbeats
 # `mosquitto_passwd -H sha512`: user "ann", password "word"
 ANN = (
     "ann:$6$c2FsdA==$mQlxF4sXoeWX7fWgxbhjKZp8qNPwT8gYVsdHpWLDADqPqlNOkRq+cF4yCY/VMLc61SRYU4JGzF+L5NswLTUPLA=="
@@ -178,7 +179,7 @@ async def test_a_daemon_that_stood_still_blames_no_client(face: AmqpFace) -> Non
     await lively.log_in(heartbeat=1)
     opening.writer.write(PROTOCOL_HEADER)
     assert isinstance(await opening.read(), commands.Connection.Start)
-    time.sleep(3)  # noqa: ASYNC251 - it is the loop that stands still
+    time.sleep(STILL_S)  # noqa: ASYNC251 - it is the loop that stands still
     await asyncio.sleep(0)
     answer = await opening.ask(commands.Connection.StartOk({}, "PLAIN", "\0guest\0guest"))
     assert isinstance(answer, commands.Connection.Tune)

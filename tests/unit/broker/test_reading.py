@@ -110,7 +110,7 @@ async def world() -> AsyncIterator[World]:
 
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
-        while not holds():  # noqa: ASYNC110
+        while not holds():  # noqa: ASYNC110 - one test waits for time to pass, too
             await asyncio.sleep(0)
 
 

@@ -40,9 +40,7 @@ from treecast.shims.mqtt.server import MqttFace
 from treecast.shims.mqtt.settings import MqttSettings
 
 PATIENCE_S = 30.0
-STILL_S = (
-    3.0  # beyond the shortest keep-alive, 1.5 s; the loop itself has to stand, so no waiting task will do
-)
+STILL_S = 3.0  # beyond the shortest keep-alive, 1.5 s; the loop has to stand, so no waiting task will do
 
 
 class MovableDisk(Disk):

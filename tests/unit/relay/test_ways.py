@@ -51,7 +51,8 @@ async def test_messages_to_hosts(tmp_path: Any) -> None:
     a, b, c = await world.start(1, 2, 3)
     try:
         sharing: Any = SimpleNamespace(events=a.events, choice=a.choice)
-        ways = Ways(sharing, a.fabric, a.methods, SimpleNamespace())  # type: ignore[arg-type]
+        unused: Any = SimpleNamespace()
+        ways = Ways(sharing, a.fabric, a.methods, unused)
 
         def found() -> list[Way]:
             return ways.of_targets(a.hub.targets(b"t"))
