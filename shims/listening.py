@@ -78,6 +78,42 @@ class Forwarding(asyncio.BaseProtocol):
         self._connection.connection_lost(exc)
 
 
+class ChunkConnection(FaceConnection, Protocol):
+    """A connection that takes received data as bytes."""
+
+    def data_received(self, data: bytes) -> None: ...
+
+
+class ChunkProtocol(Forwarding, asyncio.Protocol):
+    """The protocol of a connection that takes received data as bytes."""
+
+    __slots__ = ("data_received",)
+
+    def __init__(self, connection: ChunkConnection) -> None:
+        super().__init__(connection)
+        # As an instance attribute, it is called without an interpreter frame in between.
+        self.data_received = connection.data_received  # type: ignore[method-assign]
+
+
+class BufferConnection(FaceConnection, Protocol):
+    """A connection that provides the memory for received data."""
+
+    def get_buffer(self, sizehint: int) -> memoryview: ...
+
+    def buffer_updated(self, nbytes: int) -> None: ...
+
+
+class BufferProtocol(Forwarding, asyncio.BufferedProtocol):
+    """The protocol of a connection that provides the memory for received data."""
+
+    __slots__ = ("buffer_updated", "get_buffer")
+
+    def __init__(self, connection: BufferConnection) -> None:
+        super().__init__(connection)
+        self.get_buffer = connection.get_buffer  # type: ignore[method-assign]
+        self.buffer_updated = connection.buffer_updated  # type: ignore[method-assign]
+
+
 def remove_socket(path: Path) -> None:
     """Removes a socket that an earlier run left at `path`. Any other file is kept."""
     try:

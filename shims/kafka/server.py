@@ -8,7 +8,7 @@ from collections.abc import Callable
 from treecast.middleware.model.applications import Applications
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.logs import Log
-from treecast.shims.listening import Forwarding, TurnedAway, always, remove_socket
+from treecast.shims.listening import BufferProtocol, TurnedAway, always, remove_socket
 from treecast.shims.protocol_errors import ProtocolErrors
 
 from .connection import Connection, FaceTurn
@@ -80,7 +80,7 @@ class KafkaFace:
         if not self.admits():
             self.counters.connections_refused += 1
             return TurnedAway()
-        return _Protocol(Connection(self))
+        return BufferProtocol(Connection(self))
 
     def _stop_listening(self) -> None:
         for server in self._servers:
@@ -147,14 +147,6 @@ class KafkaFace:
         for connection in [c for c in self._connections if c.is_idle(now, max_idle)]:
             connection.abort()
         self._sweep_timer = self.loop.call_later(max_idle / _SWEEPS_PER_IDLE, self._sweep)
-
-
-class _Protocol(Forwarding, asyncio.BufferedProtocol):
-    def __init__(self, connection: Connection) -> None:
-        super().__init__(connection)
-        # As instance attributes these two are called directly, without a Python frame in between.
-        self.get_buffer = connection.get_buffer  # type: ignore[method-assign]
-        self.buffer_updated = connection.buffer_updated  # type: ignore[method-assign]
 
 
 def serve(broker: BrokerView, settings: KafkaSettings, counters: FaceCounters) -> KafkaFace:

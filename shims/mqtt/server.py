@@ -11,7 +11,7 @@ from treecast.middleware.broker import Turn
 from treecast.middleware.broker.pubsub import PubSub
 from treecast.middleware.model.counters import FaceCounters, PubSubLevels
 from treecast.middleware.model.logs import Log
-from treecast.shims.listening import Forwarding, Listeners
+from treecast.shims.listening import ChunkProtocol, Listeners
 from treecast.shims.protocol_errors import ProtocolErrors
 from treecast.shims.ticks import TICK, Ticks
 
@@ -95,7 +95,7 @@ class MqttFace:
         self._tick()
 
     def _connect(self) -> asyncio.Protocol:
-        return _Protocol(Connection(self))
+        return ChunkProtocol(Connection(self))
 
     async def close(self, grace: float = 5.0) -> None:
         """Stops accepting, disconnects the clients, and closes within `grace` seconds. Idempotent."""
@@ -171,15 +171,6 @@ class MqttFace:
             return
         kind = reason.rpartition("[")[2].rstrip("]") if reason.endswith("]") else reason
         self._errors.add(self.loop.time(), kind, connection.peer, reason)
-
-
-class _Protocol(Forwarding, asyncio.Protocol):
-    __slots__ = ("data_received",)
-
-    def __init__(self, connection: Connection) -> None:
-        super().__init__(connection)
-        # As an instance attribute, it is called without an interpreter frame in between.
-        self.data_received = connection.data_received  # type: ignore[method-assign]
 
 
 __all__ = ["MqttFace"]
