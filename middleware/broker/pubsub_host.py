@@ -8,11 +8,13 @@ from contextlib import suppress
 
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.passes import TURN, Passes
 from treecast.middleware.model.rarely import Rarely
 from treecast.middleware.model.records import Record
 from treecast.middleware.storage.block_log import SyncTicket
 from treecast.middleware.storage.disk import Disk
 from treecast.middleware.storage.settings import FsyncPolicy
+from treecast.middleware.storage.sync_thread import SyncThread
 
 from .bridge import Bridge
 from .bridge.recording import bound_of, refusal_of
@@ -26,48 +28,33 @@ _TICK = 0.5  # seconds between the ends of turns that were not asked for
 
 
 class LoopEdge:
-    """Implements `turn.Edge` over the running event loop and its threads."""
+    """Implements `turn.Edge` over the running event loop and a thread for syncs."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, passes: Passes | None = None) -> None:
         self._loop = loop
-        self.soon: Callable[[Callable[[], None]], object] = loop.call_soon
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.soon: Callable[[Callable[[], None]], object] = (passes or Passes(loop.call_soon)).at(TURN)
+        self._syncs = SyncThread(loop)
         self._complaint = Rarely()
 
     def force(self, tickets: Sequence[SyncTicket], then: Callable[[list[str]], None]) -> None:
-        task = self._loop.create_task(self._force(tickets, then), name="the disk is waited for")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _force(self, tickets: Sequence[SyncTicket], then: Callable[[list[str]], None]) -> None:
-        then(await asyncio.to_thread(run_all, tickets))
+        self._syncs.run(tickets, then)
 
     def refused(self, error: str) -> None:
         if self._complaint.due(self._loop.time()):
             _log.error("journal cannot be written", error=error, left_out=self._complaint.left_out())
 
     async def settled(self) -> None:
-        """Returns when no disk operation is pending."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        """Returns when no sync is running."""
+        await self._syncs.settled()
 
-
-def run_all(tickets: Sequence[SyncTicket]) -> list[str]:
-    """Runs the syncs, on a thread; returns the error of each, "" if there was none."""
-    errors = []
-    for ticket in tickets:
-        try:
-            ticket.run()
-        except OSError as error:
-            errors.append(str(error))
-        else:
-            errors.append("")
-    return errors
+    def close(self) -> None:
+        self._syncs.close()
 
 
 class HostPubSub:
     """The publish/subscribe of one host, from construction, which opens the journal, to `close`.
 
+    `passes`: of the host's event loop, for all that is written at the end of a pass.
     Between construction and `start`, faces restore the sessions in the journal; their interest is then known
     from the start. The constructor raises STORAGE if the journal cannot be read.
     """
@@ -86,7 +73,8 @@ class HostPubSub:
         self._counters = counters
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._edge = LoopEdge(self._loop)
+        self.passes = Passes(self._loop.call_soon)
+        self._edge = LoopEdge(self._loop, self.passes)
         self._shared: tuple[Bridge, Cluster] | None = None
         self.turn = Turn(fsync, self._edge)
         self.hub = PubSub(settings, counters.pubsub)
@@ -184,6 +172,7 @@ class HostPubSub:
             with suppress(OSError):
                 journal.begin_sync()[0].run()
         journal.close()
+        self._edge.close()
 
     # --- chores
 

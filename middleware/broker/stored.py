@@ -1,8 +1,10 @@
-"""Callers that wait until the turn has stored what they changed: coroutines, beside the loop's callbacks."""
+"""Callers that wait until the turn has stored what they changed."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 
 from .turn import Turn
 
@@ -12,14 +14,18 @@ class StoredWaits:
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
-        self._waiting: list[asyncio.Future[bool]] = []
-        self._gathered: list[asyncio.Future[bool]] = []
+        self._waiting: list[Callable[[bool], None]] = []
+        self._gathered: list[Callable[[bool], None]] = []
+
+    def then(self, told: Callable[[bool], None]) -> None:
+        """Calls `told` at the end of the turn with whether all of it is stored, or with False at `close`."""
+        self._waiting.append(told)
+        self._turn.ask(self)
 
     async def stored(self) -> bool:
-        """Waits for the end of the turn. Returns whether all of it is stored, or False after `close`."""
+        """As `then`, for a coroutine."""
         waits: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waits)
-        self._turn.ask(self)
+        self.then(partial(_resolve, waits))
         return await waits
 
     def gather(self) -> None:
@@ -33,12 +39,16 @@ class StoredWaits:
 
     def _tell(self, stored: bool) -> None:
         gathered, self._gathered = self._gathered, []
-        for waits in gathered:
-            if not waits.done():
-                waits.set_result(stored)
+        for told in gathered:
+            told(stored)
 
     def close(self) -> None:
         """Leaves the turn. All who wait are told that their changes are not stored."""
         self._turn.remove_speaker(self)
         self.gather()
         self._tell(False)
+
+
+def _resolve(waits: asyncio.Future[bool], stored: bool) -> None:
+    if not waits.done():
+        waits.set_result(stored)

@@ -84,7 +84,8 @@ class AmqpPart:
         host = AmqpHost(given, access, self.store, recorder, random.SystemRandom())
         host.applications = counters.applications
         kept = KeptHosts(host, recorder, storage.journal.definition("/", HOSTS, b""))
-        self.face = AmqpFace(host, self._turn, self.store, counters.face("amqp"), counters.queue_levels)
+        face_counters, levels = counters.face("amqp"), counters.queue_levels
+        self.face = AmqpFace(host, self._turn, self.store, face_counters, levels, pubsub.passes)
         self.face.pressure = _pressure(settings, troubles)
         self._streams = StreamLogs(cluster, pubsub, self.face.act)
         host.use_streams(self._streams)

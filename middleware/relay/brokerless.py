@@ -194,7 +194,13 @@ class BrokerlessHost:
         settings, link, counters = self._settings, self.link, self._counters
         endpoint = Endpoint(port, settings.token, ChannelSettings(), settings.fabric)
         neighbours = Neighbours(
-            endpoint, own.host.host_id, own.run, settings.token.cluster_id, link.view, counters
+            endpoint,
+            own.host.host_id,
+            own.run,
+            settings.token.cluster_id,
+            link.view,
+            counters,
+            own.pubsub.passes,
         )
         replicas = Replicas(
             own,

@@ -57,7 +57,13 @@ def join(parts: LocalParts, link: Link, endpoint: Endpoint) -> RelayCluster:
     starts first, so that led partitions are open before other hosts are answered.
     """
     neighbours = Neighbours(
-        endpoint, parts.host.host_id, parts.run, parts.cluster_id, link.view, parts.counters
+        endpoint,
+        parts.host.host_id,
+        parts.run,
+        parts.cluster_id,
+        link.view,
+        parts.counters,
+        parts.pubsub.passes,
     )
     definitions = RelayDefinitions(
         parts.settings, parts.host.host_id, link, parts.partitions, parts.groups.forget_topic

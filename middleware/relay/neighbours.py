@@ -20,6 +20,7 @@ from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.passes import Passes
 from treecast.middleware.wire.segment import KeyRing
 
 from .view import ClusterView
@@ -64,8 +65,10 @@ class Neighbours:
         cluster_id: str,
         view: ClusterView,
         counters: Counters,
+        passes: Passes | None = None,
     ) -> None:
-        """`run`: this host's run number, which increases with each run; the epoch of its streams."""
+        """`run`: this host's run number, which increases with each run; the epoch of its streams. `passes`:
+        the host's, in which the channels are written."""
         self._endpoint = endpoint
         self._host_id = host_id
         self._view = view
@@ -83,6 +86,7 @@ class Neighbours:
             counters.channel,
             rng,
             self.methods.handle,
+            passes=passes,
         )
         self.methods.use(self.channels)
         self.channels.on_refused = self._note_refused

@@ -18,7 +18,8 @@ from treecast.middleware.broker import Turn
 from treecast.middleware.broker.queues import NEVER, JoinedQueues
 from treecast.middleware.model.counters import FaceCounters, QueueLevels
 from treecast.middleware.model.logs import Log
-from treecast.shims.listening import Forwarding, Listeners
+from treecast.middleware.model.passes import FACES, Passes
+from treecast.shims.listening import ChunkProtocol, Listeners
 from treecast.shims.protocol_errors import ProtocolErrors
 from treecast.shims.ticks import TICK, Ticks
 
@@ -37,6 +38,10 @@ class Storage(Protocol):
     @property
     def size(self) -> int:
         """The size on disk in bytes."""
+
+    @property
+    def only_notes(self) -> bool:
+        """Whether nothing is gathered that deliveries have to wait for."""
 
     def flush(self) -> bool:
         """Writes the changes since the last call. Returns whether all are written."""
@@ -64,8 +69,10 @@ class AmqpFace:
         storage: Storage,
         counters: FaceCounters,
         levels: QueueLevels | None = None,
+        passes: Passes | None = None,
     ) -> None:
-        """`levels` is updated periodically with the current totals of the queues."""
+        """`levels` is updated periodically with the current totals of the queues. `passes` is the host's; the
+        default is one of the face's own."""
         self.host = host
         self.counters = counters
         self.levels = levels if levels is not None else QueueLevels()
@@ -81,6 +88,7 @@ class AmqpFace:
         self._bound: list[Connection] = []  # their output waits for the end of the turn
         self._held: list[Connection] = []  # their output waits until other hosts know a definition
         self._gathered: list[Gathered] = []
+        self._passes = passes
         self._scheduled = False
         self._errors = ProtocolErrors(counters.protocol_errors, _log)
         self._due: list[tuple[float, int, Connection]] = []
@@ -99,7 +107,7 @@ class AmqpFace:
         self._tick()
 
     def _connect(self) -> asyncio.Protocol:
-        return _Protocol(Connection(self))
+        return ChunkProtocol(Connection(self))
 
     async def close(self, grace: float = 5.0) -> None:
         """Stops accepting, disconnects the clients, and closes within `grace` seconds. Idempotent."""
@@ -133,18 +141,25 @@ class AmqpFace:
         self.act()
 
     def act(self) -> None:
-        """Schedules a flush in the next pass of the event loop, after queues have changed."""
+        """Schedules a flush at the end of this pass of the event loop, after queues have changed."""
         if not self._scheduled:
             self._scheduled = True
-            self.loop.call_soon(self._flush)
+            if self._passes is None:
+                self._passes = Passes(self.loop.call_soon)
+            self._passes.add(FACES, self._flush)
 
     def _flush(self) -> None:
-        """Writes to the store, then to the connections. Output with promises waits for the turn."""
+        """Writes to the store, then to the connections. Output with promises waits for the turn.
+
+        Only notes are written last, as a single message from another host is on its way to its consumer then.
+        """
         self._scheduled = False
         woken, self._woken = self._woken, []
         joined = self.host.joined
         known = 0
-        self._storage.flush()
+        only_notes = self._storage.only_notes
+        if not only_notes:
+            self._storage.flush()
         if joined is not None:
             joined.now = self.loop.time()
             joined.send()
@@ -157,6 +172,8 @@ class AmqpFace:
                 self._bound.append(connection)
             else:
                 connection.write(connection.take_output())
+        if only_notes:
+            self._storage.flush()
         if self._bound:
             self._turn.ask()
         self._time_queues(self.loop.time())
@@ -234,7 +251,10 @@ class AmqpFace:
 
     def _time_queues(self, now: float) -> None:
         """Sets a timer for queue deadlines that fall before the next tick."""
-        at = min((vhost.deadline for vhost in self.host.vhosts.values()), default=NEVER)
+        at = NEVER
+        for vhost in self.host.vhosts.values():
+            if vhost.deadline < at:
+                at = vhost.deadline
         if at < now + TICK and at < self._queues_at:
             if self._queue_timer is not None:
                 self._queue_timer.cancel()
@@ -314,15 +334,6 @@ class AmqpFace:
 
 def _none() -> str:
     return ""
-
-
-class _Protocol(Forwarding, asyncio.Protocol):
-    __slots__ = ("data_received",)
-
-    def __init__(self, connection: Connection) -> None:
-        super().__init__(connection)
-        # As an instance attribute, it is called without an interpreter frame in between.
-        self.data_received = connection.data_received  # type: ignore[method-assign]
 
 
 __all__ = ["AmqpFace"]

@@ -13,6 +13,7 @@ from .message import HEAD, Run
 
 _FIXED: Final = struct.Struct(">BBhqII")  # format, flags, priority, expiration, messages, bytes of bodies
 _DEATH: Final = struct.Struct(">QqIB")  # time, expiration, count, flags
+_NO_MORE: Final = bytes(6)  # no copies, hidden copies and deaths: three empty lists
 _PERSISTENT: Final = 1
 _FIRST: Final = 1
 
@@ -29,12 +30,13 @@ def encode(run: Run) -> bytes:
         ),
         _named(run.exchange),
         _named(run.key),
-        _listed(run.copies),
-        _listed(run.hidden_copies),
-        len(run.deaths).to_bytes(2, "big"),
-        *[_encode_death(death) for death in run.deaths],
-        run.data,
     ]
+    if run.copies or run.hidden_copies or run.deaths:
+        parts += [_listed(run.copies), _listed(run.hidden_copies), len(run.deaths).to_bytes(2, "big")]
+        parts += [_encode_death(death) for death in run.deaths]
+    else:
+        parts.append(_NO_MORE)
+    parts.append(run.data)
     return b"".join(parts)
 
 
@@ -105,8 +107,14 @@ def _decode(data: bytes) -> Run:
     format, flags, priority, expiration, count, size = _FIXED.unpack_from(data, 0)
     reader = _Reader(data, _FIXED.size)
     exchange, key = reader.name(), reader.name()
-    copies, hidden = reader.names(), reader.names()
-    deaths = tuple([reader.death() for _ in range(reader.count())])
+    copies: tuple[bytes, ...] = ()
+    hidden: tuple[bytes, ...] = ()
+    deaths: tuple[Death, ...] = ()
+    if data.startswith(_NO_MORE, reader.at):
+        reader.at += len(_NO_MORE)
+    else:
+        copies, hidden = reader.names(), reader.names()
+        deaths = tuple([reader.death() for _ in range(reader.count())])
     persistent = flags & _PERSISTENT != 0
     body = data[reader.at :]
     run = Run(exchange, key, body, count, size, persistent, priority, expiration, copies, hidden, deaths)

@@ -138,6 +138,11 @@ class BlockStore:
 
     # --- the turn
 
+    @property
+    def only_notes(self) -> bool:
+        """Whether nothing is gathered that deliveries would have to wait for."""
+        return len(self._out) == 0 and self.journal.only_notes
+
     def flush(self) -> bool:
         """Writes the gathered data. Returns whether all is written; on an error the data stays in memory."""
         self._carry()

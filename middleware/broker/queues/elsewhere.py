@@ -228,7 +228,7 @@ class RemoteQueue(MessageQueue):
 
     @property
     def deadline(self) -> float:
-        return float("inf")
+        return NEVER
 
     def expired(self, now: float) -> bool:
         return False

@@ -63,6 +63,7 @@ class QueueJournal:
         self._out = BytesWriter()
         self._settled = _Row(entries.SETTLED)
         self._handed = _Row(entries.HANDED)
+        self._noted: dict[tuple[str, str, bytes], Declared] = {}  # not yet in `_out`
         self._targets: set[int] = set()  # segments that the gathered entries refer to
         self._about: dict[int, set[int]] = {}  # by segment: the other segments its entries refer to
 
@@ -117,6 +118,10 @@ class QueueJournal:
         self.declared[one.vhost, one.kind, one.name] = one
         self._out.write(entries.sized(entries.DECLARED, one))
 
+    def note(self, one: Declared) -> None:
+        """Declares what changes often: only the last one before a write is stored."""
+        self._noted[one.vhost, one.kind, one.name] = one
+
     def delete(self, vhost: str, kind: str, name: bytes) -> None:
         if self.declared.pop((vhost, kind, name), None) is not None:
             self._out.write(entries.sized(entries.DELETED, Declared(vhost, kind, name)))
@@ -131,8 +136,17 @@ class QueueJournal:
 
     # --- writing
 
+    @property
+    def only_notes(self) -> bool:
+        """Whether nothing but notes was gathered."""
+        return not (len(self._out) or self._settled.count or self._handed.count)
+
     def gathered(self) -> bytes:
         """Returns the entries added since `written` was called."""
+        if self._noted:
+            noted, self._noted = self._noted, {}
+            for one in noted.values():
+                self.declare(one)
         self._out.write(self._settled.take())
         self._out.write(self._handed.take())
         return self._out.getvalue()
@@ -243,6 +257,9 @@ class VhostRecorder(Recorder):
             number = self.numbers[name] = self._journal.next_queue
             self._journal.next_queue += 1
         self._journal.declare(Declared(self._vhost, kind, name, number, dict(definition)))
+
+    def noted(self, kind: str, name: bytes, definition: Mapping[str, object]) -> None:
+        self._journal.note(Declared(self._vhost, kind, name, 0, dict(definition)))
 
     def deleted(self, kind: str, name: bytes) -> None:
         if kind == "queue":

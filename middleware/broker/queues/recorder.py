@@ -38,6 +38,9 @@ class Recorder:
     def declared(self, kind: str, name: bytes, definition: Mapping[str, object]) -> None:
         """A durable exchange or queue, a policy or an operator_policy now exists with `definition`."""
 
+    def noted(self, kind: str, name: bytes, definition: Mapping[str, object]) -> None:
+        """As `declared`, for a value that changes often: the last one is stored with the next changes."""
+
     def deleted(self, kind: str, name: bytes) -> None:
         """It no longer exists, nor do its bindings and messages."""
 

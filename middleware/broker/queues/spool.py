@@ -3,7 +3,8 @@
 A spool is a queue of this host, in the same log as all others: a message for another host is stored in the
 same block as for queues here, whatever its amount, and a publisher's confirm waits for the disk here only.
 The home takes messages in order, each once: every entry has a number that only rises (the run of this host,
-and a count in it), and the home stores the highest number taken in the same block as the messages.
+and a count in it), and the home stores the highest number taken in the same block as the messages. Transient
+messages alone are delivered before that number is written: a home that is killed in between gets them again.
 
 A spool's message is one run for some queues of one home. Its properties are a `Carried` in msgpack, its body
 the run (`block_codec`).
@@ -45,6 +46,10 @@ class Carried(Struct, frozen=True, array_like=True):
     vhost: str
     queues: list[bytes]
     at: float
+
+
+_write_head: Final = msgspec.msgpack.Encoder().encode
+_read_head: Final = msgspec.msgpack.Decoder(Carried).decode
 
 
 def taken_from(declared: Iterable[Declared]) -> dict[int, tuple[int, int]]:
@@ -178,7 +183,7 @@ class Spools:
         body = block_codec.encode(run)
         for home, queues in targets.items():
             self._count += 1
-            head = msgspec.msgpack.encode(Carried(self._reach.run, self._count, vhost, queues, wall))
+            head = _write_head(Carried(self._reach.run, self._count, vhost, queues, wall))
             entry = Run(b"", b"", message(head, body), 1, len(body), persistent)
             self._of(home).queue.publish(entry, now)
         return persistent
@@ -249,7 +254,7 @@ class Arrivals:
             if highest != before:
                 self._taken[host] = highest
                 said = {"run": highest[0], "number": highest[1]}
-                self._vhost.recorder.declared(TAKEN, str(host).encode(), said)
+                self._vhost.recorder.noted(TAKEN, str(host).encode(), said)
         return promises
 
     def _may_take(self, carried: Carried, vhosts: dict[str, VirtualHost]) -> None:
@@ -293,7 +298,7 @@ def entries_of(data: bytes) -> list[tuple[Carried, Run]]:
         if end > len(data) or middle > end:
             raise TreecastError(Fault.STORAGE, "an entry for queues is cut off")
         try:
-            head = msgspec.msgpack.decode(data[at + HEAD : middle], type=Carried)
+            head = _read_head(data[at + HEAD : middle])
         except msgspec.DecodeError as error:
             raise TreecastError(
                 Fault.STORAGE, f"the head of an entry for queues is wrong: {error}"

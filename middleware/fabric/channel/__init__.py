@@ -7,7 +7,7 @@ from .codec import channel_key
 from .dispatch import ECHO, Echo, Method, Methods, Natural, Nothing, Reply
 from .ports import listen_on_one_number
 from .settings import ChannelSettings
-from .values import Answer, ChannelError, Handler, PeerStatus
+from .values import Answer, ChannelError, Handler, Later, PeerStatus
 
 __all__ = [
     "Answer",
@@ -15,6 +15,7 @@ __all__ = [
     "ChannelSettings",
     "Channels",
     "Handler",
+    "Later",
     "Method",
     "Natural",
     "Nothing",

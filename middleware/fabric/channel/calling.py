@@ -5,7 +5,7 @@ from __future__ import annotations
 from .codec import MAX_CALL, ChannelProtocolError, Frame, Kind, Problem
 from .events import Answered
 from .frame_queue import FrameQueue
-from .incoming import Incoming, check_message
+from .incoming import Incoming, check_message, whole_message
 from .outgoing import Call, CallQueue, Lane, Ring, charge_of
 from .settings import GROUPS
 
@@ -111,6 +111,9 @@ class Calling:
         """Takes the first frame of an answer. Returns the answer if it is complete and wanted."""
         call = self._pending[frame.call]
         self._return_charge(call)
+        if frame.length == frame.head + frame.body:
+            head, body = whole_message(frame, payload, placed)
+            return self._ended(call, frame.kind is Kind.FAULT, head, body)
         incoming = Incoming(frame, payload, placed)
         if not call.wanted:
             incoming.discard()
@@ -125,13 +128,17 @@ class Calling:
         if incoming.missing:
             self.parts[incoming.call] = incoming
             return None
-        call = self._pending.pop(incoming.call)
+        head, body = incoming.contents()
+        return self._ended(self._pending[incoming.call], incoming.kind is Kind.FAULT, head, body)
+
+    def _ended(self, call: Call, refused: bool, head: bytes, body: memoryview) -> Answered | None:
+        """Ends a call whose whole answer is here. Returns the answer if it is wanted."""
+        del self._pending[call.call]
         if not call.wanted:
             return None
         call.wanted = False
         call.drop()
-        head, body = incoming.contents()
-        return Answered(call, incoming.kind is Kind.FAULT, head, body)
+        return Answered(call, refused, head, body)
 
     def dropped(self, number: int) -> None:
         """Ends a cancelled call."""

@@ -16,30 +16,34 @@ import secrets
 import socket
 import time
 from asyncio import Future
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import cast
+from typing import Protocol, cast
 
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import ChannelCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.passes import Passes
 
 from .codec import MAX_CALL, NONCE_SIZE, Kind, Problem
 from .cutter import Scratch
 from .deadlines import Deadlines, Patience
 from .events import Ended, Proven
 from .greeting import Identity
-from .link import Link, LinkProtocol
+from .link import Link
 from .outgoing import Call
 from .peers import Peer
+from .protocol import LinkProtocol
 from .session import Session
 from .settings import MAX_METHOD, ChannelSettings
 from .values import Answer, ChannelError, Handler, PeerStatus
 
 _log = Log("treecast.channel")
+
+Then = Callable[[Answer | TreecastError], None]  # takes the outcome of a call
 
 _CLOSE_GRACE = 1.0  # s
 # problems that are not a protocol error
@@ -56,11 +60,18 @@ _NOT_ACCEPTED = {
 _IN_ORDER = {Problem.CLOSED, Problem.REMOVED, Problem.REPLACED, Problem.DUPLICATE}
 
 
+class _Listening(Protocol):
+    """A server of asyncio (`sockets`: a tuple) or of uvloop (a list)."""
+
+    @property
+    def sockets(self) -> Sequence[socket.socket]: ...
+
+
 class Channels:
     """Active from `start` to `close`. `key`: from `codec.channel_key`; None turns authentication off.
 
     `incarnation` rises with each run of this host. `rng` spreads the actions of hosts over time. `nonce`
-    returns 16 unpredictable bytes.
+    returns 16 unpredictable bytes. `passes`: of the host's loop; the default is one of the channels' own.
     """
 
     def __init__(
@@ -74,6 +85,7 @@ class Channels:
         rng: Random,
         handler: Handler,
         nonce: Callable[[int], bytes] | None = None,
+        passes: Passes | None = None,
     ) -> None:
         if not 1 <= host_id <= MAX_CALL:
             raise ValueError(f"host id {host_id} is outside 1 to 2^32 - 1")
@@ -87,6 +99,7 @@ class Channels:
         self.on_refused: Callable[[int], None] | None = None  # (host id): that host refuses this host
         self.scratch = Scratch()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._passes = passes
         self._rng = rng
         self._nonce = nonce if nonce is not None else secrets.token_bytes
         self._peers: dict[int, Peer] = {}
@@ -106,6 +119,12 @@ class Channels:
             self._loop = asyncio.get_running_loop()
         return self._loop
 
+    @property
+    def passes(self) -> Passes:
+        if self._passes is None:
+            self._passes = Passes(self.loop.call_soon)
+        return self._passes
+
     # --- life
 
     async def start(self, address: Address, listener: socket.socket | None = None) -> Address:
@@ -121,7 +140,7 @@ class Channels:
             self._server = await self.loop.create_server(
                 self._accept, address.host, address.port, backlog=self.settings.backlog
             )
-        host, port = self._server.sockets[0].getsockname()[:2]
+        host, port = cast(_Listening, self._server).sockets[0].getsockname()[:2]
         self._tick()
         for peer in self._peers.values():
             self._dial(peer)
@@ -208,19 +227,36 @@ class Channels:
         """
         future: Future[Answer] = self.loop.create_future()
         call = self._new_call(Kind.CALL, method, head, body)
-        call.waiter = future
         peer = self._peer_for_call(host_id)
+        refusal = self._begin(peer, call, timeout, partial(_resolve, future))
+        if peer is None or refusal:
+            self._fail(call, Fault.LEADER_UNAVAILABLE, refusal, False)
+        else:
+            future.add_done_callback(partial(self._settled, peer, call))
+        return future
+
+    def call_then(
+        self, host_id: int, method: int, then: Then, head: bytes = b"", body: Buffer = b"", *, timeout: float
+    ) -> None:
+        """As `call`, but calls `then` with the answer or the error: without a future, and in the turn in
+        which the answer arrives. `then` is never called before this returns."""
+        call = self._new_call(Kind.CALL, method, head, body)
+        refusal = self._begin(self._peer_for_call(host_id), call, timeout, then)
+        if refusal:
+            self.loop.call_soon(self._fail, call, Fault.LEADER_UNAVAILABLE, refusal, False)
+
+    def _begin(self, peer: Peer | None, call: Call, timeout: float, then: Then) -> str:
+        """Queues a call. Returns the reason if it is refused: then the caller has to fail it."""
+        call.waiter = then
         self.counters.calls += 1
         self._waiting += 1
         refusal = self._refusal(peer, call)
         if peer is None or refusal:
-            self._fail(call, Fault.LEADER_UNAVAILABLE, refusal, False)
-            return future
+            return refusal
         peer.calls += 1
-        future.add_done_callback(partial(self._settled, peer, call))
         self._deadlines.add(self.loop, self.loop.time() + timeout, peer, call, self._waiting)
         self._queue(peer, call)
-        return future
+        return ""
 
     def notify(self, host_id: int, method: int, head: bytes = b"", body: Buffer = b"") -> bool:
         """Sends a notice, which has no answer. Returns False, and sends nothing, if the host is not connected
@@ -292,14 +328,10 @@ class Channels:
         self._finish(call, ChannelError(fault, detail, sent))
 
     def _finish(self, call: Call, outcome: Answer | TreecastError) -> None:
-        future = cast("Future[Answer] | None", call.waiter)
+        then = cast("Then | None", call.waiter)
         self._over(call)
-        if future is None or future.done():
-            return
-        if isinstance(outcome, TreecastError):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)
+        if then is not None:
+            _tell(then, outcome)
 
     def _over(self, call: Call) -> None:
         call.wanted = False
@@ -489,7 +521,17 @@ class Channels:
         self._tick_timer = self.loop.call_later(self.settings.tick, self._tick)
 
 
-def _tell(listener: Callable[..., None], *what: int) -> None:
+def _resolve(future: Future[Answer], outcome: Answer | TreecastError) -> None:
+    """Ends the future of a call, unless its caller has cancelled it."""
+    if future.done():
+        return
+    if isinstance(outcome, TreecastError):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
+
+
+def _tell(listener: Callable[..., None], *what: object) -> None:
     """Calls a listener. Its failure does not end a connection."""
     try:
         listener(*what)

@@ -7,10 +7,10 @@
     methods.use(channels)
     answer, body = await methods.ask(2, FOLLOW, FollowRequest(...), 5.0)
 
-A handler returns (response, body) or an awaitable of it. Requests and responses are Structs or other types of
-msgspec, encoded as msgpack, so a type defines the content of a head. A new field has a default; hosts that do
-not know it skip it. UUIDs are 16 bytes. A refusal inside an answer is an array of the fault's name and
-detail.
+A handler returns (response, body), an awaitable of it, or a `Later`. Requests and responses are Structs or
+other types of msgspec, encoded as msgpack, so a type defines the content of a head. A new field has a
+default; hosts that do not know it skip it. UUIDs are 16 bytes. A refusal inside an answer is an array of the
+fault's name and detail.
 
 Numbers are allotted in ranges. Calls of one range keep their order:
 
@@ -21,6 +21,7 @@ Numbers are allotted in ranges. Calls of one range keep their order:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import partial
 from typing import Annotated, Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
@@ -29,14 +30,14 @@ from msgspec import Struct
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from .values import Answer
+from .values import Answer, Later
 
 Natural = Annotated[int, msgspec.Meta(ge=0)]  # for values from another host
 
 Q = TypeVar("Q")
 A = TypeVar("A")
 Reply = tuple[A, Buffer]
-MessageHandler = Callable[[int, Q, memoryview], Reply[A] | Awaitable[Reply[A]]]
+MessageHandler = Callable[[int, Q, memoryview], Reply[A] | Later | Awaitable[Reply[A]]]
 
 
 def _write_more(value: Any) -> Any:
@@ -105,6 +106,17 @@ class Caller(Protocol):
         self, host_id: int, method: int, head: bytes = b"", body: Buffer = b"", *, timeout: float
     ) -> Awaitable[Answer]: ...
 
+    def call_then(
+        self,
+        host_id: int,
+        method: int,
+        then: Callable[[Answer | TreecastError], None],
+        head: bytes = b"",
+        body: Buffer = b"",
+        *,
+        timeout: float,
+    ) -> None: ...
+
     def notify(self, host_id: int, method: int, head: bytes = b"", body: Buffer = b"") -> bool: ...
 
 
@@ -139,7 +151,9 @@ class Methods:
         if cancellable:
             self._cancellable.add(method.number)
 
-    def handle(self, host_id: int, method: int, head: bytes, body: memoryview) -> Answer | Awaitable[Answer]:
+    def handle(
+        self, host_id: int, method: int, head: bytes, body: memoryview
+    ) -> Answer | Later | Awaitable[Answer]:
         """Handles a request, as the handler of `Channels`."""
         entry = self._entries.get(method)
         if entry is None:
@@ -147,7 +161,7 @@ class Methods:
         reply = entry.handler(host_id, entry.method.asked(head), body)
         if isinstance(reply, tuple):
             return _in_answer(reply)
-        return _Later(reply)
+        return reply if isinstance(reply, Later) else _Awaited(reply)
 
     def ask(
         self, host_id: int, method: Method[Q, A], request: Q, timeout: float, body: Buffer = b""
@@ -158,6 +172,19 @@ class Methods:
         """
         answer = self._channels.call(host_id, method.number, method.head(request), body, timeout=timeout)
         return _read_later(answer, method)
+
+    def ask_then(
+        self,
+        host_id: int,
+        method: Method[Q, A],
+        request: Q,
+        then: Callable[[tuple[A, memoryview] | TreecastError], None],
+        timeout: float,
+        body: Buffer = b"",
+    ) -> None:
+        """As `ask`, but calls `then` with the answer or the error, as `Channels.call_then` does."""
+        take = partial(_take_answer, method, then)
+        self._channels.call_then(host_id, method.number, take, method.head(request), body, timeout=timeout)
 
     def tell(self, host_id: int, method: Method[Q, A], request: Q, body: Buffer = b"") -> bool:
         """Sends a notice. Returns False if it was not sent."""
@@ -179,7 +206,23 @@ async def _read_later(answer: Awaitable[Answer], method: Method[Q, A]) -> tuple[
     return method.answered(found), memoryview(found.body)
 
 
-class _Later(Coroutine[Any, Any, Answer]):
+def _take_answer(
+    method: Method[Q, A],
+    then: Callable[[tuple[A, memoryview] | TreecastError], None],
+    outcome: Answer | TreecastError,
+) -> None:
+    if isinstance(outcome, TreecastError):
+        then(outcome)
+        return
+    try:
+        found = method.answered(outcome)
+    except TreecastError as error:
+        then(error)
+    else:
+        then((found, memoryview(outcome.body)))
+
+
+class _Awaited(Coroutine[Any, Any, Answer]):
     """Converts the result of an asynchronous handler into an answer.
 
     This is not an `async def`: if one is cancelled before its first step, its inner coroutine is never

@@ -60,6 +60,13 @@ class Incoming:
         return bytes(memory[: self.head_size]), memory[self.head_size :]
 
 
+def whole_message(frame: Frame, payload: memoryview, placed: bool) -> tuple[bytes, memoryview]:
+    """Returns head and body of a message of one frame. Copies a payload that has no memory of its own."""
+    size = frame.head
+    body = payload[size:] if placed else memoryview(bytearray(payload[size:]))
+    return bytes(payload[:size]), body
+
+
 def check_message(frame: Frame, longest: int) -> None:
     """Checks the first frame of a message: sizes within limits and consistent."""
     size = frame.head + frame.body

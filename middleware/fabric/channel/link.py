@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable
+from functools import partial
 from typing import Protocol, cast
 
 from treecast.middleware.model.counters import ChannelCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.passes import LINKS, Passes
 from treecast.middleware.model.ration import Ration
 
 from .codec import Problem
@@ -19,7 +21,7 @@ from .greeting import Identity
 from .outgoing import Call
 from .session import Session
 from .settings import GROUP_METHODS, ChannelSettings
-from .values import Answer, Handler
+from .values import Answer, Handler, Later
 
 _log = Log("treecast.channel")
 
@@ -40,6 +42,9 @@ class Owner(Protocol):
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
+
+    @property
+    def passes(self) -> Passes: ...
 
     def new_session(self, link: Link) -> Session: ...
 
@@ -68,6 +73,7 @@ class Link:
         self._owner = owner
         self._counters = owner.counters
         self._loop = owner.loop
+        self._passes = owner.passes
         self._transport: asyncio.Transport | None = None
         self._ration = Ration(self._loop.call_soon)
         self._paused = False
@@ -143,7 +149,10 @@ class Link:
                 self._owner.answered(self, event.call, _outcome(event))
             else:
                 self._handle(event)
-        self.flush()
+        if self._passes.scheduled:  # what the events have changed here comes first, such as deliveries
+            self.flush_soon()
+        else:
+            self.flush()
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, Cancelled):
@@ -187,9 +196,12 @@ class Link:
             return
         self._answer(request, answer)
 
-    def _await(self, request: Requested, answer: Awaitable[Answer] | None) -> None:
+    def _await(self, request: Requested, answer: Later | Awaitable[Answer] | None) -> None:
         if answer is None and request.notice:
             self.session.done(request.call)
+            return
+        if isinstance(answer, Later):
+            answer.then(partial(self._answer_later, request))
             return
         future = asyncio.ensure_future(cast(Awaitable[Answer], answer), loop=self._loop)
         handled = _Handled(self, request, future)
@@ -207,6 +219,13 @@ class Link:
             self._refuse(request, error)
         else:
             self._answer(request, future.result())
+        self.flush_soon()
+
+    def _answer_later(self, request: Requested, outcome: Answer | TreecastError) -> None:
+        if isinstance(outcome, TreecastError):
+            self._refuse(request, outcome)
+        else:
+            self._answer(request, outcome)
         self.flush_soon()
 
     def _answer(self, request: Requested, answer: Answer) -> None:
@@ -249,10 +268,10 @@ class Link:
     # --- sending
 
     def flush_soon(self) -> None:
-        """Sends at the end of this turn of the loop."""
+        """Sends at the end of this pass of the loop."""
         if not self._flush_soon:
             self._flush_soon = True
-            self._loop.call_soon(self._flush_now)
+            self._passes.add(LINKS, self._flush_now)
 
     def _flush_now(self) -> None:
         self._flush_soon = False
@@ -293,34 +312,6 @@ class Link:
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
-
-
-class LinkProtocol(asyncio.BufferedProtocol):
-    """Forwards asyncio's callbacks to a link."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._link.connection_made(transport)
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._link.get_buffer(sizehint)
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._link.buffer_updated(nbytes)
-
-    def eof_received(self) -> bool:
-        return False
-
-    def pause_writing(self) -> None:
-        self._link.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._link.resume_writing()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._link.connection_lost(exc)
 
 
 class _Handled:

@@ -9,7 +9,7 @@ from treecast.middleware.model.buffers import Buffer
 from .codec import MAX_CALL, ChannelProtocolError, Frame, Kind, Problem
 from .events import Cancelled, Requested
 from .frame_queue import FrameQueue
-from .incoming import Incoming, check_message
+from .incoming import Incoming, check_message, whole_message
 from .outgoing import Message, Ring, charge_of
 from .settings import GROUP_METHODS, GROUPS, MAX_METHOD
 
@@ -69,7 +69,11 @@ class Serving:
         group = frame.number // GROUP_METHODS
         charge = charge_of(frame.head + frame.body, self._window)
         self._used[group] += charge
-        self._handling[frame.call] = Handling(group, charge, frame.kind is Kind.NOTICE)
+        notice = frame.kind is Kind.NOTICE
+        self._handling[frame.call] = Handling(group, charge, notice)
+        if frame.length == frame.head + frame.body:
+            head, body = whole_message(frame, payload, placed)
+            return Requested(frame.call, frame.number, notice, head, body)
         return self._whole(Incoming(frame, payload, placed))
 
     def take_more(self, frame: Frame, payload: memoryview, placed: bool) -> Requested | None:

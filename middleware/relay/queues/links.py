@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from treecast.middleware.api.entries import DefinitionEntry, Presence
@@ -25,7 +26,7 @@ from treecast.middleware.broker.queues import (
 )
 from treecast.middleware.broker.stored import StoredWaits
 from treecast.middleware.broker.turn import Turn
-from treecast.middleware.fabric.channel import Method, Nothing
+from treecast.middleware.fabric.channel import Answer, Later, Method, Nothing
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
@@ -155,7 +156,8 @@ class QueueLinks:
         self._loop.call_later(_PATIENCE, self._release, self._defined)
 
     def call(self, host: int, number: int, call: QueueCall) -> None:
-        self._spawn(self._call(host, number, call), f"a call to the queues of host {host}")
+        then = partial(self._answered, number, call)
+        self._methods.ask_then(host, CALL, call, then, _CALL_SECONDS)
 
     def tell(self, host: int, notice: QueueNotice, body: bytes = b"") -> None:
         late = self._late.get(host)
@@ -175,7 +177,8 @@ class QueueLinks:
             self._late.pop(host, None)
 
     def carry(self, host: int, number: int, body: bytes) -> None:
-        self._spawn(self._carry(host, number, body), f"messages to the queues of host {host}")
+        then = partial(self._carried, host, number)
+        self._methods.ask_then(host, CARRY, Nothing(), then, _CALL_SECONDS, body)
 
     # --- definitions
 
@@ -238,28 +241,25 @@ class QueueLinks:
 
     # --- calls of this host
 
-    async def _call(self, host: int, number: int, call: QueueCall) -> None:
+    def _answered(
+        self, number: int, call: QueueCall, outcome: tuple[QueueAnswer, memoryview] | TreecastError
+    ) -> None:
         answer: QueueAnswer | None = None
         body: Buffer = b""
-        try:
-            found, body = await self._methods.ask(host, CALL, call, _CALL_SECONDS)
-            answer = found
-        except TreecastError as error:
-            _log.info(
-                "home of a queue does not answer", queue=call.queue.decode(errors="replace"), error=error
-            )
+        if isinstance(outcome, TreecastError):
+            queue = call.queue.decode(errors="replace")
+            _log.info("home of a queue does not answer", queue=queue, error=outcome)
+        else:
+            answer, body = outcome
         if self._queues is not None:
             self._joined().answered(number, answer, bytes(body))
 
-    async def _carry(self, host: int, number: int, body: bytes) -> None:
-        stored = False
-        try:
-            await self._methods.ask(host, CARRY, Nothing(), _CALL_SECONDS, body)
-            stored = True
-        except TreecastError as error:
-            _log.info("host has not taken messages for its queues", host=host, error=error)
+    def _carried(self, host: int, number: int, outcome: tuple[Nothing, memoryview] | TreecastError) -> None:
+        refused = isinstance(outcome, TreecastError)
+        if refused:
+            _log.info("host has not taken messages for its queues", host=host, error=outcome)
         if self._queues is not None:
-            self._joined().carried(host, number, stored)
+            self._joined().carried(host, number, not refused)
 
     # --- calls of other hosts
 
@@ -283,7 +283,7 @@ class QueueLinks:
     async def _stored(self) -> None:
         """Raises STORAGE if the disk refuses."""
         if not await self._waits.stored():
-            raise TreecastError(Fault.STORAGE, "the disk refuses")
+            raise _disk_refuses()
 
     async def known(self, version: int) -> None:
         queues = self._joined()
@@ -307,10 +307,13 @@ class QueueLinks:
             self._joined().told(host, notice, bytes(body))
         return Nothing(), b""
 
-    async def _arrived(self, host: int, request: Nothing, body: memoryview) -> tuple[Nothing, Buffer]:
-        if self._joined().arrived(host, bytes(body)):
-            await self._stored()
-        return Nothing(), b""
+    def _arrived(self, host: int, request: Nothing, body: memoryview) -> tuple[Nothing, Buffer] | Later:
+        """Takes the messages at once. The answer waits until they are stored, if they are to be."""
+        if not self._joined().arrived(host, bytes(body)):
+            return Nothing(), b""
+        later = Later()
+        self._waits.then(partial(_confirm, later))
+        return later
 
     async def _asked(self, host: int, request: Nothing, body: memoryview) -> tuple[Nothing, Buffer]:
         self._joined()
@@ -328,3 +331,11 @@ class QueueLinks:
         self._late.pop(host, None)
         if self._queues is not None:
             self._joined().host_down(host)
+
+
+def _confirm(later: Later, stored: bool) -> None:
+    later.give(Answer(CARRY.head(Nothing())) if stored else _disk_refuses())
+
+
+def _disk_refuses() -> TreecastError:
+    return TreecastError(Fault.STORAGE, "the disk refuses")

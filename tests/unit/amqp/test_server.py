@@ -39,6 +39,7 @@ class Storage(MemoryStore):
         self.failing = False
         self.size = 0
         self.flushed = 0
+        self.only_notes = False
 
     def flush(self) -> bool:
         self.flushed += 1
@@ -247,6 +248,43 @@ class RefusingStore:
         raise OSError
 
     def end_sync(self, segment: int, error: str) -> None: ...
+
+
+@pytest.mark.parametrize("only_notes", [False, True])
+async def test_deliveries_wait_for_the_store_unless_it_has_notes_only(
+    face: AmqpFace, only_notes: bool
+) -> None:
+    storage = face._storage
+    assert isinstance(storage, Storage)
+    client = await Client.reach(face)
+    await client.log_in()
+    connection = next(iter(face.connections))
+    order = list[str]()
+    storage.flush = lambda: order.append("store") is None  # type: ignore[method-assign]
+    storage.only_notes = only_notes
+    transport = connection._transport
+    assert transport is not None
+    connection._transport = Watched(transport, order)  # type: ignore[assignment]
+    assert isinstance(await client.ask(commands.Channel.Open(), 1), commands.Channel.OpenOk)
+    assert order[:2] == (["client", "store"] if only_notes else ["store", "client"])
+    connection._transport = transport
+    del storage.flush  # type: ignore[method-assign]
+    await client.close()
+
+
+class Watched:
+    """A transport that notes when it is written to."""
+
+    def __init__(self, transport: asyncio.Transport, order: list[str]) -> None:
+        self._transport = transport
+        self._order = order
+
+    def write(self, data: bytes) -> None:
+        self._order.append("client")
+        self._transport.write(data)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._transport, name)
 
 
 async def test_the_end_tells_clients(face: AmqpFace) -> None:

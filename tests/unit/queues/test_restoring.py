@@ -139,6 +139,42 @@ def test_definitions_are_there_again(site: Site) -> None:
     assert site.held() == [(b"by topic", False)]
 
 
+def test_of_notes_the_last_one_is_there_again(site: Site) -> None:
+    noted = site.vhost.recorder.noted
+    assert site.store.only_notes
+    for number in range(100):
+        noted("taken", b"2", {"run": 1, "number": number})
+    noted("taken", b"3", {"run": 1, "number": 7})
+    assert site.store.only_notes
+    size = site.store.size
+    assert site.store.flush()
+    assert site.store.size - size < 200  # two entries, not a hundred
+    site.kill()
+    found = {
+        one.name: one.definition["number"] for one in site.journal.declared.values() if one.kind == "taken"
+    }
+    assert found == {b"2": 99, b"3": 7}
+
+
+def test_messages_are_more_than_notes(site: Site) -> None:
+    queue = site.queue()
+    site.store.flush()
+    site.publish(b"transient", persistent=False)
+    assert site.store.only_notes
+    site.publish(b"persistent")
+    assert not site.store.only_notes
+    site.store.flush()
+    part = queue.get(site.now, no_ack=True)
+    assert part is not None
+    assert site.store.only_notes  # nothing is said of the transient message
+    part = queue.get(site.now, no_ack=False)
+    assert part is not None
+    assert not site.store.only_notes  # it was handed out
+    site.store.flush()
+    queue.settle(part, 0, 1, None)
+    assert not site.store.only_notes
+
+
 def test_policies_are_there_again(site: Site) -> None:
     site.queue()
     policy = Policy("p", "^q$", {"max-length": 2}, 3, "queues")

@@ -50,6 +50,45 @@ async def test_the_body_that_a_handler_gets_is_writable_and_its_own(start_host: 
     assert [bytes(body) for body in kept] == [b"Xody%d" % n for n in range(10)]
 
 
+async def test_callbacks_get_answers_and_refusals_like_futures(start_host: StartHost) -> None:
+    def refuse_three(host: int, method: int, head: bytes, body: memoryview) -> Answer:
+        if head == b"3":
+            raise TreecastError(Fault.NOT_LEADER, "three")
+        return Answer(head, body)
+
+    a, b = await start_host(1), await start_host(2, refuse_three)
+    a.knows(b)
+    found = list[str]()
+
+    def take(outcome: Answer | TreecastError) -> None:
+        found.append(outcome.detail if isinstance(outcome, TreecastError) else outcome.head.decode())
+        if found[-1] == "1":
+            raise ValueError("a mistake of the caller, which costs no connection")
+
+    for n in range(5):
+        a.channels.call_then(2, 7, take, b"%d" % n, timeout=60)
+    await until(lambda: len(found) == 5)
+    assert sorted(found) == ["0", "1", "2", "4", "three"]
+    assert a.counters.answered == a.counters.calls == 5
+    assert a.ups == [(2, 1)]
+    assert a.downs == []
+
+
+async def test_a_callback_is_never_called_within_the_call(start_host: StartHost) -> None:
+    a = await start_host(1)
+    found = list[Answer | TreecastError]()
+    a.channels.call_then(1, 7, found.append, timeout=60)
+    assert found == []
+    await until(lambda: found)
+    assert isinstance(found[0], ChannelError)
+    assert "no channel to itself" in found[0].detail
+    a.channels.call_then(2, 7, found.append, timeout=0.05)  # nobody knows host 2
+    await until(lambda: len(found) == 2)
+    assert isinstance(found[1], ChannelError)
+    assert found[1].fault is Fault.TIMED_OUT
+    assert a.counters.failed_unsent == 2
+
+
 async def test_a_call_waits_for_the_connection(start_host: StartHost) -> None:
     a, b = await start_host(1), await start_host(2)
     waiting = a.channels.call(2, 1, b"early", timeout=20)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.unit.fabric.channel.hosts import Host, until
 
-from treecast.middleware.fabric.channel import ECHO, Answer, Echo, Method, Methods
+from treecast.middleware.fabric.channel import ECHO, Answer, Echo, Later, Method, Methods
 from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.errors import Fault, TreecastError
 
@@ -60,6 +60,51 @@ async def test_refusals(methods: Methods) -> None:
         with pytest.raises(TreecastError) as caught:
             await methods.ask(2, number, Echo(text="x"), 10.0)
         assert caught.value.fault is fault
+
+
+async def test_asking_with_a_callback(methods: Methods) -> None:
+    found = list[tuple[Echo, memoryview] | TreecastError]()
+    for number in (AT_ONCE, REFUSED):
+        methods.ask_then(2, number, Echo("x"), found.append, 60.0, b"body")
+    unreadable = Method(ECHO.number, Echo, int)
+    methods.ask_then(2, unreadable, Echo("x"), found.append, 60.0)
+    await until(lambda: len(found) == 3)
+    answers = {one[0].text: bytes(one[1]) for one in found if not isinstance(one, TreecastError)}
+    assert answers == {"1 x": b"body"}
+    faults = {one.fault for one in found if isinstance(one, TreecastError)}
+    assert faults == {Fault.NOT_LEADER, Fault.INTERNAL}
+
+
+async def test_answers_that_are_given_later(start_host: Callable[..., Awaitable[Host]]) -> None:
+    """In any order, and also before the handler has returned; only the first outcome of each counts."""
+    served, own = Methods(), Methods()
+    waiting = dict[str, Later]()
+
+    def keep(host: int, request: Echo, body: memoryview) -> Later:
+        waiting[request.text] = later = Later()
+        if request.text == "now":
+            later.give(Answer(LATER.head(Echo("at once"))))
+        return later
+
+    served.register(LATER, keep)
+    a, b = await start_host(1, own.handle), await start_host(2, served.handle)
+    a.knows(b)
+    own.use(a.channels)
+    asked = {
+        text: asyncio.ensure_future(own.ask(2, LATER, Echo(text), 60.0)) for text in ("1", "2", "3", "now")
+    }
+    assert (await asked["now"])[0].text == "at once"
+    await until(lambda: len(waiting) == 4)
+    waiting["3"].give(Answer(LATER.head(Echo("three"))))
+    waiting["3"].give(TreecastError(Fault.STORAGE, "too late"))
+    assert (await asked["3"])[0].text == "three"
+    waiting["2"].give(TreecastError(Fault.STORAGE, "the disk refuses"))
+    with pytest.raises(TreecastError, match="the disk refuses"):
+        await asked["2"]
+    asked["1"].cancel()
+    await until(lambda: b.channels.peers()[0].handling == 1)
+    waiting["1"].give(Answer(LATER.head(Echo("nobody waits"))))
+    await until(lambda: b.channels.peers()[0].handling == 0 and a.channels.peers()[0].in_flight == 0)
 
 
 def test_an_invalid_head_is_refused() -> None:
