@@ -171,6 +171,12 @@ class Sender:
         self._heartbeat_at = now
         self._heartbeat_interval = self._settings.heartbeat_first
 
+    @property
+    def _end_is_told(self) -> bool:
+        """Whether receivers are told where the stream ends: not while live data waits for them, as they would
+        take the end for something they have missed."""
+        return self.closed and not self.live.waits()
+
     def add_receiver(self, host: int, now: float, first: int | None = None) -> None:
         """Adds a receiver that gets everything from `first` on (default: from now on)."""
         first = self.log.end if first is None else first
@@ -250,7 +256,7 @@ class Sender:
         self._trim()
         if report.echo:
             self._outlet.queue(Kind.HEARTBEAT, self._heartbeat(report.stamp, self._every(peer)), peer.host)
-        if self.closed and not peer.done:
+        if self._end_is_told and not peer.done:
             self._outlet.queue(Kind.CLOSE, Close(self.log.end).encode(), peer.host)
 
     def _every(self, peer: Peer) -> int:
@@ -351,7 +357,7 @@ class Sender:
     def _beat(self, now: float) -> None:
         if now < self._heartbeat_at:
             return
-        if self.closed and not self.live.waits():
+        if self._end_is_told:
             self._outlet.queue(Kind.CLOSE, Close(self.log.end).encode(), None)
         else:
             self._outlet.queue(Kind.HEARTBEAT, self._heartbeat(), None)

@@ -86,6 +86,16 @@ def test_everything_arrives_once_and_in_order(steps: list[Step], seed: int, mult
         assert row.addressed == network.sender.end == row.live + row.repaired + row.replayed
 
 
+def test_the_end_is_not_told_before_what_comes_before_it_is_sent() -> None:
+    """Two receivers miss what was sent, and hold the rest up until they have it. If they are told the end,
+    they count what was never sent as missed, wait for a replay, and the origin waits for them."""
+    own = StreamSettings(catch_up_after=50, silent_after=0.5, report_idle=0.1, mtu=600)
+    steps = [publish(26, 3000, 1, LONG), cut({2, 3}), let(0.03125), publish(5, 0, 5, LONG)]
+    network = play(steps, 0, False, own)
+    for host in HOSTS:
+        network.assert_exactly_once(host)
+
+
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.one_of(PUBLISH, EXPIRING, *OTHERS), max_size=12), st.integers(0, 99), st.booleans())
 def test_what_does_not_arrive_is_counted_to_the_record(steps: list[Step], seed: int, multicast: bool) -> None:

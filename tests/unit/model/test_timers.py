@@ -6,13 +6,13 @@ import asyncio
 import math
 import random
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 import uvloop
 
 from treecast.middleware.broker.groups.deadlines import Deadlines
+from treecast.middleware.fabric.channel import ChannelSettings
+from treecast.middleware.fabric.channel.codec import Kind
 from treecast.middleware.fabric.channel.deadlines import Deadlines as CallDeadlines
 from treecast.middleware.fabric.channel.outgoing import Call
 from treecast.middleware.fabric.channel.peers import Peer
@@ -96,15 +96,15 @@ def test_who_waits_for_a_deadline_does_not_spin(new_loop: Callable[[], asyncio.A
 async def test_a_later_call_does_not_put_off_the_deadline_of_an_earlier_one() -> None:
     """Otherwise calls in steady succession would postpone it forever."""
     loop = asyncio.get_running_loop()
-    peer = cast(Peer, None)
+    peer = Peer(2, ChannelSettings())
     deadlines = CallDeadlines(lambda peer, call: None)
-    deadlines.add(loop, loop.time() + 0.0503, peer, cast(Call, SimpleNamespace(wanted=True)), 1)
+    deadlines.add(loop, loop.time() + 0.0503, peer, Call(Kind.CALL, 40, b"", b""), 1)
     first = deadlines._timer
     for _ in range(100):
         later = loop.time() + 0.0503
-        deadlines.add(loop, later, peer, cast(Call, SimpleNamespace(wanted=True)), 1)
+        deadlines.add(loop, later, peer, Call(Kind.CALL, 40, b"", b""), 1)
         assert deadlines._timer is first
-    deadlines.add(loop, loop.time(), peer, cast(Call, SimpleNamespace(wanted=True)), 1)
+    deadlines.add(loop, loop.time(), peer, Call(Kind.CALL, 40, b"", b""), 1)
     assert deadlines._timer is not first
     deadlines.close()
 
