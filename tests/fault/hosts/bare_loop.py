@@ -18,6 +18,7 @@ import time
 PORT = 7999
 SEGMENT, AT_ONCE = 1400, 44  # bytes of a datagram, datagrams of one call
 WINDOW, SAY_EVERY = 1 << 20, 128 * 1024  # bytes
+BATCH_BURSTS = 17  # calls that send a batch of about 1 MB
 UDP_SEGMENT, UDP_GRO = 103, 104
 BUFFER = 8 << 20
 SAID = struct.Struct(">Q")

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from treecast.middleware.dataplane.lab.description import parse
 from treecast.middleware.dataplane.lab.lab import Lab
 
-from .bare_loop import AT_ONCE, SEGMENT
+from .bare_loop import AT_ONCE, BATCH_BURSTS, SEGMENT
 from .burst_case import SMALL_RATE, SMALL_SIZE
 from .cores import Place, keep_to
 from .latency import Window, percentile, within
@@ -78,10 +81,22 @@ class BareSmall:
         return percentile(self.idle, 99), percentile(self.beside, 99)
 
 
-def bare_small(receivers: int, megabytes: float, *, idle: float, seed: int) -> BareSmall:
-    """Runs a small stream for `idle` seconds alone, then beside a burst, as in `burst_case`."""
+def bare_small(
+    receivers: int, megabytes: float, *, idle: float, seed: int, work: tuple[float, float] | None = None
+) -> BareSmall:
+    """Runs a small stream for `idle` seconds alone, then beside a burst, as in `burst_case`.
+
+    `work`: microseconds of processor time on a KiB at the origin and at each receiver. They then store the
+    burst in batches, too."""
     hosts = [f"h{number}" for number in range(1, receivers + 2)]
     total, size = _whole(megabytes), str(SMALL_SIZE)
+    folder = Path(tempfile.mkdtemp(prefix="treecast-bare-"))
+
+    def stores(host: str) -> tuple[str, str]:
+        if work is None:
+            return "0", "-"
+        return f"{work[host != hosts[0]]:.2f}", str(folder / host)
+
     lab = Lab.up(parse(description(hosts, ()), "the bare loop's site"), seed=seed)
 
     def start(host: str, *words: str) -> subprocess.Popen[bytes]:
@@ -89,8 +104,9 @@ def bare_small(receivers: int, megabytes: float, *, idle: float, seed: int) -> B
 
     try:
         first, *others = hosts
-        ends = [start(first, "origin", lab.ipv4(first), GROUP, size, *(lab.ipv4(host) for host in others))]
-        ends += [start(host, "receive", lab.ipv4(host), GROUP) for host in others]
+        targets = [lab.ipv4(host) for host in others]
+        ends = [start(first, "origin", lab.ipv4(first), GROUP, size, *stores(first), *targets)]
+        ends += [start(host, "receive", lab.ipv4(host), GROUP, *stores(host)) for host in others]
         producer, steady = start(first, "produce", str(total)), start(first, "steady", str(SMALL_RATE), size)
         readers = [start(host, "read", str(total)) for host in others]
         watching = [start(host, "watch", size) for host in others]
@@ -107,12 +123,13 @@ def bare_small(receivers: int, megabytes: float, *, idle: float, seed: int) -> B
         samples = sorted(map(tuple, _line(watching[0])["samples"]))
     finally:
         lab.down()
+        shutil.rmtree(folder)
     return BareSmall(within(samples, [calm]), within(samples, [burst]), total / 1e6 / burst.seconds)
 
 
 def _whole(megabytes: float) -> int:
-    """Returns the bytes of as many whole bursts of datagrams as hold at least so much."""
-    whole = SEGMENT * AT_ONCE
+    """Returns the bytes of as many whole batches of bursts of datagrams as hold at least so much."""
+    whole = SEGMENT * AT_ONCE * BATCH_BURSTS
     return -(-int(megabytes * 1e6) // whole) * whole
 
 
