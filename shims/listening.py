@@ -110,6 +110,7 @@ class BufferProtocol(Forwarding, asyncio.BufferedProtocol):
 
     def __init__(self, connection: BufferConnection) -> None:
         super().__init__(connection)
+        # As in `ChunkProtocol`.
         self.get_buffer = connection.get_buffer  # type: ignore[method-assign]
         self.buffer_updated = connection.buffer_updated  # type: ignore[method-assign]
 

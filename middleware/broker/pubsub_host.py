@@ -55,6 +55,7 @@ class HostPubSub:
     """The publish/subscribe of one host, from construction, which opens the journal, to `close`.
 
     `passes`: of the host's event loop, for all that is written at the end of a pass.
+
     Between construction and `start`, faces restore the sessions in the journal; their interest is then known
     from the start. The constructor raises STORAGE if the journal cannot be read.
     """

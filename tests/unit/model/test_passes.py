@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -30,7 +31,7 @@ class Loop:
 def test_stages_follow_in_one_pass_whatever_the_order_in_which_they_were_added() -> None:
     loop, done = Loop(), list[str]()
     for stage, name in ((TURN, "turn"), (LINKS, "link"), (FACES, "one face"), (FACES, "the other")):
-        loop.passes.add(stage, lambda name=name: done.append(name))  # type: ignore[misc]
+        loop.passes.add(stage, partial(done.append, name))
     assert loop.passes.scheduled
     loop.run()
     assert done == ["one face", "the other", "link", "turn"]
