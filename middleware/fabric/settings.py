@@ -13,7 +13,7 @@ class FabricSettings(Struct, frozen=True):
     stream: StreamSettings = field(default_factory=StreamSettings)
     mtu: int = 0  # of a packet with its IP header; 0: the interface's MTU
     receive_buffer: int = 8 << 20  # of each socket; the kernel may grant less (net.core.rmem_max)
-    receive_at_once: int = 128 * 1024  # per socket and turn; then other work of the event loop runs
+    receive_at_once: int = 64 * 1024  # per socket and turn; then other work of the event loop runs
     send_buffer: int = 4 << 20
     queue_bytes: int = 8 << 20  # maximum data waiting for the kernel; more is dropped and repaired later
     assembly_bytes: int = 64 << 20  # incomplete messages of all streams

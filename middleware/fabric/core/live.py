@@ -30,6 +30,7 @@ from .turn import Turn
 
 _LOOK: Final = 0.05  # seconds between checks for receivers that hold the cursor up
 _MOST_QUIET: Final = 2.0  # times `quiet_after`: receivers that take turns at a processor are quiet for less
+_PROMPT: Final = 0.01  # seconds: data that all leaves within this time does not wait, whatever a turn allows
 _NO_LIMIT: Final = 1 << 62
 
 
@@ -57,6 +58,7 @@ class Live:
         "_settings",
         "_step",
         "_turn",
+        "_unsent_since",
         "_weight",
         "bytes",
         "edge",
@@ -95,6 +97,7 @@ class Live:
         self._limit = 0  # data may be sent up to this place
         self._most = 0  # the same for this turn
         self._step = 0  # bytes that must be allowed before more is sent
+        self._unsent_since = NEVER  # when a turn first left data in the log
         self._group_by = -NEVER  # deadline for a group being formed
         self._group_from = 0  # the same before the group is formed
         self._looked = now
@@ -339,11 +342,21 @@ class Live:
             self._recount()
             if self._may() > 0:
                 self._send(out, end, now)
-            if self._may() <= 0:
-                self._held_up(now)
-        elif self.edge < end:
-            self._turn.live_waits(now)
+        if self.edge >= end:
+            self._unsent_since = NEVER
+        elif self._limit <= self._flight.total:
+            self._held_up(now)
+        else:
+            self._left_over(now)
         return before != (self._flight.total, self.edge)
+
+    def _left_over(self, now: float) -> None:
+        """Notes that the budget of this turn left data in the log. A backlog waits for the link or for a
+        processor; a batch that a few turns send does not, and replays need not give way to it.
+        """
+        self._unsent_since = min(self._unsent_since, now)
+        if now - self._unsent_since > _PROMPT:
+            self._turn.live_waits(now)
 
     def _pass_by(self, end: int, now: float) -> None:
         """Skips to `end` because no receiver is live: receivers that need the data begin there or are
@@ -429,6 +442,7 @@ class Live:
         if size > self._part_size and not can_be_cut(message, self._settings.mtu):
             return None
         self._weight.add(message.records, size)
+        self._unsent_since = NEVER
         self.edge = message.end
         self.messages += 1
         self.bytes += size

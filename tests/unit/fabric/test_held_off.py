@@ -15,8 +15,8 @@ CUT = 0.35  # seconds: longer than `quiet_after`
 
 
 def flow(log_bytes: int, cuts: int) -> tuple[Network, int]:
-    """Sends 30 MB/s to three hosts for 2.5 s, one of them cut off `cuts` times. Returns (the network,
-    records).
+    """Sends 30 MB/s in batches that take several turns to three hosts for 2.5 s, one of them cut off `cuts`
+    times. Returns (the network, records).
     """
     settings = StreamSettings(log_bytes=log_bytes, unsent_bytes=1 << 30)
     net = Network(3, Weather(rate=100e6), settings)
