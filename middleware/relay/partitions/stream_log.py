@@ -42,7 +42,6 @@ _BEYOND: Final = 1 << 62  # above any offset
 _BASE_AND_LENGTH: Final = struct.Struct(">qi")
 _LAST_DELTA: Final = struct.Struct(">i")
 _LAST_DELTA_AT: Final = 23
-_SPARE: Final = 512  # dropped entries before the head from which on they are deleted
 
 
 class _Run:
@@ -133,6 +132,7 @@ class PartitionStreamLog:
         end = log.end_offset if told else _BEYOND
         self._tail = _Run(end, end, [])
         self._head = 0  # index in the tail; messages before it are dropped
+        self._dropped = 0  # bytes of these messages
         self._kept = 0  # bytes in the tail and in `_open`
         self._open: list[bytes] = []  # the batches of the next message, not asked for yet
         self._open_first = self._open_end = end
@@ -196,12 +196,14 @@ class PartitionStreamLog:
     def _trim_tail(self) -> None:
         tail = self._tail
         while self._kept > self._tail_bytes and len(tail.messages) - self._head > 1:
-            self._kept -= len(tail.messages[self._head].payload)
+            size = len(tail.messages[self._head].payload)
+            self._kept -= size
+            self._dropped += size
             self._head += 1
             tail.first = tail.messages[self._head].sequence
-        if self._head >= _SPARE and self._head * 2 >= len(tail.messages):
+        if self._dropped >= self._tail_bytes:  # rarely, as it moves the rest of both lists
             del tail.messages[: self._head], tail.sequences[: self._head]
-            self._head = 0
+            self._head = self._dropped = 0
 
     # --- reading
 

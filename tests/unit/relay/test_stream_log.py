@@ -97,6 +97,16 @@ def test_what_was_just_appended_is_not_read_again(tmp_path: Path) -> None:
     assert log.counters.read_bytes == 0
 
 
+def test_the_tail_frees_what_it_drops(tmp_path: Path) -> None:
+    """Also if its messages are large and therefore few."""
+    log = opened(tmp_path)
+    stream = PartitionStreamLog(log, StreamMemory(), tail_bytes=100_000)
+    for _ in range(50):
+        append(log, stream, bytes(20_000))
+        assert stream.newest(log.end_offset - 1) is not None
+        assert sum([len(message.payload) for message in stream._tail.messages]) < 2.5 * 100_000
+
+
 def test_batches_that_nobody_has_asked_for_are_joined_to_what_one_segment_holds(tmp_path: Path) -> None:
     log = opened(tmp_path)
     size = len(batch(b"x" * 100))
