@@ -23,6 +23,7 @@ from .settings import KafkaSettings
 _log = Log("treecast.kafka")
 
 _REQUEST_BYTES: Final = 8 * 1024  # serving one request takes as long as reading and writing this many bytes
+_LARGE_BYTES: Final = 256 * 1024  # serving such a request takes a millisecond or more: others come first
 _FLUSH_BYTES = 256 * 1024  # answers are flushed before the end of their chunk once they exceed this
 
 
@@ -31,13 +32,15 @@ class FaceTurn:
     is ready.
 
     Each chunk is answered with one write. Waiting fetches are woken at the end of the turn, each once,
-    however many connections brought data.
+    however many connections brought data. Connections with a large request are served after a turn, one at a
+    time, so that the small requests of others wait for one large request at most.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, polls: LongPolls) -> None:
         self._loop = loop
         self._polls = polls
         self._began = False
+        self._large: deque[Connection] = deque()  # in the order of arrival
 
     def begin(self) -> None:
         """Called before a chunk is served. Holds back wake-ups of fetches until the end of the turn."""
@@ -49,6 +52,23 @@ class FaceTurn:
     def _end(self) -> None:
         self._began = False
         self._polls.let_go()
+
+    def serve_large(self, connection: Connection) -> None:
+        """Lets the connection serve its large request after this turn."""
+        self._large.append(connection)
+        if len(self._large) == 1:
+            self._loop.call_soon(self._large_soon)
+
+    def _large_soon(self) -> None:
+        """Lets the next pass of the loop read from sockets first."""
+        self._loop.call_soon(self._serve_one)
+
+    def _serve_one(self) -> None:
+        self.begin()
+        connection = self._large.popleft()
+        if self._large:
+            self._large_soon()
+        connection.serve_large()
 
 
 class Owner(Protocol):
@@ -100,6 +120,7 @@ class Connection:
         self._reading = True
         self._ration = Ration(self._loop.call_soon)
         self._waits = False  # the ration is used up: read on in the next turn of the loop
+        self._late = False  # a large request waits for the end of the turn
         self._receiving = False  # a chunk is being served: its answers are sent at its end
         self._closing = False
         self._unsent = 0
@@ -145,6 +166,11 @@ class Connection:
             if self._blocked:
                 request.keep()
                 self._waiting.append(request)
+            elif len(request.frame) >= _LARGE_BYTES:
+                request.keep()
+                self._waiting.append(request)
+                self._late = True
+                self._turn.serve_large(self)
             else:
                 self._serve(request, more > 0)
         if self._receiving:
@@ -181,6 +207,9 @@ class Connection:
         self._held = 0
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._late:  # a client that wants no acknowledgement may leave at once
+            self._late = False
+            self._serve_waiting()
         self._closing = True
         self._abandon()
         self._let_go()
@@ -240,7 +269,15 @@ class Connection:
     def _serve_waiting(self) -> None:
         waiting = self._waiting
         while waiting and not (self._muted or self._congested or self._closing):
-            self._serve(waiting.popleft())
+            request = waiting.popleft()
+            self._serve(request)
+            self._session.release(request)
+
+    def serve_large(self) -> None:
+        """Serves the large request that has waited for the end of the turn, and those behind it."""
+        self._late = False
+        self._serve_waiting()
+        self._settle()
 
     # --- the socket
 

@@ -69,18 +69,19 @@ class Request:
 
     def __init__(self, frame: memoryview, buffer: bytearray | None) -> None:
         self.frame = frame
+        self.kept = False  # `frame` is valid until `release`
         self._buffer = buffer  # the memory of `frame`, if the request has a buffer of its own
         self.buffers: list[Chunk] = []
         self.done = False
 
     def keep(self) -> None:
         """Makes `frame` valid beyond `recycle()`."""
+        self.kept = True
         if self._buffer is None:
             self.frame = memoryview(bytearray(self.frame))
-        self._buffer = None
 
     def release(self, pool: FramePool) -> None:
-        """Returns the frame's memory to the pool unless it was kept."""
+        """Returns the frame's own buffer, if it has one, to the pool."""
         if self._buffer is not None:
             self.frame = memoryview(b"")
             pool.give(self._buffer)
@@ -199,8 +200,13 @@ class Session:
         """Invalidates all frames that were not kept."""
         if self._given:
             for request in self._given:
-                request.release(self._pool)
+                if not request.kept:
+                    request.release(self._pool)
             self._given.clear()
+
+    def release(self, request: Request) -> None:
+        """Invalidates the frame of a kept request that has been served."""
+        request.release(self._pool)
 
     def _cut(self, data: memoryview, end: int) -> list[Request]:
         requests: list[Request] = []

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from treecast.middleware.broker import Isolation
+from treecast.middleware.broker import Broker, Isolation, NewTopic
 from treecast.middleware.broker.partition import LocalPartition
 from treecast.shims.kafka import session
 
 Connect = Callable[[], Any]
 
 
-def produce(records: bytes) -> dict[str, Any]:
+def produce(records: bytes, *, topic: str = "topic", acks: int = 1) -> dict[str, Any]:
     part = {"index": 0, "records": records}
-    topics = [{"name": "topic", "partition_data": [part]}]
-    return {"transactional_id": None, "acks": 1, "timeout_ms": 1000, "topic_data": topics}
+    topics = [{"name": topic, "partition_data": [part]}]
+    return {"transactional_id": None, "acks": acks, "timeout_ms": 1000, "topic_data": topics}
 
 
 def fetch(offset: int = 0) -> dict[str, Any]:
@@ -79,3 +79,45 @@ async def test_many_small_requests_of_one_connection_leave_others_their_turn(con
     for _ in range(3):
         await asyncio.sleep(0)
     assert flood.transport.reading
+
+
+@pytest.fixture
+async def large(broker: Broker) -> str:
+    """A topic for batches that are served after others."""
+    await broker.cluster.definitions.create_topic(NewTopic("topic-large", 1, {"max.message.bytes": "2000000"}))
+    return "topic-large"
+
+
+async def test_large_requests_are_served_after_small_ones_of_others(
+    connect: Connect, make_batch: Callable[..., bytes], large: str
+) -> None:
+    """One at a time, each in the order of its connection."""
+    heavy, other, light = connect(), connect(), connect()
+    for client in (heavy, other):
+        client.feed(
+            client.request("Produce", 9, **produce(make_batch(bytes(300_000)), topic=large))
+            + client.request("Metadata", 1, topics=[])
+        )
+        assert not client.transport.sent
+        assert not client.transport.reading
+    light.send("Produce", 9, **produce(make_batch(b"x")))
+    assert light.transport.sent
+    while not heavy.transport.sent:
+        await asyncio.sleep(0)
+    assert not other.transport.sent
+    for client in (heavy, other):
+        assert not (await client.receive("Produce", 9)).responses[0].partition_responses[0].error_code
+        assert (await client.receive("Metadata", 1)).brokers
+        assert client.transport.reading
+
+
+async def test_a_large_request_of_a_client_that_left_is_served(
+    connect: Connect, make_batch: Callable[..., bytes], large: str, broker: Broker
+) -> None:
+    client = connect()
+    client.send("Produce", 9, **produce(make_batch(bytes(300_000)), topic=large, acks=0))
+    client.transport.close()
+    await asyncio.sleep(0)
+    assert broker.cluster.partition(large, 0).log.end_offset == 1
+    await asyncio.sleep(0.01)
+    assert broker.cluster.partition(large, 0).log.end_offset == 1
