@@ -128,6 +128,7 @@ HOT_MODULES: list[str] = [
     "middleware/fabric/core/receiver.py",
     "middleware/fabric/core/receivers.py",
     "middleware/fabric/core/reorder.py",
+    "middleware/fabric/core/reporting.py",
     "middleware/fabric/core/repairs.py",
     "middleware/fabric/core/resending.py",
     "middleware/fabric/core/sender.py",

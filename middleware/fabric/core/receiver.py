@@ -32,6 +32,7 @@ from .holding import Holding, Share
 from .log import StreamLog
 from .outgoing import Outgoing, OutgoingSegment
 from .reorder import Delivery, How, Judge, Outcomes, Oversized, Progress, Reorder, Room
+from .reporting import Reporting
 from .settings import NEVER, StreamSettings
 from .states import ReceiverEvent, ReceiverState, receiver_step
 from .timing import Random, RoundTrip, Weight
@@ -58,7 +59,6 @@ _REPLAYED: Final = How.REPLAYED
 
 _ROOM_EVERY: Final = 0.1  # seconds between notes to `Room` that the stream is in use
 _STOOD: Final = 0.2  # seconds of delay in its own work that show that the host was stopped
-_LAST_REPORTS = 8  # after this many without an echo, stop waiting for one
 
 
 def always(_: tuple[After, ...]) -> bool:
@@ -124,22 +124,10 @@ class Receiver:
         self._queue: list[Outgoing] = []
         self._heard = now
         self._orphaned_since = NEVER
-        self._report_at = now
-        self._reported_next = -1
-        self._unreported = 0  # bytes arrived since the last report
-        self._every = 0  # bytes after which it reports at once; 0: as in the settings
+        self._reporting = Reporting(settings, random, self.round_trip, now)
         self._newest_at = now  # arrival time of the farthest data
-        self._reported_at = -1e9
-        self._sure = False  # the last report was echoed
         self._room = room
         self._room_told = -NEVER
-        self._unanswered = 0  # reports before the first echo, or without progress
-        self._awaited = False  # a replay waits for the report, which is repeated until echoed
-        self._stamp = 0  # of the last report that asked for an echo
-        self._echo = 0  # the last echoed stamp
-        self._done_reports = 0
-        self._echoed = False  # the last report was received
-        self._done_at = NEVER  # an echo of this stamp or a later one is of a final report
         self._word_at = NEVER  # when an orphan next tells the others its position
         self._looked = now
         self._stood = 0  # earlier stamps were echoed to a stopped host, and give no round trip
@@ -218,7 +206,7 @@ class Receiver:
         the moment at which a receiver learns that it is behind is a matter of chance."""
         if kind is not _REPLAY and not self._asking.holder:  # a holder does not know what its repair is for
             return _REPAIRED
-        self._awaited = True
+        self._reporting.awaited = True
         return _REPLAYED
 
     def keep(self, progress: Progress, now: float) -> None:
@@ -231,28 +219,17 @@ class Receiver:
         """The sequence before which everything may be reported as settled."""
         return self._buffer.next if self._kept is None else self._kept.next
 
-    def _replayed_to_now(self, now: float) -> bool:
-        return self.state is _CATCHING_UP or now < self._asking.replay_until
-
     def _after_progress(self, now: float) -> None:
-        settled = self._buffer.next if self._kept is None else self._kept.next
-        if self._unreported >= (self._every or self._enough(now)):
-            self._report_by(now)
-        elif settled != self._reported_next or (self._unreported and self._replayed_to_now(now)):
-            # The replay's sender waits for a report of arrivals even if something before them is missing.
-            self._report_by(now + self._settings.report_every * (0.5 + self._random.random() / 2))
+        settled = self._settled_next
+        self._reporting.look(settled, self.state is _CATCHING_UP or now < self._asking.replay_until, now)
         if self.state is _CATCHING_UP and self._buffer.missing <= self._weight.most_behind // 2:
             self._step(ReceiverEvent.CATCH_UP)
             self._asking.replays(now)
         if self.final is not None and settled >= self.final and self.state is not _DONE:
             self._step(ReceiverEvent.COMPLETE)
-            self._done_at = now
+            self._reporting.ends(now)
             self._buffer.clear()
-            self._report_by(now)
-
-    def _enough(self, now: float) -> int:
-        """The number of arrived bytes that triggers a report, as in the settings."""
-        return self._settings.report_replayed if self._replayed_to_now(now) else self._settings.report_bytes
+        self._quiet_until = min(self._quiet_until, self._reporting.at)
 
     def discard(self) -> None:
         """Frees the memory. The receiver must not be used afterwards."""
@@ -275,8 +252,7 @@ class Receiver:
 
     def told(self, now: float) -> bool:
         """Whether the origin knows the final state here, or will not be told any more."""
-        tried = self._done_reports > _LAST_REPORTS
-        return self.over(now) and (self.state is _ORPHANED or self._echoed or tried)
+        return self.over(now) and (self.state is _ORPHANED or self._reporting.concluded)
 
     # --- from the network
 
@@ -341,7 +317,7 @@ class Receiver:
 
     def _arrived(self, size: int, now: float, farthest: bool = True) -> None:
         """Notes that data was taken. `farthest`: nothing ahead of it had arrived before."""
-        self._unreported += size
+        self._reporting.unreported += size
         if farthest:
             self._newest_at = now
         if self._room is not None and now - self._room_told >= _ROOM_EVERY:
@@ -368,7 +344,7 @@ class Receiver:
 
     def _heartbeat(self, heartbeat: Heartbeat, now: float) -> None:
         if heartbeat.every:
-            self._every = heartbeat.every
+            self._reporting.every = heartbeat.every
         if heartbeat.again != NOWHERE:
             self._buffer.newest = (max(heartbeat.again, self.next), 0)
             self._asking.held_by(heartbeat.holder, max(heartbeat.again, self.next))
@@ -376,22 +352,14 @@ class Receiver:
             self._notice_pause(now)
             if heartbeat.echo >= self._stood or not self.round_trip.measured:
                 self.round_trip.sample(now - heartbeat.echo / 1e6)
-            self._echo = max(self._echo, heartbeat.echo)
-            self._sure = self._sure or int(self._reported_at * 1e6) <= heartbeat.echo
-            if self.state is _DONE and heartbeat.echo >= int(self._done_at * 1e6):
-                self._report_at = NEVER
-                self._echoed = True
-            elif self._awaited and heartbeat.echo >= self._stamp:
-                self._awaited = False
-                if self._settled_next == self._reported_next:
-                    self._report_at = now + self._settings.report_idle
+            self._reporting.echoed(heartbeat.echo, self._settled_next, self.state is _DONE, now)
             # an echo may take another path than the data and overtake it
             self._know(heartbeat.end, now + self._asking.patience())
             return
         self._buffer.passed(now + self._asking.first_delay(), heartbeat.end)
         self._know(heartbeat.end, now + self._asking.first_delay())
-        if not self._sure and now - self._reported_at >= self.round_trip.timeout:
-            self._report_by(now)  # the origin may be waiting for it
+        if self._reporting.may_be_lost(now):
+            self._report_by(now)
 
     def _check_lag(self) -> None:
         """Starts catching up if too much is missing. Records that wait for their turn count as lag only if
@@ -401,7 +369,7 @@ class Receiver:
             self._step(ReceiverEvent.FALL_BEHIND)
             self._asking.replayed_to = 0
             self._buffer.forget_ahead(0.0)
-            self._awaited = True
+            self._reporting.awaited = True
             self._report_by(0.0)  # an early report keeps the origin from sending in vain
 
     def _lag(self) -> int:
@@ -485,7 +453,7 @@ class Receiver:
         if self.state is _ORPHANED:
             self._orphaned(now)
         self._ask(now)
-        if now >= self._report_at:
+        if now >= self._reporting.at:
             self._report(now)
         self.counters.evicted = self._buffer.assembly.evicted
         out, self._queue = self._queue, []
@@ -510,7 +478,7 @@ class Receiver:
         if self.state is _DONE:
             return
         wanted = self._asking.ask(self._buffer, self._newest_at, len(self.members), now)
-        if wanted and self._unreported and self.state is not _ORPHANED:
+        if wanted and self._reporting.unreported and self.state is not _ORPHANED:
             self._report(now)  # first: arrivals tell lost data from data in flight
         round_trip = int(self.round_trip.smoothed * 1e6)
         for host, gaps in wanted.items():
@@ -527,62 +495,33 @@ class Receiver:
         return others[int(self._random.random() * len(others))]
 
     def _report(self, now: float) -> None:
-        stamp = max(1, int(now * 1e6))
         settled = self._settled_next
-        if settled != self._reported_next and self.round_trip.measured:
-            self._unanswered = 0
+        echo = self._reporting.asks_for_echo(self.state is _LIVE, now)
         newest, parts = self._buffer.newest
         report = Report(
             _MODES[self.state],
             self._first,
             settled,
             self._room_left(),
-            stamp,
+            self._reporting.reports(settled, echo, self.state is _DONE, now),
             self._outcomes.totals() if self._kept is None else self._kept.totals,
             newest,
             parts,
             int(max(0.0, now - self._newest_at) * 1e6),
-            self._asks_for_echo(now),
+            echo,
             self._holding.oldest,
             self._asking.asked_near,
             self._asking.asked_near_bytes,
         )
-        self._reported_next = settled
-        self._unreported = 0
-        if report.echo:
-            self._stamp = stamp
-        self._reported_at, self._sure = now, False
         self._control(Kind.REPORT, report.encode(), self.key[0])
-        self._report_at = now + self._report_interval() * (0.75 + self._random.random() / 4)
-
-    def _asks_for_echo(self, now: float) -> bool:
-        """Whether to ask for an echo. If one echo suffices to know the round trip, not while an earlier one
-        is under way."""
-        if self.state is not _LIVE or not self.round_trip.measured or self._awaited:
-            return True
-        return self._stamp <= self._echo or now - self._stamp / 1e6 >= self.round_trip.timeout
 
     def _room_left(self) -> int:
         """Bytes that may be in flight to this host."""
         room = self._buffer.room
         return room if self._room is None else min(room, self._room.share)
 
-    def _report_interval(self) -> float:
-        """The time until the next report. Reports are frequent until an echo confirms that the origin knows
-        of this receiver, or knows what its replay waits for.
-
-        The final report is repeated with growing intervals until it is echoed.
-        """
-        if self.state is _DONE:
-            self._done_reports += 1
-            return self._settings.report_idle * 2.0 ** min(self._done_reports - 4, 5)
-        if self.round_trip.measured and not self._awaited:
-            return self._settings.report_idle
-        self._unanswered += 1
-        return min(self._settings.report_idle, self.round_trip.timeout * 2.0 ** min(self._unanswered, 20))
-
     def _report_by(self, time: float) -> None:
-        self._report_at = min(self._report_at, time)
+        self._reporting.by(time)
         self._quiet_until = min(self._quiet_until, time)
 
     def next_deadline(self, now: float) -> float:
@@ -596,7 +535,7 @@ class Receiver:
         return self._quiet_until
 
     def _earliest(self) -> float:
-        times = [self._report_at]
+        times = [self._reporting.at]
         if self.state is not _DONE:
             times.append(self._buffer.gaps.next_deadline())
         if self.state is _ORPHANED:
