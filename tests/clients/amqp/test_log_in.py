@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pika
 import pytest
@@ -50,8 +51,10 @@ def test_pika_logs_in_by_its_certificate(
         assert channel.basic_get(queue, auto_ack=True)[2] == b"x"
 
 
-def test_a_certificate_of_nobody_is_refused(secured: Callable[..., DaemonProcess], certificate: Path) -> None:
+def test_a_certificate_of_nobody_is_refused(
+    secured: Callable[..., DaemonProcess], certificate: Path, until: Callable[..., Any]
+) -> None:
     daemon = secured()  # the user is then CN=localhost
     with pytest.raises((AMQPConnectionError, ConnectionClosedByBroker)):
         pika.BlockingConnection(parameters(daemon, certificate))
-    assert "Login was refused using authentication mechanism EXTERNAL" in daemon.log()
+    until(lambda: "Login was refused using authentication mechanism EXTERNAL" in daemon.log())

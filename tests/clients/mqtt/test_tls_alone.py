@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,10 @@ def secured(tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> Iter
 
 
 def test_mosquittos_clients_with_a_certificate(
-    secured: DaemonProcess, certificate: Path, require_tool: Callable[[str], str]
+    secured: DaemonProcess,
+    certificate: Path,
+    require_tool: Callable[[str], str],
+    until: Callable[..., Any],
 ) -> None:
     assert "mqtt" not in secured.ready
     host, port = secured.address("mqtt-tls")
@@ -42,7 +46,7 @@ def test_mosquittos_clients_with_a_certificate(
     assert subprocess.run(read, capture_output=True, text=True, check=True).stdout == "hello\n"
     refused = subprocess.run([*publish, *where], capture_output=True, timeout=PATIENCE_S, check=False)
     assert refused.returncode != 0
-    assert "the client gave no certificate, and this listener asks for one" in secured.log()
+    until(lambda: "the client gave no certificate, and this listener asks for one" in secured.log())
 
 
 @pytest.mark.parametrize(
