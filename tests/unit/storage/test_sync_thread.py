@@ -17,12 +17,14 @@ class Ticket:
         self.may = threading.Event()
         if not waits:
             self.may.set()
-        self.thread = ""
+        self.thread: threading.Thread | None = None  # the one that runs it
+        self.began = threading.Event()
         self._error = error
 
     def run(self) -> None:
+        self.thread = threading.current_thread()
+        self.began.set()
         self.may.wait(60)
-        self.thread = threading.current_thread().name
         if self._error:
             raise OSError(5, self._error)
 
@@ -41,7 +43,8 @@ async def test_the_loop_gets_the_error_of_each_sync_in_the_order_of_the_calls() 
     one.may.set()
     await syncs.settled()
     assert found == [[""], ["[Errno 5] no disk", ""]]
-    assert one.thread == other.thread == "forces data to disk"
+    assert one.thread is other.thread is not None
+    assert one.thread.name == "forces data to disk"
     syncs.close()
 
 
@@ -59,32 +62,30 @@ async def test_it_is_not_settled_before_what_a_sync_asks_for() -> None:
 
 
 async def test_the_thread_ends_when_it_is_closed_and_begins_again_with_the_next_sync() -> None:
-    def threads() -> list[threading.Thread]:
-        return [
-            one for one in threading.enumerate() if one.name == "forces data to disk" and one not in before
-        ]
-
-    before = threading.enumerate()
     syncs, found = SyncThread(asyncio.get_running_loop()), list[list[str]]()
-    assert threads() == []
+    ran = list[threading.Thread]()
     for count in (1, 2):
-        syncs.run(tickets(Ticket()), found.append)
+        ticket = Ticket()
+        syncs.run(tickets(ticket), found.append)
         syncs.close()
         syncs.close()
         await syncs.settled()
         assert found == [[""]] * count
-        for thread in threads():
-            await asyncio.to_thread(thread.join, 60)
-        assert threads() == []
+        assert ticket.thread is not None
+        await asyncio.to_thread(ticket.thread.join, 60)
+        assert not ticket.thread.is_alive()
+        ran.append(ticket.thread)
+    assert ran[0] is not ran[1]
 
 
 def test_a_loop_that_is_closed_is_told_nothing() -> None:
     loop = asyncio.new_event_loop()
     syncs, ticket = SyncThread(loop), Ticket(waits=True)
     syncs.run(tickets(ticket), lambda errors: None)
-    (thread,) = [one for one in threading.enumerate() if one.name == "forces data to disk"]
+    assert ticket.began.wait(60)
+    assert ticket.thread is not None
     loop.close()
     syncs.close()
     ticket.may.set()
-    thread.join(60)
-    assert not thread.is_alive()
+    ticket.thread.join(60)
+    assert not ticket.thread.is_alive()
