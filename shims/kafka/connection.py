@@ -207,9 +207,7 @@ class Connection:
         self._held = 0
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._late:  # a client that wants no acknowledgement may leave at once
-            self._late = False
-            self._serve_waiting()
+        self._serve_late()  # a client that wants no acknowledgement may leave at once
         self._closing = True
         self._abandon()
         self._let_go()
@@ -275,9 +273,13 @@ class Connection:
 
     def serve_large(self) -> None:
         """Serves the large request that has waited for the end of the turn, and those behind it."""
-        self._late = False
-        self._serve_waiting()
+        self._serve_late()
         self._settle()
+
+    def _serve_late(self) -> None:
+        if self._late:
+            self._late = False
+            self._serve_waiting()
 
     # --- the socket
 
@@ -347,6 +349,7 @@ class Connection:
 
     def finish(self) -> None:
         """Takes no more requests, answers the pending ones, then closes."""
+        self._serve_late()
         self._closing = True
         self._waiting.clear()
         if self._reading and self._transport is not None and not self._transport.is_closing():

@@ -126,3 +126,13 @@ async def test_a_large_request_of_a_client_that_left_is_served(
     assert broker.cluster.partition(large, 0).log.end_offset == 1
     await asyncio.sleep(0.01)
     assert broker.cluster.partition(large, 0).log.end_offset == 1
+
+
+async def test_a_large_request_is_served_before_the_face_closes(
+    connect: Connect, make_batch: Callable[..., bytes], large: str
+) -> None:
+    client = connect()
+    client.send("Produce", 9, **produce(make_batch(bytes(300_000)), topic=large))
+    client.connection.finish()
+    assert not (await client.receive("Produce", 9)).responses[0].partition_responses[0].error_code
+    assert client.transport.is_closing()
