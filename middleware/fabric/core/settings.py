@@ -17,7 +17,7 @@ class StreamSettings(Struct, frozen=True):
     # --- sender
     rate: float = NEVER  # maximum rate of live data
     burst: int = 256 * 1024
-    send_at_once: int = 64 * 1024  # live bytes per turn, of all streams together
+    send_at_once: int = 128 * 1024  # live bytes per turn, of all streams together
     live_window: int = 4 << 20  # maximum bytes in flight to all; each receiver has its own window below it
     live_first: int = 64 * 1024  # initial window; grows with arrivals, shrinks with losses and queues
     live_least: int = 32 * 1024
