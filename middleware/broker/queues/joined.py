@@ -33,6 +33,9 @@ _log = Log(__name__)
 
 _FEW: Final = WINDOW // 4  # a window that is smaller by less is not worth a notice
 
+# The host it goes to, the number of the call (0 for notices), and the content.
+_Message = tuple[int, int, QueueCall | QueueNotice]
+
 
 class Asker(Protocol):
     """A caller that waits for the answer of a home."""
@@ -68,7 +71,7 @@ class JoinedQueues:
         self._numbers = 0
         self._askers: dict[int, tuple[Asker, RemoteQueue, QueueCall]] = {}
         self._room: dict[int, tuple[RemoteQueue, Consumer]] = {}
-        self._notices: list[tuple[int, QueueNotice]] = []
+        self._out: list[_Message] = []  # in the order of what asked for them
 
     def begin(self, known: Sequence[Defined], removed: Collection[str]) -> None:
         self.definitions.begin(known, removed)
@@ -159,14 +162,17 @@ class JoinedQueues:
         return self._numbers
 
     def ask(self, queue: RemoteQueue, call: QueueCall, asker: Asker) -> None:
-        """Calls the home of a queue. Refuses with NOT_FOUND if it cannot be reached."""
+        """Calls the home of a queue, after what was settled before. Refuses with NOT_FOUND if the home
+        cannot be reached.
+        """
         if not self.reaches(queue.home):
             raise home_down(queue, self.reach.name(queue.home))
         number = self.new_number()
         self._askers[number] = asker, queue, call
         if call.ask is Ask.CONSUME:
             self._by_number[call.consumer] = queue
-        self.reach.call(queue.home, number, call)
+        self._out.append((queue.home, number, call))
+        self._wake()
 
     def answered(self, number: int, answer: QueueAnswer | None, body: bytes) -> None:
         """Takes the answer of a home; None if it has not answered.
@@ -203,23 +209,24 @@ class JoinedQueues:
         self._wake()
 
     def cancel(self, queue: RemoteQueue, number: int) -> None:
-        self._notices.append((queue.home, QueueNotice(Say.CANCEL, number)))
-        self._wake()
+        self._room.pop(number, None)
+        self._tell(queue.home, QueueNotice(Say.CANCEL, number))
 
     def settle(self, queue: RemoteQueue, part: RemotePart, offset: int, count: int, how: Settling) -> None:
         first = part.position + offset
-        if self._notices:
-            home, last = self._notices[-1]
-            if (home, last.say, last.consumer, last.how, last.first + last.count) == (
-                queue.home,
-                Say.SETTLE,
-                part.number,
-                how,
-                first,
+        if self._out:
+            home, _, last = self._out[-1]
+            if (
+                isinstance(last, QueueNotice)
+                and (home, last.say, last.consumer, last.how) == (queue.home, Say.SETTLE, part.number, how)
+                and last.first + last.count == first
             ):
                 count, first = last.count + count, last.first
-                self._notices.pop()
-        self._notices.append((queue.home, QueueNotice(Say.SETTLE, part.number, count, first, how)))
+                self._out.pop()
+        self._tell(queue.home, QueueNotice(Say.SETTLE, part.number, count, first, how))
+
+    def _tell(self, host: int, notice: QueueNotice) -> None:
+        self._out.append((host, 0, notice))
         self._wake()
 
     # --- what other hosts say
@@ -280,7 +287,7 @@ class JoinedQueues:
         for number in [number for number, queue in self._by_number.items() if queue.home == host]:
             del self._by_number[number]
             self._room.pop(number, None)
-        self._notices = [one for one in self._notices if one[0] != host]
+        self._out = [one for one in self._out if one[0] != host or isinstance(one[2], QueueCall)]
         self._wake()
 
     # --- the edge
@@ -290,11 +297,12 @@ class JoinedQueues:
         self.definitions.send()
         self.spools.send()
         self._grant_all()
-        notices, self._notices = self._notices, []
-        for host, notice in notices:
-            self.reach.tell(host, notice)
-            if notice.say is Say.CANCEL:
-                self._room.pop(notice.consumer, None)
+        out, self._out = self._out, []
+        for host, number, what in out:
+            if isinstance(what, QueueCall):
+                self.reach.call(host, number, what)
+            else:
+                self.reach.tell(host, what)
         self.serving.send(self.now)
 
     def _grant_all(self) -> None:
@@ -305,7 +313,7 @@ class JoinedQueues:
             more = granted - consumer.granted
             if room > 0 and (more >= _FEW or (more > 0 and room < WINDOW)):
                 consumer.granted = granted
-                self._notices.append((queue.home, QueueNotice(Say.GRANT, number, granted)))
+                self._out.append((queue.home, 0, QueueNotice(Say.GRANT, number, granted)))
 
     def tick(self) -> None:
         if self.spools.tick(self.now):

@@ -49,6 +49,9 @@ _MOST: Final = 5000  # definitions in one call
 _FINAL: Final = {Fault.INVALID_REQUEST, Fault.POLICY_VIOLATION, Fault.NOT_SUPPORTED}
 _PROMISES: Final = {Ask.PURGE, Ask.DELETE, Ask.GET}
 
+# The number of the call (0 for notices), the content, and the body of a notice.
+_Late = tuple[int, QueueCall | QueueNotice, bytes]
+
 
 class QueueLinks:
     """Implements `queues.Reach`. Other hosts are refused until `join`, and after `leave`."""
@@ -68,7 +71,7 @@ class QueueLinks:
         self._idle = asyncio.Event()
         self._idle.set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._late: dict[int, deque[tuple[QueueNotice, bytes]]] = {}
+        self._late: dict[int, deque[_Late]] = {}  # by host, from the first notice on that was not taken
         self._methods.register(CALL, self._called)
         self._methods.register(TELL, self._told)
         self._methods.register(CARRY, self._arrived)
@@ -156,23 +159,35 @@ class QueueLinks:
         self._loop.call_later(_PATIENCE, self._release, self._defined)
 
     def call(self, host: int, number: int, call: QueueCall) -> None:
-        then = partial(self._answered, number, call)
-        self._methods.ask_then(host, CALL, call, then, _CALL_SECONDS)
+        self._pass_on(host, (number, call, b""))
 
     def tell(self, host: int, notice: QueueNotice, body: bytes = b"") -> None:
+        self._pass_on(host, (0, notice, body))
+
+    def _pass_on(self, host: int, message: _Late) -> None:
+        """Sends a call or a notice, after those that the channel did not take yet."""
         late = self._late.get(host)
         if late is not None:
-            late.append((notice, body))
-        elif not self._methods.tell(host, TELL, notice, body) and host in self._sharing.up:
-            self._late[host] = deque([(notice, body)])
-            self._loop.call_later(_LATE, self._tell_late, host)
+            late.append(message)
+        elif not self._sent(host, message) and host in self._sharing.up:
+            self._late[host] = deque([message])
+            self._loop.call_later(_LATE, self._send_late, host)
 
-    def _tell_late(self, host: int) -> None:
+    def _sent(self, host: int, message: _Late) -> bool:
+        """Returns whether the channel has taken it. It takes each call, and tells what becomes of it."""
+        number, what, body = message
+        if isinstance(what, QueueNotice):
+            return self._methods.tell(host, TELL, what, body)
+        then = partial(self._answered, number, what)
+        self._methods.ask_then(host, CALL, what, then, _CALL_SECONDS)
+        return True
+
+    def _send_late(self, host: int) -> None:
         late = self._late.get(host)
-        while late and self._methods.tell(host, TELL, *late[0]):
+        while late and self._sent(host, late[0]):
             late.popleft()
         if late:
-            self._loop.call_later(_LATE, self._tell_late, host)
+            self._loop.call_later(_LATE, self._send_late, host)
         else:
             self._late.pop(host, None)
 
@@ -328,7 +343,9 @@ class QueueLinks:
             self._joined().host_up(host)
 
     def host_down(self, host: int) -> None:
-        self._late.pop(host, None)
+        for message in self._late.pop(host, ()):
+            if isinstance(message[1], QueueCall):  # the notices are lost with the connection
+                self._sent(host, message)
         if self._queues is not None:
             self._joined().host_down(host)
 

@@ -48,6 +48,12 @@ def shape(host: Host) -> object:
     )
 
 
+def body_of(part: Part) -> bytes:
+    """The body of a part of one message."""
+    ((_, body),) = messages(part.data())
+    return body
+
+
 def home(host: Host, name: bytes) -> int:
     return host.vhost.queues[name].home or host.number
 
@@ -398,6 +404,38 @@ def test_calls_about_a_queue_of_another_host() -> None:
         two.ask(b"q", Ask.COUNT)
 
 
+def test_a_call_comes_after_what_was_settled_before() -> None:
+    """A client that does not wait for anything between basic.nack and basic.get gets the message again."""
+    net, one, two = pair()
+    one.vhost.declare_queue(b"q")
+    net.settle()
+    one.publish(run(b"a", b"b"))
+    queue = two.vhost.queues[b"q"]
+    (part,) = two.ask(b"q", Ask.GET, consumer=two.joined.new_number()).parts
+    queue.requeue(part, 0, 1, None, 0.0, failed=False)
+    (part,) = two.ask(b"q", Ask.GET, consumer=two.joined.new_number()).parts
+    assert (body_of(part), part.redelivered) == (b"a", True)
+    queue.settle(part, 0, 1, None)
+    counted = two.ask(b"q", Ask.COUNT).answer
+    assert counted is not None
+    assert counted.messages == 1
+    assert one.vhost.queues[b"q"].unsettled == 0
+
+
+def test_a_call_that_was_not_sent_yet_is_answered_if_its_host_goes_away() -> None:
+    net, one, two = pair()
+    one.vhost.declare_queue(b"q")
+    net.settle()
+    queue = two.vhost.queues[b"q"]
+    assert isinstance(queue, RemoteQueue)
+    asked = Asked()
+    two.joined.ask(queue, QueueCall(Ask.COUNT, "/", b"q"), asked)
+    net.cut(1, 2)
+    net.settle()
+    assert asked.answer is not None
+    assert asked.answer.reason == "NOT_FOUND"
+
+
 def test_what_was_got_too_late_returns_to_its_queue_at_once() -> None:
     """The home cannot know that nobody has seen it: it is redelivered with the flag."""
     net, one, two = pair()
@@ -412,8 +450,7 @@ def test_what_was_got_too_late_returns_to_its_queue_at_once() -> None:
     assert (queue.ready, queue.unsettled) == (2, 0)
     two.impatient = False
     (part,) = two.ask(b"q", Ask.GET, consumer=two.joined.new_number()).parts
-    assert [body for _, body in messages(part.data())] == [b"a"]
-    assert part.redelivered
+    assert (body_of(part), part.redelivered) == (b"a", True)
     assert (queue.ready, queue.unsettled) == (1, 1)
 
 

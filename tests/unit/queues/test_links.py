@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from tests.unit.fabric.channel.hosts import until
 
 from treecast.middleware.broker.pubsub_host import LoopEdge
 from treecast.middleware.broker.queues import (
@@ -125,4 +126,51 @@ async def test_a_get_is_undone_by_a_notice_before_its_answer() -> None:
     await found
     home.tell(QueueNotice(Say.SETTLE, 7, 1, 0))  # of a number that is no longer known
     assert (queue.ready, queue.unsettled) == (1, 0)
+    await home.links.leave(0.0)
+
+
+class Choked:
+    """Channels that take no notice while they are `full`. `sent`: what they took, in order."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self.cancellable: set[int] = set()
+        self.sent: list[QueueCall | QueueNotice] = []
+
+    def notify(self, host_id: int, method: int, head: bytes = b"", body: bytes = b"") -> bool:
+        if not self.full:
+            self.sent.append(TELL.asked(head))
+        return not self.full
+
+    def call_then(
+        self, host_id: int, method: int, then: object, head: bytes = b"", body: bytes = b"", *, timeout: float
+    ) -> None:
+        self.sent.append(CALL.asked(head))
+
+
+async def test_calls_and_notices_keep_their_order_when_the_channel_is_full() -> None:
+    home, channels = Home(), Choked()
+    home.methods.use(cast(Any, channels))
+    settled = [QueueNotice(Say.SETTLE, number, 1, 0) for number in (1, 2)]
+    call = QueueCall(Ask.GET, "/", b"q", 3)
+    channels.full = True
+    home.links.tell(OTHER, settled[0])
+    home.links.call(OTHER, 1, call)
+    home.links.tell(OTHER, settled[1])
+    assert channels.sent == []
+    channels.full = False
+    await until(lambda: len(channels.sent) == 3)
+    assert channels.sent == [settled[0], call, settled[1]]
+    await home.links.leave(0.0)
+
+
+async def test_a_call_behind_notices_is_made_if_its_host_goes_away() -> None:
+    home, channels = Home(), Choked()
+    home.methods.use(cast(Any, channels))
+    channels.full = True
+    call = QueueCall(Ask.GET, "/", b"q", 3)
+    home.links.tell(OTHER, QueueNotice(Say.SETTLE, 1, 1, 0))
+    home.links.call(OTHER, 1, call)
+    home.links.host_down(OTHER)
+    assert channels.sent == [call]
     await home.links.leave(0.0)
