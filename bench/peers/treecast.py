@@ -77,7 +77,7 @@ class TreecastPeer(LocalServer):
 
     def _command(self, folder: Path) -> list[str]:
         return [
-            *(str(Path(self._python).parent / "treecast"), "up"),
+            *(self._python, "-m", "treecast.middleware.cli", "up"),
             *("--data", str(self.data), "--runtime-dir", str(folder / "run")),
             *("--kafka", f"127.0.0.1:{self._port}", "--stare", "off"),
             *("--admin", "127.0.0.1:0", "--control", "127.0.0.1:0"),

@@ -59,7 +59,7 @@ class TreecastSwitch(SwitchPeer):
 
     def launch(self, folder: Path) -> float:
         endpoint = f"unix:{folder}/p4runtime"
-        command = [str(Path(self._python).parent / "treecast"), "p4", "switch"]
+        command = [self._python, "-m", "treecast.middleware.cli", "p4", "switch"]
         command += [str(PROGRAMS / f"stare_{self._design}.p4"), "--p4runtime", endpoint]
         command += [word for port in range(self.wires.count) for word in ("--port", f"{port}=sw{port}")]
         took = self.serve(command)
