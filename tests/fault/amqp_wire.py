@@ -121,14 +121,21 @@ class Wire:
 
     def message(self) -> tuple[Basic.Deliver, bytes]:
         """Returns the next delivery and its body."""
-        delivered = self.expect(Basic.Deliver)
+        return self.expect(Basic.Deliver), self.content()
+
+    def get(self) -> tuple[Basic.GetOk, bytes]:
+        """Returns the message that a `basic.get` returned, and its body."""
+        return self.expect(Basic.GetOk), self.content()
+
+    def content(self) -> bytes:
+        """Returns the body behind a method that carries one."""
         size = self.content_size()
         data = b""
         while len(data) < size:
             _, one = self.read()
             assert isinstance(one, body.ContentBody)
             data += one.value
-        return delivered, data
+        return data
 
     def content_size(self) -> int:
         _, one = self.read()

@@ -10,8 +10,10 @@ from typing import Any
 
 import pika
 import pytest
+from pamqp import commands
 from pika.adapters.blocking_connection import BlockingChannel
 from tests.clients.amqp.conftest import two_hosts
+from tests.fault.amqp_wire import Wire, method
 
 from treecast.middleware.api.daemon_client import DaemonClient
 from treecast.middleware.api.v1 import daemon_pb2 as pb
@@ -278,6 +280,22 @@ def test_get_ack_and_reject_across_hosts(
     second.basic_ack(method.delivery_tag)
     assert take(second, queue, 2) == bodies[1:]
     assert take(first, queue, 0) == []
+
+
+def test_a_get_in_the_same_chunk_as_a_nack_returns_the_message_again(
+    hosts: list[DaemonProcess], first: BlockingChannel, name: Callable[[str], str]
+) -> None:
+    queue = name("queue")
+    bodies = filled(first, queue, 2)
+    get = method(commands.Basic.Get(queue=queue))
+    wire = Wire(hosts[1].address("amqp")).open()
+    wire.send(get)
+    got, body = wire.get()
+    assert (body, got.redelivered) == (bodies[0], False)
+    wire.send(method(commands.Basic.Nack(got.delivery_tag)) + get)
+    got, body = wire.get()
+    assert (body, got.redelivered) == (bodies[0], True)
+    wire.close()
 
 
 def test_a_queue_whose_home_is_away(tmp_path: Path, name: Callable[[str], str]) -> None:
