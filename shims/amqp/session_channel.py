@@ -22,11 +22,13 @@ from treecast.middleware.broker.queues import (
     RemotePart,
     RemoteQueue,
     VirtualHost,
+    not_found,
 )
 
 from . import codec, session_table
 from .codec import AmqpError
 from .session_host import AmqpHost
+from .session_messages import REPLY_TO
 from .session_output import SessionOutput
 
 CODES: Final = {
@@ -192,3 +194,10 @@ class ChannelBase:
     def owned(self, name: bytes) -> MessageQueue:
         """Returns the queue if this connection may use it."""
         return self._vhost.owned(name, self._connection)
+
+    def readable(self, name: bytes) -> MessageQueue:
+        """Returns the queue if this connection may take messages from it. Direct replies are for the channel
+        that asked: their queues are `NOT_FOUND` for all others, as in RabbitMQ."""
+        if name.startswith(REPLY_TO):
+            raise not_found("queue", name, self._vhost.name)
+        return self.owned(name)

@@ -134,7 +134,7 @@ class ConsumingChannel(DefiningChannel):
         else:
             known = self.queue_name(name)
             self.permit(READ, "queue", known)
-            queue = self.owned(known)
+            queue = self.readable(known)
         start = self._start(queue, method)
         number = self._at_home(queue, method, tag, start)
         consumer = ChannelConsumer(
@@ -254,7 +254,7 @@ class ConsumingChannel(DefiningChannel):
     def get(self, method: commands.Basic.Get, now: float) -> None:
         name = self.queue_name(method.queue)
         self.permit(READ, "queue", name)
-        queue = self.owned(name)
+        queue = self.readable(name)
         left = 0
         part: Part | None
         if isinstance(queue, RemoteQueue):

@@ -99,6 +99,9 @@ class DefiningChannel(ChannelBase):
 
     def declare_queue(self, method: commands.Queue.Declare, now: float) -> None:
         name = _name(method.queue)
+        if name == REPLY_TO:  # always there for consumers: some clients look before they consume
+            self._declared(name, 0, 1, method.nowait)
+            return
         if method.passive or name.startswith(REPLY_TO):
             queue = self.owned(name)
         else:
@@ -117,10 +120,12 @@ class DefiningChannel(ChannelBase):
             )
             self._vhost.watch(queue)
         messages, consumers = self._counts(queue)
-        self._last_queue = queue.name
-        if not method.nowait:
-            answer = queue_declared(self.number, queue.name, messages, consumers)
-            self._connection.writer().write(answer)
+        self._declared(queue.name, messages, consumers, method.nowait)
+
+    def _declared(self, name: bytes, messages: int, consumers: int, nowait: bool) -> None:
+        self._last_queue = name
+        if not nowait:
+            self._connection.writer().write(queue_declared(self.number, name, messages, consumers))
 
     def _prepare(self, name: bytes, arguments: Mapping[str, object], method: commands.Queue.Declare) -> None:
         """Waits until a new stream has a log."""
@@ -154,8 +159,10 @@ class DefiningChannel(ChannelBase):
     def delete_queue(self, method: commands.Queue.Delete, now: float) -> None:
         name = self.queue_name(method.queue)
         self.permit(CONFIGURE, "queue", name)
-        queue = self._vhost.queues.get(name)
-        if isinstance(queue, RemoteQueue):
+        queue = None if name.startswith(REPLY_TO) else self._vhost.queues.get(name)
+        if queue is None:
+            count = 0  # as in RabbitMQ, deleting what is not there succeeds; direct replies go on
+        elif isinstance(queue, RemoteQueue):
             call = QueueCall(
                 Ask.DELETE,
                 self._vhost.name,
@@ -198,7 +205,7 @@ class DefiningChannel(ChannelBase):
     def purge_queue(self, method: commands.Queue.Purge, now: float) -> None:
         name = self.queue_name(method.queue)
         self.permit(READ, "queue", name)
-        queue = self.owned(name)
+        queue = self.readable(name)
         if isinstance(queue, RemoteQueue):
             count = self.asked(queue, Ask.PURGE).answer.messages
         else:

@@ -19,7 +19,7 @@ from .policies import merged as merged_policies
 from .queue import MessageQueue
 from .reach import Ask, Defined, OtherHosts, QueueAnswer, QueueCall, QueueNotice, Reach, Write
 from .recorder import Recorder
-from .refusals import Reason, Refusal, text
+from .refusals import Reason, Refusal, not_found, text
 from .routing import Outlet
 from .settings import QueueSettings
 from .shared import OutsideKind, SharedDefinitions, declared_key
@@ -83,6 +83,7 @@ __all__ = [
     "merged_policies",
     "message",
     "messages",
+    "not_found",
     "skip",
     "start_of",
     "taken_from",

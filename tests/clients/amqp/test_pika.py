@@ -136,6 +136,7 @@ def test_direct_replies(parameters: pika.ConnectionParameters, name: Callable[[s
 
         server.basic_consume(queue, answer, auto_ack=True)
         got: list[bytes] = []
+        client.queue_declare("amq.rabbitmq.reply-to", passive=True)  # as FastStream does
         client.basic_consume("amq.rabbitmq.reply-to", lambda *given: got.append(given[3]), auto_ack=True)
         client.basic_publish("", queue, b"x", pika.BasicProperties(reply_to="amq.rabbitmq.reply-to"))
         for _ in range(450):

@@ -245,6 +245,33 @@ def test_direct_replies(host: MemoryHost) -> None:
     assert returned.body == b"late"
 
 
+def test_the_queue_of_direct_replies_is_always_there(host: MemoryHost) -> None:
+    """FastStream declares it at the start, before any consumer."""
+    client = host.client()
+    for passive in (True, False):
+        asked = Queue.Declare(queue="amq.rabbitmq.reply-to", passive=passive)
+        declared = client.ask(asked, Queue.DeclareOk)
+        assert (declared.queue, declared.message_count, declared.consumer_count) == (asked.queue, 0, 1)
+
+
+def test_direct_replies_are_for_the_channel_that_asked(host: MemoryHost) -> None:
+    asker, answerer = host.client(), host.client()
+    answerer.declare("rpc")
+    asker.consume("amq.rabbitmq.reply-to", "r", no_ack=True)
+    asker.publish("rpc", b"question", reply_to="amq.rabbitmq.reply-to")
+    (question,) = answerer.consume("rpc", no_ack=True)
+    assert isinstance(question, Message)
+    reply_to = question.properties.reply_to
+    assert reply_to is not None
+    declared = answerer.ask(Queue.Declare(queue=reply_to, passive=True), Queue.DeclareOk)
+    assert (declared.message_count, declared.consumer_count) == (0, 1)
+    assert answerer.ask(Queue.Delete(queue=reply_to), Queue.DeleteOk).message_count == 0
+    for taking in (Basic.Get(queue=reply_to), Basic.Consume(queue=reply_to), Queue.Purge(queue=reply_to)):
+        assert host.client().ask(taking, Channel.Close).reply_code == 404
+    answerer.publish(reply_to, b"answer")
+    assert asker.bodies() == [b"answer"]
+
+
 def test_consumers_are_told_that_their_queue_is_gone(host: MemoryHost) -> None:
     taker, other = host.client(), host.client()
     taker.declare()
