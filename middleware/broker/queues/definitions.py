@@ -340,16 +340,22 @@ class Definitions(PolicedRouter):
         self.sharing.bound(source, kind, destination.name, key, asked)
 
     def _ends(self, source: bytes, destination: Destination, owner: object) -> tuple[Exchange, bool]:
-        """Returns (the source exchange, whether both ends are durable)."""
-        self._not_default(source)
+        """Returns (the source exchange, whether both ends are durable). If both are missing, the refusal
+        names the source, as in RabbitMQ.
+        """
+        self._none_is_default(source, destination)
+        exchange = self.exchange(source)
         if destination.is_exchange:
-            self._not_default(destination.name)
             durable = self.exchange(destination.name).durable
         else:
             queue = self.owned(destination.name, owner)
             durable = queue.durable and queue.home == 0  # the binding is stored where the queue is
-        exchange = self.exchange(source)
         return exchange, durable and exchange.durable
+
+    def _none_is_default(self, source: bytes, destination: Destination) -> None:
+        self._not_default(source)
+        if destination.is_exchange:
+            self._not_default(destination.name)
 
     def unbind(
         self,
@@ -359,7 +365,7 @@ class Definitions(PolicedRouter):
         arguments: Table | None = None,
         owner: object = None,
     ) -> None:
-        self._not_default(source)
+        self._none_is_default(source, destination)
         exchange = self.exchanges.get(source)
         if exchange is None:
             return

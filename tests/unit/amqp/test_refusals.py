@@ -55,6 +55,8 @@ BOTTOMLESS = b"".join(
         (marshal(Queue.Declare(queue="x", durable=True, arguments={"x-expires": "a"})), 1, 406),
         (marshal(Queue.Bind(queue="q", exchange="no")), 1, 404),
         (marshal(Queue.Bind(queue="q", exchange="")), 1, 403),
+        (marshal(Exchange.Bind(destination="", source="amq.topic")), 1, 403),
+        (marshal(Exchange.Unbind(destination="", source="amq.topic")), 1, 403),
         (marshal(Queue.Purge(queue="no")), 1, 404),
         (marshal(Queue.Delete(queue="q", if_empty=True)), 1, 406),
         (marshal(Exchange.Declare(exchange="amq.topic", exchange_type="direct", durable=True)), 1, 406),
