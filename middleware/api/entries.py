@@ -182,7 +182,7 @@ def binding_ends(key: str) -> tuple[str, ...]:
     ends = [] if source.startswith(_BUILT_IN) else [f"{_END_RANKS['exchange']}{vhost}/{source}"]
     if kind == "queue" or not name.startswith(_BUILT_IN):
         ends.append(f"{_END_RANKS[kind]}{vhost}/{name}")
-    return tuple(ends)
+    return tuple(dict.fromkeys(ends))  # an exchange may be bound to itself
 
 
 Entry = HostEntry | TopicEntry | HomeEntry | StateEntry | InterestEntry | CounterEntry | DefinitionEntry

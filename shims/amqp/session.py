@@ -269,23 +269,34 @@ class Session(OpeningConnection):
             self.shares = joined.definitions.version
 
     def answered(self, found: Answered, now: float) -> None:
-        """The method that waited is run again with its answer, and then what came after it."""
-        suspended, self._suspended = self._suspended, None
+        """The method that waited is run again with its answer, and then what came after it.
+
+        An answer that the method does not take any more is undone before that.
+        """
         self.held = False
         self.answer = found
+        resumed = self._resume(now)
+        left, self.answer = self.answer, None
+        if left is not None:
+            left.abandon()
+        if resumed and self.phase != session_table.CLOSED and not self.held:
+            self.receive(b"", now)
+
+    def _resume(self, now: float) -> bool:
+        """Runs the method that waited. Returns False if its channel or connection was closed meanwhile."""
+        suspended, self._suspended = self._suspended, None
         if suspended is None or self.phase == session_table.CLOSED:
-            return
+            return False
         channel, method = suspended
         if self.channels.get(channel.number) is not channel or channel.state != session_table.RUNNING:
-            return
+            return False
         try:
             self._act(channel, method, now)
         except AmqpError as error:
             self.fail(error, now)
         finally:
             self._settle_up(now)
-        if self.phase != session_table.CLOSED and not self.held:
-            self.receive(b"", now)
+        return True
 
     # --- channels
 

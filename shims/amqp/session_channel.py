@@ -58,11 +58,18 @@ class Answered:
         answer: QueueAnswer,
         parts: list[RemotePart],
         refusal: Refusal | None = None,
+        queue: RemoteQueue | None = None,
     ) -> None:
         self.call = call
         self.answer = answer
         self.parts = parts
         self.refusal = refusal
+        self._queue = queue
+
+    def abandon(self) -> None:
+        """Undoes the call: its client has left, or the method no longer needs the answer."""
+        if self._queue is not None and not self.answer.reason:
+            self._queue.abandon(self.call, self.parts)
 
 
 class Connection(SessionOutput):
@@ -100,12 +107,7 @@ class Asking:
         self._queue = queue
 
     def answered(self, answer: QueueAnswer, parts: list[RemotePart], now: float) -> None:
-        connection = self._connection
-        connection.answered(Answered(self._call, answer, parts), now)
-        if connection.answer is not None:  # nobody wants it any more
-            connection.answer = None
-            if not answer.reason:
-                self._queue.abandon(self._call, parts)
+        self._connection.answered(Answered(self._call, answer, parts, queue=self._queue), now)
 
 
 class Preparing:
@@ -116,9 +118,7 @@ class Preparing:
         self._now = now
 
     def __call__(self, refusal: Refusal | None) -> None:
-        connection = self._connection
-        connection.answered(Answered(_NO_CALL, QueueAnswer(), [], refusal), self._now())
-        connection.answer = None
+        self._connection.answered(Answered(_NO_CALL, QueueAnswer(), [], refusal), self._now())
 
 
 class ChannelBase:
@@ -179,15 +179,20 @@ class ChannelBase:
     def asked(self, queue: RemoteQueue, ask: Ask, call: QueueCall | None = None) -> Answered:
         """Returns the answer of the queue's home. Raises `Suspended` until it is there, and the refusal if it
         is one."""
-        found = self._connection.answer
+        found = self.answer()
         if found is None:
             joined = self._host.joined
             assert joined is not None
             call = call or QueueCall(ask, self._vhost.name, queue.name)
             joined.ask(queue, call, Asking(self._connection, call, queue))
             raise Suspended
-        self._connection.answer = None
-        if found.answer.reason:
+        return found
+
+    def answer(self) -> Answered | None:
+        """Takes the answer that this method has waited for. None if it has not asked yet. Raises the refusal
+        if it is one."""
+        found, self._connection.answer = self._connection.answer, None
+        if found is not None and found.answer.reason:
             raise Refusal(Reason[found.answer.reason], found.answer.detail)
         return found
 

@@ -129,17 +129,17 @@ class DefiningChannel(ChannelBase):
 
     def _prepare(self, name: bytes, arguments: Mapping[str, object], method: commands.Queue.Declare) -> None:
         """Waits until a new stream has a log."""
-        streams, connection = self._host.streams, self._connection
+        streams = self._host.streams
         if streams is None or arguments.get("x-queue-type") != "stream":
             return
-        found, connection.answer = connection.answer, None
+        found = self.answer()
         if found is not None and found.refusal is not None:
             raise found.refusal
         wrong = method.exclusive or method.auto_delete or not method.durable or not name
         if found is not None or wrong or isinstance(self._vhost.queues.get(name), RemoteQueue):
             return  # a wrong declaration is refused by the declaration itself
         parsed = self._vhost.arguments_of(name, arguments)[0]
-        streams.prepare(self._vhost.name, name, parsed, Preparing(connection, streams.now))
+        streams.prepare(self._vhost.name, name, parsed, Preparing(self._connection, streams.now))
         raise Suspended
 
     def _counts(self, queue: MessageQueue) -> tuple[int, int]:
@@ -160,7 +160,10 @@ class DefiningChannel(ChannelBase):
         name = self.queue_name(method.queue)
         self.permit(CONFIGURE, "queue", name)
         queue = None if name.startswith(REPLY_TO) else self._vhost.queues.get(name)
-        if queue is None:
+        answered = self.answer()
+        if answered is not None:  # also if the home's deletion was known here before its answer
+            count = answered.answer.messages
+        elif queue is None:
             count = 0  # as in RabbitMQ, deleting what is not there succeeds; direct replies go on
         elif isinstance(queue, RemoteQueue):
             call = QueueCall(

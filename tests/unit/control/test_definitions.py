@@ -28,6 +28,7 @@ def binding(source: bytes, kind: str, name: bytes) -> str:
 
 BINDINGS = [
     *(binding(source, "queue", name) for source in EXCHANGES for name in QUEUES),
+    binding(EXCHANGES[0], "exchange", EXCHANGES[0]),
     binding(b"amq.fanout", "exchange", EXCHANGES[0]),
     binding(EXCHANGES[0], "exchange", b"amq.fanout"),
 ]
@@ -39,7 +40,9 @@ KEYS = [EXCHANGE, *QUEUE_KEYS, *BINDINGS]
 def test_the_ends_of_a_binding_are_the_keys_of_their_definitions() -> None:
     assert binding_ends(BINDINGS[0]) == (EXCHANGE, QUEUE_KEYS[0])
     assert binding_ends(binding(b"amq.topic", "queue", QUEUES[1])) == (QUEUE_KEYS[1],)
-    assert binding_ends(BINDINGS[-1]) == binding_ends(BINDINGS[-2]) == (EXCHANGE,)
+    assert (
+        binding_ends(BINDINGS[-1]) == binding_ends(BINDINGS[-2]) == binding_ends(BINDINGS[-3]) == (EXCHANGE,)
+    )
     assert binding_ends(binding(b"amq.topic", "exchange", b"amq.fanout")) == ()
     assert binding_ends(binding(b"amq.topic", "queue", b"amq.gen-x")) != ()
     for other in (EXCHANGE, *QUEUE_KEYS, declared_key(VHOST, "policy", b"p"), "5:", "5:a/b/c/d", ""):

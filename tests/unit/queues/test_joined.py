@@ -192,7 +192,7 @@ BOUND_TO_THE_DELETED = [(0, 0, 1, False), (0, 2, 0, True), (0, 3, 0, False), (1,
 @settings(max_examples=150, deadline=None)
 @example([(0, 0, 0, True), *BOUND_TO_THE_DELETED])
 @given(
-    st.lists(st.tuples(st.integers(0, 1), st.integers(0, 5), st.integers(0, 1), st.booleans()), max_size=25)
+    st.lists(st.tuples(st.integers(0, 1), st.integers(0, 7), st.integers(0, 1), st.booleans()), max_size=25)
 )
 def test_definitions_are_equal_after_any_changes(steps: list[tuple[int, int, int, bool]]) -> None:
     net, one, two = pair()
@@ -211,6 +211,10 @@ def test_definitions_are_equal_after_any_changes(steps: list[tuple[int, int, int
                 vhost.bind(name, Destination(NAMES[0], False), b"k")
             elif what == 5:
                 vhost.unbind(name, Destination(NAMES[0], False), b"k")
+            elif what == 6:  # the first one also to itself
+                vhost.bind(name, Destination(NAMES[0], True), b"k")
+            elif what == 7:
+                vhost.unbind(name, Destination(NAMES[0], True), b"k")
         except Refusal:
             pass
         if settle:
