@@ -174,6 +174,8 @@ foreign: setup
 	@$(PY) -m tests.foreign.p4runtime_shell
 	@! command -v go >/dev/null || $(PY) -m tests.foreign.franz_go
 	@! PATH="$$PATH:/usr/lib/rabbitmq/bin" command -v rabbitmq-server >/dev/null || $(PY) -m tests.foreign.amqp_frames
+	@! PATH="$$PATH:/usr/lib/rabbitmq/bin" command -v rabbitmq-server >/dev/null || $(PY) -m tests.foreign.amqp_methods
+	@$(PY) -m tests.foreign.amqp_methods --far
 	@test -z "$(SUITES)" || $(PY) -m tests.foreign.librdkafka --suites "$(SUITES)"
 	@test -z "$(SUITES)" || $(PY) -m tests.foreign.p4_samples --suites "$(SUITES)"
 	@test -z "$(SUITES)" || $(PY) -m tests.foreign.paho --suites "$(SUITES)"

@@ -1,0 +1,556 @@
+"""Random sequences of AMQP methods at two servers: what a client sees of both has to be the same.
+
+    python -m tests.foreign.amqp_methods [--seeds FIRST:END] [--steps N] [--far]
+
+One server is a daemon. The other is the system's RabbitMQ, or with `--far` the second host of a cluster,
+while all queues are declared at the first. Each seed is one sequence, with a new connection and without the
+queues of the one before; it ends at its first difference. Every third one uses transactions, the others
+publisher confirms.
+
+What is compared: counts, messages with their properties and deaths, returns, confirms, deliveries of each
+consumer, reply codes. Reply texts are not compared. What differs by design is not tried, or not compared:
+`x-delivery-count` (a header of RabbitMQ 4), CC of dead letters (RabbitMQ 4 keeps it), and with `--far` queues
+that refuse publishes (the confirm comes from the origin) and `amq.topic` (its messages go as MQTT's do).
+
+Exit code 0: no difference. 2: RabbitMQ is not installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from bench.peers.rabbitmq.node import missing
+from pamqp import base, commands
+from rich.console import Console
+from rich.progress import track
+from tests.clients.amqp.conftest import two_hosts
+from tests.fault.amqp_wire import Basic, Channel, Connection, Queue, Refused, Wire, content, method
+
+from .pika_suite import FACES, rabbitmq, treecast
+
+Exchange, Confirm, Tx = commands.Exchange, commands.Confirm, commands.Tx
+Address = tuple[str, int]
+
+QUEUES: Final = ("q1", "q2", "q3")
+OWN: Final = ("x1", "x2", "x3")
+KEYS: Final = ("a", "a.b", "a.b.c", "#", "*.b", "", "q1")
+SETTLE_S: Final = 0.006  # dead letters and settlements take effect by then
+PATIENCE_S: Final = 5.0  # until deliveries are the same
+ANSWER_S: Final = 30.0
+
+
+class Step(NamedTuple):
+    """One method: the name of its function in `Actor`, and what that is given."""
+
+    name: str
+    given: dict[str, Any]
+
+
+# --- what is tried
+
+
+class Sequences:
+    """Makes sequences of steps. `far` leaves out what differs at another host by design."""
+
+    def __init__(self, far: bool) -> None:
+        self._exchanges = (*OWN, "amq.direct", "amq.fanout" if far else "amq.topic", "")
+        self._overflows = ("drop-head",) if far else ("drop-head", "reject-publish", "reject-publish-dlx")
+        self._makers: list[tuple[int, Callable[[random.Random], Step]]] = [
+            (13, self._declare_queue),
+            (7, self._declare_exchange),
+            (10, self._bind),
+            (3, self._unbind),
+            (2, self._bind_exchange),
+            (2, self._unbind_exchange),
+            (24, self._publish),
+            (15, lambda rng: Step("get", {"queue": rng.choice(QUEUES), "no_ack": rng.random() < 0.3})),
+            (14, self._settle),
+            (5, self._consume),
+            (3, lambda rng: Step("cancel", {"which": rng.random()})),
+            (2, lambda rng: Step("purge", {"queue": rng.choice(QUEUES)})),
+            (2, self._delete_queue),
+            (1, self._delete_exchange),
+            (1, lambda rng: Step("recover", {})),
+            (1, lambda rng: Step("settle_unknown", {})),
+            (1, lambda rng: Step("connect", {})),
+            (8, lambda rng: Step("commit", {})),
+            (3, lambda rng: Step("roll_back", {})),
+        ]
+        self._weights = [weight for weight, _ in self._makers]
+
+    def of(self, seed: int, count: int) -> Iterator[Step]:
+        rng = random.Random(seed)
+        for _ in range(count):
+            ((_, make),) = rng.choices(self._makers, self._weights)
+            yield make(rng)
+
+    def _declare_queue(self, rng: random.Random) -> Step:
+        arguments: dict[str, object] = {}
+        passive = rng.random() < 0.25
+        for name, chance, values in (
+            ("x-max-length", 0.2, (1, 2)),
+            ("x-overflow", 0.15, self._overflows),
+            ("x-dead-letter-exchange", 0.3, ("", "x1", "x2", "none")),
+            ("x-dead-letter-routing-key", 0.2, ("q1", "a", "q2")),
+            ("x-max-priority", 0.1, (2, 5)),
+            ("x-message-ttl", 0.05, (0, 1_000_000)),
+            ("x-odd", 0.02, (1,)),
+            ("x-expires", 0.01, (0, -1, "soon")),
+        ):
+            if not passive and rng.random() < chance:
+                arguments[name] = rng.choice(values)
+        return Step(
+            "declare_queue", {"queue": rng.choice(QUEUES), "arguments": arguments, "passive": passive}
+        )
+
+    def _declare_exchange(self, rng: random.Random) -> Step:
+        other = {"alternate-exchange": rng.choice(("x1", "x2", "none", "amq.fanout"))}
+        return Step(
+            "declare_exchange",
+            {
+                "exchange": rng.choice(self._exchanges),
+                "exchange_type": rng.choice(("direct", "direct", "topic", "topic", "fanout", "headers")),
+                "passive": rng.random() < 0.1,
+                "auto_delete": rng.random() < 0.1,
+                "internal": rng.random() < 0.1,
+                "arguments": other if rng.random() < 0.3 else {},
+            },
+        )
+
+    def _bind(self, rng: random.Random) -> Step:
+        matched = {"x-match": rng.choice(("all", "any")), "h": rng.choice((1, "v"))}
+        return Step(
+            "bind",
+            {
+                "queue": rng.choice(QUEUES),
+                "exchange": rng.choice(self._exchanges),
+                "routing_key": rng.choice(KEYS),
+                "arguments": matched if rng.random() < 0.3 else {},
+            },
+        )
+
+    def _unbind(self, rng: random.Random) -> Step:
+        return Step(
+            "unbind",
+            {
+                "queue": rng.choice(QUEUES),
+                "exchange": rng.choice(self._exchanges),
+                "routing_key": rng.choice(KEYS),
+            },
+        )
+
+    def _bind_exchange(self, rng: random.Random) -> Step:
+        return Step("bind_exchange", self._two_exchanges(rng))
+
+    def _unbind_exchange(self, rng: random.Random) -> Step:
+        return Step("unbind_exchange", self._two_exchanges(rng))
+
+    def _two_exchanges(self, rng: random.Random) -> dict[str, Any]:
+        return {
+            "destination": rng.choice(self._exchanges),
+            "source": rng.choice(self._exchanges),
+            "routing_key": rng.choice(KEYS),
+        }
+
+    def _publish(self, rng: random.Random) -> Step:
+        properties: dict[str, object] = {}
+        headers: dict[str, object] = {}
+        if rng.random() < 0.5:
+            properties["delivery_mode"] = 2
+        if rng.random() < 0.2:
+            properties["priority"] = rng.randrange(6)
+        if rng.random() < 0.3:
+            headers["h"] = rng.choice((1, "v"))
+        if rng.random() < 0.1:
+            headers[rng.choice(("CC", "BCC"))] = [rng.choice(KEYS)]
+        if rng.random() < 0.02:
+            headers["CC"] = "not a list"
+        if rng.random() < 0.03:
+            properties["expiration"] = rng.choice(("soon", "-1", "1000000"))
+        if rng.random() < 0.02:
+            properties["user_id"] = rng.choice(("guest", "other"))
+        if headers:
+            properties["headers"] = headers
+        return Step(
+            "publish",
+            {
+                "exchange": rng.choice(self._exchanges),
+                "routing_key": rng.choice((*KEYS, *QUEUES, *QUEUES)),
+                "mandatory": rng.random() < 0.5,
+                "properties": properties,
+            },
+        )
+
+    def _settle(self, rng: random.Random) -> Step:
+        return Step(
+            "settle",
+            {
+                "which": rng.random(),
+                "how": rng.choice(("ack", "requeue", "drop", "reject", "reject and requeue")),
+                "multiple": rng.random() < 0.2,
+            },
+        )
+
+    def _consume(self, rng: random.Random) -> Step:
+        return Step(
+            "consume",
+            {
+                "queue": rng.choice(QUEUES),
+                "prefetch": rng.choice((0, 1, 1, 2)),
+                "no_ack": rng.random() < 0.3,
+                "exclusive": rng.random() < 0.1,
+            },
+        )
+
+    def _delete_queue(self, rng: random.Random) -> Step:
+        return Step(
+            "delete_queue",
+            {"queue": rng.choice(QUEUES), "if_unused": rng.random() < 0.3, "if_empty": rng.random() < 0.3},
+        )
+
+    def _delete_exchange(self, rng: random.Random) -> Step:
+        return Step(
+            "delete_exchange", {"exchange": rng.choice(self._exchanges), "if_unused": rng.random() < 0.3}
+        )
+
+
+# --- who tries it
+
+
+class Actor:
+    """A client with one channel, with confirms or with transactions. Each method of a step returns what a
+    client sees. `declaring` is the address at which queues are declared, if it is another one.
+    """
+
+    def __init__(self, address: Address, declaring: Address | None, transactional: bool) -> None:
+        self.delivered: dict[str, list[object]] = {}  # by consumer
+        self._address = address
+        self._declaring = declaring
+        self._transactional = transactional
+        self._published = 0
+        self.connect()
+        for queue in QUEUES:
+            self._ask(Queue.Delete(queue=queue), Queue.DeleteOk)
+        for exchange in OWN:
+            self._ask(Exchange.Delete(exchange=exchange), Exchange.DeleteOk)
+
+    def do(self, step: Step) -> object:
+        try:
+            return getattr(self, step.name)(**step.given)
+        except Refused as refused:
+            if refused.channel:
+                self._wire.send(method(Channel.CloseOk()))
+                self._wire.ask(Channel.Open(), Channel.OpenOk)
+                self._begin()
+            else:
+                self.connect()
+            return refused
+        except (EOFError, ConnectionError):
+            self.connect()
+            return "the connection ends"
+
+    def end(self) -> None:
+        self._wire.close()
+
+    def connect(self) -> None:
+        """Begins anew, with another connection."""
+        with suppress(AttributeError):
+            self._wire.close()
+            time.sleep(10 * SETTLE_S)  # what was not settled is back in its queue
+        self._wire = Wire(self._address).open()
+        self._wire.socket.settimeout(ANSWER_S)
+        self._begin()
+
+    def _begin(self) -> None:
+        time.sleep(SETTLE_S)
+        self._tags: list[int] = []
+        self._settled: list[int] = []  # in this transaction
+        self._consumers: list[str] = []
+        if self._transactional:
+            self._ask(Tx.Select(), Tx.SelectOk)
+        else:
+            self._ask(Confirm.Select(), Confirm.SelectOk)
+
+    # --- frames
+
+    def _read(self) -> base.Frame:
+        """Returns the next method that is neither a delivery nor the end of a consumer."""
+        while True:
+            channel, one = self._wire.read()
+            if isinstance(one, Channel.Close | Connection.Close):
+                raise Refused(channel, one.reply_code, one.reply_text)
+            if isinstance(one, Basic.Deliver):
+                self._deliver(one)
+            elif isinstance(one, Basic.Cancel):
+                self.delivered[one.consumer_tag].append("cancelled")
+                self._consumers.remove(one.consumer_tag)
+            else:
+                assert isinstance(one, base.Frame), one
+                return one
+
+    def _deliver(self, one: Basic.Deliver) -> None:
+        self.delivered[one.consumer_tag].append(self._message(one, one.delivery_tag))
+
+    def _message(self, one: Any, tag: int) -> object:
+        _, head = self._wire.read()
+        properties = head.properties  # type: ignore[attr-defined]
+        body = b""
+        while len(body) < head.body_size:  # type: ignore[attr-defined]
+            _, piece = self._wire.read()
+            body += piece.value  # type: ignore[attr-defined]
+        if tag:
+            self._tags.append(tag)
+        headers = dict(properties.headers or {})
+        deaths = [
+            tuple(death[field] for field in ("queue", "reason", "count", "exchange", "routing-keys"))
+            for death in headers.pop("x-death", ())
+        ]
+        left_out = ("x-last-", "x-delivery-", *(("CC",) if deaths else ()))
+        shown = {name: value for name, value in headers.items() if not name.startswith(left_out)}
+        return (
+            *(body, one.redelivered, one.exchange, one.routing_key),
+            *(properties.priority, properties.delivery_mode, properties.expiration, shown, deaths),
+        )
+
+    def _ask(self, one: base.Frame, kind: type[base.Frame]) -> Any:
+        self._wire.send(method(one))
+        answer = self._read()
+        assert isinstance(answer, kind), answer
+        return answer
+
+    def catch_up(self) -> None:
+        """Takes what the server has sent so far."""
+        time.sleep(SETTLE_S)
+        self._ask(Basic.Qos(), Basic.QosOk)
+
+    # --- definitions
+
+    def declare_queue(self, queue: str, arguments: dict[str, Any], passive: bool) -> object:
+        asked = Queue.Declare(queue=queue, durable=True, passive=passive, arguments=arguments)
+        if self._declaring is None or passive:
+            declared = self._ask(asked, Queue.DeclareOk)
+            return declared.message_count, declared.consumer_count
+        home = Wire(self._declaring).open()
+        try:
+            declared = home.ask(asked, Queue.DeclareOk)
+        except Refused as refused:  # close the channel here, too, as at the other server
+            self.connect()
+            return refused
+        finally:
+            home.close()
+        return declared.message_count, declared.consumer_count
+
+    def declare_exchange(self, **given: Any) -> None:
+        self._ask(Exchange.Declare(durable=True, **given), Exchange.DeclareOk)
+
+    def bind(self, **given: Any) -> None:
+        self._ask(Queue.Bind(**given), Queue.BindOk)
+
+    def unbind(self, **given: Any) -> None:
+        self._ask(Queue.Unbind(**given), Queue.UnbindOk)
+
+    def bind_exchange(self, **given: Any) -> None:
+        self._ask(Exchange.Bind(**given), Exchange.BindOk)
+
+    def unbind_exchange(self, **given: Any) -> None:
+        self._ask(Exchange.Unbind(**given), Exchange.UnbindOk)
+
+    def purge(self, queue: str) -> object:
+        return self._ask(Queue.Purge(queue=queue), Queue.PurgeOk).message_count
+
+    def delete_queue(self, **given: Any) -> object:
+        return self._ask(Queue.Delete(**given), Queue.DeleteOk).message_count
+
+    def delete_exchange(self, **given: Any) -> None:
+        self._ask(Exchange.Delete(**given), Exchange.DeleteOk)
+
+    # --- messages
+
+    def publish(self, properties: dict[str, Any], **given: Any) -> object:
+        self._published += 1
+        body = b"%d" % self._published
+        self._wire.send(method(Basic.Publish(**given)) + content(body, **properties))
+        if self._transactional:
+            self.catch_up()
+            return None
+        return self._returns()
+
+    def _returns(self) -> object:
+        """Returns what comes back, and the name of the method after it: a confirm or the end of a commit."""
+        seen: list[object] = []
+        while True:
+            one = self._read()
+            if not isinstance(one, Basic.Return):
+                time.sleep(SETTLE_S)
+                return *seen, one.name
+            seen.append((one.reply_code, one.exchange, one.routing_key, self._wire.content()))
+
+    def commit(self) -> object:
+        if not self._transactional:
+            return None
+        self._settled = []
+        self._wire.send(method(Tx.Commit()))
+        return self._returns()
+
+    def roll_back(self) -> None:
+        if self._transactional:
+            self._ask(Tx.Rollback(), Tx.RollbackOk)
+            self._tags, self._settled = sorted([*self._tags, *self._settled]), []
+
+    def get(self, queue: str, no_ack: bool) -> object:
+        self._wire.send(method(Basic.Get(queue=queue, no_ack=no_ack)))
+        one = self._read()
+        if isinstance(one, Basic.GetEmpty):
+            return "empty"
+        assert isinstance(one, Basic.GetOk), one
+        return one.message_count, self._message(one, 0 if no_ack else one.delivery_tag)
+
+    def consume(self, queue: str, prefetch: int, no_ack: bool, exclusive: bool) -> None:
+        tag = f"c{len(self.delivered)}"
+        self.delivered[tag] = []
+        self._ask(Basic.Qos(prefetch_count=prefetch), Basic.QosOk)
+        consume = Basic.Consume(queue=queue, consumer_tag=tag, no_ack=no_ack, exclusive=exclusive)
+        self._ask(consume, Basic.ConsumeOk)
+        self._consumers.append(tag)
+
+    def cancel(self, which: float) -> None:
+        if self._consumers:
+            tag = self._consumers.pop(int(which * len(self._consumers)))
+            self._ask(Basic.Cancel(tag), Basic.CancelOk)
+
+    def settle(self, which: float, how: str, multiple: bool) -> None:
+        if not self._tags:
+            return
+        at = int(which * len(self._tags))
+        tag = self._tags[at]
+        multiple = multiple and not how.startswith("reject")
+        taken = [other for other in self._tags if (other <= tag if multiple else other == tag)]
+        self._tags = [other for other in self._tags if other not in taken]
+        self._settled += taken
+        frames = {
+            "ack": Basic.Ack(tag, multiple),
+            "requeue": Basic.Nack(tag, multiple, True),
+            "drop": Basic.Nack(tag, multiple, False),
+            "reject": Basic.Reject(tag, False),
+            "reject and requeue": Basic.Reject(tag, True),
+        }
+        self._wire.send(method(frames[how]))
+        self.catch_up()
+
+    def recover(self) -> None:
+        self._tags = []
+        self._ask(Basic.Recover(True), Basic.RecoverOk)
+        self.catch_up()
+
+    def settle_unknown(self) -> None:
+        self._wire.send(method(Basic.Ack(100_000)))
+        self.catch_up()
+
+
+# --- comparing
+
+
+class Difference(NamedTuple):
+    """Where the servers first differ, and what a client sees of each."""
+
+    seed: int
+    number: int
+    step: Step
+    first: object
+    second: object
+
+
+def seen(outcome: object) -> object:
+    """Returns what is compared of an outcome."""
+    return ("closed", bool(outcome.channel), outcome.code) if isinstance(outcome, Refused) else outcome
+
+
+def compare(first: Actor, second: Actor, seed: int, steps: Iterator[Step]) -> Difference | None:
+    """Runs one sequence at both."""
+    for number, step in enumerate(steps, 1):
+        one, other = first.do(step), second.do(step)
+        if seen(one) != seen(other):
+            return Difference(seed, number, step, one, other)
+        if not _deliveries_are_equal(first, second):
+            return Difference(seed, number, step, first.delivered, second.delivered)
+    return None
+
+
+def _deliveries_are_equal(first: Actor, second: Actor) -> bool:
+    deadline = time.monotonic() + PATIENCE_S
+    while first.delivered or second.delivered:
+        first.catch_up()
+        second.catch_up()
+        if first.delivered == second.delivered:
+            break
+        if time.monotonic() > deadline:
+            return False
+    return True
+
+
+@contextmanager
+def other_host() -> Iterator[tuple[Address, Address]]:
+    """Runs two daemons of a cluster. Gives the addresses (of the client, for declarations)."""
+    with tempfile.TemporaryDirectory() as folder, two_hosts(Path(folder)) as (home, other):
+        yield other.address("amqp"), home.address("amqp")
+
+
+@contextmanager
+def reference() -> Iterator[tuple[Address, None]]:
+    with rabbitmq() as address:
+        yield address, None
+
+
+def run(far: bool, seeds: range, count: int, console: Console) -> list[Difference]:
+    found = []
+    sequences = Sequences(far)
+    peers: AbstractContextManager[tuple[Address, Address | None]] = other_host() if far else reference()
+    with treecast(FACES) as here, peers as (there, declaring):
+        for seed in track(seeds, "sequences", console=console, transient=True):
+            transactional = seed % 3 == 0
+            first = Actor(here, None, transactional)
+            second = Actor(there, declaring, transactional)
+            difference = compare(first, second, seed, sequences.of(seed, count))
+            first.end()
+            second.end()
+            if difference is not None:
+                found.append(difference)
+                console.print(_described(difference, far), highlight=False, markup=False, soft_wrap=True)
+    return found
+
+
+def _described(one: Difference, far: bool) -> str:
+    other = "other host" if far else "RabbitMQ"
+    step = f"{one.step.name} {one.step.given}"
+    return f"seed {one.seed}, step {one.number}: {step}\n  Treecast: {one.first}\n  {other}: {one.second}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.foreign.amqp_methods", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--seeds", metavar="FIRST:END", default="0:50")
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--far", action="store_true", help="compare with another host, not with RabbitMQ")
+    options = parser.parse_args()
+    console = Console()
+    if not options.far and (lacking := missing()):
+        console.print(lacking, markup=False)
+        return 2
+    begin, _, end = options.seeds.partition(":")
+    seeds = range(int(begin), int(end or int(begin) + 1))
+    found = run(options.far, seeds, options.steps, console)
+    console.print(f"{len(seeds)} sequences of {options.steps} methods, {len(found)} differ", highlight=False)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
