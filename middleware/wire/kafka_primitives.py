@@ -184,6 +184,11 @@ class Reader:
         at: i64 = self._take(length)
         return name_of(self._window[at : at + length])
 
+    def uuid(self) -> bytes:
+        """Returns the 16 bytes of a UUID."""
+        at: i64 = self._take(16)
+        return self._window[at : at + 16]
+
     def nullable_string(self, compact: bool) -> str | None:
         length: i64 = self._length(self.uvarint() - 1 if compact else self.int16(), "a string")
         return None if length < 0 else self._text(length)

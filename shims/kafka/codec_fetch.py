@@ -1,9 +1,9 @@
-"""Fetch 4-12: decodes requests, encodes responses around the log's own bytes.
+"""Fetch 4-17: decodes requests, encodes responses around the log's own bytes.
 
 Source: FetchRequest.json and FetchResponse.json of Apache Kafka's message schemas; KIP-227 (sessions),
-KIP-320 (leader epochs), KIP-392 (racks).
+KIP-320 (leader epochs), KIP-392 (racks), KIP-516 (topic ids), KIP-903 (no replica id).
 
-    request 4+:  replica_id int32, max_wait_ms int32, min_bytes int32, max_bytes int32, isolation int8,
+    request 4+:  4-14: replica_id int32, max_wait_ms int32, min_bytes int32, max_bytes int32, isolation int8,
                  7+: session_id int32, session_epoch int32,
                  [topic, [partition int32, 9+: current_leader_epoch int32, fetch_offset int64,
                  12+: last_fetched_epoch int32, 5+: log_start_offset int64, partition_max_bytes int32]],
@@ -13,9 +13,10 @@ KIP-320 (leader epochs), KIP-392 (racks).
                  5+: log_start_offset int64, [producer_id int64, first_offset int64],
                  11+: preferred_read_replica int32, records]]
 
-Version 12 is flexible. Its tagged fields (cluster id, diverging epoch, current leader, snapshot) are skipped
-in requests and omitted from responses. The request has one Treecast field: tag 29795 ("tc"), the text of a
-filter (docs/filters.md), which other brokers skip.
+From version 12 on, messages are flexible. Their tagged fields (cluster id, diverging epoch, current leader,
+snapshot, replica state, endpoints of nodes) are skipped in requests and omitted from responses. From version
+13 on, the topic is not a name but an id, a UUID. The request has one Treecast field: tag 29795 ("tc"), the
+text of a filter (docs/filters.md), which other brokers skip.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ from treecast.middleware.wire.kafka_primitives import (
 )
 
 FLEXIBLE: Final = 12
+TOPIC_IDS: Final = 13  # the first version with ids instead of names
+_NO_REPLICA_ID: Final = 15
 FILTER_TAG: Final = 0x7463
 JOIN_BELOW: Final = 2048  # records below this size are copied into one buffer with the fields around them
 _MAX_FRAME: Final = 0x7FFF_FFFF
@@ -57,7 +60,11 @@ _ONE_SIZE: Final = _ONE_HEAD.size + _ONE_RESULT.size + len(_ONE_TAIL) - 4
 
 
 class FetchPartition:
-    """A partition to read. Epochs and the follower's log start are -1 if the request lacks them."""
+    """A partition to read. Epochs and the follower's log start are -1 if the request lacks them.
+
+    A request names its topic by `topic` or, from `TOPIC_IDS` on, by `topic_id`, the 16 bytes of a UUID. The
+    other one is empty.
+    """
 
     def __init__(
         self,
@@ -68,8 +75,10 @@ class FetchPartition:
         current_leader_epoch: int = -1,
         last_fetched_epoch: int = -1,
         log_start_offset: int = -1,
+        topic_id: bytes = b"",
     ) -> None:
         self.topic = topic
+        self.topic_id = topic_id
         self.partition = partition
         self.offset = offset
         self.max_bytes = max_bytes
@@ -79,9 +88,11 @@ class FetchPartition:
 
 
 class FetchRequest:
-    """A Fetch request. Before version 7 there is no session: session id 0, epoch -1.
+    """A Fetch request. Before version 7 there is no session: session id 0, epoch -1. From version 15 on,
+    there is no replica id: -1.
 
-    `forgotten` lists the (topic, partition) that an incremental fetch drops from its session. `filter` is the
+    `forgotten` lists the (topic, partition) that an incremental fetch drops from its session; topics with ids
+    have an empty name. `filter` is the
     text of a filter, which only Treecast's own clients send.
     """
 
@@ -116,6 +127,7 @@ class FetchResult:
     """The answer for one partition. `chunks` are whole record batches, sent unchanged.
 
     `aborted` lists (producer id, first offset); it is None (null) unless read_committed was requested.
+    `topic_id` is that of the request.
     """
 
     def __init__(
@@ -129,8 +141,10 @@ class FetchResult:
         chunks: Sequence[Chunk] = (),
         aborted: Sequence[tuple[int, int]] | None = None,
         preferred_read_replica: int = -1,
+        topic_id: bytes = b"",
     ) -> None:
         self.topic = topic
+        self.topic_id = topic_id
         self.partition = partition
         self.error_code = error_code
         self.high_watermark = high_watermark
@@ -145,7 +159,7 @@ def decode_fetch_request(frame: memoryview, body: int, version: int) -> FetchReq
     """Decodes the request whose body begins at offset `body` of `frame`. Raises RemoteCodecError."""
     reader = Reader(frame, body)
     compact = version >= FLEXIBLE
-    replica_id = reader.int32()
+    replica_id = reader.int32() if version < _NO_REPLICA_ID else -1
     max_wait_ms = reader.int32()
     min_bytes = reader.int32()
     max_bytes = reader.int32()
@@ -154,12 +168,13 @@ def decode_fetch_request(frame: memoryview, body: int, version: int) -> FetchReq
     session_epoch = reader.int32() if version >= 7 else -1
     partitions: list[FetchPartition] = []
     for _ in range(reader.count(_SMALLEST_TOPIC, compact)):
-        topic = reader.string(compact)
+        topic = reader.string(compact) if version < TOPIC_IDS else ""
+        topic_id = reader.uuid() if version >= TOPIC_IDS else b""
         for _ in range(reader.count(_SMALLEST_PARTITION, compact)):
-            partitions.append(_partition(reader, topic, version))
+            partitions.append(_partition(reader, topic, topic_id, version))
         if compact:
             reader.skip_tagged_fields()
-    forgotten = _forgotten(reader, compact) if version >= 7 else []
+    forgotten = _forgotten(reader, version) if version >= 7 else []
     rack = reader.string(compact) if version >= 11 else ""
     wanted = reader.tagged_field(FILTER_TAG) if compact else None
     reader.end()
@@ -178,7 +193,7 @@ def decode_fetch_request(frame: memoryview, body: int, version: int) -> FetchReq
     )
 
 
-def _partition(reader: Reader, topic: str, version: int) -> FetchPartition:
+def _partition(reader: Reader, topic: str, topic_id: bytes, version: int) -> FetchPartition:
     partition = reader.int32()
     current_leader_epoch = reader.int32() if version >= 9 else -1
     offset = reader.int64()
@@ -188,14 +203,26 @@ def _partition(reader: Reader, topic: str, version: int) -> FetchPartition:
     if version >= FLEXIBLE:
         reader.skip_tagged_fields()
     return FetchPartition(
-        topic, partition, offset, max_bytes, current_leader_epoch, last_fetched_epoch, log_start_offset
+        topic,
+        partition,
+        offset,
+        max_bytes,
+        current_leader_epoch,
+        last_fetched_epoch,
+        log_start_offset,
+        topic_id,
     )
 
 
-def _forgotten(reader: Reader, compact: bool) -> list[tuple[str, int]]:
+def _forgotten(reader: Reader, version: int) -> list[tuple[str, int]]:
     forgotten: list[tuple[str, int]] = []
+    compact = version >= FLEXIBLE
     for _ in range(reader.count(_SMALLEST_TOPIC, compact)):
-        topic = reader.string(compact)
+        topic = ""
+        if version < TOPIC_IDS:
+            topic = reader.string(compact)
+        else:
+            reader.uuid()
         for _ in range(reader.count(4, compact)):
             forgotten.append((topic, reader.int32()))
         if compact:
@@ -248,17 +275,25 @@ def encode_fetch_response(
     Consecutive results of one topic are grouped.
     """
     if version >= FLEXIBLE and len(results) == 1 and results[0].aborted is None:
-        return _encode_one(correlation_id, results[0], error_code, session_id, throttle_ms)
+        return _encode_one(correlation_id, version, results[0], error_code, session_id, throttle_ms)
     return encode_fetch_results(correlation_id, version, results, error_code, session_id, throttle_ms)
 
 
 def _encode_one(
-    correlation_id: int, result: FetchResult, error_code: int, session_id: int, throttle_ms: int
+    correlation_id: int,
+    version: int,
+    result: FetchResult,
+    error_code: int,
+    session_id: int,
+    throttle_ms: int,
 ) -> list[Chunk]:
     size = 0
     for chunk in result.chunks:
         size += len(chunk)
-    name = COMPACT_NAMES.get(result.topic) or compact_name(result.topic)
+    if version >= TOPIC_IDS:
+        name = result.topic_id
+    else:
+        name = COMPACT_NAMES.get(result.topic) or compact_name(result.topic)
     rest, count = size + 1, bytearray()  # an unsigned varint
     while rest >= 0x80:
         count.append(rest & 0x7F | 0x80)
@@ -305,7 +340,10 @@ def encode_fetch_results(
     first = 0
     while first < len(results):
         end = _end_of_topic(results, first)
-        put_name(pieces.out, results[first].topic, compact)
+        if version >= TOPIC_IDS:
+            pieces.out += results[first].topic_id
+        else:
+            put_name(pieces.out, results[first].topic, compact)
         put_count(pieces.out, end - first, compact)
         while first < end:
             _put_result(pieces, results[first], version)
@@ -319,19 +357,17 @@ def encode_fetch_results(
 
 def _topics(results: list[FetchResult]) -> int:
     """Returns the number of runs of consecutive results with the same topic."""
-    runs = 0
-    last = ""
-    for index, result in enumerate(results):
-        if index == 0 or result.topic != last:
-            runs += 1
-            last = result.topic
+    runs = first = 0
+    while first < len(results):
+        first = _end_of_topic(results, first)
+        runs += 1
     return runs
 
 
 def _end_of_topic(results: list[FetchResult], first: int) -> int:
-    topic = results[first].topic
+    topic, topic_id = results[first].topic, results[first].topic_id
     end = first + 1
-    while end < len(results) and results[end].topic == topic:
+    while end < len(results) and results[end].topic == topic and results[end].topic_id == topic_id:
         end += 1
     return end
 

@@ -18,7 +18,7 @@ from .codec import CodecError, LocalCodecError, RequestHeader, decode_request_he
 from .handlers import HANDLERS, Context, Handler
 from .handlers.api_versions import refuse_unknown_version
 from .handlers.base import Fields, Message
-from .handlers.fetch import fetch
+from .handlers.fetch import TopicNames, fetch
 from .handlers.produce import ProduceRun, produce, refuse_old_produce
 from .messages import MalformedMessage
 from .schema import decode_request, encode_response
@@ -108,6 +108,7 @@ class Dispatcher:
         self._broker = broker
         self._cluster: Cluster = broker.cluster  # looked up once: a started broker keeps its cluster
         self._leaders = KnownLeaders(broker.cluster)
+        self._names = TopicNames(broker.cluster.definitions)
         self._settings = settings
         self._requests = counters.requests
         self._counters = counters
@@ -153,7 +154,9 @@ class Dispatcher:
         if key == v.FETCH:
             if len(frame) > _MAX_FETCH_BYTES:
                 raise Refused(f"a fetch of {len(frame)} bytes")
-            return fetch(self._leaders, self.polls, self._counters, header, frame, self.fetch_max_bytes)
+            return fetch(
+                self._leaders, self._names, self.polls, self._counters, header, frame, self.fetch_max_bytes
+            )
         if len(frame) > _MAX_OTHER_BYTES:
             raise Refused(f"a request {api.name} of {len(frame)} bytes")
         return self._handle(peer, header, frame)

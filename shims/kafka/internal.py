@@ -18,6 +18,7 @@ from treecast.middleware.broker import (
     LATEST_TIMESTAMP,
     Appended,
     Cluster,
+    Definitions,
     Isolation,
     Leaders,
     OffsetAtTime,
@@ -27,7 +28,7 @@ from treecast.middleware.broker import (
     Topic,
 )
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.model.identity import ProducerIdentity
+from treecast.middleware.model.identity import ProducerIdentity, TopicId
 
 _EPOCH: Final = 0
 
@@ -40,6 +41,12 @@ def visible_topics(cluster: Cluster) -> Mapping[str, Topic]:
 
 def visible_topic(cluster: Cluster, name: str) -> Topic | None:
     return cluster.definitions.topics().get(name) or INTERNAL.get(name)
+
+
+def visible_topic_by_id(definitions: Definitions, topic_id: TopicId) -> Topic:
+    """Returns the topic, also if it is an internal one. Raises UNKNOWN_TOPIC_ID if there is none."""
+    internal = next((topic for topic in INTERNAL.values() if topic.topic_id == topic_id), None)
+    return internal or definitions.topic_by_id(topic_id)
 
 
 def check_own(cluster: Cluster, name: str) -> None:

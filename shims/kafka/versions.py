@@ -80,7 +80,7 @@ LIST_CONFIG_RESOURCES: Final = 74
 
 _TABLE = (
     Api(PRODUCE, "Produce", 3, 12, 9, advertised=0),
-    Api(FETCH, "Fetch", 4, 12, 12),
+    Api(FETCH, "Fetch", 4, 17, 12),
     Api(LIST_OFFSETS, "ListOffsets", 1, 7, 6),
     Api(METADATA, "Metadata", 0, 12, 9),
     Api(OFFSET_COMMIT, "OffsetCommit", 2, 9, 8),

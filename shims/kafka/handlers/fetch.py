@@ -1,15 +1,18 @@
 """Fetch: answers at once if enough can be read, else when enough has arrived or the wait is over.
 
 Fetch sessions (KIP-227) are not kept. Every fetch is a full fetch and is answered with session id 0, which
-the KIP allows. An incremental fetch gets FETCH_SESSION_ID_NOT_FOUND.
+the KIP allows. An incremental fetch gets FETCH_SESSION_ID_NOT_FOUND. Topics that are named by ids are looked
+up again at each read, as a topic may be deleted and created anew meanwhile (KIP-516).
 """
 
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop, Future, Task, ensure_future
 from typing import Final
+from uuid import UUID
 
 from treecast.middleware.broker import (
+    Definitions,
     FetchWait,
     FilteredReads,
     Isolation,
@@ -33,7 +36,7 @@ from ..codec import (
     encode_fetch_response,
 )
 from ..errors import code_for
-from ..internal import visible_partition
+from ..internal import visible_partition, visible_topic_by_id
 from ..session import Pending
 from ..starting import start
 from ..versions import FETCH
@@ -44,8 +47,30 @@ _COMMITTED: Final = Isolation.READ_COMMITTED
 _ISOLATIONS: Final = (Isolation.READ_UNCOMMITTED, _COMMITTED)
 
 
+class TopicNames:
+    """The names of topics by the bytes of their ids, kept until any topic changes."""
+
+    def __init__(self, definitions: Definitions) -> None:
+        self._definitions = definitions
+        self._revision = -1
+        self._names: dict[bytes, str] = {}
+
+    def of(self, topic_id: bytes) -> str:
+        """Raises UNKNOWN_TOPIC_ID if there is no such topic."""
+        revision = self._definitions.revision
+        if revision != self._revision:
+            self._revision = revision
+            self._names.clear()
+        name = self._names.get(topic_id)
+        if name is None:
+            name = visible_topic_by_id(self._definitions, UUID(bytes=topic_id)).name
+            self._names[topic_id] = name
+        return name
+
+
 def fetch(
     leaders: Leaders,
+    names: TopicNames,
     polls: LongPolls,
     counters: FaceCounters,
     header: RequestHeader,
@@ -58,7 +83,7 @@ def fetch(
             header.correlation_id, header.api_version, [], errors.FETCH_SESSION_ID_NOT_FOUND
         )
     try:
-        attempt = Attempt(leaders, header, request, max_bytes, counters)
+        attempt = Attempt(leaders, names, header, request, max_bytes, counters)
     except TreecastError as wrong:
         results = [_failed(asked, wrong, header.api_version) for asked in request.partitions]
         return encode_fetch_response(header.correlation_id, header.api_version, results)
@@ -74,6 +99,7 @@ class Attempt:
     def __init__(
         self,
         leaders: Leaders,
+        names: TopicNames,
         header: RequestHeader,
         request: FetchRequest,
         max_bytes: int,
@@ -82,6 +108,7 @@ class Attempt:
         if request.isolation not in (0, 1):
             raise TreecastError(Fault.INVALID_REQUEST, f"isolation level {request.isolation}")
         self._leaders = leaders
+        self._names = names
         self._header = header
         self._request = request
         self._max_bytes = min(request.max_bytes, max_bytes)
@@ -152,6 +179,8 @@ class Attempt:
             found = self._read_on()
 
     def _ask(self, asked: FetchPartition) -> PartitionRead | Future[PartitionRead]:
+        if asked.topic_id:
+            asked.topic = self._names.of(asked.topic_id)
         try:
             leader = self._leaders.partition(asked.topic, asked.partition)
         except TreecastError:
@@ -194,14 +223,16 @@ def _result(asked: FetchPartition, found: PartitionRead, isolation: Isolation) -
         found.log_start_offset,
         found.chunks,
         aborted,
+        topic_id=asked.topic_id,
     )
 
 
 def _failed(asked: FetchPartition, error: Exception, version: int) -> FetchResult:
     if isinstance(error, TreecastError):
-        return FetchResult(asked.topic, asked.partition, code_for(error, FETCH, version))
+        code = code_for(error, FETCH, version)
+        return FetchResult(asked.topic, asked.partition, code, topic_id=asked.topic_id)
     _log.error("read failed", trace=error, partition=f"{asked.topic}-{asked.partition}")
-    return FetchResult(asked.topic, asked.partition, errors.UNKNOWN_SERVER_ERROR)
+    return FetchResult(asked.topic, asked.partition, errors.UNKNOWN_SERVER_ERROR, topic_id=asked.topic_id)
 
 
 class PendingFetch(Pending):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from treecast.middleware.broker import INTERNAL, NewTopic, Topic
+from treecast.middleware.broker import NewTopic, Topic
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.topics import check_kafka_name
 
 from .. import errors
 from .. import versions as v
-from ..internal import visible_partition, visible_topic, visible_topics
+from ..internal import visible_partition, visible_topic, visible_topic_by_id, visible_topics
 from ..messages import NO_UUID
 from .base import (
     CLUSTER_OPERATIONS,
@@ -83,8 +83,7 @@ def _by_id(asked: Message) -> bool:
 async def _find(ctx: Context, asked: Message, create: bool) -> Topic:
     definitions = ctx.cluster.definitions
     if _by_id(asked):
-        internal = (topic for topic in INTERNAL.values() if topic.topic_id == asked.topic_id)
-        return next(internal, None) or definitions.topic_by_id(asked.topic_id)
+        return visible_topic_by_id(definitions, asked.topic_id)
     known = visible_topic(ctx.cluster, asked.name)
     if known is not None:
         return known

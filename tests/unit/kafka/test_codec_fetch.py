@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,9 +18,9 @@ from treecast.shims.kafka.codec import (
     decode_request_header,
     encode_fetch_response,
 )
-from treecast.shims.kafka.codec_fetch import JOIN_BELOW
+from treecast.shims.kafka.codec_fetch import JOIN_BELOW, TOPIC_IDS
 
-VERSIONS = range(4, 13)
+VERSIONS = range(4, 18)
 EXAMPLES = 30  # of each version
 TOPIC, FORGOTTEN = FetchRequest.FetchTopic, FetchRequest.ForgottenTopic
 PART = TOPIC.FetchPartition
@@ -38,13 +40,29 @@ RESULTS = st.lists(
 )
 
 
+def id_of(name: str) -> bytes:
+    return uuid.uuid5(uuid.NAMESPACE_URL, name).bytes
+
+
+def topic_of(name: str, version: int) -> dict[str, object]:
+    """Names a topic as a message of `version` does."""
+    return {"topic_id": uuid.UUID(bytes=id_of(name))} if version >= TOPIC_IDS else {"topic": name}
+
+
+def by_id(results: list[FetchResult]) -> list[FetchResult]:
+    """Returns the results as a handler makes them for a request with ids."""
+    for result in results:
+        result.topic_id = id_of(result.topic)
+    return results
+
+
 def request(
     version: int, fields: tuple[int, ...], topics: Grouped, forgotten: list[tuple[str, list[int]]], rack: str
 ) -> bytes:
     replica, max_wait, min_bytes, max_bytes, isolation, session, epoch = fields
     asked = [
         TOPIC(
-            topic=name,
+            **topic_of(name, version),
             partitions=[
                 PART(
                     partition=p.partition,
@@ -62,7 +80,7 @@ def request(
         for name, parts in topics
     ]
     message = FetchRequest(
-        replica_id=replica,
+        replica_id=replica if version < 15 else -1,
         max_wait_ms=max_wait,
         min_bytes=min_bytes,
         max_bytes=max_bytes,
@@ -71,7 +89,8 @@ def request(
         session_epoch=epoch,
         topics=asked,
         forgotten_topics_data=[
-            FORGOTTEN(topic=name, partitions=parts, version=version) for name, parts in forgotten
+            FORGOTTEN(**topic_of(name, version), partitions=parts, version=version)
+            for name, parts in forgotten
         ],
         rack_id=rack,
         version=version,
@@ -84,13 +103,21 @@ def request(
 def sent(part: FetchPartition, topic: str, version: int) -> tuple[object, ...]:
     """Returns the fields of `part` that a request of `version` carries, and defaults for the rest."""
     return (
-        topic,
+        topic if version < TOPIC_IDS else "",
+        id_of(topic) if version >= TOPIC_IDS else b"",
         part.partition,
         part.offset,
         part.max_bytes,
         part.current_leader_epoch if version >= 9 else -1,
         part.last_fetched_epoch if version >= 12 else -1,
         part.log_start_offset if version >= 5 else -1,
+    )
+
+
+def got(part: FetchPartition) -> tuple[object, ...]:
+    return (
+        *(part.topic, part.topic_id, part.partition, part.offset, part.max_bytes),
+        *(part.current_leader_epoch, part.last_fetched_epoch, part.log_start_offset),
     )
 
 
@@ -110,12 +137,15 @@ def test_requests_of_kafka_python(
     frame = memoryview(request(version, fields, topics, forgotten, rack))
     read = decode_fetch_request(frame, decode_request_header(frame).body, version)
     session = fields[5:] if version >= 7 else (0, -1)
-    assert (read.replica_id, read.max_wait_ms, read.min_bytes, read.max_bytes, read.isolation) == fields[:5]
+    replica = fields[0] if version < 15 else -1
+    assert (read.replica_id, read.max_wait_ms, read.min_bytes) == (replica, *fields[1:3])
+    assert (read.max_bytes, read.isolation) == fields[3:5]
     assert (read.session_id, read.session_epoch) == session
     assert read.rack == (rack if version >= 11 else "")
-    assert read.forgotten == [(name, index) for name, parts in forgotten for index in parts]
+    named = version < TOPIC_IDS
+    assert read.forgotten == [(name if named else "", index) for name, parts in forgotten for index in parts]
     expected = [sent(part, name, version) for name, parts in topics for part in parts]
-    assert [sent(part, part.topic, 12) for part in read.partitions] == expected
+    assert [got(part) for part in read.partitions] == expected
 
 
 def reference(version: int, results: list[FetchResult], error: int, session: int, throttle: int) -> bytes:
@@ -146,7 +176,9 @@ def reference(version: int, results: list[FetchResult], error: int, session: int
         throttle_time_ms=throttle,
         error_code=error,
         session_id=session if version >= 7 else 0,
-        responses=[ANSWER(topic=name, partitions=parts, version=version) for name, parts in topics],
+        responses=[
+            ANSWER(**topic_of(name, version), partitions=parts, version=version) for name, parts in topics
+        ],
         version=version,
     )
     message.with_header(correlation_id=9)
@@ -160,7 +192,7 @@ def reference(version: int, results: list[FetchResult], error: int, session: int
 def test_responses_equal_those_of_kafka_python(
     version: int, results: list[FetchResult], error: int, session: int, throttle: int
 ) -> None:
-    buffers = encode_fetch_response(9, version, results, error, session, throttle)
+    buffers = encode_fetch_response(9, version, by_id(results), error, session, throttle)
     assert all(buffers)
     assert b"".join(buffers) == reference(version, results, error, session, throttle)
 
@@ -174,7 +206,7 @@ def test_large_records_are_passed_on_and_small_ones_joined(version: int) -> None
         FetchResult("u", 0, chunks=[small, small]),
         FetchResult("u", 1, chunks=[large]),
     ]
-    buffers = encode_fetch_response(9, version, results)
+    buffers = encode_fetch_response(9, version, by_id(results))
     assert [buffer is large for buffer in buffers] == [False, True, False, True] + [False] * (version >= 12)
     assert b"".join(buffers) == reference(version, results, 0, 0, 0)
 
@@ -190,7 +222,7 @@ def test_golden_bytes() -> None:
     assert (read.replica_id, read.max_wait_ms, read.min_bytes, read.max_bytes) == (-1, 500, 1, 1 << 20)
     assert (read.isolation, read.session_id, read.session_epoch, read.rack) == (1, 0, -1, "r")
     (part,) = read.partitions
-    assert sent(part, part.topic, 12) == ("t", 3, 9, 65_536, 5, -1, -1)
+    assert got(part) == ("t", b"", 3, 9, 65_536, 5, -1, -1)
     answer = encode_fetch_response(5, 12, [FetchResult("t", 3, 0, 10, 10, 0, [b"abc"], [(1, 2)])])
     assert b"".join(answer).hex() == (
         "0000004e 00000005 00 00000000 0000 00000000 02 02 74 02 00000003 0000 000000000000000a"

@@ -46,6 +46,7 @@ def fields_of(api: str, version: int, batch: bytes, topic_id: uuid.UUID) -> Fiel
             "topics": [
                 {
                     "topic": "topic",
+                    "topic_id": topic_id,
                     "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 10**6}],
                 }
             ],
@@ -209,7 +210,8 @@ EXPECTED = {
 async def test_answers(api: v.Api, client: Any, broker: Broker, make_batch: Callable[..., bytes]) -> None:
     for version in range(api.first, api.last + 1):
         await broker.cluster.definitions.create_topic(NewTopic(f"old-{version}"))
-        fields = fields_of(api.name, version, make_batch(b"value"), ZERO)
+        topic_id = broker.cluster.definitions.topics()["topic"].topic_id
+        fields = fields_of(api.name, version, make_batch(b"value"), topic_id)
         answer = await client.call(api.name, version, **fields)
         check_codes(api.name, version, codes_in(answer.to_dict()))
         assert answer.to_dict().get("member_id") != ""
@@ -271,7 +273,7 @@ async def test_api_versions_lists_the_table(client: Any, broker: Broker) -> None
     answer = await client.call("ApiVersions", 4, client_software_name="a", client_software_version="1")
     listed = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
     assert listed[v.PRODUCE] == (0, 12)
-    assert listed[v.FETCH] == (4, 12)
+    assert listed[v.FETCH] == (4, 17)
     assert listed == {key: (api.advertised_first, api.last) for key, api in v.APIS.items()}
     assert 17 not in listed  # SaslHandshake
 

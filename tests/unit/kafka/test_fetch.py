@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from treecast.middleware.broker import Broker
+from treecast.middleware.broker import Broker, NewTopic
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity
 from treecast.shims.kafka import errors
@@ -59,6 +60,50 @@ async def test_batches_come_back_as_they_were_sent(
     assert records[8:12] == sent[0][8:12]
     assert [records[7], records[len(sent[0]) + 7]] == [0, 2]
     assert row.aborted_transactions is None
+
+
+def by_id(topic_id: uuid.UUID, *parts: tuple[int, int], **more: Any) -> dict[str, Any]:
+    fields = fetch(*parts, **more)
+    (asked,) = fields["topics"]
+    del asked["topic"]
+    asked["topic_id"] = topic_id
+    return fields
+
+
+@pytest.mark.parametrize("version", [13, 17])
+async def test_a_topic_is_named_by_its_id(
+    client: Any, broker: Broker, make_batch: MakeBatch, version: int
+) -> None:
+    fill(broker, 0, [make_batch(b"a")])
+    topic = broker.cluster.definitions.topics()["topic"]
+    answer = await client.call("Fetch", version, **by_id(topic.topic_id, (0, 0), (9, 0)))
+    (found,) = answer.responses
+    assert found.topic_id == topic.topic_id
+    assert [(row.error_code, bool(row.records)) for row in found.partitions] == [(0, True), (3, False)]
+    for unknown in (uuid.uuid4(), uuid.UUID(int=0)):
+        answer = await client.call("Fetch", version, **by_id(unknown, (0, 0)))
+        assert (answer.responses[0].topic_id or uuid.UUID(int=0)) == unknown
+        assert [row.error_code for row in rows(answer)] == [errors.UNKNOWN_TOPIC_ID]
+
+
+async def test_a_topic_that_was_created_anew_has_another_id(
+    client: Any, broker: Broker, make_batch: MakeBatch
+) -> None:
+    """A fetch that waits for the old one does not read the new one."""
+    definitions = broker.cluster.definitions
+    before = definitions.topics()["topic"].topic_id
+    client.send("Fetch", 13, **by_id(before, (0, 0), max_wait_ms=60_000))
+    await definitions.delete_topic("topic")
+    await definitions.create_topic(NewTopic("topic", 2))
+    answer = await client.receive("Fetch", 13)
+    assert [row.error_code for row in rows(answer)] == [errors.UNKNOWN_TOPIC_ID]
+    fill(broker, 0, [make_batch(b"a")])
+    for topic_id, expected in (
+        (before, errors.UNKNOWN_TOPIC_ID),
+        (definitions.topics()["topic"].topic_id, errors.NONE),
+    ):
+        (row,) = rows(await client.call("Fetch", 13, **by_id(topic_id, (0, 0))))
+        assert row.error_code == expected
 
 
 async def test_an_offset_inside_a_batch_gives_the_whole_batch(
