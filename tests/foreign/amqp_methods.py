@@ -261,7 +261,7 @@ class Actor:
         self._wire.close()
 
     def connect(self) -> None:
-        """Begins anew, with another connection."""
+        """Opens a connection, after the one before was closed."""
         with suppress(AttributeError):
             self._wire.close()
             time.sleep(10 * SETTLE_S)  # what was not settled is back in its queue
@@ -459,7 +459,7 @@ class Actor:
 
 
 class Difference(NamedTuple):
-    """Where the servers first differ, and what a client sees of each."""
+    """The first difference of a sequence, and what a client sees of each server."""
 
     seed: int
     number: int

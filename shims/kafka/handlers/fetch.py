@@ -1,8 +1,8 @@
 """Fetch: answers at once if enough can be read, else when enough has arrived or the wait is over.
 
 Fetch sessions (KIP-227) are not kept. Every fetch is a full fetch and is answered with session id 0, which
-the KIP allows. An incremental fetch gets FETCH_SESSION_ID_NOT_FOUND. Topics that are named by ids are looked
-up again at each read, as a topic may be deleted and created anew meanwhile (KIP-516).
+the KIP allows. An incremental fetch gets FETCH_SESSION_ID_NOT_FOUND. Each read looks up topics that are named
+by ids (KIP-516), because another topic may have taken the name since the last one.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ async def test_a_topic_is_named_by_its_id(
         assert [row.error_code for row in rows(answer)] == [errors.UNKNOWN_TOPIC_ID]
 
 
-async def test_a_topic_that_was_created_anew_has_another_id(
+async def test_another_topic_of_the_same_name_has_another_id(
     client: Any, broker: Broker, make_batch: MakeBatch
 ) -> None:
     """A fetch that waits for the old one does not read the new one."""
