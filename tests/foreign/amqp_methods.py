@@ -9,8 +9,9 @@ publisher confirms.
 
 What is compared: counts, messages with their properties and deaths, returns, confirms, deliveries of each
 consumer, reply codes. Reply texts are not compared. What differs by design is not tried, or not compared:
-`x-delivery-count` (a header of RabbitMQ 4), CC of dead letters (RabbitMQ 4 keeps it), and with `--far` queues
-that refuse publishes (the confirm comes from the origin) and `amq.topic` (its messages go as MQTT's do).
+`x-delivery-count` (a header of RabbitMQ 4), CC of dead letters (RabbitMQ 4 keeps it), changes of definitions
+in a transaction (RabbitMQ routes at the publish, the daemon at the commit), and with `--far` queues that
+refuse publishes (the confirm comes from the origin) and `amq.topic` (its messages go as MQTT's do).
 
 Exit code 0: no difference. 2: RabbitMQ is not installed.
 """
@@ -42,6 +43,10 @@ Address = tuple[str, int]
 QUEUES: Final = ("q1", "q2", "q3")
 OWN: Final = ("x1", "x2", "x3")
 KEYS: Final = ("a", "a.b", "a.b.c", "#", "*.b", "", "q1")
+DEFINING: Final = {
+    *("declare_queue", "bind", "unbind", "delete_queue"),
+    *("declare_exchange", "bind_exchange", "unbind_exchange", "delete_exchange"),
+}
 SETTLE_S: Final = 0.006  # dead letters and settlements take effect by then
 PATIENCE_S: Final = 5.0  # until deliveries are the same
 ANSWER_S: Final = 30.0
@@ -86,11 +91,14 @@ class Sequences:
         ]
         self._weights = [weight for weight, _ in self._makers]
 
-    def of(self, seed: int, count: int) -> Iterator[Step]:
+    def of(self, seed: int, count: int, transactional: bool) -> Iterator[Step]:
         rng = random.Random(seed)
         for _ in range(count):
             ((_, make),) = rng.choices(self._makers, self._weights)
-            yield make(rng)
+            step = make(rng)
+            if transactional and step.name in DEFINING:
+                yield Step("commit", {})
+            yield step
 
     def _declare_queue(self, rng: random.Random) -> Step:
         arguments: dict[str, object] = {}
@@ -518,7 +526,7 @@ def run(far: bool, seeds: range, count: int, console: Console) -> list[Differenc
             transactional = seed % 3 == 0
             first = Actor(here, None, transactional)
             second = Actor(there, declaring, transactional)
-            difference = compare(first, second, seed, sequences.of(seed, count))
+            difference = compare(first, second, seed, sequences.of(seed, count, transactional))
             first.end()
             second.end()
             if difference is not None:
