@@ -32,7 +32,11 @@ class Will(Struct, frozen=True):
 
 
 class Connect(Struct, frozen=True):
-    """CONNECT. `keep_alive` is in seconds, 0 for none."""
+    """CONNECT. `keep_alive` is in seconds, 0 for none.
+
+    `bridge`: the client is a bridge of Mosquitto, by the highest bit of the version. Only those of 3.1.1 set
+    it: bridges of version 5 state subscription options instead.
+    """
 
     version: int
     client_id: str
@@ -42,6 +46,7 @@ class Connect(Struct, frozen=True):
     username: str | None = None
     password: bytes | None = None
     properties: Properties = NONE
+    bridge: bool = False
 
 
 class Connack(Struct, frozen=True):
@@ -161,6 +166,8 @@ def decode(first: int, body: bytes, version: int) -> Packet:
 
 # --- CONNECT and CONNACK
 
+_BRIDGE: Final = 0x80  # of the version
+
 
 def announced_version(data: bytes) -> int:
     """Returns the version announced by a CONNECT at the start of `data`, even if the rest is malformed.
@@ -182,8 +189,11 @@ def _connect(reader: Reader, _: int) -> Packet:
     if name != _PROTOCOL and name != _OLD_PROTOCOL:
         raise MqttError(codec.UNSUPPORTED_VERSION, "MQTT-3.1.2-1", f"protocol name {name[:20]!r}")
     version = reader.byte()
+    bridge = version == V311 | _BRIDGE
+    if bridge:
+        version = V311
     if name == _OLD_PROTOCOL or version not in (V311, V5):
-        raise MqttError(codec.UNSUPPORTED_VERSION, "MQTT-3.1.2-2", f"protocol version {version & 0x7F}")
+        raise MqttError(codec.UNSUPPORTED_VERSION, "MQTT-3.1.2-2", f"protocol version {version}")
     flags = reader.byte()
     if flags & 1:
         raise malformed("MQTT-3.1.2-3", "the reserved flag of CONNECT is set")
@@ -198,7 +208,8 @@ def _connect(reader: Reader, _: int) -> Packet:
         raise malformed("MQTT-3.1.2-22", "a password without a user name")
     password = reader.binary() if flags & 0x40 else None
     reader.finish()
-    return Connect(version, client_id, bool(flags & 2), keep_alive, will, username, password, properties)
+    clean_start = bool(flags & 2)
+    return Connect(version, client_id, clean_start, keep_alive, will, username, password, properties, bridge)
 
 
 def _will(reader: Reader, flags: int, version: int) -> Will | None:
@@ -395,7 +406,7 @@ def _written(properties: Properties, version: int) -> bytes:
 def _connect_body(packet: Connect) -> bytes:
     will = packet.will
     flags = packet.clean_start << 1 | (packet.username is not None) << 7 | (packet.password is not None) << 6
-    parts = [sized(_PROTOCOL), bytes([packet.version])]
+    parts = [sized(_PROTOCOL), bytes([packet.version | (_BRIDGE if packet.bridge else 0)])]
     if will is not None:
         flags |= 4 | will.qos << 3 | will.retain << 5
     parts += [bytes([flags]), uint16_bytes(packet.keep_alive), _written(packet.properties, packet.version)]

@@ -24,11 +24,11 @@ from .codec_packets import (
     encode,
 )
 from .codec_properties import NONE, Properties
-from .session_input import OWN, MqttCounting, SessionInput
+from .session_input import MqttCounting, SessionInput, is_own
 from .session_output import Outputs
 from .session_state import SessionState
 from .sessions import Sessions, idle_limit
-from .subscribing import Grant, granted, removed
+from .subscribing import Grant, for_bridge, granted, removed
 
 _PINGRESP: Final = encode(Ping(codec.PINGRESP), V311)
 
@@ -47,6 +47,7 @@ class Session(SessionInput):
         super().__init__(sessions, outputs, counters, now)
         self.idle_seconds = 0.0
         self._sessions = sessions
+        self._bridge = False
 
     # --- packets
 
@@ -74,6 +75,7 @@ class Session(SessionInput):
 
     def _connect(self, connect: Connect, now: float) -> None:
         self.version = connect.version
+        self._bridge = connect.bridge
         self.phase = session_table.OPEN
         given = connect.properties
         refusal = self._refusal(connect)
@@ -112,7 +114,7 @@ class Session(SessionInput):
         passwords = self._settings.passwords
         if passwords is not None and not passwords.fits(connect.username, connect.password):
             return MqttError(codec.BAD_CREDENTIALS, "3.1.4", "user name or password are wrong")
-        if connect.will is not None and connect.will.topic.startswith(OWN):
+        if connect.will is not None and is_own(connect.will.topic):
             return MqttError(codec.BAD_TOPIC, "4.7.2", "topics below $SYS are the server's own")
         if self._sessions.connected >= self._settings.max_connections:
             return MqttError(codec.SERVER_BUSY, "4.13", "client limit reached")
@@ -193,6 +195,8 @@ class Session(SessionInput):
     def _subscribe(self, packet: Subscribe) -> None:
         state = self.state
         assert state is not None
+        if self._bridge:
+            packet = for_bridge(packet)
         answer, fresh = granted(self._sessions, state, packet, self.version)
         Grant(self, self._hub, answer, fresh).confirmed()
 

@@ -23,7 +23,8 @@ from .session_output import Outputs, SessionOutput
 from .session_state import SessionState
 from .sessions import Sessions
 
-OWN: Final = b"$SYS/"  # prefix of the topics reserved for the server
+_OWN: Final = b"$SYS/"
+_BRIDGES: Final = b"$SYS/broker/connection/"  # Mosquitto's bridges publish their state below it
 _PUBACK: Final = codec.PUBACK << 4
 _REFUSALS: Final = {
     Fault.BATCH_TOO_LARGE: (codec.QUOTA_EXCEEDED, "the message is larger than the topic allows"),
@@ -49,12 +50,17 @@ class Scan(RunScan):
         return self._hub.targets(topic)
 
 
+def is_own(topic: bytes) -> bool:
+    """Whether only the server publishes to a topic."""
+    return topic.startswith(_OWN) and not topic.startswith(_BRIDGES)
+
+
 def check_name(topic: bytes, version: int) -> None:
     """Checks the topic of a client's publish, with any alias resolved. Raises MqttError."""
     if not topic and version == V5:
         raise protocol_error("3.3.2.3.4", "an empty topic name without an alias")
     check_topic(topic)
-    if topic.startswith(OWN):
+    if is_own(topic):
         raise MqttError(BAD_TOPIC, "4.7.2", "topics below $SYS are the server's own")
 
 

@@ -80,6 +80,16 @@ class Kept(Waiter):
                 state.hand_over(message, min(message.qos, subscription.qos), True, identifiers)
 
 
+def for_bridge(packet: Subscribe) -> Subscribe:
+    """Returns what a bridge of version 3.1.1 means: its own messages do not come back, and retained messages
+    stay retained, as with Mosquitto. Shared subscriptions have no `no_local`."""
+    filters = [
+        FilterRequest(one.filter, one.qos, not one.filter.startswith(b"$share/"), True)
+        for one in packet.filters
+    ]
+    return Subscribe(packet.packet_id, tuple(filters), packet.properties)
+
+
 def granted(
     sessions: Sessions, state: SessionState, packet: Subscribe, version: int
 ) -> tuple[Suback, list[Subscription]]:

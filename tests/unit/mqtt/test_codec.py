@@ -31,6 +31,7 @@ from treecast.shims.mqtt.codec_read import Reader, check_filter, read_length, sp
 
 GOLDEN: list[tuple[int, Packet, str]] = [
     (V311, Connect(V311, "a", True, 60), "100d00044d515454040200 3c 000161"),
+    (V311, Connect(V311, "a", True, 60, bridge=True), "100d00044d515454840200 3c 000161"),
     (
         V5,
         Connect(V5, "", False, 0, username="u", password=b"p", properties=Properties(session_expiry=5)),
@@ -253,6 +254,7 @@ BROKEN = [
     (V5, "f1 ", "MQTT-3.15.1-1", 0x81),
     (V5, "10 0004 4d515455 05 02 0000 00 0000", "MQTT-3.1.2-1", 0x84),
     (V5, "10 0004 4d515454 06 02 0000 00 0000", "MQTT-3.1.2-2", 0x84),
+    (V5, "10 0004 4d515454 85 02 0000 00 0000", "MQTT-3.1.2-2", 0x84),
     (V5, "10 0006 4d5149736470 03 02 0000 0000", "MQTT-3.1.2-2", 0x84),
     (V5, "10 0004 4d515454 05 03 0000 00 0000", "MQTT-3.1.2-3", 0x81),
     (V5, "10 0004 4d515454 05 0a 0000 00 0000", "MQTT-3.1.2-11", 0x81),

@@ -468,3 +468,28 @@ def test_sys_topics_are_published_retained_and_kept_from_clients(host: MemoryHos
     other.publish("$SYS/broker/uptime", b"0 seconds")
     assert "server's own" in other.session.failure
     assert host.client().connect("w", will=Will(b"$SYS/x", b"")).reason == codec.BAD_TOPIC
+
+
+@pytest.mark.parametrize("version", [codec.V311, codec.V5])
+def test_bridges_publish_their_state_below_sys(host: MemoryHost, version: int) -> None:
+    state = b"$SYS/broker/connection/far.name/state"
+    bridge = host.client(version)
+    assert bridge.connect("bridge", will=Will(state, b"0", 1, True)).reason == 0
+    bridge.publish(state.decode(), b"1", qos=1, retain=True)
+    sub = host.connected("s")
+    sub.subscribe("$SYS/broker/connection/#")
+    assert [(p.topic, p.payload, p.retain) for p in sub.publishes()] == [(state, b"1", True)]
+    bridge.drop()
+    assert [(p.topic, p.payload) for p in sub.publishes()] == [(state, b"0")]
+
+
+def test_a_bridge_of_version_3_gets_retained_messages_as_such_and_not_its_own(host: MemoryHost) -> None:
+    bridge, other = host.client(codec.V311), host.connected("other")
+    bridge.send(Connect(codec.V311, "bridge", bridge=True))
+    assert bridge.got() == [Connack(False, 0)]
+    bridge.subscribe("#")
+    bridge.publish("a", b"its own")
+    other.publish("a", b"retained", retain=True)
+    other.publish("a", b"not")
+    assert [(p.payload, p.retain) for p in bridge.publishes()] == [(b"retained", True), (b"not", False)]
+    assert bridge.subscribe("$share/group/b") == b"\0"
