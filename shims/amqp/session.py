@@ -276,7 +276,7 @@ class Session(OpeningConnection):
         self.held = False
         self.answer = found
         resumed = self._resume(now)
-        left, self.answer = self.answer, None
+        left = self.take_answer()
         if left is not None:
             left.abandon()
         if resumed and self.phase != session_table.CLOSED and not self.held:

@@ -93,6 +93,11 @@ class Connection(SessionOutput):
         """Schedules a queue with newly settled messages to be pumped at the end of the chunk."""
         self.unpumped[id(queue)] = queue
 
+    def take_answer(self) -> Answered | None:
+        """Returns what a method has waited for, once."""
+        found, self.answer = self.answer, None
+        return found
+
     def answered(self, found: Answered, now: float) -> None:
         """Implements `queues.Asker`: the method that waits goes on."""
         raise NotImplementedError
@@ -191,7 +196,7 @@ class ChannelBase:
     def answer(self) -> Answered | None:
         """Takes the answer that this method has waited for. None if it has not asked yet. Raises the refusal
         if it is one."""
-        found, self._connection.answer = self._connection.answer, None
+        found = self._connection.take_answer()
         if found is not None and found.answer.reason:
             raise Refusal(Reason[found.answer.reason], found.answer.detail)
         return found
