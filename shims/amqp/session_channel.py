@@ -193,6 +193,11 @@ class ChannelBase:
             raise Suspended
         return found
 
+    def prepared(self) -> Answered | None:
+        """Takes what `Preparing` has answered. None if this method waited for something else, or not yet."""
+        found = self._connection.answer
+        return self._connection.take_answer() if found is not None and found.call is _NO_CALL else None
+
     def answer(self) -> Answered | None:
         """Takes the answer that this method has waited for. None if it has not asked yet. Raises the refusal
         if it is one."""

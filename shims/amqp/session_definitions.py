@@ -132,7 +132,7 @@ class DefiningChannel(ChannelBase):
         streams = self._host.streams
         if streams is None or arguments.get("x-queue-type") != "stream":
             return
-        found = self.answer()
+        found = self.prepared()
         if found is not None and found.refusal is not None:
             raise found.refusal
         wrong = method.exclusive or method.auto_delete or not method.durable or not name

@@ -385,6 +385,7 @@ def test_a_stream_of_another_host(tmp_path) -> None:
         channel = other.channel()
         channel.confirm_delivery()
         channel.basic_qos(prefetch_count=5)
+        declare(channel, "s")  # as RabbitAdmin of Spring does at each start
         fill(channel, "s", 40)
         assert bodies(read(channel, "s", 40)) == list(range(40))
         assert bodies(read(channel, "s", 10, 30)) == list(range(30, 40))
