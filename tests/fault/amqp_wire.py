@@ -129,18 +129,25 @@ class Wire:
 
     def content(self) -> bytes:
         """Returns the body behind a method that carries one."""
-        size = self.content_size()
+        return self.properties_and_body()[1]
+
+    def properties_and_body(self) -> tuple[Basic.Properties, bytes]:
+        """Returns the content behind a method that carries one."""
+        head = self._content_header()
         data = b""
-        while len(data) < size:
+        while len(data) < head.body_size:
             _, one = self.read()
             assert isinstance(one, body.ContentBody)
             data += one.value
-        return data
+        return head.properties, data
 
     def content_size(self) -> int:
+        return int(self._content_header().body_size)
+
+    def _content_header(self) -> header.ContentHeader:
         _, one = self.read()
         assert isinstance(one, header.ContentHeader), one
-        return int(one.body_size)
+        return one
 
 
 def outcome(wire: Wire, data: bytes, *, closes: bool, probe: int = 9) -> tuple[int, int] | None:

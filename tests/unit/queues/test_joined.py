@@ -37,6 +37,16 @@ def pair() -> tuple[Net, Host, Host]:
     return net, net.add(1), net.add(2)
 
 
+def with_stand_in() -> tuple[Net, Host, Host, RemoteQueue]:
+    """Two hosts, and the stand-in at the second one for queue `q` of the first."""
+    net, one, two = pair()
+    one.vhost.declare_queue(b"q")
+    net.settle()
+    queue = two.vhost.queues[b"q"]
+    assert isinstance(queue, RemoteQueue)
+    return net, one, two, queue
+
+
 def shape(host: Host) -> object:
     """The definitions as a host has them, without where queues are."""
     vhost = host.vhost
@@ -100,11 +110,7 @@ def test_the_messages_of_a_queue_that_was_declared_twice_come_together() -> None
 
 def test_a_consumer_accepted_in_a_later_connection_is_refused() -> None:
     """A call waits for a connection, and so may arrive after the loss of the one that it was made for."""
-    net, one, two = pair()
-    one.vhost.declare_queue(b"q")
-    net.settle()
-    queue = two.vhost.queues[b"q"]
-    assert isinstance(queue, RemoteQueue)
+    net, one, two, queue = with_stand_in()
     asked = Asked()
     two.joined.ask(queue, QueueCall(Ask.CONSUME, "/", b"q", two.joined.new_number()), asked)
     two.joined.host_down(1)
@@ -410,11 +416,8 @@ def test_calls_about_a_queue_of_another_host() -> None:
 
 def test_a_call_comes_after_what_was_settled_before() -> None:
     """A client that does not wait for anything between basic.nack and basic.get gets the message again."""
-    net, one, two = pair()
-    one.vhost.declare_queue(b"q")
-    net.settle()
+    _, one, two, queue = with_stand_in()
     one.publish(run(b"a", b"b"))
-    queue = two.vhost.queues[b"q"]
     (part,) = two.ask(b"q", Ask.GET, consumer=two.joined.new_number()).parts
     queue.requeue(part, 0, 1, None, 0.0, failed=False)
     (part,) = two.ask(b"q", Ask.GET, consumer=two.joined.new_number()).parts
@@ -427,11 +430,7 @@ def test_a_call_comes_after_what_was_settled_before() -> None:
 
 
 def test_a_call_that_was_not_sent_yet_is_answered_if_its_host_goes_away() -> None:
-    net, one, two = pair()
-    one.vhost.declare_queue(b"q")
-    net.settle()
-    queue = two.vhost.queues[b"q"]
-    assert isinstance(queue, RemoteQueue)
+    net, _, two, queue = with_stand_in()
     asked = Asked()
     two.joined.ask(queue, QueueCall(Ask.COUNT, "/", b"q"), asked)
     net.cut(1, 2)
