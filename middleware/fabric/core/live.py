@@ -6,8 +6,8 @@ the log and not in sockets, and leaves as fast as the slowest receiver that keep
 message is sent without waiting.
 
 A receiver leaves the group if the others wait for it alone for `slow_share` of the time over `slow_over`, and
-data takes `slow_times` as long to reach it as most others. It also leaves if it reports nothing for
-`quiet_after` about data in flight to it. It is then replayed to, and returns when its replay meets the
+most of them could take `slow_times` as much as is sent (`timing.Spare`). It also leaves if it reports nothing
+for `quiet_after` about data in flight to it. It is then replayed to, and returns when its replay meets the
 cursor. At least half of the live receivers have to be ready for more; otherwise the cause is not one slow
 receiver. If most have been quiet for at least half of that time, those leave that are quiet for `_MOST_QUIET`
 times as long while others report.
@@ -25,7 +25,7 @@ from .outgoing import Outgoing, OutgoingMessage
 from .outlet import Outlet
 from .peers import Peer, Peers
 from .settings import NEVER, StreamSettings
-from .timing import Flight, TokenBucket, Weight
+from .timing import Flight, Spare, TokenBucket, Weight
 from .turn import Turn
 
 _LOOK: Final = 0.05  # seconds between checks for receivers that hold the cursor up
@@ -56,6 +56,7 @@ class Live:
         "_peers",
         "_rest",
         "_settings",
+        "_spare",
         "_step",
         "_turn",
         "_unsent_since",
@@ -101,6 +102,7 @@ class Live:
         self._group_by = -NEVER  # deadline for a group being formed
         self._group_from = 0  # the same before the group is formed
         self._looked = now
+        self._spare = Spare(settings.slow_times, settings.slow_over / 2, now)
         self._holders: list[Peer] = []  # receivers that hold the cursor up since then
         self._part_size = part_size(settings.mtu)
         self._most_ahead = 3 * min(settings.catch_up_bytes, settings.buffer_bytes) // 4
@@ -287,15 +289,14 @@ class Live:
         return [peer for peer in suspects if self._quiet_at(peer) <= now]
 
     def _lags(self, peer: Peer, live: list[Peer]) -> bool:
-        """Whether data takes much longer on average to reach it than half of the others.
+        """Whether most others could take `slow_times` as much as is sent.
 
         If processors are scarce, receivers take turns in holding the cursor up; none of them is slow by
-        itself. How long the data in flight has waited does not count: everybody waits long now and then, and
-        one that waits longer is quiet.
+        itself. One that is hardly slower than the others holds it up all the time, but they would gain
+        little without it.
         """
-        others = sorted([one.turnaround.smoothed for one in live if one is not peer])
-        most = self._settings.slow_times * others[len(others) // 2] if others else NEVER
-        return peer.turnaround.smoothed > most
+        others = sorted([one.pace.queued for one in live if one is not peer])
+        return bool(others) and others[len(others) // 2] <= self._spare.wait
 
     def _quiet_at(self, peer: Peer) -> float:
         """When it will have been quiet for too long about data in flight to it."""
@@ -422,6 +423,7 @@ class Live:
     def _count(self, size: int, now: float) -> None:
         self.bytes += size
         self._flight.sent(self.edge, size, now)
+        self._spare.sent(size, now)
         self._bucket.spend(size)
         self._turn.live -= size
 
@@ -447,6 +449,7 @@ class Live:
         self.messages += 1
         self.bytes += size
         self._flight.sent(message.end, size, now)
+        self._spare.sent(size, now)
         self._turn.live -= size
         if self._bucket.limits:
             self._bucket.spend(size)

@@ -24,6 +24,8 @@ _STEP: Final = 4096.0  # minimum growth in bytes per round
 _ENOUGH: Final = 64 * 1024  # minimum bytes to judge losses by
 _SHORTEST: Final = 1e-5  # minimum turnaround in seconds: the clock may not have advanced
 _SAMPLES: Final = 3  # minimum turnaround samples to judge queues by
+_VARIES: Final = 1.0625  # times the quickest turnaround that data may take without a queue
+_LATELY: Final = 8  # reports over which a mean is taken
 _STILL: Final = 0.7  # if more than this share of the loss remains after easing, easing did not help
 _REMEMBERED: Final = 10.0  # seconds; a path that became longer is recognized after twice this time at most
 
@@ -38,12 +40,17 @@ class Quickest:
         self._now = NEVER
         self._begun = -NEVER
 
+    @property
+    def value(self) -> float:
+        """The minimum of the last 10 to 20 seconds; NEVER without a sample."""
+        return min(self._now, self._before)
+
     def sample(self, took: float, now: float) -> float:
         """Adds a sample and returns the minimum of the last 10 to 20 seconds."""
         if now - self._begun >= _REMEMBERED:
             self._before, self._now, self._begun = self._now, NEVER, now
         self._now = min(self._now, took)
-        return min(self._now, self._before)
+        return self.value
 
 
 class Paths:
@@ -88,6 +95,7 @@ class Window:
         "_threshold",
         "_used",
         "_was_opening",
+        "queued",
         "size",
         "state",
         "why",
@@ -117,6 +125,7 @@ class Window:
         self._asked = 0
         self._samples = 0  # since queues were last checked
         self._least = NEVER  # minimum seconds that these took
+        self.queued = 0.0  # mean seconds that data has waited in queues lately
         self._used = False
         self._was_opening = False  # whether it was opening when losses first stopped it
         self._ends = -NEVER  # end of this round
@@ -129,6 +138,7 @@ class Window:
         self._arrived += arrived
         self._samples += 1
         self._least = min(self._least, took)
+        self.queued += (max(0.0, took - _VARIES * self._quickest.value) - self.queued) / _LATELY
         self._used = self._used or used
         if self.state is PaceState.OPENING and used:
             self.size = min(self.size + arrived, self._highest)

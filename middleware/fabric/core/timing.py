@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from .settings import NEVER, StreamSettings
 
 _UNSEEN: Final = 16  # records of a piece before any record was seen
+_RECENT: Final = 16  # sends over which a mean is taken
 _ROUNDING: Final = 1e-9  # seconds of tolerance for rounding when comparing with a deadline
 _SPARE: Final = 256  # stale entries kept before the head until deleting them pays off
 _SLACK: Final = 64  # stale entries allowed beyond twice the number of current ones
@@ -113,6 +114,40 @@ class Weight:
         mean = size / max(records, 1)
         self._mean = mean if not self._mean else self._mean + (mean - self._mean) / 16
         self.most_behind = max(1, min(self._most, int(self._bytes / max(self._mean, 1.0))))
+
+
+class Spare:
+    """Whether receivers could take several times as much as a stream sends.
+
+    It follows the queue that a receiver would have which takes `times` as much as is sent on average. A
+    receiver whose data waits no longer than in that queue is at least as fast.
+    """
+
+    __slots__ = ("_at", "_begun", "_every", "_queue", "_rate", "_sent", "_times", "wait")
+
+    def __init__(self, times: float, every: float, now: float) -> None:
+        """`every`: seconds over which the rate is measured."""
+        self.wait = 0.0  # mean seconds in that queue; 0 until a rate is known
+        self._times = times
+        self._every = every
+        self._rate = 0.0  # bytes per second that such a receiver takes
+        self._queue = 0.0  # bytes
+        self._at = now  # when the queue was this long
+        self._begun = now  # of the measurement
+        self._sent = 0  # since then
+
+    def sent(self, size: int, now: float) -> None:
+        """Notes that `size` bytes were sent at once."""
+        passed = now - self._begun
+        if passed >= self._every:
+            self._rate = self._times * self._sent / passed
+            self._begun, self._sent = now, 0
+        self._sent += size
+        if not self._rate:
+            return
+        left = max(0.0, self._queue - self._rate * max(now - self._at, 0.0))
+        self._queue, self._at = left + size, now
+        self.wait += ((left + size / 2) / self._rate - self.wait) / _RECENT
 
 
 class Flight:

@@ -101,23 +101,44 @@ def test_none_leaves_if_all_are_quiet() -> None:
     assert all(len(net.got[host]) == len(net.payloads) for host in (2, 3, 4))
 
 
-def test_one_is_slow_by_its_mean_and_not_by_a_moment() -> None:
-    """The others have waited for it for long, and data to it is in flight for five times their mean."""
-    net = Network(5, Weather(), StreamSettings())
-    net.join_all(2, 3, 4)
-    slow = net.sender.peers.get(4)
+def burst(rate: float, share: float, delay: float) -> tuple[Network, float]:
+    """Multicasts 12 MB to four hosts with links of `rate` bytes per second, the last with a share of it.
+
+    Returns (the network, the seconds after which the others have everything).
+    """
+    settings = StreamSettings(log_bytes=64 * MIB, hold_bytes=64 * MIB, unsent_bytes=1 << 30)
+    weather = Weather(rate=rate, queue=4 * MIB, delay=delay, jitter=delay / 5)
+    net = Network(1, weather, settings, multicast=True)
+    net.slow[5] = rate * share
+    net.join_all(2, 3, 4, 5)
+    for _ in range(1200):
+        net.publish(PAYLOAD)
+    begun = net.now
+    assert net.run_until(lambda: all(net.receivers[host].next == 1200 for host in (2, 3, 4)), 60)
+    return net, net.now - begun
+
+
+@pytest.mark.compiled_suffices
+@pytest.mark.parametrize("delay", [0.0001, 0.002, 0.01])
+@pytest.mark.parametrize("rate", [20e6, 60e6])
+def test_one_that_is_hardly_slower_sets_the_pace_and_stays(rate: float, delay: float) -> None:
+    """Data waits in its queue all the time, and hardly in those of the others."""
+    net, _ = burst(rate, 0.9, delay)
+    slower = net.sender.peers.get(5)
+    assert slower is not None
+    assert slower.left == 0
+    assert net.sender.live.setter is slower
+
+
+@pytest.mark.compiled_suffices
+@pytest.mark.parametrize("delay", [0.0001, 0.002, 0.01])
+@pytest.mark.parametrize("rate", [20e6, 60e6])
+def test_one_with_a_tenth_of_the_rate_leaves_however_long_the_path(rate: float, delay: float) -> None:
+    net, took = burst(rate, 0.1, delay)
+    slow = net.sender.peers.get(5)
     assert slow is not None
-    for host, took in ((2, 0.01), (3, 0.01), (4, 0.02)):
-        peer = net.sender.peers.get(host)
-        assert peer is not None
-        for _ in range(50):
-            peer.turnaround.sample(took)
-    slow.waited = 1.0
-    net.publish(PAYLOAD)
-    net.sender.to_send(net.now)
-    live = net.sender.live
-    assert live.look(net.now + 0.05) == []
-    for _ in range(50):
-        slow.turnaround.sample(0.05)
-    slow.waited = 1.0
-    assert live.look(net.now + 0.1) == [slow]
+    assert slow.left
+    # The others wait for it for half a second; over a path of 10 ms their own window opens afterwards.
+    assert took < 12e6 / rate + 1.0
+    assert net.run_until(lambda: net.receivers[5].next == 1200, 120)
+    net.assert_exactly_once(5)
