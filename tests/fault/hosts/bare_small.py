@@ -306,7 +306,10 @@ def watch(size: int) -> None:
     sock, samples = dial(SMALL), []
     say(ready=True)
     while not select.select([sys.stdin], [], [], 0)[0]:
-        (due,) = STAMP.unpack_from(sock.recv(size, socket.MSG_WAITALL))
+        record = sock.recv(size, socket.MSG_WAITALL)
+        if len(record) < size:
+            return  # the receiver is gone
+        (due,) = STAMP.unpack_from(record)
         samples.append((due, 1e3 * (time.monotonic() - due)))
     say(samples=samples)
 

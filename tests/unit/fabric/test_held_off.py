@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.fabric.links import Weather
 from tests.unit.fabric.network import Network
+from tests.unit.fabric.slow_receivers import DELAYS, RATES, Case, burst
 
 from treecast.middleware.fabric.core.settings import StreamSettings
 
@@ -101,44 +102,26 @@ def test_none_leaves_if_all_are_quiet() -> None:
     assert all(len(net.got[host]) == len(net.payloads) for host in (2, 3, 4))
 
 
-def burst(rate: float, share: float, delay: float) -> tuple[Network, float]:
-    """Multicasts 12 MB to four hosts with links of `rate` bytes per second, the last with a share of it.
-
-    Returns (the network, the seconds after which the others have everything).
-    """
-    settings = StreamSettings(log_bytes=64 * MIB, hold_bytes=64 * MIB, unsent_bytes=1 << 30)
-    weather = Weather(rate=rate, queue=4 * MIB, delay=delay, jitter=delay / 5)
-    net = Network(1, weather, settings, multicast=True)
-    net.slow[5] = rate * share
-    net.join_all(2, 3, 4, 5)
-    for _ in range(1200):
-        net.publish(PAYLOAD)
-    begun = net.now
-    assert net.run_until(lambda: all(net.receivers[host].next == 1200 for host in (2, 3, 4)), 60)
-    return net, net.now - begun
-
-
 @pytest.mark.compiled_suffices
-@pytest.mark.parametrize("delay", [0.0001, 0.002, 0.01])
-@pytest.mark.parametrize("rate", [20e6, 60e6])
+@pytest.mark.parametrize("delay", DELAYS)
+@pytest.mark.parametrize("rate", RATES)
 def test_one_that_is_hardly_slower_sets_the_pace_and_stays(rate: float, delay: float) -> None:
     """Data waits in its queue all the time, and hardly in those of the others."""
-    net, _ = burst(rate, 0.9, delay)
-    slower = net.sender.peers.get(5)
+    found = burst(Case(4, rate, delay, 0.9))
+    assert not found.left
+    slower = found.net.sender.live.setter
     assert slower is not None
-    assert slower.left == 0
-    assert net.sender.live.setter is slower
+    assert slower.host == 5
 
 
 @pytest.mark.compiled_suffices
-@pytest.mark.parametrize("delay", [0.0001, 0.002, 0.01])
-@pytest.mark.parametrize("rate", [20e6, 60e6])
+@pytest.mark.parametrize("delay", DELAYS)
+@pytest.mark.parametrize("rate", RATES)
 def test_one_with_a_tenth_of_the_rate_leaves_however_long_the_path(rate: float, delay: float) -> None:
-    net, took = burst(rate, 0.1, delay)
-    slow = net.sender.peers.get(5)
-    assert slow is not None
-    assert slow.left
+    found = burst(Case(4, rate, delay, 0.1))
+    assert found.left
     # The others wait for it for half a second; over a path of 10 ms their own window opens afterwards.
-    assert took < 12e6 / rate + 1.0
-    assert net.run_until(lambda: net.receivers[5].next == 1200, 120)
+    assert 12 / found.rate < 12e6 / rate + 1.0
+    net = found.net
+    assert net.run_until(lambda: net.receivers[5].next == net.sender.end, 120)
     net.assert_exactly_once(5)
