@@ -5,12 +5,12 @@ room that each has reported, and how far each may be ahead of what it has settle
 the log and not in sockets, and leaves as fast as the slowest receiver that keeps up can take it. A single
 message is sent without waiting.
 
-A receiver leaves the group if the others wait for it alone for `slow_share` of the time over `slow_over`, and
-most of them could take `slow_times` as much as is sent (`timing.Spare`). It also leaves if it reports nothing
-for `quiet_after` about data in flight to it. It is then replayed to, and returns when its replay meets the
-cursor. At least half of the live receivers have to be ready for more; otherwise the cause is not one slow
-receiver. If most have been quiet for at least half of that time, those leave that are quiet for `_MOST_QUIET`
-times as long while others report.
+A receiver leaves the group if for `slow_share` of the time over `slow_over` the others wait for it alone
+while most of them could take `slow_times` as much as is sent (`timing.Spare`). It also leaves if it reports
+nothing for `quiet_after` about data in flight to it. It is then replayed to, and returns when its replay
+meets the cursor. At least half of the live receivers have to be ready for more; otherwise the cause is not
+one slow receiver. If most have been quiet for at least half of that time, those leave that are quiet for
+`_MOST_QUIET` times as long while others report.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Live:
         self._group_by = -NEVER  # deadline for a group being formed
         self._group_from = 0  # the same before the group is formed
         self._looked = now
-        self._spare = Spare(settings.slow_times, settings.slow_over / 2, now)
+        self._spare = Spare(settings.slow_times, settings.slow_over / 4, now)
         self._holders: list[Peer] = []  # receivers that hold the cursor up since then
         self._part_size = part_size(settings.mtu)
         self._most_ahead = 3 * min(settings.catch_up_bytes, settings.buffer_bytes) // 4
@@ -273,8 +273,9 @@ class Live:
         live = [peer for peer in self._peers if peer.live]
         slow = self._quiet(live, now)
         for peer in live:
-            peer.waited += passed * ((1.0 if peer in holders else 0.0) - peer.waited)
-            if peer.waited > self._settings.slow_share and peer not in slow and self._lags(peer, live):
+            holds_back = peer in holders and self._holds_back(peer, live)
+            peer.waited += passed * ((1.0 if holds_back else 0.0) - peer.waited)
+            if peer.waited > self._settings.slow_share and peer not in slow:
                 slow.append(peer)
         return slow
 
@@ -288,7 +289,7 @@ class Live:
             now -= (_MOST_QUIET - 1) * after
         return [peer for peer in suspects if self._quiet_at(peer) <= now]
 
-    def _lags(self, peer: Peer, live: list[Peer]) -> bool:
+    def _holds_back(self, peer: Peer, live: list[Peer]) -> bool:
         """Whether most others could take `slow_times` as much as is sent.
 
         If processors are scarce, receivers take turns in holding the cursor up; none of them is slow by

@@ -100,7 +100,7 @@ class Peer:
         )
         self.arrived = 0  # place of the farthest arrival (`live`)
         self.limit = 0  # live data may be sent up to this place
-        self.waited = 0.0  # share of the time that others waited for it alone
+        self.waited = 0.0  # share of the time that others, which can take more, waited for it alone
         self.left = 0  # how often it has left the group for being slow
         self.left_lately = 0  # of these, in close succession
         self.behind = False  # according to its own report

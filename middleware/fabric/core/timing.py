@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from .settings import NEVER, StreamSettings
 
 _UNSEEN: Final = 16  # records of a piece before any record was seen
-_RECENT: Final = 16  # sends over which a mean is taken
+_RECENT: Final = 256 * 1024.0  # sent bytes over which a mean is taken
 _ROUNDING: Final = 1e-9  # seconds of tolerance for rounding when comparing with a deadline
 _SPARE: Final = 256  # stale entries kept before the head until deleting them pays off
 _SLACK: Final = 64  # stale entries allowed beyond twice the number of current ones
@@ -147,7 +147,7 @@ class Spare:
             return
         left = max(0.0, self._queue - self._rate * max(now - self._at, 0.0))
         self._queue, self._at = left + size, now
-        self.wait += ((left + size / 2) / self._rate - self.wait) / _RECENT
+        self.wait += ((left + size / 2) / self._rate - self.wait) * size / (size + _RECENT)
 
 
 class Flight:

@@ -26,7 +26,7 @@ RATES = (20e6, 60e6)  # bytes per second of the link to each of the others
 DELAYS = (0.0001, 0.002, 0.01)  # seconds, one way; a fifth of it more at random
 RECEIVERS = (2, 4)
 SHARES = (0.95, 0.8, 0.6, 0.4, 0.25, 0.1)
-STAYS, LEAVES = 0.8, 0.1
+STAYS, LEAVES = 0.6, 0.1
 
 
 @dataclass(frozen=True)

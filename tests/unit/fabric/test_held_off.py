@@ -105,9 +105,10 @@ def test_none_leaves_if_all_are_quiet() -> None:
 @pytest.mark.compiled_suffices
 @pytest.mark.parametrize("delay", DELAYS)
 @pytest.mark.parametrize("rate", RATES)
-def test_one_that_is_hardly_slower_sets_the_pace_and_stays(rate: float, delay: float) -> None:
+@pytest.mark.parametrize("share", [0.95, 0.6])
+def test_one_that_is_a_little_slower_sets_the_pace_and_stays(rate: float, delay: float, share: float) -> None:
     """Data waits in its queue all the time, and hardly in those of the others."""
-    found = burst(Case(4, rate, delay, 0.9))
+    found = burst(Case(4, rate, delay, share))
     assert not found.left
     slower = found.net.sender.live.setter
     assert slower is not None
