@@ -71,6 +71,19 @@ def prose(text: str) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
+def torn(text: str) -> list[int]:
+    """Returns lines of prose that follow an indented code block with no empty line between: a command that
+    lost its second half."""
+    lines = text.splitlines()
+    numbers = {number for number, _ in prose(text)}
+    return [
+        number
+        for number in sorted(numbers)
+        if number > 1 and number - 1 not in numbers and lines[number - 2].startswith("    ")
+        if lines[number - 1].strip()
+    ]
+
+
 def too_wide(text: str) -> list[int]:
     """Returns lines of prose that are too wide; tables, comments, pictures and single words do not count."""
     return [

@@ -60,6 +60,10 @@ def test_no_line_is_wider_than_a_reader_likes() -> None:
     assert wide == []
 
 
+def test_no_command_is_torn_off_its_block() -> None:
+    assert [f"{path}:{number}" for path, text in everywhere() for number in pages.torn(text)] == []
+
+
 def test_dated_runs_stand_in_the_results_alone() -> None:
     found = [f"{path}:{number}" for path, text in everywhere() for number in pages.dated(path, text)]
     assert found == []
@@ -137,6 +141,7 @@ def test_the_checks_can_fail(tmp_path: Path) -> None:
     (tmp_path / page).write_text("# One page\n")
     wide = "word " * 30
     assert pages.too_wide(f"{wide}\n| {wide}|\n```\n{wide}\n```\n") == [1]
+    assert pages.torn("It runs:\n\n    run --fast\n--now\n\n    run \\\n        --now\n\nIt ends.\n") == [4]
     assert pages.dated(page, "On 2026-01-02 it ran.\n[run](results/2026-01-02-x.md)\n") == [1]
     assert pages.dated(Path("docs/results/x.md"), "On 2026-01-02 it ran.") == []
     links = "[a](gone.md) [b](page.md#one-page) [c](page.md#two) [d](https://example.org/x)"
