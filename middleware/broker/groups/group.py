@@ -25,12 +25,12 @@ from treecast.middleware.storage.tables import Change
 from .effects import Answer, AssignmentWritten, Effect, EmptyWritten, Note, TakeOverWritten, Write, Written
 from .members import Member, Members
 from .records import GROUPS, GroupRecord, encode
+from .rounds import NEVER, Round
 from .settings import GroupSettings
 from .state import Event, State, step
 from .subscription import CONSUMER, all_subscribed
 from .told import description, joined, joined_after_take_over
 
-NEVER = float("inf")
 _SHORTEST_WAIT = 1.0  # seconds; a lower bound for tiny rebalance time-outs
 
 
@@ -59,11 +59,8 @@ class Group:
         self._reserved: dict[str, float] = {}  # member id -> until when it may be used (KIP-394)
         self._unsynced: set[str] = set()  # members without a SyncGroup in this generation
         self._subscribed: frozenset[str] | None = None
-        self._round_deadline = NEVER
         self._sync_deadline = NEVER
-        self._delayed = False  # the round began in an empty group and waits for more members
-        self._grew = False  # a member came while it waited
-        self._delay_left = 0.0  # seconds by which the round may still be extended
+        self._round = Round()
         self._earliest = NEVER  # a lower bound of all deadlines
 
     # --- requests
@@ -147,8 +144,7 @@ class Group:
             self._prolong(member, now)
         self._effects.append(Write(self._record(), EmptyWritten()))
         self._enter(step(self.state, Event.ADOPT), now)
-        self._delayed = False
-        self._round_deadline = self._arm(now + self.members.rebalance_timeout())
+        self._arm(self._round.begin(now, self.members.rebalance_timeout()))
 
     # --- views
 
@@ -211,14 +207,14 @@ class Group:
                 self._session_over(member, now)
         if self._sync_deadline <= now:
             self._syncs_overdue(now)
-        if self._round_deadline <= now:
-            self._round_over(now)
+        if self._round.deadline <= now and not self._round.extend(now):
+            self._complete_round(now)
         self._complete_if_all_joined(now)
         self._earliest = self._exact_deadline()
 
     def _exact_deadline(self) -> float:
         sessions = [member.deadline for member in self.members if member.deadline is not None]
-        return min([*sessions, *self._reserved.values(), self._sync_deadline, self._round_deadline])
+        return min([*sessions, *self._reserved.values(), self._sync_deadline, self._round.deadline])
 
     def _arm(self, deadline: float) -> float:
         self._earliest = min(self._earliest, deadline)
@@ -243,15 +239,6 @@ class Group:
         for member_id in sorted(overdue & {member.member_id for member in self.members}):
             self._counters.expired_members += 1
             self._remove(self.members[member_id], now, "it did not sync in time")
-
-    def _round_over(self, now: float) -> None:
-        if self._delayed and self._grew and self._delay_left > 0:
-            delay = min(self._settings.initial_rebalance_delay_ms / 1000, self._delay_left)
-            self._delay_left -= delay
-            self._grew = False
-            self._round_deadline = self._arm(now + delay)
-        else:
-            self._complete_round(now)
 
     # --- joining
 
@@ -307,8 +294,7 @@ class Group:
         self._reserved.pop(member_id, None)
         if not self.members:
             self.protocol_type = request.protocol_type
-        if self._delayed:
-            self._grew = True
+        self._round.grow()
         member = Member.of(member_id, request)
         member.join_waiter = waiter
         self.members.add(member)
@@ -368,7 +354,8 @@ class Group:
                 self._begin_round(before, now)
             elif following is State.DEAD:
                 self._reserved.clear()
-                self._round_deadline = self._sync_deadline = NEVER
+                self._sync_deadline = NEVER
+                self._round.end()
 
     def _begin_round(self, before: State, now: float) -> None:
         """Tells members that wait for an assignment to rejoin. In an empty group, waits for more members."""
@@ -377,30 +364,26 @@ class Group:
         self._unsynced.clear()
         self._sync_deadline = NEVER
         timeout = self.members.rebalance_timeout()
-        delay = self._settings.initial_rebalance_delay_ms / 1000
-        self._delayed = before is State.EMPTY and delay > 0
-        self._grew = False
-        self._delay_left = max(timeout - delay, 0.0)
-        self._round_deadline = self._arm(now + (delay if self._delayed else timeout))
+        delay = self._settings.initial_rebalance_delay_ms / 1000 if before is State.EMPTY else 0.0
+        self._arm(self._round.begin(now, timeout, delay))
 
     def _complete_if_all_joined(self, now: float) -> None:
         """Completes the round when all have joined. Holders of reserved ids count while a member waits."""
-        if self.state is not State.PREPARING or self._delayed:
+        if self.state is not State.PREPARING or self._round.delayed:
             return
         if self.members.all_joined() and not (self.members and self._reserved):
             self._complete_round(now)
 
     def _complete_round(self, now: float) -> None:
         """Ends the round with the members that joined. Static members that did not join stay (KIP-345)."""
-        self._delayed = False
         for member in self.members:
             if member.join_waiter is None and member.instance_id is None:
                 self._drop(member, "it did not join in time")
         if self.members and not self.members.elect_joined_leader():
             timeout = max(self.members.rebalance_timeout(), _SHORTEST_WAIT)
-            self._round_deadline = self._arm(now + timeout)
+            self._arm(self._round.begin(now, timeout))
             return
-        self._round_deadline = NEVER
+        self._round.end()
         self.generation += 1
         if self.members:
             self._begin_generation(now)
@@ -590,7 +573,7 @@ class Group:
         assert self.next_deadline() <= self._exact_deadline(), "a deadline would be missed"
         assert (self.state in (State.EMPTY, State.DEAD)) <= (not members or self.state is State.DEAD)
         assert (self.members.leader in self.members) == bool(members), "the leader is a member"
-        assert (self.state is State.PREPARING) == (self._round_deadline < NEVER), "a round ends"
+        assert (self.state is State.PREPARING) == self._round.runs, "a round ends"
         assert (self.state in (State.COMPLETING, State.STABLE)) <= bool(members and self.protocol)
         assert bool(self._unsynced) == (self._sync_deadline < NEVER), "who has to sync has a deadline"
         assert all(member_id in self.members for member_id in self._unsynced)
