@@ -26,6 +26,7 @@ HOT_MODULES: list[str] = [
     "middleware/model/buffers.py",
     "middleware/model/ration.py",
     "middleware/model/passes.py",
+    "middleware/model/timers.py",
     "middleware/wire/mqtt_publish.py",
     "middleware/wire/zstd_frame.py",
     "middleware/wire/batch.py",

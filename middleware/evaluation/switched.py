@@ -18,13 +18,14 @@ from random import Random
 
 from msgspec import Struct, field
 
+from treecast.middleware.model.timers import NEVER
+
 from ..control.switches import LocalSwitch, SwitchState
 from ..dataplane.emulator import Emulator, LinkSettings
 from ..dataplane.p4 import Entities, Out, Program, Schema, Switch, build_p4info
 from ..routing.network import Network
 
 PORTS = range(1, 64)
-NEVER = float("inf")
 
 
 class Carried(Struct):

@@ -44,6 +44,7 @@ from msgspec.structs import replace
 from treecast.middleware.model.complaints import Complaints
 from treecast.middleware.model.counters import FabricCounters
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.segment import KeyRing, Kind, control, encode
 from treecast.middleware.wire.segment_bodies import Probe
 
@@ -53,7 +54,7 @@ from .carriers.unicast import Unicast
 from .core.log import StreamLog
 from .core.reorder import Delivery, Judge, Progress
 from .core.sender import Sender
-from .core.settings import NEVER, StreamSettings
+from .core.settings import StreamSettings
 from .core.streams import UNICAST, Shipment, Streams
 from .core.timing import Random
 from .edge import Edge

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.segment import After, StreamKey
 
 from .carriers.carrier import Copy
@@ -15,7 +16,6 @@ from .core.counters import StreamCounters
 from .core.receiver import Receiver
 from .core.reorder import Delivery, Progress
 from .core.sender import Sender
-from .core.settings import NEVER
 from .core.states import PeerState, ReceiverState
 from .core.streams import UNICAST, Served
 

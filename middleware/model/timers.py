@@ -1,8 +1,11 @@
-"""Rounding of event-loop timers, so that they never fire early."""
+"""Deadlines that never come, and rounding of event-loop timers, so that they never fire early."""
 
 from __future__ import annotations
 
 from math import ceil
+from typing import Final
+
+NEVER: Final = float("inf")  # a deadline, in seconds of any clock
 
 
 def no_sooner(seconds: float) -> float:

@@ -26,7 +26,6 @@ from msgspec import Struct
 
 from treecast.middleware.fabric.carriers.carrier import Carrier
 from treecast.middleware.fabric.channel import Method, Methods, Natural, Nothing
-from treecast.middleware.fabric.core.settings import NEVER
 from treecast.middleware.fabric.core.timing import Random
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.origin import Origin
@@ -34,6 +33,7 @@ from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.timers import NEVER
 
 _log = Log(__name__)
 _NONCES = 8

@@ -15,10 +15,11 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from treecast.middleware.broker import Turn
-from treecast.middleware.broker.queues import NEVER, JoinedQueues
+from treecast.middleware.broker.queues import JoinedQueues
 from treecast.middleware.model.counters import FaceCounters, QueueLevels
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.passes import FACES, Passes
+from treecast.middleware.model.timers import NEVER
 from treecast.shims.listening import ChunkProtocol, Listeners
 from treecast.shims.protocol_errors import ProtocolErrors
 from treecast.shims.ticks import TICK, Ticks

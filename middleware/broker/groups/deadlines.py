@@ -7,7 +7,7 @@ import heapq
 from collections.abc import Callable, Hashable, Iterator
 from itertools import count
 
-from treecast.middleware.model.timers import no_sooner
+from treecast.middleware.model.timers import NEVER, no_sooner
 
 
 class Deadlines:
@@ -20,14 +20,14 @@ class Deadlines:
         self._earliest: dict[Hashable, float] = {}
         self._numbers = count()
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = float("inf")
+        self._timer_at = NEVER
 
     def __len__(self) -> int:
         return len(self._earliest)
 
     def add(self, key: Hashable, deadline: float) -> None:
         """Makes `key` due at `deadline`; an earlier deadline of the same key stays."""
-        if deadline < self._earliest.get(key, float("inf")):
+        if deadline < self._earliest.get(key, NEVER):
             self._earliest[key] = deadline
             heapq.heappush(self._heap, (deadline, next(self._numbers), key))
             self._arm()
@@ -39,7 +39,7 @@ class Deadlines:
         """Returns the earliest deadline; infinity if there is none."""
         while self._heap and self._earliest.get(self._heap[0][2]) != self._heap[0][0]:
             heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else float("inf")
+        return self._heap[0][0] if self._heap else NEVER
 
     def take_due(self, now: float) -> Iterator[Hashable]:
         """Removes and yields the keys that are due by `now`."""
@@ -51,7 +51,7 @@ class Deadlines:
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer, self._timer_at = None, float("inf")
+        self._timer, self._timer_at = None, NEVER
         self._heap.clear()
         self._earliest.clear()
 
@@ -66,7 +66,7 @@ class Deadlines:
         self._timer = asyncio.get_running_loop().call_later(delay, self._fire)
 
     def _fire(self) -> None:
-        self._timer, self._timer_at = None, float("inf")
+        self._timer, self._timer_at = None, NEVER
         self._due()
         if self._heap:
             self._arm()

@@ -20,12 +20,13 @@ from treecast.middleware.broker.values import (
 )
 from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.storage.tables import Change
 
 from .effects import Answer, AssignmentWritten, Effect, EmptyWritten, Note, TakeOverWritten, Write, Written
 from .members import Member, Members
 from .records import GROUPS, GroupRecord, encode
-from .rounds import NEVER, Round
+from .rounds import Round
 from .settings import GroupSettings
 from .state import Event, State, step
 from .subscription import CONSUMER, all_subscribed

@@ -24,6 +24,7 @@ from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.storage.tables import Change, Tables
 
 from .config import HEARTBEAT_INTERVAL, SESSION_TIMEOUT, value_of
@@ -36,7 +37,7 @@ from .consumer.records import decode_member as decode_consumer_member
 from .deadlines import Deadlines
 from .effects import Answer, Done, Note, Write
 from .entry import AnyGroup, Entry
-from .group import NEVER, Group
+from .group import Group
 from .items import Items, items_of, rows_of
 from .journal import Journal
 from .offsets import GroupOffsets

@@ -3,7 +3,7 @@ comes (KIP-134)."""
 
 from __future__ import annotations
 
-NEVER = float("inf")
+from treecast.middleware.model.timers import NEVER
 
 
 class Round:

@@ -12,7 +12,7 @@ from .elsewhere import RemotePart, RemoteQueue
 from .entries import Declared
 from .exchange import Binding, Destination, Exchange, ExchangeType
 from .joined import Asker, JoinedQueues
-from .message import HEAD, NEVER, Part, Run, message, messages, skip
+from .message import HEAD, Part, Run, message, messages, skip
 from .policies import Policy
 from .policies import knows as knows_policy_key
 from .policies import merged as merged_policies
@@ -47,7 +47,6 @@ __all__ = [
     "JoinedQueues",
     "MemoryStore",
     "MessageQueue",
-    "NEVER",
     "OtherHosts",
     "Outlet",
     "OutsideKind",

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from treecast.middleware.model.timers import NEVER
+
 from . import block_codec
 from .arguments import QueueArguments
 from .consumers import Consumer
-from .message import NEVER, Part, Run
+from .message import Part, Run
 from .queue import MessageQueue, Undertaker
 from .reach import Ask, QueueCall, Settling
 from .recorder import Recorder

@@ -16,10 +16,12 @@ from typing import Final
 
 from librt.strings import BytesWriter
 
+from treecast.middleware.model.timers import NEVER
+
 from . import entries
 from .entries import Bound, Declared
 from .marks import Marks
-from .message import NEVER, Part
+from .message import Part
 from .recorder import Recorder
 
 _OFFSET_BITS: Final = 40  # bits of the offset in a place, see `block_store`

@@ -18,7 +18,6 @@ from mypy_extensions import i64
 
 from .deaths import Death
 
-NEVER: Final = float("inf")
 HEAD: Final = 8  # bytes before a message's properties
 
 

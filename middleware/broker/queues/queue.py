@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from treecast.middleware.model.timers import NEVER
+
 from . import deaths
 from .arguments import Overflow, QueueArguments, QueueType
 from .backlog import Backlog
 from .consumers import Consumer, Consumers, Counts
-from .message import NEVER, Part, Run
+from .message import Part, Run
 from .policies import Policy
 from .recorder import Recorder
 from .refusals import Reason, Refusal, text

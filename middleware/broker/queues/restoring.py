@@ -15,6 +15,7 @@ import msgspec
 
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.storage.block_log import BlockSegment
 from treecast.middleware.storage.disk import Disk
 
@@ -24,7 +25,7 @@ from .entries import Bound, Declared
 from .exchange import Destination
 from .journal import QueueJournal, VhostRecorder
 from .marks import Marks
-from .message import NEVER, Part
+from .message import Part
 from .policies import Policy
 from .queue import MessageQueue
 from .refusals import Refusal

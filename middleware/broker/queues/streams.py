@@ -14,9 +14,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, Protocol
 
+from treecast.middleware.model.timers import NEVER
+
 from .arguments import QueueArguments
 from .consumers import Consumer
-from .message import NEVER, Part, Run
+from .message import Part, Run
 from .queue import MessageQueue, Undertaker
 from .recorder import Recorder
 from .refusals import Reason, Refusal, text

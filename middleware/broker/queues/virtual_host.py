@@ -12,11 +12,13 @@ from typing import Protocol
 
 from mypy_extensions import mypyc_attr
 
+from treecast.middleware.model.timers import NEVER
+
 from . import deaths
 from .consumers import Consumer
 from .deaths import Death
 from .definitions import Definitions
-from .message import NEVER, Part, Run
+from .message import Part, Run
 from .queue import MessageQueue
 from .recorder import Recorder
 from .settings import DEFAULTS, QueueSettings

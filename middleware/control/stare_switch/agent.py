@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from finsy.proto import p4r
 
 from treecast.middleware.control.switches import Change, EntryKey, Kind, SwitchRefused, SwitchSession
-from treecast.middleware.fabric.stare.settings import NEVER, StareSettings
+from treecast.middleware.fabric.stare.settings import StareSettings
 from treecast.middleware.fabric.stare.timers import Random
+from treecast.middleware.model.timers import NEVER
 
 from .embedded import BETWEEN_SWITCHES, EXPIRE, EmbeddedController, Place
 from .programming import NO_ROUTES, TABLE, Routes, embedded_state, entry_of, matches_of, width_of

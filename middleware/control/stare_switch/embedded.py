@@ -24,9 +24,10 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from treecast.middleware.fabric.stare.recent import LATE, Recent
-from treecast.middleware.fabric.stare.settings import NEVER, StareSettings
+from treecast.middleware.fabric.stare.settings import StareSettings
 from treecast.middleware.fabric.stare.subscriptions import Subscriptions, SubState
 from treecast.middleware.fabric.stare.timers import Random, Timers
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.stare import StareError, StareHeader, StareKind
 from treecast.middleware.wire.stare_frames import StareFrame, decode_frame, encode_frame
 from treecast.middleware.wire.stare_numbers import step

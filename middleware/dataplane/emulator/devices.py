@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Protocol
+
+from treecast.middleware.model.timers import NEVER
 
 from ..p4 import Out, Switch
-
-NEVER: Final = float("inf")
 
 
 class Device(Protocol):

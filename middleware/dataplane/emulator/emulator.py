@@ -15,10 +15,11 @@ import heapq
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.routing.network import Network
 
 from ..p4 import Out
-from .devices import NEVER, Device
+from .devices import Device
 from .links import PLAIN, LinkSettings, Random, Way
 
 _MOST_TURNS: Final = 10_000  # at one and the same time

@@ -17,6 +17,7 @@ from treecast.middleware.control.segments.traffic import Traffic
 from treecast.middleware.control.switches import LocalSwitch, SwitchState
 from treecast.middleware.dataplane.emulator import Emulator, LinkSettings, SwitchDevice
 from treecast.middleware.dataplane.p4 import Entities, Out, Program, Schema, Switch, build_p4info
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.routing.bits import members
 from treecast.middleware.routing.network import Network, build
 from treecast.middleware.routing.replication.paths import Paths
@@ -34,7 +35,6 @@ FRAME = 1400  # bytes of each packet with its Ethernet header
 LIFE = 0.1  # seconds that a packet may live
 _LAYOUT = Layout(ipaddress.ip_address("fcbb:bb00::").packed)
 _ETHERNET = bytes(12) + b"\x86\xdd"
-_NEVER = float("inf")
 
 
 def network_of() -> Network:
@@ -72,10 +72,10 @@ class Source:
     def __init__(self, packet: Callable[[int], bytes], gap: Callable[[float], float]) -> None:
         self.sent = 0
         self.times: list[float] = []
-        self.end = _NEVER
+        self.end = NEVER
         self._packet = packet
         self._gap = gap
-        self._due = _NEVER
+        self._due = NEVER
 
     def begin(self, now: float) -> None:
         self._due = now
@@ -84,7 +84,7 @@ class Source:
         found = []
         while self._due <= now:
             if self._due > self.end:
-                self._due = _NEVER
+                self._due = NEVER
                 break
             found.append(Out(1, self._packet(self.sent)))
             self.times.append(now)
@@ -111,7 +111,7 @@ class Sink:
         return []
 
     def next_deadline(self) -> float:
-        return _NEVER
+        return NEVER
 
 
 class Lab:

@@ -14,7 +14,7 @@ from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.sockets.memberships import Memberships
 from treecast.middleware.fabric.stare.settings import StareSettings
 from treecast.middleware.fabric.stare.subscriptions import Subscriptions, SubState
-from treecast.middleware.model.timers import no_sooner
+from treecast.middleware.model.timers import NEVER, no_sooner
 from treecast.middleware.wire import stare
 from treecast.middleware.wire.stare import StareHeader, StareKind
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 NAME: Final = "stare"
 _MOST_ACKS: Final = 4096  # per turn; more are sent again
-_NEVER: Final = float("inf")
 
 
 def make(settings: FabricSettings) -> Carrier:
@@ -123,7 +122,7 @@ class Stare(IpMulticast):
         assert self._edge is not None
         at: float = self._subscriptions.next_deadline()
         self._timer = None
-        if at < _NEVER:
+        if at < NEVER:
             self._timer = self._edge.loop.call_later(no_sooner(max(0.0, at - now)), self._work)
 
     def close(self) -> None:

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.segment import part_size
 from treecast.middleware.wire.segment_bodies import MAX_GAPS, Gap
 
 from .gaps import Missing
 from .reorder import Reorder
-from .settings import NEVER, StreamSettings
+from .settings import StreamSettings
 from .timing import Random, RoundTrip, Weight
 
 _MOST_NAKS: Final = 8  # per call

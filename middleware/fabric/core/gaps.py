@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
-from .settings import NEVER
+from treecast.middleware.model.timers import NEVER
 
 _MANY = 8192  # gaps; from this many on, adjacent ones merge even if already requested
 

@@ -14,13 +14,14 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.segment import Kind, Message, StreamKey
 from treecast.middleware.wire.segment_bodies import NOWHERE, Gap, Nak
 
 from .log import Log, StreamLog
 from .outgoing import Outgoing, OutgoingMessage, Slices
 from .reorder import Reorder
-from .settings import NEVER, StreamSettings
+from .settings import StreamSettings
 from .timing import TokenBucket
 
 _MOST_ASKED: Final = 512  # gaps being answered

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.segment import MAX_SEGMENTS, Kind, Message, can_be_cut, part_size
 from treecast.middleware.wire.segment_bodies import Report, Skipped
 
@@ -24,7 +25,7 @@ from .log import StreamLog
 from .outgoing import Outgoing, OutgoingMessage
 from .outlet import Outlet
 from .peers import Peer, Peers
-from .settings import NEVER, StreamSettings
+from .settings import StreamSettings
 from .timing import Flight, Spare, TokenBucket, Weight
 from .turn import Turn
 

@@ -10,10 +10,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Protocol
 
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.segment import Message
 from treecast.middleware.wire.segment_bodies import Expiry, Skipped
-
-from .settings import NEVER
 
 _COST_OF_ENTRY = 200  # bytes of memory besides the payload
 _KEPT_REASONS = 256

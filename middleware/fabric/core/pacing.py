@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from .settings import NEVER
+from treecast.middleware.model.timers import NEVER
+
 from .states import PaceEvent, PaceState, pace_step
 
 _MUCH: Final = 1 / 3  # a receiver that requests more than this share loses much, unless that is usual

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.segment_bodies import NOWHERE
 
 from .outgoing import Slices
 from .pacing import Paths, Quickest, Window
-from .settings import NEVER, StreamSettings
+from .settings import StreamSettings
 from .states import PaceState, PeerEvent, PeerState, peer_step
 from .timing import RoundTrip, Track
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.segment import After, Kind, Segment, SegmentError, control
 from treecast.middleware.wire.segment_assembly import AssemblyBudget
 from treecast.middleware.wire.segment_bodies import (
@@ -33,7 +34,7 @@ from .log import StreamLog
 from .outgoing import Outgoing, OutgoingSegment
 from .reorder import Delivery, How, Judge, Outcomes, Oversized, Progress, Reorder, Room
 from .reporting import Reporting
-from .settings import NEVER, StreamSettings
+from .settings import StreamSettings
 from .states import ReceiverEvent, ReceiverState, receiver_step
 from .timing import Random, RoundTrip, Weight
 

@@ -10,6 +10,7 @@ import enum
 import functools
 from collections.abc import Callable, Iterator
 
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.segment import After, Segment, StreamKey
 from treecast.middleware.wire.segment_assembly import AssemblyBudget
 
@@ -20,7 +21,7 @@ from .log import StreamLog
 from .outgoing import Outgoing
 from .receiver import Receiver
 from .reorder import Delivery, Judge, Progress, Room
-from .settings import NEVER, StreamSettings
+from .settings import StreamSettings
 from .timing import Random, Schedule
 
 

@@ -12,13 +12,14 @@ from typing import Final
 
 from msgspec import Struct
 
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.segment import Kind, Message, Segment
 from treecast.middleware.wire.segment_assembly import Assembly, AssemblyBudget
 from treecast.middleware.wire.segment_bodies import Expiry, Gap, Rejection, Skipped, Totals
 
 from .counters import Refused
 from .gaps import Gaps, Missing
-from .settings import NEVER, StreamSettings
+from .settings import StreamSettings
 
 _COST_OF_MESSAGE = 200
 _IN_USE: Final = 1.0  # seconds after the last segment

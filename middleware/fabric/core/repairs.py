@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 
-from .settings import NEVER
+from treecast.middleware.model.timers import NEVER
 
 Parts = tuple[int, int] | None  # segment numbers from, to before; None: the whole message
 

@@ -7,7 +7,9 @@ receiver, has what its replay waits for, or has the final report, reports are re
 
 from __future__ import annotations
 
-from .settings import NEVER, StreamSettings
+from treecast.middleware.model.timers import NEVER
+
+from .settings import StreamSettings
 from .timing import Random, RoundTrip
 
 _LAST_REPORTS = 8  # after this many without an echo, stop waiting for one

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.segment import MAX_SEGMENTS, Kind, Message, part_size
 from treecast.middleware.wire.segment_bodies import Heartbeat, Nak, Skipped
 
@@ -17,7 +18,7 @@ from .outgoing import Outgoing, OutgoingMessage, Slices
 from .outlet import Outlet
 from .peers import Peer, Peers
 from .repairs import Parts, Repairs, Request, in_order
-from .settings import NEVER, StreamSettings
+from .settings import StreamSettings
 from .states import PeerState
 from .timing import TokenBucket, Weight
 from .turn import Turn

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.segment import (
     After,
     Kind,
@@ -36,7 +37,7 @@ from .outgoing import Outgoing
 from .outlet import Outlet
 from .peers import Peer, Peers
 from .resending import Resending
-from .settings import NEVER, StreamSettings
+from .settings import StreamSettings
 from .states import PeerState
 from .timing import Weight
 from .turn import Turn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-NEVER = float("inf")
+from treecast.middleware.model.timers import NEVER
 
 
 class StreamSettings(Struct, frozen=True):

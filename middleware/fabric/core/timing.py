@@ -12,7 +12,9 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from typing import Final, Protocol
 
-from .settings import NEVER, StreamSettings
+from treecast.middleware.model.timers import NEVER
+
+from .settings import StreamSettings
 
 _UNSEEN: Final = 16  # records of a piece before any record was seen
 _RECENT: Final = 256 * 1024.0  # sent bytes over which a mean is taken

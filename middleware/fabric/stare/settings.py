@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from msgspec import Struct
-
-NEVER: Final = float("inf")
 
 
 class StareSettings(Struct, frozen=True):

@@ -25,10 +25,11 @@ from typing import Final
 
 from msgspec import Struct
 
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.stare import LAST_UPDATE, StareHeader, StareKind
 
 from .recent import LATE, Recent
-from .settings import NEVER, StareSettings
+from .settings import StareSettings
 from .timers import Random, Timers, Wait
 
 _ROUND_STEP: Final = 1.0  # seconds

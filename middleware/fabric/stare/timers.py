@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Hashable
 from typing import Generic, Protocol, TypeVar
 
-from .settings import NEVER
+from treecast.middleware.model.timers import NEVER
 
 K = TypeVar("K", bound=Hashable)
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from treecast.middleware.model.timers import no_sooner
-
-from .settings import NEVER
+from treecast.middleware.model.timers import NEVER, no_sooner
 
 
 class Wakeups:

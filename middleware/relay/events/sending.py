@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from treecast.middleware.broker.pubsub import Message, PromisedRun, PubSub, Run, Subscriber, Target
 from treecast.middleware.broker.turn import Departures, Turn
-from treecast.middleware.fabric.core.settings import NEVER
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.storage.tables import Tables
 from treecast.middleware.wire.mqtt_publish import topics_of
 from treecast.middleware.wire.segment import MAX_AFTER, After

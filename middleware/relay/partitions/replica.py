@@ -26,12 +26,12 @@ from typing import Final
 from treecast.middleware.broker.followed import FollowedPartition
 from treecast.middleware.broker.long_poll import LongPolls
 from treecast.middleware.fabric.core.reorder import Delivery, Progress
-from treecast.middleware.fabric.core.settings import NEVER
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.origin import JoinedStream
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.crc import crc32c
 from treecast.middleware.wire.record_batch import BatchHeader, read_header
 from treecast.middleware.wire.segment import Message

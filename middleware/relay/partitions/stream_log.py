@@ -25,6 +25,7 @@ from treecast.middleware.model.buffers import in_memory
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import TopicPartition
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.model.topics import TopicName
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.wire.record_batch import LOG_OVERHEAD, BatchHeader
@@ -37,7 +38,6 @@ _log = Log(__name__)
 
 TAIL_BYTES: Final = 4 << 20
 BLOCK_BYTES: Final = 32 << 10  # about 150 small batches: 0.1 ms
-_NEVER: Final = float("inf")
 _BEYOND: Final = 1 << 62  # above any offset
 _BASE_AND_LENGTH: Final = struct.Struct(">qi")
 _LAST_DELTA: Final = struct.Struct(">i")
@@ -151,7 +151,7 @@ class PartitionStreamLog:
     @property
     def most_bytes(self) -> float:
         """Unlimited: only the topic's retention bounds the log, whatever receivers lack."""
-        return _NEVER
+        return NEVER
 
     def first_at(self, offset: int) -> int:
         """Returns the start for a receiver that wants all from `offset` on: that of the batch holding it."""
@@ -306,7 +306,7 @@ class PartitionStreamLog:
         pass
 
     def next_deadline(self) -> float:
-        return _NEVER
+        return NEVER
 
 
 class LedStream:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from treecast.middleware.fabric.core.settings import NEVER
+from treecast.middleware.model.timers import NEVER
 
 
 @dataclass

@@ -15,8 +15,9 @@ from tests.unit.fabric.links import Links, Weather
 
 from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.fabric.core.sender import Sender
-from treecast.middleware.fabric.core.settings import NEVER, StreamSettings
+from treecast.middleware.fabric.core.settings import StreamSettings
 from treecast.middleware.fabric.core.streams import UNICAST, Served, Shipment, Streams
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.segment import KeyRing
 
 EPOCH = 1

@@ -11,9 +11,10 @@ from treecast.middleware.fabric.core.peers import Peer, Peers
 from treecast.middleware.fabric.core.receiver import Receiver
 from treecast.middleware.fabric.core.reorder import Progress, Reorder
 from treecast.middleware.fabric.core.sender import Sender
-from treecast.middleware.fabric.core.settings import NEVER, StreamSettings
+from treecast.middleware.fabric.core.settings import StreamSettings
 from treecast.middleware.fabric.core.states import PeerState, ReceiverState
 from treecast.middleware.fabric.core.timing import Schedule
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.segment import Kind, Message, Segment, control, cut
 from treecast.middleware.wire.segment_assembly import AssemblyBudget
 from treecast.middleware.wire.segment_bodies import (

@@ -9,8 +9,8 @@ import pytest
 from tests.unit.fabric.edges import ALONE, KEYS, STREAM, Collected, fabrics, lose, until
 
 from treecast.middleware.fabric.core.reorder import Progress
-from treecast.middleware.fabric.core.settings import NEVER
 from treecast.middleware.fabric.settings import FabricSettings
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.segment import NO_KEYS, Kind, control, encode
 from treecast.middleware.wire.segment_bodies import Heartbeat
 

@@ -13,9 +13,10 @@ from tests.unit.fabric.network import ORIGIN, Network
 from treecast.middleware.fabric.core.pacing import Window
 from treecast.middleware.fabric.core.peers import Peers
 from treecast.middleware.fabric.core.reorder import Progress
-from treecast.middleware.fabric.core.settings import NEVER, StreamSettings
+from treecast.middleware.fabric.core.settings import StreamSettings
 from treecast.middleware.fabric.core.states import PaceEvent, PaceState, ReceiverState
 from treecast.middleware.fabric.core.timing import TokenBucket, Weight
+from treecast.middleware.model.timers import NEVER
 
 LOWEST, HIGHEST = 1000, 64_000
 ROUND = 0.01

@@ -12,8 +12,9 @@ from treecast.middleware.fabric.core.accounting import Ledger, Verdict
 from treecast.middleware.fabric.core.gaps import Gaps
 from treecast.middleware.fabric.core.log import Log
 from treecast.middleware.fabric.core.repairs import Repairs
-from treecast.middleware.fabric.core.settings import NEVER, StreamSettings
+from treecast.middleware.fabric.core.settings import StreamSettings
 from treecast.middleware.fabric.core.timing import RoundTrip, TokenBucket
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.segment import Message
 from treecast.middleware.wire.segment_bodies import Expiry, Mode, Rejection, Report, Skipped, Totals
 

@@ -12,7 +12,8 @@ from treecast.middleware.fabric.core.log import StreamLog
 from treecast.middleware.fabric.core.receiver import Receiver
 from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.fabric.core.sender import Sender
-from treecast.middleware.fabric.core.settings import NEVER, StreamSettings
+from treecast.middleware.fabric.core.settings import StreamSettings
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.segment import Message
 from treecast.middleware.wire.segment_bodies import Expiry, Skipped
 

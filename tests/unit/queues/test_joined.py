@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from treecast.middleware.api.entries import binding_ends
 from treecast.middleware.broker.queues import (
-    NEVER,
     Ask,
     Destination,
     Part,
@@ -27,6 +26,7 @@ from treecast.middleware.broker.queues.serving import HandedOut
 from treecast.middleware.broker.queues.shared import bound_key, declared_key, read
 from treecast.middleware.broker.queues.spool import entries_of
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.timers import NEVER
 
 from .host import run
 from .joined_hosts import Asked, Host, Net, Taker

@@ -10,8 +10,9 @@ import pytest
 
 from treecast.middleware.control.stare_switch.embedded import BETWEEN_SWITCHES, EmbeddedController, Place
 from treecast.middleware.fabric.stare.recent import Recent
-from treecast.middleware.fabric.stare.settings import NEVER, StareSettings
+from treecast.middleware.fabric.stare.settings import StareSettings
 from treecast.middleware.fabric.stare.subscriptions import Subscriptions, SubState
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.stare import StareHeader, StareKind
 from treecast.middleware.wire.stare_frames import StareFrame, decode_frame, encode_frame
 

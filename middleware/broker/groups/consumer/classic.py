@@ -21,10 +21,11 @@ from treecast.middleware.broker.values import (
     SyncGroup,
 )
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.timers import NEVER
 
 from .embedded import Subscription, encode_assignment, parse_subscription
 from .group import ConsumerGroup
-from .members import NEVER, ClassicSide, Member
+from .members import ClassicSide, Member
 from .state import Event, Standing, step
 
 

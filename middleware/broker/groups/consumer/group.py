@@ -33,11 +33,12 @@ from treecast.middleware.broker.values import (
 from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
+from treecast.middleware.model.timers import NEVER
 from treecast.middleware.storage.tables import Change
 
 from .assignors import ASSIGNORS, DEFAULT, Subscriber
 from .describe import describe_member, named
-from .members import NEVER, NOTHING, Member, Members
+from .members import NOTHING, Member, Members
 from .patterns import Patterns
 from .reconcile import next_step
 from .records import ConsumerGroupRecord, ConsumerMemberRecord, Rows, member_of, record_of

@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from treecast.middleware.broker.values import AWAY_EPOCH, ConsumerHeartbeat, Place, Places
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.timers import NEVER
 
 from .state import Standing
 
-NEVER = float("inf")
 NOTHING: Places = frozenset()
 
 
