@@ -1,6 +1,5 @@
 """Local publish/subscribe. This module is the public interface: names not exported here are internal."""
 
-from .active import active_producers
 from .broker import Broker
 from .cluster import (
     GROUPS,
@@ -128,7 +127,6 @@ __all__ = [
     "TransactionHome",
     "TransactionListing",
     "Turn",
-    "active_producers",
     "committed_offset",
     "read_at",
     "takes_runs",

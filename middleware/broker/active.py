@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity
+from treecast.middleware.storage.log import PartitionLog
 
-from .cluster import PartitionLeader
-from .partition import LogPartition
 from .values import ActiveProducer
 
 
-def active_producers(leader: PartitionLeader) -> Sequence[ActiveProducer]:
-    """The producers, ordered by id. Raises NOT_LEADER if another host leads the partition."""
-    if not isinstance(leader, LogPartition):
-        raise TreecastError(Fault.NOT_LEADER, "another host leads the partition: ask the daemon there")
-    return [
+def active_producers(log: PartitionLog) -> tuple[ActiveProducer, ...]:
+    """Returns the producers, ordered by id."""
+    return tuple(
         ActiveProducer(
             ProducerIdentity(known.producer_id, known.epoch),
             known.last_sequence,
@@ -24,5 +18,5 @@ def active_producers(leader: PartitionLeader) -> Sequence[ActiveProducer]:
             known.coordinator_epoch,
             known.transaction_start,
         )
-        for known in sorted(leader.log.producers, key=lambda producer: producer.producer_id)
-    ]
+        for known in sorted(log.producers, key=lambda producer: producer.producer_id)
+    )

@@ -22,6 +22,7 @@ from treecast.middleware.model.identity import Host, ProducerIdentity, TopicId, 
 from .pubsub import Reach
 from .values import (
     NOBODY,
+    ActiveProducer,
     Appended,
     CommittedOffset,
     ConfigChange,
@@ -114,6 +115,9 @@ class PartitionLeader(Protocol):
 
     def end_of_epoch(self, leader_epoch: int) -> tuple[int, int] | Future[tuple[int, int]]:
         """Returns (the largest epoch up to `leader_epoch`, its end offset), or (-1, -1)."""
+
+    def active_producers(self) -> tuple[ActiveProducer, ...] | Future[tuple[ActiveProducer, ...]]:
+        """Returns the idempotent producers that the partition knows of, ordered by id."""
 
     def delete_before(self, offset: int) -> int | Future[int]:
         """Deletes all records before `offset` (-1: the high watermark); returns the new log start."""

@@ -26,12 +26,14 @@ from treecast.middleware.wire.record_batch import (
     read_records,
 )
 
+from .active import active_producers
 from .cluster import PartitionLeader, ReadWaiter
 from .values import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     AbortedTransaction,
+    ActiveProducer,
     Appended,
     Isolation,
     OffsetAtTime,
@@ -58,7 +60,7 @@ class TransactionGuard(Protocol):
     ) -> Future[None] | None:
         """Returns None if it is open, or a future if another host has to be asked.
 
-        Raises INVALID_TRANSACTION_STATE if it is not open.
+        Raises NOT_IN_TRANSACTION if it is not open.
         """
 
 
@@ -193,7 +195,12 @@ class LogPartition:
         return OffsetAtTime(*found)
 
     def end_of_epoch(self, leader_epoch: int) -> tuple[int, int]:
+        if leader_epoch == self.log.leader_epoch:  # which has no entry in the log until it has written
+            return leader_epoch, self.log.end_offset
         return self.log.end_of_epoch(leader_epoch)
+
+    def active_producers(self) -> tuple[ActiveProducer, ...]:
+        return active_producers(self.log)
 
     # --- life
 

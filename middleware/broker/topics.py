@@ -311,12 +311,12 @@ def altered(
     if len({change.name for change in changes}) != len(changes):
         raise TreecastError(Fault.INVALID_REQUEST, "a configuration key is named twice")
     for change in changes:
-        key = TOPIC_CONFIG_KEYS.get(change.name)
-        if key is None:
-            raise TreecastError(Fault.INVALID_CONFIG, f"unknown topic config name: {change.name}")
         if change.operation is ConfigOperation.DELETE:
             result.pop(change.name, None)
             continue
+        key = TOPIC_CONFIG_KEYS.get(change.name)
+        if key is None:
+            raise TreecastError(Fault.INVALID_CONFIG, f"unknown topic config name: {change.name}")
         if change.value is None:
             raise TreecastError(Fault.INVALID_CONFIG, f"{change.name} needs a value")
         if change.operation is ConfigOperation.SET:

@@ -69,6 +69,7 @@ class Fault(enum.Enum):
     PRODUCER_FENCED = "a newer producer took over the transactional id"
     INVALID_PRODUCER_MAPPING = "the producer id does not belong to the transactional id"
     INVALID_TRANSACTION_STATE = "the transaction's state does not allow it"
+    NOT_IN_TRANSACTION = "the open transaction does not include it; abort the transaction"
     INVALID_TRANSACTION_TIMEOUT = "the transaction timeout is outside the allowed range"
     CONCURRENT_TRANSACTIONS = "the previous transaction is still being completed"
     # requests

@@ -71,8 +71,6 @@ class ConfigKey(Struct, frozen=True):
             items = tuple(item.strip() for item in text.split(",") if item.strip())
             for item in items:
                 self._choose(item)
-            if not items and self.choices:
-                raise ValueError(f"expected at least one of {', '.join(self.choices)}")
             return items
         if self.type is ConfigType.STRING:
             return self._choose(text)
@@ -97,7 +95,7 @@ _TABLE = (
         "cleanup.policy",
         ConfigType.LIST,
         "delete",
-        "delete old segments, compact by key, or both",
+        "delete old segments, compact by key, both, or keep everything if empty",
         choices=("delete", "compact"),
     ),
     ConfigKey(
@@ -155,7 +153,11 @@ _TABLE = (
     ),
     ConfigKey("preallocate", _BOOL, "false", "kept for clients"),
     ConfigKey(
-        "retention.bytes", _LONG, "-1", "size that old segments are deleted down to; -1: no bound", low=-1
+        "retention.bytes",
+        _LONG,
+        "-1",
+        "size that old segments are deleted down to; negative: no bound",
+        low=-INT64_MAX - 1,
     ),
     ConfigKey("retention.ms", _LONG, "604800000", "age at which segments are deleted; -1: never", low=-1),
     ConfigKey(

@@ -468,7 +468,7 @@ class PartitionLog:
         An offset below the start changes nothing. Raises OFFSET_OUT_OF_RANGE beyond the end and, as in Kafka,
         POLICY_VIOLATION for topics that are only compacted.
         """
-        if not self.config.cleanup_delete:
+        if self.config.cleanup_compact and not self.config.cleanup_delete:
             raise TreecastError(Fault.POLICY_VIOLATION, "records of a compacted topic cannot be deleted")
         self._check_open()
         offset = self.end_offset if offset == -1 else offset

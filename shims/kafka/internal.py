@@ -16,6 +16,7 @@ from treecast.middleware.broker import (
     EARLIEST_TIMESTAMP,
     INTERNAL,
     LATEST_TIMESTAMP,
+    ActiveProducer,
     Appended,
     Cluster,
     Definitions,
@@ -120,3 +121,6 @@ class EmptyPartition:
 
     def end_of_epoch(self, leader_epoch: int) -> tuple[int, int]:
         return (_EPOCH, 0) if leader_epoch >= _EPOCH else (-1, -1)
+
+    def active_producers(self) -> tuple[ActiveProducer, ...]:
+        return ()

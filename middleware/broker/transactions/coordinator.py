@@ -353,8 +353,8 @@ class TransactionCoordinator:
     def verify(self, transactional_id: str, producer: ProducerIdentity, partition: TopicPartition) -> None:
         """Checks that `producer` may append to `partition` now (KIP-890). Read-only, for the hot path.
 
-        Raises INVALID_PRODUCER_MAPPING, INVALID_PRODUCER_EPOCH, or INVALID_TRANSACTION_STATE if no open
-        transaction includes the partition.
+        Raises INVALID_PRODUCER_MAPPING, INVALID_PRODUCER_EPOCH, or NOT_IN_TRANSACTION if no open transaction
+        includes the partition.
         """
         if partition not in self._ongoing(transactional_id, producer).partitions:
             raise _not_in(transactional_id, str(partition))
@@ -561,5 +561,5 @@ def _left_unused(transaction: Transaction, now: float) -> bool:
 
 def _not_in(transactional_id: str, what: str) -> TreecastError:
     return TreecastError(
-        Fault.INVALID_TRANSACTION_STATE, f"no open transaction of {transactional_id!r} holds {what}"
+        Fault.NOT_IN_TRANSACTION, f"no open transaction of {transactional_id!r} holds {what}"
     )

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from treecast.middleware.broker.values import AbortedTransaction, Isolation, OffsetAtTime
+from treecast.middleware.broker.values import AbortedTransaction, ActiveProducer, Isolation, OffsetAtTime
 from treecast.middleware.fabric.channel import Method, Natural, Nothing
 from treecast.middleware.model.identity import ProducerIdentity, TopicId
 
@@ -170,6 +170,7 @@ OFFSET: Final = Method(45, OffsetRequest, OffsetAtTime)
 EPOCH_END: Final = Method(46, EpochEndRequest, tuple[int, int])
 DELETE: Final = Method(47, DeleteRequest, int)
 MARKER: Final = Method(48, MarkerRequest, Nothing)
+PRODUCERS: Final = Method(54, PartitionRef, tuple[ActiveProducer, ...])
 
 
 # --- copies, and operators' commands about them

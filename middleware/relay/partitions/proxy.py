@@ -9,6 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from treecast.middleware.broker.values import (
+    ActiveProducer,
     Appended,
     Isolation,
     OffsetAtTime,
@@ -99,6 +100,9 @@ class LeaderProxy:
     def end_of_epoch(self, leader_epoch: int) -> Future[tuple[int, int]]:
         request = calls.EpochEndRequest(self.ref, leader_epoch)
         return self._call(calls.EPOCH_END, request, calls.EPOCH_END.answered, self._settings.offsets_wait)
+
+    def active_producers(self) -> Future[tuple[ActiveProducer, ...]]:
+        return self._call(calls.PRODUCERS, self.ref, calls.PRODUCERS.answered, self._settings.offsets_wait)
 
     def delete_before(self, offset: int) -> Future[int]:
         request = calls.DeleteRequest(self.ref, offset)

@@ -18,6 +18,7 @@ from treecast.middleware.broker.cluster import ReadWaiter
 from treecast.middleware.broker.partition import BatchRules
 from treecast.middleware.broker.values import (
     LATEST_TIMESTAMP,
+    ActiveProducer,
     Appended,
     Isolation,
     OffsetAtTime,
@@ -108,7 +109,7 @@ class RemotePartition:
     def check_leader_epoch(self, current: int) -> None:
         """Raises FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH if `current` is not the leader's epoch.
 
-        Does not check if the epoch is not known here yet; the leader then checks it itself.
+        Accepts any epoch until an answer of the leader has told its own.
         """
         known = self.leader.epoch
         if current in (NO_LEADER_EPOCH, known) or known is None:
@@ -291,6 +292,10 @@ class RemotePartition:
         if not self.leader.up and self._away():
             return here()
         return self._or_here(self.leader.end_of_epoch(leader_epoch), here)
+
+    def active_producers(self) -> Future[tuple[ActiveProducer, ...]]:
+        self._reach()
+        return self.leader.active_producers()
 
     def _here_end_of_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """Returns the end of an epoch whose end is in the replica. Else raises LEADER_UNAVAILABLE.

@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from typing import Final
 
 from treecast.middleware.broker.partition import LocalPartition
-from treecast.middleware.broker.values import Appended, Isolation, OffsetAtTime, PartitionRead
+from treecast.middleware.broker.values import ActiveProducer, Appended, Isolation, OffsetAtTime, PartitionRead
 from treecast.middleware.fabric.channel import Methods, Nothing, Reply
 from treecast.middleware.model.buffers import Buffer, in_memory
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -22,7 +22,7 @@ _NOTHING: Final = b""
 
 
 class Serving:
-    """Serves the calls about led partitions, methods 42-48."""
+    """Serves the calls about led partitions, methods 42-48 and 54."""
 
     def __init__(self, led: Led, methods: Methods) -> None:
         self._led = led
@@ -33,6 +33,7 @@ class Serving:
         methods.register(calls.EPOCH_END, self.epoch_end)
         methods.register(calls.DELETE, self.delete)
         methods.register(calls.MARKER, self.marker)
+        methods.register(calls.PRODUCERS, self.producers)
 
     def produce(
         self, host: int, request: calls.ProduceRequest, body: memoryview
@@ -77,6 +78,11 @@ class Serving:
         self, host: int, request: calls.EpochEndRequest, body: memoryview
     ) -> Reply[tuple[int, int]]:
         return self._led.find(request.partition).end_of_epoch(request.leader_epoch), _NOTHING
+
+    def producers(
+        self, host: int, request: calls.PartitionRef, body: memoryview
+    ) -> Reply[tuple[ActiveProducer, ...]]:
+        return self._led.find(request).active_producers(), _NOTHING
 
     def delete(self, host: int, request: calls.DeleteRequest, body: memoryview) -> Reply[int]:
         return self._led.find(request.partition).delete_before(request.before), _NOTHING

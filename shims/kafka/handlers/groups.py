@@ -97,6 +97,8 @@ def _refuse_join(request: Message, code: int, detail: str) -> Fields:
 
 
 async def sync_group(ctx: Context, request: Message) -> Fields:
+    if ctx.version >= 5 and None in (request.protocol_type, request.protocol_name):  # KIP-559
+        raise TreecastError(Fault.INCONSISTENT_PROTOCOL)
     sync = SyncGroup(
         group_id=request.group_id,
         generation=request.generation_id,

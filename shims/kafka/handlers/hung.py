@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from treecast.middleware.broker import ActiveProducer, TransactionListing, active_producers
+from treecast.middleware.broker import ActiveProducer, TransactionListing
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import TopicPartition
 
 from .. import errors
 from .. import versions as v
-from ..internal import internal_partition, visible_topic
-from .base import Context, Fields, Handler, Message, by_topic, known_partition, refuse_at_top
+from ..internal import visible_partition
+from .base import Context, Fields, Handler, Message, by_topic, known_partition, refuse_at_top, settled
 
 _STATES = frozenset(
     {
@@ -114,26 +114,23 @@ def _refuse_describe(request: Message, code: int, detail: str) -> Fields:
 # --- DescribeProducers
 
 
-def describe_producers(ctx: Context, request: Message) -> Fields:
-    """Returns the producers of each partition, or NOT_LEADER for one that another host leads."""
+async def describe_producers(ctx: Context, request: Message) -> Fields:
     rows = [
-        (partition, _producers(ctx, partition))
+        (partition, await _producers(ctx, partition))
         for topic in request.topics
         for partition in (TopicPartition(topic.name, index) for index in topic.partition_indexes)
     ]
     return {"topics": [{"name": name, "partitions": partitions} for name, partitions in by_topic(rows)]}
 
 
-def _producers(ctx: Context, partition: TopicPartition) -> Fields:
+async def _producers(ctx: Context, partition: TopicPartition) -> Fields:
     row = {"partition_index": partition.partition, "active_producers": []}
     if not known_partition(ctx.cluster, partition):
         detail = f"there is no partition {partition}"
         return row | {"error_code": errors.UNKNOWN_TOPIC_OR_PARTITION, "error_message": detail}
-    topic = visible_topic(ctx.cluster, partition.topic)
-    if topic is not None and topic.internal and internal_partition(partition.topic, partition.partition):
-        return row | {"error_code": errors.NONE}
     try:
-        found = active_producers(ctx.cluster.partition(partition.topic, partition.partition))
+        leader = visible_partition(ctx.cluster, partition.topic, partition.partition)
+        found = await settled(leader.active_producers())
     except TreecastError as error:
         return row | {"error_code": ctx.code(error), "error_message": error.detail}
     return row | {"error_code": errors.NONE, "active_producers": [_producer(one) for one in found]}

@@ -249,9 +249,10 @@ async def offset_delete(ctx: Context, request: Message) -> Fields:
         for topic in request.topics
         for row in topic.partitions
     ]
+    missing = {one: unknown_partition(one) for one in asked if not known_partition(ctx.cluster, one)}
     home = ctx.cluster.home(GROUPS, request.group_id)
-    refused = await home.delete_offsets(request.group_id, asked)
-    return {"error_code": errors.NONE} | dict(commit_answer(ctx, request, refused))
+    refused = await home.delete_offsets(request.group_id, [one for one in asked if one not in missing])
+    return {"error_code": errors.NONE} | dict(commit_answer(ctx, request, missing | dict(refused)))
 
 
 HANDLERS = {

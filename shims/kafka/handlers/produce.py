@@ -39,8 +39,7 @@ _log = Log("treecast.kafka")
 
 _ACKS = (-1, 0, 1)
 _ATTRIBUTES_LOW_BYTE: Final = 22  # in a batch: the attributes are bytes 21 and 22
-_LENGTH_AT: Final = 8  # in a batch: the number of bytes after this field
-_LENGTH: Final = struct.Struct(">i")
+_START: Final = struct.Struct(">qi")  # of a batch: its base offset, the number of bytes after these fields
 _LAST_DELTA_AT: Final = 23  # in a batch: the offset of its last record, relative to its first
 _LAST_DELTA: Final = struct.Struct(">i")
 _PRODUCER_AT: Final = 43  # in a batch: the producer and the sequence number of the first record
@@ -117,17 +116,25 @@ def _append(
 def _check_form(records: memoryview, version: int) -> None:
     """Raises TreecastError unless `records` are one batch of magic 2, as Produce 3 and later require.
 
-    Source: Kafka's `ProduceRequest`.
+    Source: Kafka's `ProduceRequest`, and `UnifiedLog` for the base offset.
     """
     if len(records) < HEADER_SIZE:
-        return  # truncated: the broker refuses it
+        raise TreecastError(Fault.INVALID_RECORD, "the data ends inside a batch header")
     if records[MAGIC_AT] != MAGIC:
         raise TreecastError(
             Fault.INVALID_RECORD, f"a batch has magic {records[MAGIC_AT]}, only magic {MAGIC} is allowed"
         )
-    length: int = _LENGTH.unpack_from(records, _LENGTH_AT)[0]
+    base_offset: int
+    length: int
+    base_offset, length = _START.unpack_from(records)
     if length + LOG_OVERHEAD < len(records):
         raise TreecastError(Fault.INVALID_RECORD, "only one record batch per partition is allowed")
+    if length + LOG_OVERHEAD > len(records):
+        raise TreecastError(
+            Fault.INVALID_RECORD, f"a batch of {length + LOG_OVERHEAD} bytes is cut off at {len(records)}"
+        )
+    if base_offset != 0:
+        raise TreecastError(Fault.INVALID_RECORD, f"a batch has base offset {base_offset}, it must be 0")
     if version < _FIRST_WITH_ZSTD and records[_ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK == Compression.ZSTD:
         raise TreecastError(Fault.UNSUPPORTED_COMPRESSION, f"zstd needs Produce {_FIRST_WITH_ZSTD} or later")
 

@@ -80,7 +80,10 @@ def _new_topic(ctx: Context, asked: Message) -> NewTopic:
             raise TreecastError(Fault.INVALID_ASSIGNMENT, "partitions must be numbered from 0 without gaps")
         _check_assignment(ctx, [row.broker_ids for row in asked.assignments])
         partitions = len(indexes)
-    config = {row.name: row.value or "" for row in asked.configs}
+    missing = [row.name for row in asked.configs if row.value is None]
+    if missing:
+        raise TreecastError(Fault.INVALID_CONFIG, f"no value for {', '.join(missing)}")
+    config = {row.name: row.value for row in asked.configs}
     if asked.replication_factor not in (_UNSET, 1):
         config.setdefault(WISHED_COPIES, str(_wished_copies(ctx, asked.replication_factor)))
     return NewTopic(asked.name, partitions, config)

@@ -349,7 +349,7 @@ async def test_offsets_outside_a_transaction_are_refused(house: House) -> None:
     producer = await house.transaction()
     home = house.broker.cluster.home(GROUPS, "g")
     offsets = {P0: CommittedOffset(1)}
-    with refusal(Fault.INVALID_TRANSACTION_STATE):
+    with refusal(Fault.NOT_IN_TRANSACTION):
         await home.commit_transaction_offsets("g", MemberIdentity(), "tx", producer, offsets)
     transactions = house.broker.cluster.home(TRANSACTIONS, "tx")
     await transactions.add_offsets("tx", producer, "g")
@@ -357,5 +357,5 @@ async def test_offsets_outside_a_transaction_are_refused(house: House) -> None:
     assert await house.committed("g") == {}
     await transactions.end("tx", producer, committed=True)
     assert await house.committed("g") == {P0: 1}
-    with refusal(Fault.INVALID_TRANSACTION_STATE):
+    with refusal(Fault.NOT_IN_TRANSACTION):
         await home.commit_transaction_offsets("g", MemberIdentity(), "tx", producer, offsets)

@@ -274,6 +274,21 @@ async def test_where_leader_epochs_end(client: Any, filled: Broker) -> None:
     assert [row[0] for row in found[2:]] == [3, 75]
 
 
+async def test_the_leader_epoch_of_an_empty_partition_ends_at_its_start(client: Any) -> None:
+    rows = [{"partition": 0, "leader_epoch": 0}, {"partition": 0, "leader_epoch": 1}]
+    answer = await client.call("OffsetForLeaderEpoch", 4, topics=[{"topic": "topic", "partitions": rows}])
+    found = [(row.leader_epoch, row.end_offset) for row in answer.topics[0].partitions]
+    assert found == [(0, 0), (-1, -1)]
+
+
+async def test_a_topic_setting_needs_a_value(client: Any) -> None:
+    topic = {"name": "new", "num_partitions": 1, "replication_factor": 1, "assignments": []}
+    topic["configs"] = [{"name": "cleanup.policy", "value": None}]
+    answer = await client.call("CreateTopics", 5, topics=[topic], timeout_ms=1000)
+    assert answer.topics[0].error_code == errors.INVALID_CONFIG
+    assert "cleanup.policy" in answer.topics[0].error_message
+
+
 async def test_records_are_deleted(client: Any, filled: Broker) -> None:
     rows = [
         {"partition_index": 0, "offset": 2},

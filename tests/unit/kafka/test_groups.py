@@ -151,3 +151,23 @@ async def test_offsets_are_deleted(client: Any) -> None:
     answer = await client.call("OffsetDelete", 0, group_id="g", topics=topics)
     assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0)
     assert (await client.call("OffsetFetch", 6, group_id="g", topics=None)).topics == []
+
+
+async def test_offsets_of_partitions_that_do_not_exist_are_not_deleted(client: Any) -> None:
+    await client.call("OffsetCommit", 8, group_id="g", member_id="", topics=commits(("topic", 0, 5)))
+    topics = [
+        {"name": "topic", "partitions": [{"partition_index": 0}, {"partition_index": 9}]},
+        {"name": "missing", "partitions": [{"partition_index": 0}]},
+    ]
+    answer = await client.call("OffsetDelete", 0, group_id="g", topics=topics)
+    assert [[row.error_code for row in topic.partitions] for topic in answer.topics] == [[0, 3], [3]]
+
+
+@pytest.mark.parametrize("lacking", ["protocol_type", "protocol_name"])
+async def test_a_sync_names_the_protocol(client: Any, lacking: str) -> None:
+    member = await joined(client)
+    fields: dict[str, Any] = {"protocol_type": "consumer", "protocol_name": "range"} | {lacking: None}
+    fields |= {"group_id": "g", "member_id": member.member_id, "assignments": []}
+    fields["generation_id"] = member.generation_id
+    assert (await client.call("SyncGroup", 5, **fields)).error_code == errors.INCONSISTENT_GROUP_PROTOCOL
+    assert (await client.call("SyncGroup", 4, **fields)).error_code == 0

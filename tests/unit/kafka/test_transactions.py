@@ -145,6 +145,22 @@ async def test_transactions_are_listed_and_described(client: Any, make_batch: Ma
     assert missing.error_code == errors.TRANSACTIONAL_ID_NOT_FOUND
 
 
+@pytest.mark.parametrize(
+    ("version", "code"), [(10, errors.INVALID_TXN_STATE), (11, errors.TRANSACTION_ABORTABLE)]
+)
+async def test_a_batch_beside_the_transaction_lets_the_producer_abort(
+    client: Any, make_batch: MakeBatch, version: int, code: int
+) -> None:
+    """KIP-890: TRANSACTION_ABORTABLE from the version on that knows it."""
+    identity = ProducerIdentity(*await begun(client, make_batch, "open"))
+    records = make_batch(b"x", producer=identity, base_sequence=0, transactional=True)
+    data = [{"name": "topic", "partition_data": [{"index": 0, "records": records}]}]
+    answer = await client.call(
+        "Produce", version, transactional_id="open", acks=-1, timeout_ms=1000, topic_data=data
+    )
+    assert answer.responses[0].partition_responses[0].error_code == code
+
+
 async def test_producers_of_a_partition(client: Any, make_batch: MakeBatch) -> None:
     producer_id, epoch = await begun(client, make_batch, "open")
     topics = [

@@ -19,7 +19,7 @@ def test_an_override_wins_over_the_daemons_default_over_kafkas() -> None:
     assert dict(config.overrides) == {"retention.ms": "5"}
 
 
-@pytest.mark.parametrize("policy", ["delete", "compact", "compact,delete", " compact , delete "])
+@pytest.mark.parametrize("policy", ["", "delete", "compact", "compact,delete", " compact , delete "])
 def test_cleanup_policies(policy: str) -> None:
     config = TopicConfig.of({"cleanup.policy": policy})
     assert (config.cleanup_delete, config.cleanup_compact) == ("delete" in policy, "compact" in policy)
@@ -34,7 +34,7 @@ def test_cleanup_policies(policy: str) -> None:
         ("segment.bytes", "13"),
         ("segment.bytes", str(2**31)),
         ("cleanup.policy", "shred"),
-        ("cleanup.policy", ""),
+        ("cleanup.policy", "delete,shred"),
         ("compression.type", "brotli"),
         ("preallocate", "maybe"),
         ("min.cleanable.dirty.ratio", "1.5"),
@@ -50,7 +50,7 @@ def test_wrong_values_are_refused_by_name(name: str, value: str) -> None:
 
 @pytest.mark.parametrize("text", ["abc", "1_000", "\u0661", "", "1.5", "0x10", "9" * 5000])
 def test_what_is_no_whole_number_is_said_so(text: str) -> None:
-    with pytest.raises(TreecastError, match=r"expected (a whole number|-1 to 9)"):
+    with pytest.raises(TreecastError, match=r"expected (a whole number|-9.22337e\+18 to 9)"):
         TOPIC_CONFIG_KEYS["retention.bytes"].parse(text)
 
 

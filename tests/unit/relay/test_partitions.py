@@ -493,6 +493,22 @@ async def test_records_that_are_deleted_at_the_leader(world: World) -> None:
     assert headers_of(content(c.log()))[0].base_offset == 3
 
 
+async def test_producers_are_those_of_the_leader(world: World) -> None:
+    await world.topic("t", 1)
+    a, b = await world.start(1, 2)
+    assert await settled(b.partition().active_producers()) == ()
+    await b.produce(b"a", producer=PRODUCER, base_sequence=0, transactional=True)
+    (one,) = found = await settled(b.partition().active_producers())
+    assert (one.producer, one.last_sequence, one.transaction_start) == (PRODUCER, 0, 0)
+    assert found == await settled(a.partition().active_producers())
+    world.kill(1)
+    await until(lambda: not b.channels.is_up(1))
+    await asyncio.sleep(world.settings.down_grace)
+    with pytest.raises(TreecastError) as caught:
+        await settled(b.partition().active_producers())
+    assert caught.value.fault is Fault.LEADER_UNAVAILABLE
+
+
 async def test_transactions_read_alike_at_leader_and_replica(world: World) -> None:
     await world.topic("t", 1)
     a, b = await world.start(1, 2)

@@ -65,6 +65,13 @@ def test_compacted_topics_keep_what_is_old(kit: Kit, path: Path) -> None:
     assert refused.value.fault is Fault.POLICY_VIOLATION
 
 
+def test_an_empty_policy_keeps_everything_that_is_not_deleted_by_hand(kit: Kit, path: Path) -> None:
+    log = kit.open(path, kit.config({"cleanup.policy": "", "retention.ms": 1, "retention.bytes": 1}))
+    kit.append(log, kit.batch())
+    assert log.clean(10**12) == 0
+    assert log.delete_before(1) == 1
+
+
 def test_delete_records(kit: Kit, path: Path) -> None:
     batch = len(kit.batch())
     log = kit.open(path, kit.config(segment_bytes=2 * batch))

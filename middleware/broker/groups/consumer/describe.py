@@ -27,19 +27,20 @@ def named(places: Places, name_of: NameOf) -> dict[str, list[int]]:
 
 
 def describe_member(member: Member, name_of: NameOf) -> GroupMember:
+    """Describes a member with all that it holds. This includes partitions that it has yet to give up."""
     return GroupMember(
         member.member_id,
         member.instance_id,
         member.client_id,
         member.client_host,
         b"",
-        encode_assignment(named(member.assigned, name_of), 0),
+        encode_assignment(named(member.held, name_of), 0),
         ConsumerMemberState(
             member.epoch,
             member.rack_id,
             tuple(sorted(member.topics)),
             member.regex,
-            member.assigned,
+            member.held,
             member.target,
             member.classic is not None,
         ),

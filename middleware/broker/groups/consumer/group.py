@@ -225,7 +225,7 @@ class ConsumerGroup:
             self.group_id,
             self.state.value,
             self.protocol_type,
-            self.assignor,
+            self.members.preferred_assignor(DEFAULT),
             tuple(describe_member(member, self._patterns.name_of) for member in self.members),
             GroupType.CONSUMER,
             self.epoch,

@@ -125,7 +125,7 @@ async def test_unknown_partitions_are_refused_and_the_others_taken(bench: Home) 
     refused = await bench.home.add_partitions("tx", producer, [P0, MISSING])
     assert {partition: error.fault for partition, error in refused.items()} == {MISSING: Fault.UNKNOWN_TOPIC}
     bench.home.verify("tx", producer, P0)
-    with refusal(Fault.INVALID_TRANSACTION_STATE):
+    with refusal(Fault.NOT_IN_TRANSACTION):
         bench.home.verify("tx", producer, MISSING)
 
 
@@ -140,7 +140,7 @@ async def test_verify(bench: Home) -> None:
     producer = await bench.begun(P0)
     bench.home.verify("tx", producer, P0)
     for tid, identity, partition, fault in [
-        ("tx", producer, P1, Fault.INVALID_TRANSACTION_STATE),
+        ("tx", producer, P1, Fault.NOT_IN_TRANSACTION),
         ("no", producer, P0, Fault.INVALID_PRODUCER_MAPPING),
         ("tx", ProducerIdentity(999, 0), P0, Fault.INVALID_PRODUCER_MAPPING),
         ("tx", ProducerIdentity(producer.producer_id, 7), P0, Fault.INVALID_PRODUCER_EPOCH),
@@ -148,7 +148,7 @@ async def test_verify(bench: Home) -> None:
         with refusal(fault):
             bench.home.verify(tid, identity, partition)
     await bench.home.end("tx", producer, committed=True)
-    with refusal(Fault.INVALID_TRANSACTION_STATE):
+    with refusal(Fault.NOT_IN_TRANSACTION):
         bench.home.verify("tx", producer, P0)
 
 

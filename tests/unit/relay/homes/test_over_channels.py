@@ -107,7 +107,7 @@ async def test_a_transaction(wired: Wired) -> None:
     await b.transaction.add_offsets("tx", producer, "g")
     await b.homes.guards.verify("tx", producer, where)
     assert await fault_of(b.homes.guards.verify("tx", producer, TopicPartition("p", 1))) is (
-        Fault.INVALID_TRANSACTION_STATE
+        Fault.NOT_IN_TRANSACTION
     )
     offsets = {T0: CommittedOffset(7)}
     assert await b.group.commit_transaction_offsets("g", MemberIdentity(), "tx", producer, offsets) == {}

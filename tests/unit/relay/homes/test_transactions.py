@@ -76,7 +76,7 @@ async def test_the_leader_asks_the_home(town: Town) -> None:
     with pytest.raises(TreecastError):
         a.homes.guards.verify("tx", producer, P1)
     await b.homes.guards.verify("tx", producer, P0)
-    assert await fault_of(b.homes.guards.verify("tx", producer, P1)) is Fault.INVALID_TRANSACTION_STATE
+    assert await fault_of(b.homes.guards.verify("tx", producer, P1)) is Fault.NOT_IN_TRANSACTION
     old = ProducerIdentity(producer.producer_id, producer.epoch - 1)
     assert await fault_of(b.homes.guards.verify("tx", old, P0)) is Fault.INVALID_PRODUCER_EPOCH
 
@@ -87,7 +87,7 @@ async def test_offsets_in_a_transaction_whose_group_lives_elsewhere(town: Town) 
     assert await b.group.commit_offsets("g", NOBODY, {P1: CommittedOffset(1)}) == {}
     offsets = {P1: CommittedOffset(5)}
     early = a.group.commit_transaction_offsets("g", NOBODY, "tx", producer, offsets)
-    assert await fault_of(early) is Fault.INVALID_TRANSACTION_STATE
+    assert await fault_of(early) is Fault.NOT_IN_TRANSACTION
     await a.transaction.add_offsets("tx", producer, "g")
     assert await a.group.commit_transaction_offsets("g", NOBODY, "tx", producer, offsets) == {}
     assert await committed(b) == {P1: 1}
