@@ -176,6 +176,8 @@ foreign: setup
 	@! PATH="$$PATH:/usr/lib/rabbitmq/bin" command -v rabbitmq-server >/dev/null || $(PY) -m tests.foreign.amqp_frames
 	@! PATH="$$PATH:/usr/lib/rabbitmq/bin" command -v rabbitmq-server >/dev/null || $(PY) -m tests.foreign.amqp_methods
 	@$(PY) -m tests.foreign.amqp_methods --far
+	@! command -v java >/dev/null || $(PY) -m tests.foreign.kafka_requests
+	@$(PY) -m tests.foreign.kafka_requests --far
 	@test -z "$(SUITES)" || $(PY) -m tests.foreign.librdkafka --suites "$(SUITES)"
 	@test -z "$(SUITES)" || $(PY) -m tests.foreign.p4_samples --suites "$(SUITES)"
 	@test -z "$(SUITES)" || $(PY) -m tests.foreign.paho --suites "$(SUITES)"
