@@ -50,7 +50,7 @@ THEIRS: Final = {
 # UNKNOWN_SERVER_ERROR (by which Kafka refuses some invalid requests), UNKNOWN_TOPIC_OR_PARTITION,
 # TOPIC_ALREADY_EXISTS, OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_TOPIC_ID.
 EARLY: Final = frozenset({-1, 3, 36, 45, 100})
-# What these read may take a moment to be the same.
+# Requests that are repeated for a moment until both servers answer the same.
 READING: Final = frozenset(
     {
         *("Metadata", "Fetch", "ListOffsets", "OffsetFetch", "DescribeConfigs", "DescribeGroups"),

@@ -37,7 +37,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Given:
-    """What the server gave out last for `name`, plus `change`: an id, an epoch, a generation."""
+    """A value that the server gave out last for `name`, plus `change`: an id, an epoch, a generation."""
 
     kind: str
     name: str
@@ -380,7 +380,7 @@ def commit(rng: random.Random) -> Step:
 
 
 def _commits(group: Named) -> dict[str, Any]:
-    """What a client without a membership commits."""
+    """Returns the fields of a commit by a client without a membership."""
     row = {
         "partition_index": 0,
         "committed_offset": 0,

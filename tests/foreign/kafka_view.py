@@ -1,4 +1,4 @@
-"""What `kafka_requests.py` compares of a response: everything but what servers choose freely."""
+"""The view of a response that `kafka_requests.py` compares: everything but what servers choose freely."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DECODED: Final = (bytes, codec.gzip_decode, codec.snappy_decode, codec.lz4_decod
 
 
 class View:
-    """What a client sees of one server. `tag` begins the names of its topics and groups."""
+    """A client's view of one server. `tag` begins the names of its topics and groups."""
 
     def __init__(self, tag: str, now_ms: int) -> None:
         self.stands_for: dict[object, str] = {}  # by id
@@ -112,7 +112,7 @@ def _config(row: dict[str, Any]) -> dict[str, Any]:
 
 
 class Batch(NamedTuple):
-    """What is compared of a stored batch. Whether `records` are compressed is in the attributes."""
+    """The compared parts of a stored batch. Its attributes say whether `records` are compressed."""
 
     base_offset: int
     leader_epoch: int
