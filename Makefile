@@ -176,6 +176,8 @@ foreign: setup
 	@! PATH="$$PATH:/usr/lib/rabbitmq/bin" command -v rabbitmq-server >/dev/null || $(PY) -m tests.foreign.amqp_frames
 	@! PATH="$$PATH:/usr/lib/rabbitmq/bin" command -v rabbitmq-server >/dev/null || $(PY) -m tests.foreign.amqp_methods
 	@$(PY) -m tests.foreign.amqp_methods --far
+	@! PATH="$$PATH:/usr/sbin" command -v mosquitto >/dev/null || $(PY) -m tests.foreign.mqtt_packets
+	@$(PY) -m tests.foreign.mqtt_packets --far
 	@! command -v java >/dev/null || $(PY) -m tests.foreign.kafka_requests
 	@$(PY) -m tests.foreign.kafka_requests --far
 	@test -z "$(SUITES)" || $(PY) -m tests.foreign.librdkafka --suites "$(SUITES)"

@@ -1,10 +1,10 @@
-"""A few of the random sequences of `tests/foreign/kafka_requests.py`, at one host and at another one."""
+"""A few of the random sequences of `tests/foreign/kafka_requests`, at one host and at another one."""
 
 from __future__ import annotations
 
 import pytest
 from rich.console import Console
-from tests.foreign.kafka_requests import Comparison
+from tests.foreign.kafka_requests.comparison import Comparison
 
 pytestmark = pytest.mark.clients
 

@@ -1,4 +1,4 @@
-"""The view of a response that `kafka_requests.py` compares: everything but what servers choose freely."""
+"""The view of a response that is compared: everything but what servers choose freely."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any, Final, NamedTuple
 from kafka import codec
 from kafka.record.default_records import DefaultRecordBatch
 
-from .kafka_sequences import SETTINGS
+from .steps.base import Named, Step
+from .steps.consumers import SHARED
+from .steps.topics import SETTINGS
 
 LEFT_OUT: Final = frozenset(
     {
@@ -50,10 +52,15 @@ class View:
         self.stands_for: dict[object, str] = {}  # by id
         self._tag = tag
         self._now_ms = now_ms
-        self._first_epoch = 0  # a group of Kafka begins with 2
+        self._group = ""
+        self._first_epochs: dict[str, int] = {}  # by group; Kafka begins with 2
 
-    def of(self, value: Any, name: str = "") -> Any:
-        """Returns what is compared of the field `name`, or of a whole response."""
+    def of(self, step: Step, response: dict[str, Any]) -> Any:
+        """Returns what is compared of a response."""
+        self._group = _group_of(step)
+        return self._of(response)
+
+    def _of(self, value: Any, name: str = "") -> Any:
         if isinstance(value, dict):
             return self._fields(value)
         if value is None and name in NULL_IF_EMPTY:
@@ -61,16 +68,21 @@ class View:
         if name == "records":
             return batches(bytes(value or b""), self._now_ms)
         if isinstance(value, list | tuple):
-            rows = [self.of(part, name) for part in value]
+            rows = [self._of(part, name) for part in value]
             rows = [row for row in rows if not (isinstance(row, dict) and row.get("topic") == OFFSETS)]
             return sorted(rows, key=str) if name in UNORDERED else rows
-        if name in IDS:
+        if name in IDS and not (isinstance(value, str) and value.startswith(self._tag)):
             return self.stands_for.get(value, value if value in ("", -1, NOBODY, None) else "an id")
+        if name == "generation_id" and self._group == SHARED:
+            return value > 0
         if name in EPOCHS and value > 0:
-            self._first_epoch = self._first_epoch or value
-            return value - self._first_epoch + 1
+            return value - self._first_epochs.setdefault(self._group, value) + 1
         if isinstance(value, str):
             return value.replace(self._tag, "")
+        if isinstance(value, bytes):
+            if name == "assignment" and self._group == SHARED and value:
+                return self._of(classic_assignment(value))
+            return value.replace(self._tag.encode(), b"")
         if name == "timestamp" and value > 0:
             return min(value - self._now_ms, LATER)
         return 0 if name == "producer_epoch" and value > 0 else value
@@ -80,13 +92,19 @@ class View:
             fields = fields | _readable(fields)
         failed = fields.get("error_code")
         seen = {
-            name: self.of(value, name)
+            name: self._of(value, name)
             for name, value in fields.items()
             if name not in LEFT_OUT and not (failed and _is_free_beside_an_error(name, value))
         }
         if isinstance(configs := seen.get("configs"), list):
             seen["configs"] = sorted((_config(row) for row in configs if row["name"] in SETTINGS), key=str)
         return seen
+
+
+def _group_of(step: Step) -> str:
+    """Returns the one group that a request is about; "" if there is none or more."""
+    named = step.fields.get("group_id") or next(iter(step.fields.get("group_ids", ())), None)
+    return named.name if isinstance(named, Named) else ""
 
 
 def _readable(partition: dict[str, Any]) -> dict[str, Any]:
@@ -98,6 +116,19 @@ def _readable(partition: dict[str, Any]) -> dict[str, Any]:
         "last_stable_offset": max(stable, partition["log_start_offset"]),
         "aborted_transactions": aborted,
     }
+
+
+def classic_assignment(data: bytes) -> list[tuple[str, list[int]]]:
+    """Returns topics and partitions of a ConsumerProtocolAssignment, sorted: Kafka's order varies."""
+    found, at = [], 6
+    for _ in range(int.from_bytes(data[2:6], "big")):
+        (size,) = struct.unpack_from(">h", data, at)
+        name = data[at + 2 : at + 2 + size].decode()
+        (count,) = struct.unpack_from(">i", data, at + 2 + size)
+        at += 6 + size
+        found.append((name, list(struct.unpack_from(f">{count}i", data, at))))
+        at += 4 * count
+    return sorted(found)
 
 
 def _is_free_beside_an_error(name: str, value: Any) -> bool:

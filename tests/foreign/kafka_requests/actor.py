@@ -1,4 +1,4 @@
-"""A client of one Kafka server for `kafka_requests.py`: sends steps, and remembers what the server gives out.
+"""A client of one Kafka server that sends steps and remembers what the server gives out.
 
 The encodings are kafka-python's.
 """
@@ -21,15 +21,15 @@ from tests.unit.kafka.own_messages import kafka_python
 
 from treecast.shims.kafka.versions import APIS
 
-from .kafka_sequences import Given, Named, Records, Step
-from .kafka_view import NOBODY, View, codes
+from .steps.base import Given, Named, Records, Step, Subscription
+from .view import NOBODY, View, codes
 
 Address = tuple[str, int]
 
 ANSWER_S: Final = 30.0
 PATIENCE_S: Final = 5.0  # until a definition is known, a transaction is complete, a retriable error is over
 POLL_S: Final = 0.02
-COORDINATORS_S: Final = 0.05  # until those of Kafka know what its brokers know
+COORDINATORS_S: Final = 0.1  # until those of Kafka know what its brokers know
 CLOSED: Final = "the connection ends"
 # LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
 # NOT_COORDINATOR, CONCURRENT_TRANSACTIONS
@@ -48,7 +48,7 @@ class Actor:
     """A client. `creating` is the address at which topics are created, if it is another one."""
 
     def __init__(self, address: Address, creating: Address | None, now_ms: int) -> None:
-        self._tag = f"{uuid.uuid4().hex[:8]}."
+        self._tag = f"-{uuid.uuid4().hex[:8]}."  # sorts before the ids that servers make
         self._now_ms = now_ms
         self._view = View(self._tag, now_ms)
         self._wire = Wire(address)
@@ -71,6 +71,8 @@ class Actor:
         """Sends a request, again while its error is retriable. Returns what is compared of the response."""
         if step.needs is not None and (step.needs.kind, step.needs.name) not in self._given:
             return None
+        if step.unless is not None and self._given.get((step.unless.kind, step.unless.name), 0) > 0:
+            return None
         if step.api == "Produce":
             self._writing, _ = _written(step)
         fields = self._resolved(step.fields)
@@ -86,7 +88,7 @@ class Actor:
                 break
             time.sleep(POLL_S)
         self._learn(step, response)
-        return self._view.of(response)
+        return self._view.of(step, response)
 
     # --- what the server has given out
 
@@ -109,6 +111,7 @@ class Actor:
             if not code:
                 self._keep("joined", step.about, response["member_id"])
                 self._keep("generation", step.fields["group_id"].name, response["generation_id"])
+                self._keep("joined generation", step.about, response["generation_id"])
         elif step.api == "ConsumerGroupHeartbeat" and not code:
             self._keep("member epoch", step.about, response["member_epoch"])
             if response["assignment"] is not None:
@@ -177,6 +180,10 @@ class Actor:
         if isinstance(value, Given):
             given = self._given.get((value.kind, value.name), UNKNOWN.get(value.kind, -1))
             return given + value.change if isinstance(given, int) else given
+        if isinstance(value, Subscription):
+            names = [self._resolved(name).encode() for name in value.topics]
+            body = b"".join(len(name).to_bytes(2, "big") + name for name in names)
+            return b"\0\0" + len(names).to_bytes(4, "big") + body + b"\0\0\0\0"
         return self._batch(value) if isinstance(value, Records) else value
 
     def _batch(self, asked: Records) -> bytes:
