@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 from rich.console import Console
-from tests.foreign.kafka_requests.comparison import Comparison
+from tests.foreign.kafka_requests.comparison import run
+from tests.foreign.sequences import Run
 
 pytestmark = pytest.mark.clients
 
 
 def test_topics_of_another_host_are_like_those_of_this_one() -> None:
     console = Console(record=True)
-    assert Comparison(True, 120, console).run(range(5)) == [], console.export_text()
+    assert run(Run(True, 120, console), range(5)) == [], console.export_text()

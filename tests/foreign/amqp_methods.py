@@ -1,6 +1,6 @@
 """Random sequences of AMQP methods at two servers: what a client sees of both has to be the same.
 
-    python -m tests.foreign.amqp_methods [--seeds FIRST:END] [--steps N] [--far]
+    python -m tests.foreign.amqp_methods [--seeds FIRST:END] [--steps N] [--far] [--verbose]
 
 One server is a daemon. The other is the system's RabbitMQ, or with `--far` the second host of a cluster,
 while all queues are declared at the first. Each seed is one sequence, with a new connection and without the
@@ -18,24 +18,19 @@ Exit code 0: no difference. 2: RabbitMQ is not installed.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from bench.peers.rabbitmq.node import missing
 from pamqp import base, commands
-from rich.console import Console
-from rich.progress import track
-from tests.clients.amqp.conftest import two_hosts
 from tests.fault.amqp_wire import Basic, Channel, Connection, Queue, Refused, Wire, content, method
 
 from .amqp_sequences import OWN, QUEUES, Sequences, Step
-from .pika_suite import FACES, rabbitmq, treecast
+from .pika_suite import rabbitmq
+from .sequences import Difference, Run, command, one_host, only, two_hosts
 
 Exchange, Confirm, Tx = commands.Exchange, commands.Confirm, commands.Tx
 Address = tuple[str, int]
@@ -296,29 +291,22 @@ class Actor:
 # --- comparing
 
 
-class Difference(NamedTuple):
-    """The first difference of a sequence, and what a client sees of each server."""
-
-    seed: int
-    number: int
-    step: Step
-    first: object
-    second: object
-
-
 def seen(outcome: object) -> object:
     """Returns what is compared of an outcome."""
     return ("closed", bool(outcome.channel), outcome.code) if isinstance(outcome, Refused) else outcome
 
 
-def compare(first: Actor, second: Actor, seed: int, steps: Iterator[Step]) -> Difference | None:
-    """Runs one sequence at both."""
+def _compare(
+    settings: Run, first: Actor, second: Actor, seed: int, steps: Iterator[Step]
+) -> Difference | None:
     for number, step in enumerate(steps, 1):
+        described = f"{step.name} {step.given}"
         one, other = first.do(step), second.do(step)
         if seen(one) != seen(other):
-            return Difference(seed, number, step, one, other)
+            return Difference(seed, number, described, one, other)
         if not _deliveries_are_equal(first, second):
-            return Difference(seed, number, step, first.delivered, second.delivered)
+            return Difference(seed, number, described, first.delivered, second.delivered)
+        settings.note(number, described, seen(one))
     return None
 
 
@@ -336,8 +324,8 @@ def _deliveries_are_equal(first: Actor, second: Actor) -> bool:
 
 @contextmanager
 def other_host() -> Iterator[tuple[Address, Address]]:
-    """Runs two daemons of a cluster. Gives the addresses (of the client, for declarations)."""
-    with tempfile.TemporaryDirectory() as folder, two_hosts(Path(folder)) as (home, other):
+    """Gives the addresses of the client, and for declarations."""
+    with two_hosts(only("amqp")) as (home, other):
         yield other.address("amqp"), home.address("amqp")
 
 
@@ -347,48 +335,26 @@ def reference() -> Iterator[tuple[Address, None]]:
         yield address, None
 
 
-def run(far: bool, seeds: range, count: int, console: Console) -> list[Difference]:
-    found = []
-    sequences = Sequences(far)
-    peers: AbstractContextManager[tuple[Address, Address | None]] = other_host() if far else reference()
-    with treecast(FACES) as here, peers as (there, declaring):
-        for seed in track(seeds, "sequences", console=console, transient=True):
+def run(settings: Run, seeds: range) -> list[Difference]:
+    sequences = Sequences(settings.far)
+    peers: AbstractContextManager[tuple[Address, Address | None]]
+    peers = other_host() if settings.far else reference()
+    with one_host(only("amqp")) as daemon, peers as (there, declaring):
+
+        def compare(seed: int) -> Difference | None:
             transactional = seed % 3 == 0
-            first = Actor(here, None, transactional)
+            first = Actor(daemon.address("amqp"), None, transactional)
             second = Actor(there, declaring, transactional)
-            difference = compare(first, second, seed, sequences.of(seed, count, transactional))
+            steps = sequences.of(seed, settings.count, transactional)
+            difference = _compare(settings, first, second, seed, steps)
             first.end()
             second.end()
-            if difference is not None:
-                found.append(difference)
-                console.print(_described(difference, far), highlight=False, markup=False, soft_wrap=True)
-    return found
+            return difference
 
-
-def _described(one: Difference, far: bool) -> str:
-    other = "other host" if far else "RabbitMQ"
-    step = f"{one.step.name} {one.step.given}"
-    return f"seed {one.seed}, step {one.number}: {step}\n  Treecast: {one.first}\n  {other}: {one.second}"
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.foreign.amqp_methods", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument("--seeds", metavar="FIRST:END", default="0:50")
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--far", action="store_true", help="compare with another host, not with RabbitMQ")
-    options = parser.parse_args()
-    console = Console()
-    if not options.far and (lacking := missing()):
-        console.print(lacking, markup=False)
-        return 2
-    begin, _, end = options.seeds.partition(":")
-    seeds = range(int(begin), int(end or int(begin) + 1))
-    found = run(options.far, seeds, options.steps, console)
-    console.print(f"{len(seeds)} sequences of {options.steps} methods, {len(found)} differ", highlight=False)
-    return 1 if found else 0
+        return settings.differences(seeds, "other host" if settings.far else "RabbitMQ", compare)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(
+        command("tests.foreign.amqp_methods", __doc__, peer="RabbitMQ", steps=200, lacking=missing, run=run)
+    )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pika
 import pytest
+from tests.pair import pair
 
 from treecast.middleware.daemon.process import DaemonProcess
 
@@ -69,21 +70,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[DaemonProce
 
 @contextmanager
 def two_hosts(root: Path, *, admin: str = "off") -> Iterator[tuple[DaemonProcess, DaemonProcess]]:
-    faces = [*FACES, "--fabric", "127.0.0.1:0"]
+    faces = [*FACES]
     faces[faces.index("--admin") + 1] = admin
-    first = DaemonProcess(root / "a", [*faces, "--name", "a"])
-    second: DaemonProcess | None = None
-    try:
-        first.start()
-        joins = ["--join", first.ready["control"], "--join-token", f"@{root / 'a' / 'join-token'}"]
-        second = DaemonProcess(root / "b", [*faces, "--name", "b", *joins])
-        yield first, second.start()
-    finally:
-        logs = []
-        for daemon in (second, first):
-            if daemon is not None:
-                if daemon.running:
-                    daemon.stop()
-                logs.append(daemon.clean_up())
-        print("\n".join(logs))
-    assert all("Traceback" not in log for log in logs), logs
+    with pair(root, faces) as hosts:
+        yield hosts

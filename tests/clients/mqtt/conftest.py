@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.pair import pair
 
 from treecast.middleware.daemon.process import DaemonProcess
 
@@ -32,31 +33,9 @@ def mqtt(tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> Iterato
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[DaemonProcess]]:
     """Two daemons of one cluster, each with the Kafka and MQTT faces."""
-    faces = (
-        "--admin",
-        "off",
-        "--stare",
-        "off",
-        "--amqp",
-        "off",
-        "--mqtt",
-        "127.0.0.1:0",
-        "--fabric",
-        "127.0.0.1:0",
-    )
-    root = tmp_path_factory.mktemp("hosts")
-    made = [DaemonProcess(root / "a", [*faces, "--name", "a"])]
-    try:
-        made[0].start()
-        token = ("--join", made[0].control, "--join-token", f"@{root / 'a' / 'join-token'}")
-        made.append(DaemonProcess(root / "b", [*faces, "--name", "b", *token]))
-        made[1].start()
-        yield made
-    finally:
-        for daemon in reversed(made):
-            if daemon.running:
-                daemon.stop()
-            print(daemon.clean_up())
+    faces = ("--admin", "off", "--stare", "off", "--amqp", "off", "--mqtt", "127.0.0.1:0")
+    with pair(tmp_path_factory.mktemp("hosts"), faces) as both:
+        yield [*both]
 
 
 @pytest.fixture

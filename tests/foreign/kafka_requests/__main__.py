@@ -15,34 +15,20 @@ Exit code 0: no difference. 2: Java, or Maven for the first run, is missing.
 
 from __future__ import annotations
 
-import argparse
 import sys
 
 from bench.peers.kafka.jars import missing_tools
-from rich.console import Console
+from tests.foreign.sequences import command
 
-from .comparison import Comparison
+from .comparison import run
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.foreign.kafka_requests", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument("--seeds", metavar="FIRST:END", default="0:50")
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--far", action="store_true", help="compare with another host, not with Kafka")
-    parser.add_argument("--verbose", action="store_true", help="print every step and what is seen of it")
-    options = parser.parse_args()
-    console = Console()
-    begin, _, end = options.seeds.partition(":")
-    seeds = range(int(begin), int(end or int(begin) + 1))
-    if not options.far and (missing := missing_tools()):
-        console.print(f"Kafka needs {' and '.join(missing)} on the PATH")
-        return 2
-    found = Comparison(options.far, options.steps, console, verbose=options.verbose).run(seeds)
-    console.print(f"{len(seeds)} sequences of {options.steps} requests, {len(found)} differ", highlight=False)
-    return 1 if found else 0
+def lacking() -> str | None:
+    missing = missing_tools()
+    return f"Kafka needs {' and '.join(missing)} on the PATH" if missing else None
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(
+        command("tests.foreign.kafka_requests", __doc__, peer="Kafka", steps=200, lacking=lacking, run=run)
+    )

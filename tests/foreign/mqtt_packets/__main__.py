@@ -15,34 +15,19 @@ Exit code 0: no difference. 2: Mosquitto is not installed.
 
 from __future__ import annotations
 
-import argparse
 import sys
 
-from bench.peers.mosquitto import program
-from rich.console import Console
+from bench.peers.mosquitto import INSTALL, program
+from tests.foreign.sequences import command
 
-from .comparison import Comparison
+from .comparison import run
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.foreign.mqtt_packets", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument("--seeds", metavar="FIRST:END", default="0:50")
-    parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--far", action="store_true", help="compare with two hosts, not with Mosquitto")
-    parser.add_argument("--verbose", action="store_true", help="print every step and what is seen of it")
-    options = parser.parse_args()
-    console = Console()
-    begin, _, end = options.seeds.partition(":")
-    seeds = range(int(begin), int(end or int(begin) + 1))
-    if not options.far and program() is None:
-        console.print("mosquitto is not installed", markup=False)
-        return 2
-    found = Comparison(options.far, options.steps, console, verbose=options.verbose).run(seeds)
-    console.print(f"{len(seeds)} sequences of {options.steps} steps, {len(found)} differ", highlight=False)
-    return 1 if found else 0
+def lacking() -> str | None:
+    return None if program() else INSTALL
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(
+        command("tests.foreign.mqtt_packets", __doc__, peer="Mosquitto", steps=100, lacking=lacking, run=run)
+    )
