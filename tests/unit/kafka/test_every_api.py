@@ -24,15 +24,23 @@ ZERO = uuid.UUID(int=0)
 Fields = dict[str, Any]
 
 
+COMMIT = {"partition_index": 0, "committed_offset": 5, "committed_metadata": "m"}
+
+
 def fields_of(api: str, version: int, batch: bytes, topic_id: uuid.UUID) -> Fields:
     """Returns the fields of a request that asks for something."""
-    partition = {"partition_index": 0, "timestamp": -1}
-    commit = {"partition_index": 0, "committed_offset": 5, "committed_metadata": "m"}
-    byname = {
-        "Metadata": [{"name": "topic", "topic_id": ZERO}],
-        "DeleteTopics": [{"name": f"old-{version}", "topic_id": ZERO}],
-    }
-    simple: dict[str, Fields] = {
+    known = (
+        _records_of(batch, topic_id)
+        | _transactions_of()
+        | _groups_of(version)
+        | _topics_of(version)
+        | _others()
+    )
+    return known[api]
+
+
+def _records_of(batch: bytes, topic_id: uuid.UUID) -> dict[str, Fields]:
+    return {
         "Produce": {
             "acks": -1,
             "timeout_ms": 1000,
@@ -51,33 +59,20 @@ def fields_of(api: str, version: int, batch: bytes, topic_id: uuid.UUID) -> Fiel
                 }
             ],
         },
-        "ListOffsets": {"topics": [{"name": "topic", "partitions": [partition]}]},
-        "Metadata": {"topics": byname["Metadata"]},
-        "OffsetCommit": {"group_id": "g", "topics": [{"name": "topic", "partitions": [commit]}]},
-        "FindCoordinator": {"key": "g", "coordinator_keys": ["g", "h"]},
-        "Heartbeat": {"group_id": "g", "member_id": "m", "generation_id": 1},
-        "LeaveGroup": {"group_id": "g", "member_id": "m", "members": [{"member_id": "m"}]},
-        "SyncGroup": {
-            "group_id": "g",
-            "member_id": "m",
-            "generation_id": 1,
-            "protocol_type": "consumer",
-            "protocol_name": "range",
-            "assignments": [],
-        },
-        "DescribeGroups": {"groups": ["g"]},
-        "ListGroups": {},
-        "ApiVersions": {"client_software_name": "test", "client_software_version": "1.0"},
-        "DeleteTopics": {
-            "topics": byname["DeleteTopics"],
-            "topic_names": [f"old-{version}"],
-            "timeout_ms": 1,
+        "ListOffsets": {
+            "topics": [{"name": "topic", "partitions": [{"partition_index": 0, "timestamp": -1}]}]
         },
         "DeleteRecords": {"topics": [{"name": "topic", "partitions": [{"partition_index": 0, "offset": 0}]}]},
-        "InitProducerId": {"transactional_id": None, "transaction_timeout_ms": 1000},
         "OffsetForLeaderEpoch": {
             "topics": [{"topic": "topic", "partitions": [{"partition": 0, "leader_epoch": 0}]}]
         },
+        "DescribeProducers": {"topics": [{"name": "topic", "partition_indexes": [0]}]},
+    }
+
+
+def _transactions_of() -> dict[str, Fields]:
+    return {
+        "InitProducerId": {"transactional_id": None, "transaction_timeout_ms": 1000},
         "AddPartitionsToTxn": {
             "v3_and_below_transactional_id": "x",
             "v3_and_below_topics": [{"name": "topic", "partitions": [0]}],
@@ -87,8 +82,80 @@ def fields_of(api: str, version: int, batch: bytes, topic_id: uuid.UUID) -> Fiel
         "TxnOffsetCommit": {
             "transactional_id": "x",
             "group_id": "g",
-            "topics": [{"name": "topic", "partitions": [commit]}],
+            "topics": [{"name": "topic", "partitions": [COMMIT]}],
         },
+        "ListTransactions": {"state_filters": [], "producer_id_filters": [], "duration_filter": -1},
+        "DescribeTransactions": {"transactional_ids": ["x"]},
+    }
+
+
+def _groups_of(version: int) -> dict[str, Fields]:
+    fetched = [{"name": "topic", "partition_indexes": [0]}]
+    return {
+        "OffsetCommit": {"group_id": "g", "topics": [{"name": "topic", "partitions": [COMMIT]}]},
+        "OffsetFetch": {
+            "groups": [{"group_id": "g", "topics": fetched}],
+            "group_id": "g",
+            "topics": fetched,
+        },
+        "FindCoordinator": {"key": "g", "coordinator_keys": ["g", "h"]},
+        "JoinGroup": {
+            "group_id": f"g-{version}",
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 10_000,
+            "member_id": "",
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": b"\0\0"}],
+        },
+        "SyncGroup": {
+            "group_id": "g",
+            "member_id": "m",
+            "generation_id": 1,
+            "protocol_type": "consumer",
+            "protocol_name": "range",
+            "assignments": [],
+        },
+        "Heartbeat": {"group_id": "g", "member_id": "m", "generation_id": 1},
+        "LeaveGroup": {"group_id": "g", "member_id": "m", "members": [{"member_id": "m"}]},
+        "DescribeGroups": {"groups": ["g"]},
+        "ListGroups": {},
+        "DeleteGroups": {"groups_names": ["g"]},
+        "OffsetDelete": {
+            "group_id": "g",
+            "topics": [{"name": "topic", "partitions": [{"partition_index": 0}]}],
+        },
+        "ConsumerGroupHeartbeat": {
+            "group_id": f"n-{version}",
+            "member_id": "m",
+            "member_epoch": 0,
+            "rebalance_timeout_ms": 10_000,
+            "subscribed_topic_names": ["topic"],
+            "topic_partitions": [],
+        },
+        "ConsumerGroupDescribe": {"group_ids": ["g"]},
+    }
+
+
+def _topics_of(version: int) -> dict[str, Fields]:
+    return {
+        "Metadata": {"topics": [{"name": "topic", "topic_id": ZERO}]},
+        "CreateTopics": {
+            "topics": [
+                {
+                    "name": f"new-{version}",
+                    "num_partitions": 2,
+                    "replication_factor": 1,
+                    "assignments": [],
+                    "configs": [],
+                }
+            ]
+        },
+        "DeleteTopics": {
+            "topics": [{"name": f"old-{version}", "topic_id": ZERO}],
+            "topic_names": [f"old-{version}"],
+            "timeout_ms": 1,
+        },
+        "CreatePartitions": {"topics": [{"name": "topic", "count": 3 + version, "assignments": None}]},
         "DescribeConfigs": {
             "resources": [{"resource_type": 2, "resource_name": "topic", "configuration_keys": None}]
         },
@@ -101,9 +168,6 @@ def fields_of(api: str, version: int, batch: bytes, topic_id: uuid.UUID) -> Fiel
                 }
             ]
         },
-        "DescribeLogDirs": {"topics": None},
-        "CreatePartitions": {"topics": [{"name": "topic", "count": 3 + version, "assignments": None}]},
-        "DeleteGroups": {"groups_names": ["g"]},
         "IncrementalAlterConfigs": {
             "resources": [
                 {
@@ -113,10 +177,15 @@ def fields_of(api: str, version: int, batch: bytes, topic_id: uuid.UUID) -> Fiel
                 }
             ]
         },
-        "OffsetDelete": {
-            "group_id": "g",
-            "topics": [{"name": "topic", "partitions": [{"partition_index": 0}]}],
-        },
+        "ElectLeaders": {"election_type": 0, "topic_partitions": [{"topic": "topic", "partitions": [0]}]},
+        "ListPartitionReassignments": {"topics": None},
+    }
+
+
+def _others() -> dict[str, Fields]:
+    return {
+        "ApiVersions": {"client_software_name": "test", "client_software_version": "1.0"},
+        "DescribeLogDirs": {"topics": None},
         "DescribeCluster": {},
         "DescribeAcls": {"resource_type_filter": 1, "operation": 1, "permission_type": 1},
         "CreateAcls": {
@@ -132,45 +201,8 @@ def fields_of(api: str, version: int, batch: bytes, topic_id: uuid.UUID) -> Fiel
             ]
         },
         "DeleteAcls": {"filters": [{"resource_type_filter": 1, "operation": 1, "permission_type": 1}]},
-        "ElectLeaders": {"election_type": 0, "topic_partitions": [{"topic": "topic", "partitions": [0]}]},
-        "ListPartitionReassignments": {"topics": None},
         "ListConfigResources": {"resource_types": []},
-        "ListTransactions": {"state_filters": [], "producer_id_filters": [], "duration_filter": -1},
-        "DescribeTransactions": {"transactional_ids": ["x"]},
-        "ConsumerGroupHeartbeat": {
-            "group_id": f"n-{version}",
-            "member_id": "m",
-            "member_epoch": 0,
-            "rebalance_timeout_ms": 10_000,
-            "subscribed_topic_names": ["topic"],
-            "topic_partitions": [],
-        },
-        "ConsumerGroupDescribe": {"group_ids": ["g"]},
-        "DescribeProducers": {"topics": [{"name": "topic", "partition_indexes": [0]}]},
-        "JoinGroup": {
-            "group_id": f"g-{version}",
-            "session_timeout_ms": 10_000,
-            "rebalance_timeout_ms": 10_000,
-            "member_id": "",
-            "protocol_type": "consumer",
-            "protocols": [{"name": "range", "metadata": b"\0\0"}],
-        },
-        "CreateTopics": {
-            "topics": [
-                {
-                    "name": f"new-{version}",
-                    "num_partitions": 2,
-                    "replication_factor": 1,
-                    "assignments": [],
-                    "configs": [],
-                }
-            ]
-        },
     }
-    if api == "OffsetFetch":
-        topics = [{"name": "topic", "partition_indexes": [0]}]
-        return {"groups": [{"group_id": "g", "topics": topics}], "group_id": "g", "topics": topics}
-    return simple[api]
 
 
 async def refused(client: Any, api: str, version: int) -> set[int]:

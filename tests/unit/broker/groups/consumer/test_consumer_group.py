@@ -460,3 +460,24 @@ async def test_a_description_says_all(topic: Host) -> None:
     assert (member.instance_id, member.consumer.rack_id, member.consumer.topics) == ("x", "r", ("t",))
     assert member.consumer.assigned == member.consumer.target == one.owned
     assert not member.consumer.classic
+
+
+async def test_a_description_shows_what_a_member_has_yet_to_give_up(topic: Host) -> None:
+    one, two = Member(topic, "one"), Member(topic, "two")
+    await one.beats()
+    had = one.owned
+    await two.beats()
+    await one.beats()
+    assert len(one.owned) == 2, "it was told to give up the others"
+    members = (await topic.coordinator.describe("g")).members
+    shown = {member.member_id: member.consumer.assigned for member in members if member.consumer is not None}
+    assert shown == {"one": had, "two": frozenset()}
+
+
+async def test_an_empty_group_is_described_with_the_default_assignor(topic: Host) -> None:
+    await topic.coordinator.commit_offsets("g", NOBODY, OFFSET)
+    one = Member(topic, "one", {"assignor": "range"})
+    await one.beats()
+    assert (await topic.coordinator.describe("g")).protocol == "range"
+    await one.leaves()
+    assert (await topic.coordinator.describe("g")).protocol == "uniform"
