@@ -155,6 +155,7 @@ HOT_MODULES: list[str] = [
     "spark_connectors/source/columns.py",
     "spark_connectors/source/packed.py",
     "spark_connectors/sink/rows.py",
+    "spark_connectors/sink/digest.py",
     "shims/kafka/codec_fetch.py",
     "shims/kafka/codec.py",
     "shims/kafka/session.py",

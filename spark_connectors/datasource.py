@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from functools import cache
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -12,6 +13,8 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     DataSourceWriter,
 )
+
+from treecast.middleware.model.logs import Log
 
 from .errors import OptionError
 from .sink.options import SinkOptions
@@ -26,6 +29,9 @@ from .workers import settle
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
+
+
+_log = Log("treecast.spark")
 
 
 class TreecastDataSource(DataSource):
@@ -74,10 +80,12 @@ class TreecastDataSource(DataSource):
             )
         options = parse_sink_options(dict(self.options), streaming=streaming)
         check_schema(schema, options.topic)
+        _tell(options.without_effect)
         return options
 
     def _read(self, schema: StructType, *, streaming: bool) -> SourceOptions:
         options = parse_options(dict(self.options), streaming=streaming)
+        _tell(options.without_effect)
         if options.format:
             decoder(schema, options.format, options.layout)
             return options
@@ -88,6 +96,13 @@ class TreecastDataSource(DataSource):
                 "say by format how values are decoded"
             )
         return options
+
+
+@cache
+def _tell(without_effect: tuple[str, ...]) -> None:
+    """Logs options that change nothing; once, as readers and writers are made often."""
+    if without_effect:
+        _log.warning("options have no effect here", options=", ".join(without_effect))
 
 
 def _columns(schema: StructType) -> list[tuple[str, DataType]]:

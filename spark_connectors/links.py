@@ -17,7 +17,10 @@ from treecast.middleware.load.connection import Connection
 from treecast.middleware.load.frames import ClusterView, LoadError
 
 from . import metadata
+from .servers import Servers, one
 
+CONNECT_S: Final = 3.0  # limit of a connection attempt if there are more servers to try
+FAILED_S: Final = 60.0  # how long a server that failed is tried last
 IDLE_S: Final = 60.0  # limit of idle time: longer idle connections may have been dropped on the way
 MOST: Final = 8  # idle links; more are closed, the longest idle first
 
@@ -71,6 +74,7 @@ class Links:
 
     def __init__(self) -> None:
         self._idle: list[Link] = []
+        self._failed: dict[Address, float] = {}  # when a server did not answer
 
     def take(self, address: Address, timeout: float) -> Link:
         """Returns the most recently used link, or a new one. `timeout` in seconds, for each call."""
@@ -82,6 +86,30 @@ class Links:
                 return link
             link.close()
         return Link(address, timeout)
+
+    def take_any(self, servers: Servers, timeout: float) -> Link:
+        """Returns a link to the first server that can be connected. Raises the last one's OSError."""
+        last = len(servers) - 1
+        for place, address in enumerate(self._ordered(servers)):
+            try:
+                link = self.take(address, min(timeout, CONNECT_S) if last else timeout)
+            except OSError:
+                self.failed(address)
+                if place == last:
+                    raise
+            else:
+                link.connection.timeout(timeout)
+                return link
+        raise AssertionError("there is at least one server")
+
+    def _ordered(self, servers: Servers) -> list[Address]:
+        """Returns the servers as given, but those that failed lately last, the longest ago first."""
+        begun = time.monotonic() - FAILED_S
+        return sorted(servers, key=lambda address: max(self._failed.get(address, begun), begun))
+
+    def failed(self, address: Address) -> None:
+        """Notes that a server did not answer: others are tried first for a while."""
+        self._failed[address] = time.monotonic()
 
     def give(self, link: Link) -> None:
         """Returns a link for reuse; closes one that still waits for answers."""
@@ -96,11 +124,19 @@ class Links:
     @contextmanager
     def lent(self, address: Address, timeout: float) -> Iterator[Link]:
         """Yields a link and returns it; closes it on failure."""
-        link = self.take(address, timeout)
+        with self.lent_any(one(address), timeout) as link:
+            yield link
+
+    @contextmanager
+    def lent_any(self, servers: Servers, timeout: float) -> Iterator[Link]:
+        """Yields a link to one of the servers. If it fails, the next call tries another."""
+        link = self.take_any(servers, timeout)
         try:
             yield link
-        except BaseException:
+        except BaseException as error:
             link.close()
+            if isinstance(error, OSError | LoadError):
+                self.failed(link.address)
             raise
         self.give(link)
 
@@ -112,17 +148,20 @@ class Links:
 LINKS: Final = Links()  # of this process: a Python worker has one task at a time
 
 
-def cluster_id_of(address: Address, timeout: float = 5) -> str:
-    """Returns the id of the cluster at an address; empty if nobody answers."""
-    try:
-        with LINKS.lent(address, timeout) as link:
-            return link.cluster_id()
-    except (OSError, LoadError):
-        return ""
+def cluster_id_of(servers: Servers, timeout: float = 5) -> str:
+    """Returns the id of the servers' cluster; empty if nobody answers."""
+    for _ in servers:
+        try:
+            with LINKS.lent_any(servers, timeout) as link:
+                return link.cluster_id()
+        except (OSError, LoadError):
+            pass
+    return ""
 
 
-def nearest(given: Address, cluster_id: str, local: Address) -> Address:
+def nearest(given: Servers, cluster_id: str, local: Address) -> Servers:
     """Returns `local` if the daemon there belongs to the cluster; else `given`."""
-    if local == given or not cluster_id:
+    near = one(local)
+    if near == given or not cluster_id:
         return given
-    return local if cluster_id_of(local, 1) == cluster_id else given
+    return near if cluster_id_of(near, 1) == cluster_id else given

@@ -17,7 +17,7 @@ from treecast.middleware.api.discovery import Address
 from treecast.middleware.load.frames import LoadError
 from treecast.middleware.wire.record_batch import seal_batch
 from treecast.spark_connectors.sink.rows import Pending
-from treecast.spark_connectors.sink.tables import Router
+from treecast.spark_connectors.sink.tables import Contents, Router, Rows
 from treecast.spark_connectors.source.arrow import ArrowMaker, schema_of
 from treecast.spark_connectors.source.columns import Columns
 from treecast.spark_connectors.source.fetch import Answer, Decoder, PartitionReader
@@ -65,10 +65,12 @@ def encoded(rows: int, size: int) -> float:
         for _, pending in taken:
             seal_batch(pending.body(), pending.count, pending.base_time, pending.max_time)
 
-    router = Router("out", lambda topic: 2, 0)
+    router, contents = Router("out", lambda topic: 2, 0), Contents("out")
     begun = time.process_time()
     for _ in range(rows // ARROW_ROWS):
-        router.take(batch, seal)
+        table = Rows(batch)
+        contents.add(table)
+        router.take(table, seal)
     seal(router.taken())
     return time.process_time() - begun
 

@@ -11,12 +11,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from treecast.middleware.api.discovery import Address
 from treecast.middleware.load.connection import Connection
 from treecast.middleware.load.frames import LoadError
 
 from ..errors import WriteError
 from ..links import LINKS, Link
+from ..servers import Servers
 from .frames import parse_produce
 
 ON_THE_WAY = 4  # requests; a broker remembers five batches of a producer
@@ -45,10 +45,12 @@ class Again(Exception):
 
 
 class Lane:
-    """To one address. Raises WriteError if nothing is answered for `timeout` seconds."""
+    """To one of `servers`, and to another one if it fails. Raises WriteError if nothing is answered for
+    `timeout` seconds.
+    """
 
-    def __init__(self, address: Address, timeout: float) -> None:
-        self._address = address
+    def __init__(self, servers: Servers, timeout: float) -> None:
+        self._servers = servers
         self._timeout = timeout
         self._link: Link | None = None
         self._unanswered: deque[bytes] = deque()
@@ -93,14 +95,14 @@ class Lane:
             if error in _AGAIN:
                 raise Again(f"{partition}: error {error} {said}")
             if error not in (0, _DUPLICATE):
-                raise WriteError(f"{partition} at {self._address}: {meaning(error, said)}")
+                raise WriteError(f"{partition} at {self._servers}: {meaning(error, said)}")
 
     def _connected(self, *, resend: bool = True) -> Connection:
         """Returns a connection; a new one first sends unanswered requests (without `resend`, all but the
         last).
         """
         if self._link is None:
-            link = LINKS.take(self._address, self._timeout)
+            link = LINKS.take_any(self._servers, self._timeout)
             waiting = list(self._unanswered)
             for frame in waiting if resend else waiting[:-1]:
                 link.connection.send(frame)
@@ -115,7 +117,7 @@ class Lane:
         self._drop()
         if time.monotonic() > self._deadline:
             raise WriteError(
-                f"{self._address} has not taken what is written for {self._timeout:g} s: {error}"
+                f"{self._servers} has not taken what is written for {self._timeout:g} s: {error}"
             ) from error
         time.sleep(_PAUSE_S)
 
@@ -127,5 +129,6 @@ class Lane:
 
     def _drop(self) -> None:
         if self._link is not None:
+            LINKS.failed(self._link.address)
             self._link.close()
             self._link = None

@@ -15,11 +15,12 @@ special meaning (`broker/transactions/parts.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
 from msgspec import Struct
 
+DIGEST = "; digest "  # between numbers of rows and their digest (`broker/transactions/parts.py`)
 ANYTHING = "*"  # the content of a batch whose repeat need not be equal (`broker/transactions/parts.py`)
 MOST_TOPICS = 5  # that are named; the rest is summed up
 NO_QUERY = "*"
@@ -56,8 +57,10 @@ def of_its_own(number: str) -> Batch:
     return Batch(f"spark-write/{number}", 0)
 
 
-def content(rows: Mapping[str, int]) -> str:
-    """Returns the numbers of rows per topic, by which a repeat is compared; empty without rows."""
+def content(rows: Mapping[str, int], digest: tuple[int, int] | None = None) -> str:
+    """Returns the text by which a repeat is compared: numbers of rows per topic, and the digest of the rows
+    unless there is none; empty without rows.
+    """
     counted = sorted((topic, count) for topic, count in rows.items() if count)
     if not counted:
         return ""
@@ -65,4 +68,13 @@ def content(rows: Mapping[str, int]) -> str:
     named = [f"{topic} {count}" for topic, count in counted[:MOST_TOPICS]]
     if len(counted) > MOST_TOPICS:
         named.append(f"{len(counted) - MOST_TOPICS} more topics")
-    return f"{total} rows: {', '.join(named)}"
+    text = f"{total} rows: {', '.join(named)}"
+    return text if digest is None else f"{text}{DIGEST}{digest[0]:08x}{digest[1]:08x}"
+
+
+def summed(digests: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    """Returns the digest of all rows of several tasks."""
+    first = second = 0
+    for one, two in digests:
+        first, second = (first + one) & 0xFFFFFFFF, (second + two) & 0xFFFFFFFF
+    return first, second

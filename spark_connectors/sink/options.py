@@ -9,25 +9,20 @@ from msgspec import Struct
 
 from treecast.middleware.model.records import Compression
 
+from .. import kafka_options
 from ..errors import OptionError
 
 EFFECTIVELY_ONCE, AT_LEAST_ONCE = "effectivelyOnce", "atLeastOnce"
-MAX_LEASE_MS = 2**31 - 1
+MAX_MS = 2**31 - 1  # about 24 days
+MAX_BATCH = 10**18 - 1  # 18 digits (`broker/transactions/parts.py`)
 
-COMPARE, SKIP = "compare", "skip"
+COMPARE, COUNTS, SKIP = "compare", "counts", "skip"
 
 _KNOWN = (
     *("topic", "queryName", "batchId", "delivery", "repeatedBatch"),
     *("stagingLeaseMs", "writeTimeoutMs", "localDaemon"),
 )
 _SPARKS = ("path", "checkpointlocation", "queryname")  # Spark hands them on
-_KAFKA = "kafka."
-# Options of Kafka's producer that have no effect here.
-_WITHOUT_EFFECT = (
-    *("acks", "batch.size", "buffer.memory", "client.id", "delivery.timeout.ms", "enable.idempotence"),
-    *("linger.ms", "max.block.ms", "max.in.flight.requests.per.connection", "max.request.size"),
-    *("request.timeout.ms", "retries", "retry.backoff.ms"),
-)
 
 
 class SinkOptions(Struct, frozen=True):
@@ -42,7 +37,8 @@ class SinkOptions(Struct, frozen=True):
     write_timeout: float  # seconds
     local_daemon: bool
     compression: Compression
-    compares: bool = True  # whether a repeated batch must have the same content
+    without_effect: tuple[str, ...] = ()  # options that were given and change nothing
+    repeated: str = COMPARE  # what a repeated batch must have in common with the committed one
 
 
 def parse_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
@@ -50,11 +46,12 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions
     given = {name.lower(): value.strip() for name, value in options.items()}
     for name in options:
         _check_name(name)
+    idle = kafka_options.check(kafka_options.SINK, options)
     read = SinkOptions(
         bootstrap=given.get("kafka.bootstrap.servers", ""),
         topic=given.get("topic", ""),
         query=given.get("queryname", ""),
-        batch=_number("batchId", given["batchid"], 0) if "batchid" in given else None,
+        batch=_number("batchId", given["batchid"], 0, MAX_BATCH) if "batchid" in given else None,
         transactional=_one_of(
             "delivery", given.get("delivery", EFFECTIVELY_ONCE), (EFFECTIVELY_ONCE, AT_LEAST_ONCE)
         )
@@ -62,7 +59,8 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions
         lease_ms=_number("stagingLeaseMs", given.get("stagingleasems", "900000"), 1),
         write_timeout=_number("writeTimeoutMs", given.get("writetimeoutms", "60000"), 1) / 1000,
         local_daemon=_one_of("localDaemon", given.get("localdaemon", "true"), ("true", "false")) == "true",
-        compares=_one_of("repeatedBatch", given.get("repeatedbatch", COMPARE), (COMPARE, SKIP)) == COMPARE,
+        repeated=_one_of("repeatedBatch", given.get("repeatedbatch", COMPARE), (COMPARE, COUNTS, SKIP)),
+        without_effect=tuple(idle),
         compression=_compression(given.get("kafka.compression.type", "none")),
     )
     if read.batch is not None and streaming:
@@ -77,15 +75,8 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions
 
 def _check_name(name: str) -> None:
     lowered = name.lower()
-    if lowered in _SPARKS or lowered in ("kafka.bootstrap.servers", "kafka.compression.type"):
+    if lowered in _SPARKS or lowered.startswith(kafka_options.PREFIX):
         return
-    if lowered.startswith(_KAFKA):
-        if lowered.removeprefix(_KAFKA) in _WITHOUT_EFFECT:
-            return
-        raise OptionError(
-            f"the sink does not know {name}; of Kafka's options there are kafka.bootstrap.servers and "
-            "kafka.compression.type"
-        )
     known = {word.lower(): word for word in _KNOWN}
     if lowered in known:
         return
@@ -94,9 +85,9 @@ def _check_name(name: str) -> None:
     raise OptionError(f"there is no option {name} of a write{advice}")
 
 
-def _number(name: str, text: str, least: int) -> int:
-    if not text.isdecimal() or not least <= int(text) <= MAX_LEASE_MS:
-        raise OptionError(f"{name} is a whole number from {least} on, not {text!r}")
+def _number(name: str, text: str, least: int, most: int = MAX_MS) -> int:
+    if not text.isdecimal() or not least <= int(text) <= most:
+        raise OptionError(f"{name} is a whole number from {least} to {most}, not {text!r}")
     return int(text)
 
 

@@ -13,6 +13,7 @@ from treecast.middleware.wire.record_batch import seal_batch
 
 from ..errors import WriteError
 from ..links import LINKS
+from ..servers import Servers, one
 from ..source.offsets import Partition
 from . import frames
 from .frames import Staged
@@ -28,18 +29,18 @@ class Producer:
 
     def __init__(
         self,
-        address: Address,
+        servers: Servers,
         *,
         lease_ms: int,
         compression: Compression,
         timeout: float,
     ) -> None:
-        self._address = address
+        self._servers = servers
         self._transactional_id: str | None = None
         self._lease_ms = lease_ms
         self._compression = compression
         self._timeout = timeout
-        self._control = Lane(address, timeout)
+        self._control = Lane(servers, timeout)
         self._lanes: dict[Address, Lane] = {}
         self._views: dict[str, ClusterView] = {}
         self._identity = NO_PRODUCER
@@ -47,8 +48,8 @@ class Producer:
         self._added: set[Partition] = set()
 
     @property
-    def address(self) -> Address:
-        return self._address
+    def servers(self) -> Servers:
+        return self._servers
 
     @property
     def staged(self) -> Staged | None:
@@ -74,7 +75,7 @@ class Producer:
         if error == _DECIDED:
             return False
         if error:
-            raise WriteError(f"no producer id at {self._address}: {meaning(error)}")
+            raise WriteError(f"no producer id at {self._servers}: {meaning(error)}")
         self._identity = found[-1]
         return True
 
@@ -90,7 +91,7 @@ class Producer:
         view = self._view(topic)
         error, leaders = view.topics.get(topic, (3, {}))
         if error or not leaders:
-            raise WriteError(f"there is no topic {topic} at {self._address} (error {error}); make it first")
+            raise WriteError(f"there is no topic {topic} at {self._servers} (error {error}); make it first")
         return view
 
     def _view(self, topic: str) -> ClusterView:
@@ -103,7 +104,7 @@ class Producer:
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                with LINKS.lent(self._address, self._timeout) as link:
+                with LINKS.lent_any(self._servers, self._timeout) as link:
                     view = link.metadata([topic])
                 error, leaders = view.topics.get(topic, (3, {}))
                 if error == 3 or (not error and all(leader in view.brokers for leader in leaders.values())):
@@ -112,7 +113,7 @@ class Producer:
             except (OSError, LoadError) as failed:
                 said = failed
             if time.monotonic() > deadline:
-                raise WriteError(f"no Kafka face answers at {self._address}: {said}") from said
+                raise WriteError(f"no Kafka face answers at {self._servers}: {said}") from said
             time.sleep(_PAUSE_S)
 
     def send(self, batches: Sequence[tuple[Partition, Pending]]) -> None:
@@ -124,7 +125,7 @@ class Producer:
         for address, sealed in by_lane.items():
             lane = self._lanes.get(address)
             if lane is None:
-                lane = self._lanes[address] = Lane(address, self._timeout)
+                lane = self._lanes[address] = Lane(one(address), self._timeout)
             lane.send(frames.produce_request(self._transactional_id, sealed))
 
     def _add(self, partitions: Sequence[Partition]) -> None:
@@ -140,7 +141,7 @@ class Producer:
 
         frame = frames.add_request(self._transactional_id, self._identity, fresh)
         if error := self._control.ask(frame, read):
-            raise WriteError(f"{self._transactional_id} at {self._address}: {meaning(error)}")
+            raise WriteError(f"{self._transactional_id} at {self._servers}: {meaning(error)}")
         self._added.update(fresh)
 
     def _leader(self, partition: Partition) -> Address:
@@ -173,7 +174,7 @@ class Producer:
 
 
 def end_parts(
-    address: Address,
+    servers: Servers,
     whole: str,
     batch: int,
     parts: Sequence[Staged],
@@ -194,7 +195,7 @@ def end_parts(
         said.append(why)
         return error
 
-    lane = Lane(address, timeout)
+    lane = Lane(servers, timeout)
     try:
         frame = frames.end_parts_request(whole, batch, parts, committed=committed, content=content)
         error = lane.ask(frame, read)
@@ -202,7 +203,7 @@ def end_parts(
         lane.close()
     if error:
         why = _end_meaning(error, said[-1], repeated=not parts)
-        raise WriteError(f"batch {batch} of {whole} at {address} is not committed: {why}")
+        raise WriteError(f"batch {batch} of {whole} at {servers} is not committed: {why}")
 
 
 def _end_meaning(error: int, said: str, *, repeated: bool) -> str:
@@ -212,8 +213,9 @@ def _end_meaning(error: int, said: str, *, repeated: bool) -> str:
             f"{said or 'the broker gives no reason'}. The checkpoint may be older than the written rows (a "
             "copy, or a restored one), or batch numbers may have restarted under the same queryName. Start "
             "with a new checkpoint, choose another queryName, or set delivery to atLeastOnce, which always "
-            "writes the rows. If a repeated batch may have other rows, as with a compacted topic, set "
-            "repeatedBatch to skip"
+            "writes the rows. If the query gives other rows each time a batch is repeated (with uuid(), the "
+            "present time, a sum of doubles or a compacted topic), set repeatedBatch to counts, which "
+            "compares only numbers of rows, or to skip, which compares nothing"
         )
     if error == 48:
         return (
@@ -228,10 +230,10 @@ def _end_meaning(error: int, said: str, *, repeated: bool) -> str:
     return meaning(error)
 
 
-def abort_part(address: Address, staged: Staged, timeout: float) -> None:
+def abort_part(servers: Servers, staged: Staged, timeout: float) -> None:
     """Ends the part of a failed task. If nobody answers, it ends by itself later."""
     try:
-        with LINKS.lent(address, timeout) as link:
+        with LINKS.lent_any(servers, timeout) as link:
             link.connection.call(frames.end_request(staged, committed=False))
     except (OSError, LoadError):
         pass

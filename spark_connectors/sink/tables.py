@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OptionError, WriteError
 from ..source.offsets import Partition
+from .digest import Digest
 from .rows import Headers, Pending, Values, add_rows, by_key
 
 if TYPE_CHECKING:
@@ -44,6 +46,49 @@ def check_schema(schema: StructType, topic: str) -> None:
         raise OptionError("the option topic or a column topic says where to write; there is neither")
 
 
+class Rows:
+    """The columns of an Arrow batch, by name."""
+
+    def __init__(self, batch: pyarrow.RecordBatch) -> None:
+        self.count: int = batch.num_rows
+        self.columns = {name: batch.column(place) for place, name in enumerate(batch.schema.names)}
+        self.values = packed(self.columns["value"])
+        self.headers: list[Headers | None] | None = (
+            self.columns["headers"].to_pylist() if "headers" in self.columns else None
+        )
+
+
+class Contents:
+    """The content of one task's rows: their number by topic, and the digest by which a repeat is known.
+
+    `topic`: of all rows; empty: each row names its own. Without `digests` rows are only counted.
+    """
+
+    def __init__(self, topic: str, *, digests: bool = True) -> None:
+        self._topic = topic
+        self._digests = digests
+        self.rows: Counter[str] = Counter()
+        self._digest = Digest(topic)
+
+    def add(self, rows: Rows) -> None:
+        columns = rows.columns
+        self.rows.update({self._topic: rows.count} if self._topic else _counted(columns["topic"]))
+        if not self._digests:
+            return
+        self._digest.add(
+            None if self._topic else packed(columns["topic"]),
+            _numbers(columns["partition"]) if "partition" in columns else None,
+            _numbers(_times(columns["timestamp"])) if "timestamp" in columns else None,
+            packed(columns["key"]) if "key" in columns else None,
+            rows.values,
+            rows.headers,
+        )
+
+    @property
+    def digest(self) -> tuple[int, int]:
+        return self._digest.first, self._digest.second
+
+
 class Router:
     """Collects rows of one task by partition. `partitions` returns a topic's number of partitions.
 
@@ -57,35 +102,29 @@ class Router:
         self._places: dict[Partition, int] = {}
         self._pending: list[Pending] = []
 
-    def take(
-        self, batch: pyarrow.RecordBatch, send: Callable[[list[tuple[Partition, Pending]]], None]
-    ) -> None:
+    def take(self, rows: Rows, send: Callable[[list[tuple[Partition, Pending]]], None]) -> None:
         """Adds all rows; `send` is called whenever enough is there."""
-        columns = {name: batch.column(place) for place, name in enumerate(batch.schema.names)}
-        values = packed(columns["value"])
+        columns = rows.columns
         keys = _binary(columns["key"]) if "key" in columns else None
-        times = _times(columns["timestamp"]) if "timestamp" in columns else None
-        headers: list[Headers | None] | None = (
-            columns["headers"].to_pylist() if "headers" in columns else None
-        )
+        times = _filled(columns["timestamp"]) if "timestamp" in columns else None
         places = self._targets(columns, keys)
         place = places if isinstance(places, int) else 0
         now = int(time.time() * 1000)
         row = 0
-        while row < batch.num_rows:
+        while row < rows.count:
             row = add_rows(
                 self._pending,
                 None if isinstance(places, int) else places,
                 place,
                 keys,
-                values,
+                rows.values,
                 times,
                 now,
-                headers,
+                rows.headers,
                 row,
                 BATCH_BYTES,
             )
-            if row < batch.num_rows or sum(pending.size for pending in self._pending) > ALL_BYTES:
+            if row < rows.count or sum(pending.size for pending in self._pending) > ALL_BYTES:
                 send(self.taken())
 
     def taken(self) -> list[tuple[Partition, Pending]]:
@@ -145,12 +184,8 @@ class Router:
         return place
 
 
-def by_topic(batch: pyarrow.RecordBatch, topic: str) -> dict[str, int]:
-    """Returns the number of rows per topic; with `topic`, all go there."""
-    if topic:
-        return {topic: batch.num_rows}
-    counted = batch.column(batch.schema.get_field_index("topic")).value_counts().to_pylist()
-    return {str(one["values"]): one["counts"] for one in counted}
+def _counted(topics: pyarrow.Array) -> dict[str, int]:
+    return {str(one["values"]): one["counts"] for one in topics.value_counts().to_pylist()}
 
 
 def packed(column: pyarrow.Array) -> Values:
@@ -183,12 +218,32 @@ def _binary(column: pyarrow.Array) -> list[bytes | None]:
     return found
 
 
-def _times(column: pyarrow.Array) -> list[int] | None:
-    """Returns ms since the Unix epoch; rows without a time get the present one, as without the column."""
+def _times(column: pyarrow.Array) -> pyarrow.Array:
+    """Returns ms since the Unix epoch."""
     import pyarrow as pa
 
-    times = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+    return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+
+
+def _filled(column: pyarrow.Array) -> list[int]:
+    """Returns times; rows without one get the present time, as without the column."""
+    times = _times(column)
     if times.null_count:
         times = times.fill_null(int(time.time() * 1000))
     found: list[int] = times.to_pylist()
     return found
+
+
+def _numbers(column: pyarrow.Array) -> Values:
+    """Returns numbers as values of 8 bytes."""
+    import numpy as np
+    import pyarrow as pa
+
+    count = len(column)
+    numbers = column.cast(pa.int64())
+    present = b""
+    if numbers.null_count:
+        present = numbers.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8).tobytes()
+        numbers = numbers.fill_null(0)
+    data = numbers.to_numpy(zero_copy_only=False).astype("<i8").tobytes()
+    return Values(count, (np.arange(count + 1, dtype=np.int64) * 8).tobytes(), data, present)

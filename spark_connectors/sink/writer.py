@@ -27,19 +27,19 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from treecast.middleware.api.discovery import Address, find_face
+from treecast.middleware.api.discovery import find_face
 from treecast.middleware.model.logs import Log
 
 from .. import links
 from ..errors import OptionError, WriteError
-from ..source.cluster import address_of
+from ..servers import Servers, one, servers_of
 from ..workers import Sent, settle
 from . import naming
 from .frames import Staged
 from .naming import Batch
-from .options import SinkOptions
+from .options import COMPARE, SKIP, SinkOptions
 from .producing import Producer, abort_part, end_parts
-from .tables import Router, by_topic
+from .tables import Contents, Router, Rows
 
 if TYPE_CHECKING:
     import pyarrow
@@ -53,15 +53,24 @@ Naming = Callable[[str], Batch]  # a target as the batch that a task writes to i
 
 
 class Written(WriterCommitMessage):
-    """A task's report to the driver: its batch, the part, if any, and its rows by topic.
+    """A task's report to the driver: its batch, the part, if any, its rows by topic, and their digest.
 
     `decided`: it wrote nothing, because an earlier run committed the batch or a later one.
     """
 
-    def __init__(self, whole: str, staged: Staged | None, rows: Mapping[str, int], *, decided: bool) -> None:
+    def __init__(
+        self,
+        whole: str,
+        staged: Staged | None,
+        rows: Mapping[str, int],
+        *,
+        decided: bool,
+        digest: tuple[int, int] = (0, 0),
+    ) -> None:
         self.whole = whole
         self.staged = staged
         self.rows = rows
+        self.digest = digest
         self.decided = decided
 
 
@@ -91,7 +100,7 @@ def put(
 ) -> Written:
     """Writes all rows of a task. Aborts the staged part on failure."""
     producer: Producer | None = None
-    counts: Counter[str] = Counter()
+    contents = Contents(options.topic, digests=options.transactional)
     decided, whole = False, ""
     try:
         for arrow in rows:
@@ -104,18 +113,19 @@ def put(
                 batch = name(naming.target(options.topic, topic_id))
                 whole = batch.whole
                 decided = not producer.begin(batch.part(_attempt(context)) if options.transactional else None)
-            counts.update(by_topic(arrow, options.topic))
+            table = Rows(arrow)
+            contents.add(table)
             if not decided:
-                router.take(arrow, producer.send)
+                router.take(table, producer.send)
         if producer is None:
             return NOTHING
         if not decided:
             producer.send(router.taken())
             producer.finish()
-        return Written(whole, producer.staged, counts, decided=decided)
+        return Written(whole, producer.staged, contents.rows, decided=decided, digest=contents.digest)
     except BaseException:
         if producer is not None and producer.staged is not None:
-            abort_part(producer.address, producer.staged, options.write_timeout)
+            abort_part(producer.servers, producer.staged, options.write_timeout)
         raise
     finally:
         if producer is not None:
@@ -137,21 +147,16 @@ def _producer(options: SinkOptions) -> Producer:
     )
 
 
-def bootstrap_of(options: SinkOptions) -> Address:
-    """Returns the cluster's address: the option's, else this host's daemon."""
-    return address_of(options.bootstrap) if options.bootstrap else find_face("kafka").address
-
-
-def _nearest(options: SinkOptions) -> Address:
-    """Returns the daemon of this task's host if it belongs to the cluster; else the driver's address."""
-    given = bootstrap_of(options)
+def _nearest(options: SinkOptions) -> Servers:
+    """Returns the daemon of this task's host if it belongs to the cluster; else the driver's servers."""
+    given = servers_of(options.bootstrap)
     if not options.local_daemon or not options.bootstrap:
         return given
     try:
         local = find_face("kafka").address
     except ValueError:
         return given
-    return given if local == given else links.nearest(given, links.cluster_id_of(given), local)
+    return given if one(local) == given else links.nearest(given, links.cluster_id_of(given), local)
 
 
 def finish(
@@ -179,7 +184,7 @@ def finish(
         _commit(told, wholes, number, options)
     else:
         gone = not repeated  # that no part counts is a decision, too
-        end_parts(bootstrap_of(options), whole, number, (), options.write_timeout, committed=gone)
+        end_parts(servers_of(options.bootstrap), whole, number, (), options.write_timeout, committed=gone)
     settle()
 
 
@@ -199,11 +204,13 @@ def _commit(told: Sequence[Written], wholes: Set[str], number: int, options: Sin
     rows: Counter[str] = Counter()
     for message in told:
         rows.update(message.rows)
-    content = naming.content(rows)
+    content = naming.content(rows, naming.summed(message.digest for message in told))
     named = () if decided else parts
-    asked = naming.ANYTHING if decided and not options.compares else content
+    asked = content
+    if decided and options.repeated != COMPARE:
+        asked = naming.ANYTHING if options.repeated == SKIP else naming.content(rows)
     timeout = options.write_timeout
-    end_parts(bootstrap_of(options), whole, number, named, timeout, committed=True, content=asked)
+    end_parts(servers_of(options.bootstrap), whole, number, named, timeout, committed=True, content=asked)
     if decided:
         _log.warning(
             "batch is already committed and is not written again",

@@ -11,7 +11,7 @@ from treecast.middleware.load.frames import ClusterView, LoadError
 
 from ..errors import ReadError
 from ..links import LINKS
-from .cluster import address_of
+from ..servers import Servers
 from .fetch import OFFSET_OUT_OF_RANGE, Answer, fetch_request
 from .offset_frames import Found, offsets_request, parse_offsets
 from .offsets import EARLIEST, LATEST, Offsets, Partition, TopicIds
@@ -23,17 +23,17 @@ _INTERNAL: Final = frozenset(("__consumer_offsets", "__transaction_state", "__sh
 _GONE: Final = 3
 _AGAIN: Final = frozenset((_GONE, 5, 6, 7, 9, 13, 74, 75, 76, 78))  # leadership moves, or is not yet known
 _PAUSE_S: Final = 0.1
+_LOOKS: Final = 3  # at the topics, before a partition counts as gone
 
 
 class DaemonCluster:
-    """A `Cluster` by the protocol itself: for daemons, and for brokers that need only an address.
+    """A `Cluster` by the protocol itself: for daemons, and for other brokers.
 
-    `bootstrap`: HOST:PORT, separated by commas. Raises ReadError if nobody answers for `timeout` seconds.
+    Raises ReadError if none of `servers` answers for `timeout` seconds.
     """
 
-    def __init__(self, bootstrap: str, *, committed: bool, timeout: float) -> None:
-        self._bootstrap = bootstrap
-        self._addresses = [address_of(text) for text in bootstrap.split(",")]
+    def __init__(self, servers: Servers, *, committed: bool, timeout: float) -> None:
+        self._servers = servers
         self._committed = committed
         self._timeout = timeout
         self._first = min(timeout, FIRST_S)
@@ -82,7 +82,7 @@ class DaemonCluster:
                 said = f"error {error}"
             self._leaders.pop(partition, None)
             if time.monotonic() > deadline:
-                raise ReadError(f"{partition} at {self._bootstrap} does not answer: {said}")
+                raise ReadError(f"{partition} at {self._servers} does not answer: {said}")
             time.sleep(_PAUSE_S)
 
     def _ends(self, partition: Partition) -> int:
@@ -105,17 +105,17 @@ class DaemonCluster:
         LINKS.close()
 
     def _view(self, topics: list[str] | None) -> ClusterView:
-        """Returns the answer of the first broker in the list that answers."""
+        """Returns the answer of the first server that answers."""
         deadline = time.monotonic() + self._first
         while True:
-            for address in self._addresses:
+            for _ in self._servers:
                 try:
-                    with LINKS.lent(address, self._timeout) as link:
+                    with LINKS.lent_any(self._servers, self._timeout) as link:
                         return self._noted(link.metadata(topics))
                 except (OSError, LoadError) as error:
                     said = error
             if time.monotonic() > deadline:
-                raise ReadError(f"no Kafka face answers at {self._bootstrap}: {said}") from said
+                raise ReadError(f"no Kafka face answers at {self._servers}: {said}") from said
             time.sleep(_PAUSE_S)
 
     def _noted(self, view: ClusterView) -> ClusterView:
@@ -141,19 +141,25 @@ class DaemonCluster:
             if not left:
                 return found
             if time.monotonic() > deadline:
-                raise ReadError(f"the cluster at {self._bootstrap} does not answer: {said}")
+                raise ReadError(f"the cluster at {self._servers} does not answer: {said}")
             time.sleep(_PAUSE_S)
 
     def _learn(self, left: dict[Partition, int]) -> None:
-        """Finds the leaders of `left`; removes partitions that do not exist."""
-        strange = [partition for partition in left if partition not in self._leaders]
-        if not strange:
-            return
-        view = self._view(sorted({partition.topic for partition in strange}))
-        for partition in strange:
-            error, leaders = view.topics.get(partition.topic, (_GONE, {}))
-            if error == _GONE or (not error and partition.number not in leaders):
-                del left[partition]
+        """Finds the leaders of `left`; removes partitions that do not exist, as several answers say: one can
+        come from a broker that has just started.
+        """
+        for attempt in range(_LOOKS):
+            strange = [partition for partition in left if partition not in self._leaders]
+            if not strange:
+                return
+            view = self._view(sorted({partition.topic for partition in strange}))
+            gone = [partition for partition in strange if _is_gone(view, partition)]
+            if not gone:
+                return
+            if attempt < _LOOKS - 1:
+                time.sleep(_PAUSE_S)
+        for partition in gone:
+            del left[partition]
 
     def _asked(self, left: dict[Partition, int], found: Offsets) -> str:
         """Asks each leader once, and moves answers from `left` to `found`. Returns the reason why some are
@@ -182,3 +188,8 @@ class DaemonCluster:
                 else:
                     raise ReadError(f"{partition} at {address}: ListOffsets was answered with {answer.error}")
         return said
+
+
+def _is_gone(view: ClusterView, partition: Partition) -> bool:
+    error, leaders = view.topics.get(partition.topic, (_GONE, {}))
+    return error == _GONE or (not error and partition.number not in leaders)

@@ -30,6 +30,7 @@ from treecast.middleware.wire.record_batch import (
 from ..errors import DataLossError, ReadError
 from ..fields import Fields, framed, uvarint
 from ..links import LINKS, Link
+from ..servers import Servers
 from .columns import Columns, add_records
 from .packed import Packed, add_packed
 from .planning import Range, loss_text
@@ -56,7 +57,7 @@ class Answer:
         reader.skip(4 + 1 + 4)  # correlation id, tags, throttle time
         self.error = reader.number(">h")
         reader.skip(4)
-        self.log_start = self.high_watermark = -1
+        self.log_start = self.high_watermark = self.stable = -1
         self.aborted: list[tuple[int, int]] = []
         self.data = data
         self.at = self.end = 0
@@ -156,7 +157,7 @@ class PartitionReader:
     def __init__(
         self,
         part: Range,
-        bootstrap: Address,
+        servers: Servers,
         *,
         committed: bool = False,
         with_headers: bool = False,
@@ -168,7 +169,7 @@ class PartitionReader:
     ) -> None:
         """`topic_id`: of the intended topic; empty: any of this name."""
         self._part = part
-        self._bootstrap = bootstrap
+        self._servers = servers
         self._committed = committed
         self._with_headers = with_headers
         self._packed = packed
@@ -176,6 +177,7 @@ class PartitionReader:
         self._topic_id = topic_id
         self._fail_on_data_loss = fail_on_data_loss
         self._timeout = timeout
+        self._deadline = 0.0  # for progress
         self._link: Link | None = None
 
     def read(self) -> Iterator[Columns | Packed]:
@@ -196,14 +198,12 @@ class PartitionReader:
         """Yields everything, over as many connections as needed. No pause after the first, which may have
         been idle.
         """
-        part, pause = self._part, 0.0
-        deadline = time.monotonic() + self._timeout
+        pause = 0.0
+        self._advanced()
         confirmed = begun = False
         while not confirmed:
-            before = decoder.next
             try:
                 for columns in self._answers(decoder):
-                    deadline = time.monotonic() + self._timeout
                     if columns:
                         begun = True
                         yield columns
@@ -214,12 +214,11 @@ class PartitionReader:
                     raise ReadError(f"while it was read, {error}. Start the query again") from error
                 return
             except (OSError, LoadError, _Moved) as error:
+                if self._link is not None:
+                    LINKS.failed(self._link.address)
                 self.close()
-                if decoder.next == before and time.monotonic() > deadline:
-                    raise ReadError(
-                        f"{part.partition} at {self._bootstrap}: no progress at offset {decoder.next} "
-                        f"for {self._timeout:g} s: {error}"
-                    ) from error
+                if time.monotonic() > self._deadline:
+                    raise self._stalled(decoder, str(error)) from error
                 time.sleep(pause)
                 pause = _PAUSE_S
 
@@ -233,14 +232,35 @@ class PartitionReader:
             answer = Answer(connection.receive())
             if answer.error:
                 self._refused(answer, decoder)
+                self._advanced()
                 if decoder.next < self._part.until:
                     connection.send(self._request(decoder.next))
                 continue
+            before = decoder.next
             after = max((header.next_offset for _, header in answer.headers()), default=decoder.next)
             self._check_end(answer, after)
             if after < self._part.until:
                 connection.send(self._request(after))
             yield from decoder.decode(answer)
+            if decoder.next > before:
+                self._advanced()
+            elif time.monotonic() > self._deadline:
+                raise self._stalled(decoder, self._why(answer, before))
+
+    def _advanced(self) -> None:
+        self._deadline = time.monotonic() + self._timeout
+
+    def _stalled(self, decoder: Decoder, why: str) -> ReadError:
+        return ReadError(
+            f"{self._part.partition} at {self._servers}: no progress at offset {decoder.next} for "
+            f"{self._timeout:g} s (readTimeoutMs): {why}"
+        )
+
+    def _why(self, answer: Answer, offset: int) -> str:
+        """Returns what an answer without records means."""
+        if answer.high_watermark > offset:
+            return f"a transaction is open since offset {answer.stable}, or records are not sent"
+        return f"it ends at {answer.high_watermark}, and is to be read up to {self._part.until}"
 
     def _check_end(self, answer: Answer, after: int) -> None:
         if answer.high_watermark < min(self._part.until, after):
@@ -259,7 +279,7 @@ class PartitionReader:
             return
         if answer.error in _RETRIABLE:
             raise _Moved(f"error {answer.error}")
-        raise ReadError(f"{partition} at {self._bootstrap}: Fetch was answered with error {answer.error}")
+        raise ReadError(f"{partition} at {self._servers}: Fetch was answered with error {answer.error}")
 
     def _lost(self, text: str) -> None:
         if self._fail_on_data_loss:
@@ -272,7 +292,7 @@ class PartitionReader:
     def _connected(self) -> Connection:
         """Returns a connection to the partition's leader from Metadata; a daemon names itself."""
         if self._link is None:
-            with LINKS.lent(self._bootstrap, self._timeout) as first:
+            with LINKS.lent_any(self._servers, self._timeout) as first:
                 leader = self._leader(first)
             self._link = LINKS.take(leader, self._timeout)
         return self._link.connection

@@ -91,6 +91,8 @@ def parse_offsets(text: str, option: str, *, lowest: int = EARLIEST) -> Offsets:
             if not right or offset < lowest:
                 raise OptionError(f"{form}; for {topic!r} there is {number!r}: {offset!r}")
             found[Partition(topic, int(number))] = offset
+    if not found:
+        raise OptionError(f"{form}; there is no partition in {text!r}")
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -13,6 +13,7 @@ from treecast.middleware.filters.errors import FilterError
 from treecast.middleware.filters.evaluate import StatefulFilterError, check_stateless
 from treecast.middleware.filters.parse import parse
 
+from .. import kafka_options
 from ..errors import OptionError
 from .decoding import FAIL, FORMATS, MODES
 from .offsets import EARLIEST, LATEST, Offsets, Partition, parse_assign, parse_offsets
@@ -33,8 +34,6 @@ _COMMON = (
     *("format", "schema", "layout", "mode", "timeZone"),
 )
 _KNOWN = (*_SUBSCRIPTIONS, *_STREAMING, *_BATCH, *_COMMON)
-_KAFKA = "kafka."
-_OURS = ("bootstrap.servers", "isolation.level")  # of kafka.*: the others go to the client
 
 
 class Bound(Struct, frozen=True):
@@ -87,7 +86,7 @@ class SourceOptions(Struct, frozen=True):
     mode: str = FAIL
     time_zone: str = ""  # of timestamps without one; empty: the session's
     driver_rows: int = 0  # a micro-batch of at most this many rows is read beside the driver
-    client: Mapping[str, str] = {}  # other kafka.* options, without `kafka.`
+    without_effect: tuple[str, ...] = ()  # options that were given and change nothing
 
 
 def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -111,7 +110,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptio
         mode=given.take("mode", _one_of(tuple(mode.lower() for mode in MODES)), FAIL).upper(),
         time_zone=given.take("timeZone", _zone, ""),
         driver_rows=given.take("driverReadMaxRows", _count, 0),
-        client=given.client(),
+        without_effect=given.without_effect,
     )
     _check_decoding(given, read)
     if streaming and (read.ending.offsets or read.ending.everywhere != LATEST):
@@ -135,10 +134,11 @@ class _Given:
 
     def __init__(self, options: Mapping[str, str], streaming: bool) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
+        self.without_effect = tuple(kafka_options.check(kafka_options.SOURCE, options))
         known = {name.lower(): name for name in _KNOWN}
         for name in options:
             lowered = name.lower()
-            if lowered.startswith(_KAFKA) or lowered in known or lowered == "path":
+            if lowered.startswith(kafka_options.PREFIX) or lowered in known or lowered == "path":
                 continue
             close = difflib.get_close_matches(lowered, known, 1)
             advice = (
@@ -159,12 +159,6 @@ class _Given:
 
     def take(self, name: str, read: Callable[[str, str], T], default: T) -> T:
         return read(name, self.text(name, "")) if self.has(name) else default
-
-    def client(self) -> dict[str, str]:
-        found = {
-            name[len(_KAFKA) :]: value for name, value in self._values.items() if name.startswith(_KAFKA)
-        }
-        return {name: value for name, value in found.items() if name not in _OURS}
 
 
 def _subscription(given: _Given) -> Subscription:
@@ -269,14 +263,3 @@ def _filter(name: str, text: str) -> str:
     except (FilterError, StatefulFilterError) as error:
         raise OptionError(f"{name}: {error}") from None
     return text
-
-
-def client_config(client: Mapping[str, str]) -> dict[str, Any]:
-    """Returns kafka.* options with underscores, for kafka-python's clients."""
-    return {name.replace(".", "_"): _plain(value) for name, value in client.items()}
-
-
-def _plain(value: str) -> str | int | bool:
-    if value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    return int(value) if value.lstrip("-").isdecimal() else value

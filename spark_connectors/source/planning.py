@@ -50,24 +50,28 @@ def anew_text(start: Place, end: Place) -> list[str]:
 
 def limited(start: Mapping[Partition, int], latest: Mapping[Partition, int], max_rows: int) -> Offsets:
     """Returns the end of a trigger that takes at most `max_rows` offsets, in proportion to each partition's
-    backlog.
+    backlog, but at least one of each partition that has any: else a small one would wait until large ones are
+    read, and its rows be late. So more partitions than `max_rows` exceed it.
 
     Rounding remainders go to the partitions that lost most by it; so the sum is `max_rows` if that many wait.
     A partition that ends before its start has lost records: it ends where it does, so that the plan notices.
     """
     begun = {partition: min(start.get(partition, 0), latest[partition]) for partition in sorted(latest)}
-    waiting = {partition: latest[partition] - first for partition, first in begun.items()}
-    total = sum(waiting.values())
-    if total <= max_rows:
+    waiting = {part: latest[part] - first for part, first in begun.items() if latest[part] > first}
+    if sum(waiting.values()) <= max_rows:
         return dict(latest)
-    shares = {partition: divmod(max_rows * count, total) for partition, count in waiting.items()}
-    left = max_rows - sum(whole for whole, _ in shares.values())
-    by_loss = sorted(shares, key=lambda partition: -shares[partition][1])
+    more = _shared({part: count - 1 for part, count in waiting.items()}, max(0, max_rows - len(waiting)))
+    return begun | {part: begun[part] + 1 + more[part] for part in waiting}
+
+
+def _shared(waiting: Mapping[Partition, int], rows: int) -> dict[Partition, int]:
+    """Returns the shares of `rows` in proportion to what waits, which is not less."""
+    total = max(1, sum(waiting.values()))
+    shares = {part: divmod(rows * count, total) for part, count in waiting.items()}
+    left = rows - sum(whole for whole, _ in shares.values())
+    by_loss = sorted(shares, key=lambda part: -shares[part][1])
     favoured = set(by_loss[:left])
-    return {
-        partition: begun[partition] + whole + (partition in favoured)
-        for partition, (whole, _) in shares.items()
-    }
+    return {part: whole + (part in favoured) for part, (whole, _) in shares.items()}
 
 
 def ranges(
@@ -96,6 +100,37 @@ def ranges(
             first = log_start
         if first < until:
             found.append(Range(partition, first, until))
+    return found
+
+
+def unproven(
+    start: Mapping[Partition, int], end: Mapping[Partition, int], known: Mapping[Partition, int]
+) -> Offsets:
+    """Returns ends of what is still to be read that are not within the `known` ends of the logs: those of a
+    checkpoint's plan or of an option may lie beyond.
+    """
+    return {
+        part: until
+        for part, until in end.items()
+        if start.get(part, 0) < until and known.get(part, -1) < until
+    }
+
+
+def cut_back(
+    start: Mapping[Partition, int],
+    end: Mapping[Partition, int],
+    present: Mapping[Partition, int],
+    beyond: Set[Partition],
+    losses: list[str],
+) -> Offsets:
+    """Returns `end` without offsets that do not exist, of the partitions in `beyond`: their logs end at
+    `present`, or they are not there. `losses` gets a line for each.
+    """
+    found = dict(end)
+    for part in sorted(beyond):
+        where = f"it ends at {present[part]}" if part in present else "it is no longer there"
+        losses.append(f"{part}: to be read up to {end[part]}, but {where}")
+        found[part] = max(present.get(part, 0), start.get(part, 0))
     return found
 
 

@@ -8,7 +8,7 @@ Of a streaming read, `initialOffset`, `latestOffset` and `partitions` run in one
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
@@ -20,31 +20,34 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from treecast.middleware.api.discovery import Address, find_face
+from treecast.middleware.api.discovery import find_face
 from treecast.middleware.filters.parse import parse
 from treecast.middleware.filters.records import RecordFilter
 from treecast.middleware.model.logs import Log
 
 from .. import links
 from ..errors import DataLossError, OptionError
+from ..servers import Servers, servers_of
 from ..workers import Sent, settle
 from .arrow import ArrowMaker
 from .asking import DaemonCluster
-from .cluster import Cluster, KafkaCluster, address_of, bootstrap_of, resolve
+from .cluster import Cluster, resolve
 from .columns import Columns
 from .decoding import KEEP, DecodingMaker, decoder, has_times
 from .fetch import PartitionReader
-from .offsets import Offsets, Partition, Place, from_json, to_json
+from .offsets import Offsets, Partition, Place, from_json, names, to_json
 from .options import SourceOptions
 from .planning import (
     Range,
     anew_text,
     begun_again,
     begun_again_unknown,
+    cut_back,
     limited,
     loss_text,
     ranges,
     split,
+    unproven,
 )
 from .small import Giving, read_all
 from .zones import SESSION_ZONE, host_zone, zone_of
@@ -104,7 +107,12 @@ class _Reading(Sent):
 
     def cluster(self) -> Cluster:
         if self._cluster is None:
-            self._cluster = cluster_of(self.options)
+            options = self.options
+            self._cluster = DaemonCluster(
+                servers_of(options.bootstrap),
+                committed=options.isolation == "read_committed",
+                timeout=options.read_timeout,
+            )
         return self._cluster
 
     def same_topics(self, start: Place, end: Place) -> Place:
@@ -116,27 +124,42 @@ class _Reading(Sent):
             raise DataLossError(loss_text(lost))
         return begun_again(start, end)
 
-    def planned(self, start: Place, end: Place) -> list[InputPartition]:
-        """Returns the tasks that read from `start` to `end`."""
+    def planned(self, start: Place, end: Place, known: Offsets) -> list[InputPartition]:
+        """Returns the tasks that read from `start` to `end`. `known`: present ends, as far as asked for."""
+        parts = self._ranges(start, end, known)
+        servers = servers_of(self.options.bootstrap)
+        if parts and self.options.local_daemon and not self._cluster_id:
+            self._cluster_id = links.cluster_id_of(servers)
+        return [
+            RangePartition(part, str(servers), self._cluster_id, end.ids.get(part.partition.topic, ""))
+            for part in split(parts, self.options.min_partitions)
+        ]
+
+    def _ranges(self, start: Place, end: Place, known: Offsets) -> list[Range]:
         losses: list[str] = anew_text(start, end)
         begun = begun_again(start, end)
-        parts = ranges(begun.offsets, end.offsets, self.cluster().earliest(end.offsets), losses)
+        earliest = self.cluster().earliest(end.offsets)
+        there = Place(self._existing(begun.offsets, end.offsets, known, losses), end.ids)
+        parts = ranges(begun.offsets, there.offsets, earliest, losses)
         if losses and self.options.fail_on_data_loss:
             raise DataLossError(loss_text(losses))
         if losses:
-            known = begun_again_unknown(begun, end)
-            parts = ranges(known.offsets, end.offsets, self.cluster().earliest(end.offsets), [])
+            parts = ranges(begun_again_unknown(begun, there).offsets, there.offsets, earliest, [])
             _log.warning(
                 "records are lost; the query continues, because failOnDataLoss is false",
                 detail="; ".join(losses),
             )
-        bootstrap = bootstrap_of(self.options)
-        if parts and self.options.local_daemon and not self._cluster_id:
-            self._cluster_id = links.cluster_id_of(address_of(bootstrap))
-        return [
-            RangePartition(part, bootstrap, self._cluster_id, end.ids.get(part.partition.topic, ""))
-            for part in split(parts, self.options.min_partitions)
-        ]
+        return parts
+
+    def _existing(self, begun: Offsets, end: Offsets, known: Offsets, losses: list[str]) -> Offsets:
+        """Returns the ends as far as their logs have them. Asks only about ends that are not `known`."""
+        asked = unproven(begun, end, known)
+        if not asked:
+            return end
+        present = self.cluster().latest(asked)
+        short = {part: asked[part] for part, offset in present.items() if offset < asked[part]}
+        beyond = self.cluster().beyond(short) if short else set()
+        return cut_back(begun, end, present, beyond | (asked.keys() - present.keys()), losses)
 
     def records(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """Yields the records of one task, in a worker."""
@@ -148,10 +171,9 @@ class _Reading(Sent):
             return
         assert isinstance(partition, RangePartition)
         options, part = self.options, partition.part
-        address = nearest(partition)
         reader = PartitionReader(
             part,
-            address,
+            nearest(partition),
             committed=options.isolation == "read_committed",
             with_headers=self._with_headers(),
             packed=not options.format and not self._with_headers(),
@@ -201,17 +223,9 @@ class _Reading(Sent):
             self._cluster = None
 
 
-def cluster_of(options: SourceOptions) -> Cluster:
-    """Returns a cluster by the protocol itself, or by kafka-python if there are options for it."""
-    if options.client:
-        return KafkaCluster(options)
-    committed = options.isolation == "read_committed"
-    return DaemonCluster(bootstrap_of(options), committed=committed, timeout=options.read_timeout)
-
-
-def nearest(partition: RangePartition) -> Address:
-    """Returns the daemon of this worker's host if it belongs to the cluster; else the driver's address."""
-    given = address_of(partition.bootstrap)
+def nearest(partition: RangePartition) -> Servers:
+    """Returns the daemon of this worker's host if it belongs to the cluster; else the driver's servers."""
+    given = Servers.parse(partition.bootstrap)
     try:
         return links.nearest(given, partition.cluster_id, find_face("kafka").address)
     except ValueError:
@@ -230,10 +244,19 @@ class TreecastReader(DataSourceReader):
         read = partitions_of(cluster, options)
         start = resolve(cluster, read, options.starting, "startingOffsets")
         end = resolve(cluster, read, options.ending, "endingOffsets")
-        end = {part: max(end[part], start[part]) for part in end}
-        planned = reading.planned(Place(start), Place(end, cluster.topic_ids(read)))
+        known = {} if options.ending.offsets else end
+        ids = cluster.topic_ids(read)
+        planned = reading.planned(Place(start, ids), Place(self._not_before(start, end), ids), known)
         reading.close()
         return planned
+
+    def _not_before(self, start: Offsets, end: Offsets) -> Offsets:
+        """Returns ends from which a read can begin, unless an option gives a later start: that is a loss."""
+        given = self._reading.options.starting.offsets
+        return {
+            part: until if given.get(part, -1) >= 0 else max(until, start[part])
+            for part, until in end.items()
+        }
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         return self._reading.records(partition)
@@ -246,6 +269,7 @@ class TreecastStreamReader(Giving, DataSourceStreamReader, SupportsTriggerAvaila
         self._reading = _Reading(options, schema)
         self._end: Place | None = None  # of Trigger.AvailableNow: the ends when it started
         self._known: Place | None = None  # the findings of the last trigger
+        self._absent: Set[Partition] = frozenset()  # partitions that were read and are not there
 
     def initialOffset(self) -> dict[str, Any]:
         reading = self._reading
@@ -264,12 +288,31 @@ class TreecastStreamReader(Giving, DataSourceStreamReader, SupportsTriggerAvaila
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:
         latest = self._latest() if self._end is None else self._end
         reading = self._reading
+        latest = self._with_absent(from_json(start), latest)
         begun = reading.same_topics(from_json(start), latest).offsets
         ends = self._not_back(begun, latest.offsets)
         if isinstance(limit, ReadMaxRows):
             new = reading.cluster().earliest(set(ends) - set(begun))
             ends = limited(begun | new, ends, limit.max_rows)
         return to_json(Place(ends, latest.ids))
+
+    def _with_absent(self, begun: Place, latest: Place) -> Place:
+        """Returns `latest` with the query's position in partitions that are not in it: one answer without a
+        topic does not mean that the topic is deleted. With failOnDataLoss those that stay absent are left
+        out, so that the plan finds the loss.
+        """
+        absent = begun.offsets.keys() - latest.offsets.keys()
+        if absent - self._absent:
+            again = self._latest()
+            latest = Place(again.offsets | latest.offsets, again.ids | latest.ids)
+            absent = begun.offsets.keys() - latest.offsets.keys()
+        if self._reading.options.fail_on_data_loss:
+            return latest
+        if absent - self._absent:
+            _log.warning("partitions are not there; their positions are kept", partitions=names(absent))
+        self._absent = absent
+        kept = {part: begun.offsets[part] for part in absent}
+        return Place(latest.offsets | kept, begun.ids | latest.ids)
 
     def _not_back(self, begun: Offsets, latest: Offsets) -> Offsets:
         """Returns the ends. If the query is further than one, a replica may be behind: then returns the
@@ -296,7 +339,8 @@ class TreecastStreamReader(Giving, DataSourceStreamReader, SupportsTriggerAvaila
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         begun, until = from_json(start), from_json(end)
         self._check_checkpoint(begun.offsets)
-        planned = self._reading.planned(begun, until)
+        known = {} if self._known is None else self._known.offsets
+        planned = self._reading.planned(begun, until, known)
         if 0 < rows_of(planned) <= self._reading.options.driver_rows and self._reading.knows_zone():
             together = TogetherPartition(planned)
             if self.offer(read_all(self._reading.records(together))):
@@ -324,7 +368,9 @@ def partitions_of(cluster: Cluster, options: SourceOptions) -> list[Partition]:
     wanted = set(options.subscription.topics) | {part.topic for part in options.subscription.partitions}
     missing = wanted - {part.topic for part in found}
     if missing:
-        raise OptionError(f"there is no topic {', '.join(sorted(missing))} at {bootstrap_of(options)}")
+        raise OptionError(
+            f"there is no topic {', '.join(sorted(missing))} at {servers_of(options.bootstrap)}"
+        )
     absent = options.subscription.partitions - set(found)
     if absent:
         raise OptionError(f"assign names {', '.join(map(str, sorted(absent)))}, which does not exist")

@@ -38,6 +38,7 @@ from .parts import (
     check_names,
     check_open,
     check_repeat,
+    compared,
     fate,
     given_up,
     home_name,
@@ -306,6 +307,7 @@ class TransactionCoordinator:
             transaction=whole.transactional_id,
             batch=batch,
             content=content or "not named by its writer",
+            compared=compared(whole, content),
         )
 
     async def _commit_parts(

@@ -30,6 +30,7 @@ from treecast.middleware.model.identity import NO_PRODUCER_EPOCH, ProducerIdenti
 from .state import Event, State, Transaction, ended, fenced
 
 ANYTHING = "*"
+DIGEST = "; digest "  # in a content: between what is counted and the digest of the rows
 _MARK = "//"
 _PART = re.compile(r"(.+?)//(\d{1,18})/(.+)", re.DOTALL)
 
@@ -73,7 +74,8 @@ def check_begin(whole: Transaction | None, part: Part) -> None:
 def check_repeat(whole: Transaction, batch: int, content: str) -> None:
     """Raises INVALID_TRANSACTION_STATE unless the commit of `batch` may repeat the last commit.
 
-    `content` is empty if the writer names none, and ANYTHING if any content may match.
+    `content` is empty if the writer names none, and ANYTHING if any content may match. Digests are compared
+    if both contents have one: writers of earlier versions name none.
     """
     name = whole.transactional_id
     if batch < whole.batch:
@@ -81,11 +83,23 @@ def check_repeat(whole: Transaction, batch: int, content: str) -> None:
             Fault.INVALID_TRANSACTION_STATE,
             f"batch {whole.batch} of {name!r} is committed, so batch {batch} is no repeat of the last one",
         )
-    if content not in ("", ANYTHING, whole.content):
+    if content not in ("", ANYTHING) and not _agree(content, whole.content):
         raise TreecastError(
             Fault.INVALID_TRANSACTION_STATE,
             f"batch {batch} of {name!r} was committed with {whole.content or 'nothing'}, not with {content}",
         )
+
+
+def compared(whole: Transaction, content: str) -> str:
+    """Returns what of a repeated batch was compared, for the log."""
+    if content in ("", ANYTHING):
+        return "nothing"
+    return "rows" if DIGEST in content and DIGEST in whole.content else "numbers of rows"
+
+
+def _agree(one: str, other: str) -> bool:
+    (counts, _, digest), (other_counts, _, other_digest) = one.partition(DIGEST), other.partition(DIGEST)
+    return counts == other_counts and (digest == other_digest or not digest or not other_digest)
 
 
 def check_fresh(whole: str, batch: int, parts: Collection[str], content: str) -> None:

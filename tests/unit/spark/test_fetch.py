@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest as KafkaFetchRequest
 from kafka.protocol.consumer import FetchResponse
 
+from treecast.middleware.api.discovery import Address
 from treecast.middleware.load.frames import LoadError
 from treecast.middleware.model.identity import ProducerIdentity
 from treecast.middleware.model.records import Compression, Record, TimestampType
@@ -25,10 +27,11 @@ from treecast.middleware.wire.record_batch import (
     read_records,
 )
 from treecast.spark_connectors.errors import ReadError
+from treecast.spark_connectors.servers import one
 from treecast.spark_connectors.source import fetch
 from treecast.spark_connectors.source.arrow import ArrowMaker, schema_of
 from treecast.spark_connectors.source.columns import Columns, add_records
-from treecast.spark_connectors.source.fetch import Answer, Decoder, fetch_request
+from treecast.spark_connectors.source.fetch import Answer, Decoder, PartitionReader, fetch_request
 from treecast.spark_connectors.source.offsets import Partition
 from treecast.spark_connectors.source.packed import Packed, add_packed
 from treecast.spark_connectors.source.planning import Range
@@ -50,6 +53,17 @@ records = st.lists(
 
 
 def answer(data: bytes, aborted: list[tuple[int, int]] | None = None, error: int = 0) -> Answer:
+    return Answer(reply(data, aborted, error))
+
+
+def reply(
+    data: bytes,
+    aborted: list[tuple[int, int]] | None = None,
+    error: int = 0,
+    *,
+    end: int = 10**6,
+    stable: int = 10**6,
+) -> bytes:
     """Returns a Fetch 12 reply by kafka-python."""
     topic = FetchResponse.FetchableTopicResponse
     part = topic.PartitionData
@@ -60,8 +74,8 @@ def answer(data: bytes, aborted: list[tuple[int, int]] | None = None, error: int
     row = part(
         partition_index=2,
         error_code=error,
-        high_watermark=10**6,
-        last_stable_offset=10**6,
+        high_watermark=end,
+        last_stable_offset=stable,
         log_start_offset=0,
         aborted_transactions=listed,
         preferred_read_replica=-1,
@@ -76,7 +90,7 @@ def answer(data: bytes, aborted: list[tuple[int, int]] | None = None, error: int
         version=12,
     )
     response.with_header(correlation_id=0)
-    return Answer(bytes(response.encode(header=True, framed=False)))
+    return bytes(response.encode(header=True, framed=False))
 
 
 def placed(batch: bytes, offset: int) -> bytes:
@@ -252,3 +266,61 @@ def test_requests_are_what_kafka_python_reads(text: str | None) -> None:
     (part,) = topic.partitions
     assert (topic.topic, part.partition, part.fetch_offset) == ("t", 2, 7)
     assert (text is None) or frame.endswith(text.encode())
+
+
+class Told:
+    """A link whose requests are answered by the next item of a script, the last one for ever."""
+
+    def __init__(self, *script: bytes) -> None:
+        self.connection: Any = self
+        self.address = Address("h", 1)
+        self.quiet = False  # it is not kept
+        self.sent: list[bytes] = []
+        self._script = list(script)
+
+    def send(self, frame: bytes) -> None:
+        self.sent.append(frame)
+
+    def receive(self) -> bytes:
+        return self._script.pop(0) if len(self._script) > 1 else self._script[0]
+
+    def close(self) -> None:
+        pass
+
+
+def reader(until: int, timeout: float, *script: bytes, committed: bool = False) -> PartitionReader:
+    made = PartitionReader(
+        Range(P, 0, until),
+        one(Address("h", 1)),
+        committed=committed,
+        timeout=timeout,
+        fail_on_data_loss=False,
+    )
+    made._link = Told(*script)  # type: ignore[assignment]
+    return made
+
+
+NO_TIME = -1.0  # a limit that is exceeded by the first answer without progress
+
+
+@pytest.mark.parametrize(
+    ("end", "stable", "why"),
+    [
+        (10, 10, "it ends at 10, and is to be read up to 100"),
+        (50, 10, "a transaction is open since offset 10"),
+    ],
+)
+def test_what_does_not_come_is_not_waited_for_without_limit(end: int, stable: int, why: str) -> None:
+    """The limit begins anew with each record."""
+    some = reply(batch(*[b"v"] * 10, offset=0), end=end, stable=stable)
+    read = reader(100, NO_TIME, some, reply(b"", end=end, stable=stable), committed=True).read()
+    assert len(next(read)) == 10
+    limit = rf"t-2 at h:1: no progress at offset 10 for -1 s \(readTimeoutMs\): {why}"
+    with pytest.raises(ReadError, match=limit):
+        next(read)
+
+
+def test_a_replica_that_is_behind_is_waited_for() -> None:
+    first, rest = batch(b"a", offset=0), batch(b"b", offset=1)
+    script = [reply(first, end=1), *[reply(b"", end=1)] * 5, reply(rest, end=2)]
+    assert [columns.values for columns in reader(2, 60, *script).read()] == [[b"a"], [b"b"]]

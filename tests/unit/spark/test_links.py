@@ -11,7 +11,11 @@ import pytest
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.load import frames
 from treecast.spark_connectors import links
+from treecast.spark_connectors.errors import OptionError
 from treecast.spark_connectors.links import MOST, Link, Links
+from treecast.spark_connectors.servers import Servers
+
+NOBODY = Address("127.0.0.1", 1)
 
 
 class Server:
@@ -153,3 +157,46 @@ def test_a_view_is_asked_anew_where_another_topic_of_that_name_is_meant(
         monkeypatch.setattr(link, "metadata", lambda _: said.pop(0))
         assert link.view("t").ids == link.view("t", topic_id="old").ids == {"t": "old"}
         assert link.view("t", topic_id="new").ids == link.view("t").ids == {"t": "new"}
+
+
+def test_the_first_server_that_can_be_reached_is_taken(server: Server, kept: Links) -> None:
+    both = Servers((NOBODY, server.address))
+    link = kept.take_any(both, 30)
+    assert link.address == server.address
+    kept.give(link)
+    assert kept.take_any(both, 30) is link
+    kept.give(link)
+    with pytest.raises(OSError, match="refused"):
+        kept.take_any(Servers((NOBODY, NOBODY)), 30)
+
+
+def test_servers_that_failed_lately_are_tried_last(kept: Links, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b, c = servers = Servers(Address("h", port) for port in range(3))
+    now = 1000.0
+    monkeypatch.setattr(links.time, "monotonic", lambda: now)
+    assert kept._ordered(servers) == [a, b, c]
+    kept.failed(b)
+    now += 1
+    kept.failed(a)
+    assert kept._ordered(servers) == [c, b, a]
+    now += links.FAILED_S
+    assert kept._ordered(servers) == [a, b, c]
+
+
+def test_one_that_accepts_and_does_not_answer_is_tried_last(server: Server, kept: Links) -> None:
+    second = Server()
+    both = Servers((server.address, second.address))
+    with pytest.raises(TimeoutError), kept.lent_any(both, 30) as link:
+        assert link.address == server.address
+        raise TimeoutError
+    with kept.lent_any(both, 30) as link:
+        assert link.address == second.address
+    second.close()
+
+
+def test_the_option() -> None:
+    assert Servers.parse(" h:1 ,[::1]:2,, ") == (Address("h", 1), Address("::1", 2))
+    assert str(Servers.parse("h:1,[::1]:2")) == "h:1,[::1]:2"
+    for text, message in (("h:1,g", "expected HOST:PORT"), (" , ", "names no address")):
+        with pytest.raises(OptionError, match=rf"kafka\.bootstrap\.servers:? {message}"):
+            Servers.parse(text)

@@ -6,7 +6,7 @@ import pytest
 
 from treecast.spark_connectors.errors import OptionError
 from treecast.spark_connectors.source.offsets import EARLIEST, LATEST, Partition
-from treecast.spark_connectors.source.options import client_config, parse_options
+from treecast.spark_connectors.source.options import parse_options
 
 T0, T1 = Partition("t", 0), Partition("t", 1)
 
@@ -50,14 +50,6 @@ def test_which_partitions_are_taken() -> None:
     assert (some.takes(T0), some.takes(T1)) == (False, True)
 
 
-def test_other_kafka_options_go_to_the_client() -> None:
-    read = parse_options(
-        {"subscribe": "a", "kafka.request.timeout.ms": "500", "kafka.allow.auto": "TRUE"},
-        streaming=True,
-    )
-    assert client_config(read.client) == {"request_timeout_ms": 500, "allow_auto": True}
-
-
 @pytest.mark.parametrize(
     ("options", "streaming", "message"),
     [
@@ -79,6 +71,8 @@ def test_other_kafka_options_go_to_the_client() -> None:
         ({"subscribe": "a", "failOnDataLoss": "no"}, True, "failOnDataLoss is true or false, not 'no'"),
         ({"subscribe": "a", "startingOffsets": "first"}, True, "startingOffsets is earliest, latest or"),
         ({"subscribe": "a", "startingOffsets": '{"a": {"0": -3}}'}, True, "'0': -3"),
+        ({"subscribe": "a", "startingOffsets": "{}"}, True, "there is no partition in '{}'"),
+        ({"subscribe": "a", "startingOffsetsByTimestamp": '{"a": {}}'}, True, "there is no partition in"),
         ({"subscribe": "a", "endingOffsets": '{"a": {"0": -2}}'}, False, "'0': -2"),
         ({"subscribe": "a", "endingOffsets": "earliest"}, False, "endingOffsets is latest or"),
         ({"subscribe": "a", "startingTimestamp": "-1"}, True, "milliseconds since 1970"),

@@ -21,9 +21,11 @@ from treecast.spark_connectors.source.planning import (
     Range,
     begun_again,
     begun_again_unknown,
+    cut_back,
     limited,
     ranges,
     split,
+    unproven,
 )
 
 T0, T1, U0 = Partition("t", 0), Partition("t", 1), Partition("u", 0)
@@ -64,12 +66,15 @@ def test_a_trigger_takes_as_much_as_it_may(start: Offsets, latest: Offsets, max_
     begun = {partition: min(start.get(partition, 0), latest[partition]) for partition in latest}
     taken = {partition: end[partition] - begun[partition] for partition in end}
     waiting = {partition: latest[partition] - begun[partition] for partition in latest}
-    assert all(0 <= taken[partition] <= waiting[partition] for partition in end)
-    assert sum(taken.values()) == min(max_rows, sum(waiting.values()))
+    least = sum(map(bool, waiting.values()))
+    assert all(bool(waiting[part]) <= taken[part] <= waiting[part] for part in end), "none is left waiting"
+    assert sum(taken.values()) == min(max(max_rows, least), sum(waiting.values()))
 
 
 def test_each_partition_in_proportion() -> None:
     assert limited({T0: 10, T1: 0}, {T0: 110, T1: 300}, 40) == {T0: 20, T1: 30}
+    assert limited({}, {T0: 3000, T1: 1}, 100) == {T0: 99, T1: 1}, "as Spark's source: at least one"
+    assert limited({}, {T0: 3000, T1: 1, U0: 9}, 1) == {T0: 1, T1: 1, U0: 1}
 
 
 @given(offsets, st.integers(1, 50))
@@ -101,6 +106,27 @@ def test_losses(start: Offsets, end: Offsets, earliest: Offsets, message: str, l
     losses: list[str] = []
     assert ranges(start, end, earliest, losses) == left
     assert losses == [message]
+
+
+def test_ends_that_are_not_known_are_asked_for() -> None:
+    end = {T0: 9, T1: 4, U0: 7}
+    assert unproven({T0: 5, U0: 7}, end, {T0: 9}) == {T1: 4}, "nothing is to be read of the third"
+    assert unproven({}, end, {}) == end
+    assert unproven({}, end, {T0: 8, T1: 9, U0: 7}) == {T0: 9}
+
+
+def test_ends_that_do_not_exist_are_cut_back_and_told() -> None:
+    losses: list[str] = []
+    end = {T0: 100, T1: 100, U0: 100, Partition("v", 0): 5}
+    found = cut_back({T0: 3, T1: 50, U0: 7}, end, {T0: 10, T1: 20}, {T0, T1, U0}, losses)
+    assert found == {T0: 10, T1: 50, U0: 7, Partition("v", 0): 5}
+    assert losses == [
+        "t-0: to be read up to 100, but it ends at 10",
+        "t-1: to be read up to 100, but it ends at 20",
+        "u-0: to be read up to 100, but it is no longer there",
+    ]
+    assert ranges({T0: 3, T1: 50, U0: 7}, found, {}, losses)[0] == Range(T0, 3, 10)
+    assert len(losses) == 3, "each loss is told once"
 
 
 def test_a_log_that_begins_later_than_all_that_was_read_is_no_loss() -> None:

@@ -14,6 +14,7 @@ from treecast.spark_connectors.sink.frames import Staged
 from treecast.spark_connectors.sink.options import parse_options
 from treecast.spark_connectors.sink.writer import NOTHING, Written, finish
 
+FIVE = "5 rows: t 5; digest 0000000500000005"
 ONE, TWO = Staged("w//3/a", 7, 0), Staged("w//3/b", 8, 0)
 
 
@@ -32,7 +33,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 
 
 def told(staged: Staged | None, rows: int, *, whole: str = "w", decided: bool = False) -> Written:
-    return Written(whole, staged, {"t": rows}, decided=decided)
+    """A report of rows whose digest is their number, twice."""
+    return Written(whole, staged, {"t": rows}, decided=decided, digest=(rows, rows))
 
 
 def end(messages: list[Written | None], *, committed: bool = True, **options: str) -> None:
@@ -42,7 +44,7 @@ def end(messages: list[Written | None], *, committed: bool = True, **options: st
 
 def test_all_parts_count_and_all_rows(asked: list[tuple[Any, ...]]) -> None:
     end([told(ONE, 2), None, NOTHING, told(TWO, 3)])
-    assert asked == [("w", 3, [ONE, TWO], True, "5 rows: t 5")]
+    assert asked == [("w", 3, [ONE, TWO], True, FIVE)]
 
 
 def test_a_batch_without_rows_is_no_ones_business(asked: list[tuple[Any, ...]]) -> None:
@@ -55,13 +57,19 @@ def test_what_is_left_out_is_compared_and_logged(
 ) -> None:
     """A task that was told so writes nothing; a part that another task had staged before does not count."""
     end([told(None, 2, decided=True), told(TWO, 3)])
-    assert asked == [("w", 3, [], True, "5 rows: t 5")]
+    assert asked == [("w", 3, [], True, FIVE)]
     assert (
-        "batch is already committed and is not written again: batch=3, transaction=w, content=5 rows: t 5"
+        f"batch is already committed and is not written again: batch=3, transaction=w, content={FIVE}"
         in caplog.text
     )
-    end([told(None, 2, decided=True)], repeatedBatch="skip")
-    assert asked[1:] == [("w", 3, [], True, "*")]
+
+
+@pytest.mark.parametrize(("option", "content"), [("skip", "*"), ("counts", "2 rows: t 2")])
+def test_a_repeat_may_be_allowed_to_differ(asked: list[tuple[Any, ...]], option: str, content: str) -> None:
+    """What is committed first is noted in full, so that the option may be taken away again."""
+    end([told(None, 2, decided=True)], repeatedBatch=option)
+    end([told(ONE, 5)], repeatedBatch=option)
+    assert asked == [("w", 3, [], True, content), ("w", 3, [ONE], True, FIVE)]
 
 
 def test_a_topic_that_is_made_anew_while_it_is_written_is_told(asked: list[tuple[Any, ...]]) -> None:

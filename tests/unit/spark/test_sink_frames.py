@@ -27,12 +27,14 @@ from treecast.middleware.load.frames import LoadError
 from treecast.middleware.model.identity import ProducerIdentity
 from treecast.shims.kafka import schema
 from treecast.spark_connectors.errors import WriteError
+from treecast.spark_connectors.servers import Servers, one
 from treecast.spark_connectors.sink import frames
 from treecast.spark_connectors.sink.frames import Staged
 from treecast.spark_connectors.sink.lane import Lane
 from treecast.spark_connectors.source.offsets import Partition
 
 T0, T1, U0 = Partition("t", 0), Partition("t", 1), Partition("u", 0)
+NOBODY = Address("127.0.0.1", 1)
 STAGED = Staged("q//3/a", 7, 2)
 
 
@@ -212,7 +214,7 @@ def frame_of(number: int) -> bytes:
 
 def test_what_was_not_answered_is_sent_again_in_order(peers: list[Peer]) -> None:
     peers.append(peer := Peer([appended(), appended(6), None, appended(46)]))
-    lane = Lane(peer.address, 30)
+    lane = Lane(one(peer.address), 30)
     sent = [frame_of(number) for number in range(4)]
     for frame in sent:
         lane.send(frame)
@@ -225,7 +227,7 @@ def test_what_was_not_answered_is_sent_again_in_order(peers: list[Peer]) -> None
 
 def test_what_stays_wrong_is_told(peers: list[Peer]) -> None:
     peers.append(peer := Peer([appended(10)]))
-    lane = Lane(peer.address, 30)
+    lane = Lane(one(peer.address), 30)
     lane.send(frame_of(0))
     with pytest.raises(WriteError, match=r"t-0 at .*: a batch is larger than max\.message\.bytes"):
         lane.settle()
@@ -233,6 +235,17 @@ def test_what_stays_wrong_is_told(peers: list[Peer]) -> None:
 
 
 def test_a_peer_that_stays_away_is_told() -> None:
-    lane = Lane(Address("127.0.0.1", 1), 0.2)
+    lane = Lane(one(NOBODY), 0.2)
     with pytest.raises(WriteError, match=r"127\.0\.0\.1:1 has not taken what is written for 0\.2 s"):
         lane.ask(frames.init_request(None, 1), lambda payload: frames.parse_end(payload)[0])
+
+
+def test_another_server_is_asked_if_one_is_away_or_goes(peers: list[Peer]) -> None:
+    """Of three, the first does not exist, and the second one closes the connection after its first answer."""
+    done = frames.parse_end
+    peers.extend((going := Peer([b"\0" * 9 + b"\0" * 3, None]), staying := Peer([b"\0" * 9 + b"\0" * 3])))
+    lane = Lane(Servers((NOBODY, going.address, staying.address)), 30)
+    for _ in range(2):
+        assert lane.ask(frames.init_request(None, 1), lambda payload: done(payload)[0]) == 0
+    lane.close()
+    assert (len(going.seen), len(staying.seen)) == (2, 1)

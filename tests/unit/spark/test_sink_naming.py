@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treecast.middleware.broker.transactions.parts import ANYTHING, Part, part_of
+from treecast.middleware.broker.transactions.parts import ANYTHING, DIGEST, Part, part_of
 from treecast.spark_connectors.sink import naming
 
 texts = st.text(alphabet="/*-~@a\u00e4", max_size=4)
@@ -37,4 +37,11 @@ def test_what_a_batch_holds() -> None:
     assert naming.content({"u": 2, "t": 3}) == "5 rows: t 3, u 2"
     many = {f"t{n}": n for n in range(10)}
     assert naming.content(many) == "45 rows: t1 1, t2 2, t3 3, t4 4, t5 5, 4 more topics"
-    assert naming.ANYTHING == ANYTHING
+    assert naming.content({"t": 3}, (0xABC, 1)) == naming.content({"t": 3}) + "; digest 00000abc00000001"
+    assert naming.content({}, (1, 2)) == ""
+    assert (naming.ANYTHING, naming.DIGEST) == (ANYTHING, DIGEST)
+
+
+def test_the_digest_of_a_batch_is_the_sum_over_its_tasks() -> None:
+    assert naming.summed([]) == (0, 0)
+    assert naming.summed([(2**32 - 1, 1), (2, 5), (0, 0)]) == (1, 6)

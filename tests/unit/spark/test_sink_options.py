@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from treecast.middleware.broker.transactions.parts import Part, part_of
 from treecast.middleware.model.records import Compression
 from treecast.spark_connectors.errors import OptionError
-from treecast.spark_connectors.sink.options import parse_options
+from treecast.spark_connectors.sink.naming import Batch
+from treecast.spark_connectors.sink.options import MAX_BATCH, parse_options
 from treecast.spark_connectors.sink.tables import check_schema
 
 t = pytest.importorskip("pyspark.sql.types")
@@ -26,13 +28,22 @@ def test_options_of_kafkas_producer_that_change_nothing_are_taken() -> None:
         "delivery": "atleastonce",
     }
     read = parse_options(given, streaming=True)
-    assert (read.compression, read.transactional, read.compares) == (Compression.LZ4, False, True)
-    assert not parse_options({"repeatedBatch": "skip"}, streaming=True).compares
+    assert (read.compression, read.transactional, read.repeated) == (Compression.LZ4, False, "compare")
+    assert read.without_effect == ("kafka.acks", "kafka.linger.ms")
+    assert parse_options({"repeatedBatch": "Skip"}, streaming=True).repeated == "skip"
 
 
 def test_a_batch_write_may_name_its_batch() -> None:
     read = parse_options({"topic": "t", "queryName": "daily", "batchId": "7"}, streaming=False)
     assert (read.query, read.batch) == ("daily", 7)
+    large = {"topic": "t", "queryName": "daily", "batchId": "202611271245000"}
+    assert parse_options(large, streaming=False).batch == 202611271245000
+
+
+def test_the_largest_batch_number_is_one_for_the_home() -> None:
+    largest = Batch("w", MAX_BATCH)
+    assert part_of(largest.part("a")) == Part("w", MAX_BATCH, "a")
+    assert part_of(Batch("w", MAX_BATCH + 1).part("a")) is None
 
 
 @pytest.mark.parametrize(
@@ -40,15 +51,21 @@ def test_a_batch_write_may_name_its_batch() -> None:
     [
         ({"topc": "t"}, True, "there is no option topc of a write; did you mean topic"),
         ({"colour": "t"}, True, "there is no option colour of a write; there are batchId, delivery"),
-        ({"kafka.security.protocol": "SSL"}, True, "the sink does not know kafka.security.protocol"),
+        ({"kafka.security.protocol": "SSL"}, True, "kafka.security.protocol: connections here have neither"),
         ({"kafka.compression.type": "best"}, True, "none or gzip or snappy or lz4 or zstd, not 'best'"),
         ({"delivery": "exactlyOnce"}, True, "delivery is effectivelyOnce or atLeastOnce, not 'exactlyOnce'"),
-        ({"stagingLeaseMs": "0"}, True, "stagingLeaseMs is a whole number from 1 on, not '0'"),
+        ({"stagingLeaseMs": "0"}, True, "stagingLeaseMs is a whole number from 1 to 2147483647, not '0'"),
+        (
+            {"batchId": "1" * 19, "queryName": "q"},
+            False,
+            f"batchId is a whole number from 0 to {'9' * 18}, not",
+        ),
+        ({"batchId": "-1", "queryName": "q"}, False, "batchId is a whole number from 0 to"),
         ({"batchId": "1", "queryName": "q"}, True, "batchId is an option of batch writes only"),
         ({"batchId": "1"}, False, "queryName and batchId go together"),
         ({"queryName": "q"}, False, "queryName and batchId go together"),
         ({"localDaemon": "no"}, True, "localDaemon is true or false, not 'no'"),
-        ({"repeatedBatch": "no"}, True, "repeatedBatch is compare or skip, not 'no'"),
+        ({"repeatedBatch": "no"}, True, "repeatedBatch is compare or counts or skip, not 'no'"),
     ],
 )
 def test_what_is_wrong_is_named(options: dict[str, str], streaming: bool, message: str) -> None:

@@ -108,6 +108,34 @@ async def test_a_batch_before_the_last_one_is_no_repeat(bench: Home) -> None:
     assert bench.counters.batches_skipped == 0
 
 
+@pytest.mark.parametrize(
+    ("committed", "repeated", "compared"),
+    [
+        ("5 rows: t 5; digest 1f", "5 rows: t 5; digest 1f", "rows"),
+        ("5 rows: t 5", "5 rows: t 5; digest 1f", "numbers of rows"),  # of an earlier version
+        ("5 rows: t 5; digest 1f", "5 rows: t 5", "numbers of rows"),  # by choice
+        ("5 rows: t 5; digest 1f", ANYTHING, "nothing"),
+        ("5 rows: t 5; digest 1f", "5 rows: t 5; digest 2f", None),
+        ("5 rows: t 5; digest 1f", "6 rows: t 6; digest 1f", None),
+        ("5 rows: t 5; digest 1f", "6 rows: t 6", None),
+        ("5 rows: t 5", "6 rows: t 6; digest 1f", None),
+        ("", "5 rows: t 5; digest 1f", None),
+    ],
+)
+async def test_contents_agree_in_what_both_name(
+    bench: Home, caplog: pytest.LogCaptureFixture, committed: str, repeated: str, compared: str | None
+) -> None:
+    """As many rows are no repeat if they are other rows: their digests differ."""
+    await bench.commit(3, await bench.stage("q//3/1", P[0]), committed)
+    await bench.restart()
+    if compared is None:
+        with refusal(Fault.INVALID_TRANSACTION_STATE):
+            await bench.commit(3, {}, repeated)
+    else:
+        await bench.commit(3, {}, repeated)
+        assert f"compared={compared}" in caplog.text
+
+
 async def test_a_repeat_holds_what_the_batch_held(bench: Home) -> None:
     """Holds after a restart as well; each batch that is not written again is counted."""
     one = await bench.stage("q//3/1", P[0])
