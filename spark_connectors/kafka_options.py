@@ -111,7 +111,7 @@ _PREFIXES: Final = {"ssl.": _PLAIN, "sasl.": _PLAIN, "metrics.": _JAVA}
 
 
 class KafkaOptions(Struct, frozen=True):
-    """What a read or a write does with Kafka's options; names are without `kafka.`."""
+    """Kafka's options as a read or a write takes them; names are without `kafka.`."""
 
     what: str  # source or sink
     effective: tuple[str, ...]

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from treecast.middleware.api.discovery import Address
 from treecast.middleware.load.frames import LoadError
 from treecast.middleware.wire.record_batch import seal_batch
+from treecast.spark_connectors.servers import Servers
 from treecast.spark_connectors.sink.rows import Pending
 from treecast.spark_connectors.sink.tables import Contents, Router, Rows
 from treecast.spark_connectors.source.arrow import ArrowMaker, schema_of
@@ -37,9 +37,9 @@ class _Raw(Decoder):
         yield Packed()
 
 
-def fetched(address: Address, rows: int) -> float:
+def fetched(servers: Servers, rows: int) -> float:
     """Seconds of a core to fetch a partition, with nothing done with it."""
-    reader = PartitionReader(Range(Partition("rows", 0), 0, rows), address)
+    reader = PartitionReader(Range(Partition("rows", 0), 0, rows), servers)
     decoder = _Raw(Range(Partition("rows", 0), 0, rows), committed=False, with_headers=False)
     begun = time.process_time()
     try:
@@ -52,8 +52,8 @@ def fetched(address: Address, rows: int) -> float:
     return took
 
 
-def decoded(address: Address, rows: int) -> Iterator[Columns | Packed]:
-    yield from PartitionReader(Range(Partition("rows", 0), 0, rows), address, packed=True).read()
+def decoded(servers: Servers, rows: int) -> Iterator[Columns | Packed]:
+    yield from PartitionReader(Range(Partition("rows", 0), 0, rows), servers, packed=True).read()
 
 
 def encoded(rows: int, size: int) -> float:
@@ -76,16 +76,16 @@ def encoded(rows: int, size: int) -> float:
 
 
 def main() -> None:
-    address, rows, size = Address.parse(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    servers, rows, size = Servers.parse(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     rows -= rows % ARROW_ROWS
-    raw = fetched(address, rows)
+    raw = fetched(servers, rows)
     begun = time.process_time()
-    for _ in decoded(address, rows):
+    for _ in decoded(servers, rows):
         pass
     plain = time.process_time() - begun
     maker = ArrowMaker(schema_of(include_headers=False), "rows", 0)
     begun = time.process_time()
-    for columns in decoded(address, rows):
+    for columns in decoded(servers, rows):
         maker.make(columns)
     whole = time.process_time() - begun
     found = {"fetch": raw, "decode": plain - raw, "Arrow": whole - plain, "encode": encoded(rows, size)}

@@ -5,7 +5,7 @@ EndTxn for a batch that was staged in parts carries tagged fields of ours (docs/
 
     29795  int64: the batch
     29796  compact array of (compact string: transactional id, int64: producer id, int16: epoch): valid parts
-    29797  compact string: the content of the batch; a repeat must have the same
+    29797  compact string: the content of the batch; a repeat must have the same (`naming.content`)
 
 and its answer, if it is refused, one:
 

@@ -6,6 +6,7 @@ process. Fetch 12, after FetchRequest.json and FetchResponse.json of Apache Kafk
 
 from __future__ import annotations
 
+import math
 import struct
 import time
 from collections.abc import Iterator
@@ -177,7 +178,7 @@ class PartitionReader:
         self._topic_id = topic_id
         self._fail_on_data_loss = fail_on_data_loss
         self._timeout = timeout
-        self._deadline = 0.0  # for progress
+        self._deadline = math.inf  # for progress; each record moves it
         self._link: Link | None = None
 
     def read(self) -> Iterator[Columns | Packed]:

@@ -16,7 +16,6 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from treecast.middleware.api.discovery import Address
 from treecast.middleware.daemon.process import DaemonProcess
 from treecast.spark_connectors.errors import DataLossError, WriteError
 from treecast.spark_connectors.sink.rows import murmur2
@@ -205,26 +204,77 @@ def test_what_is_wrong_is_named(found: dict[str, Any]) -> None:
     assert "no Kafka face answers at 127.0.0.1:1" in wrong["nobody"]
 
 
-def asked_by_both(address: str, level: str) -> tuple[list[object], list[object]]:
-    """Returns partitions, ends and times of a topic by our own client and by kafka-python."""
-    from treecast.spark_connectors.source.asking import DaemonCluster
-    from treecast.spark_connectors.source.cluster import KafkaCluster
-    from treecast.spark_connectors.source.options import Subscription, parse_options
+class ByKafkaPython:
+    """The answers of kafka-python's consumer, in the form of `Cluster`'s."""
 
-    given = {"kafka.bootstrap.servers": address, "subscribe": "x", "kafka.isolation.level": level}
-    ours = DaemonCluster(address, committed=level == "read_committed", timeout=60)
-    said: tuple[list[object], list[object]] = ([], [])
-    for cluster, into in zip((ours, KafkaCluster(parse_options(given, streaming=True))), said, strict=True):
-        parts = cluster.partitions(Subscription(topics=("asked-a", "asked-absent")))
-        more = [*parts, Partition("asked-a", 7), Partition("asked-absent", 0)] if cluster is ours else parts
-        into += [parts, cluster.partitions(Subscription(pattern="asked-.*"))]
-        into += [cluster.earliest(more), cluster.latest(more)]
-        into += [cluster.at_times(dict.fromkeys(parts, at)) for at in (0, 2500, 3000, 9000)]
-        into.append(cluster.topic_ids(parts))
-        if level == "read_uncommitted":
-            into.append(cluster.beyond(dict.fromkeys(parts, 5)))
-        cluster.close()
+    def __init__(self, address: str, level: str) -> None:
+        from kafka import KafkaConsumer
+
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=address, isolation_level=level, enable_auto_commit=False
+        )
+
+    def partitions(self, takes: Callable[[Partition], bool]) -> list[Partition]:
+        found = [
+            Partition(topic, number)
+            for topic in self._consumer.topics()
+            for number in self._consumer.partitions_for_topic(topic) or ()
+        ]
+        return sorted(filter(takes, found))
+
+    def offsets(self, kind: str, parts: list[Partition]) -> dict[Partition, int]:
+        from kafka import TopicPartition
+
+        found = getattr(self._consumer, kind)([TopicPartition(*part) for part in parts])
+        return {Partition(part.topic, part.partition): offset for part, offset in found.items()}
+
+    def at_times(self, parts: list[Partition], time: int) -> dict[Partition, int | None]:
+        from kafka import TopicPartition
+
+        found = self._consumer.offsets_for_times({TopicPartition(*part): time for part in parts})
+        return {
+            Partition(part.topic, part.partition): None if answer is None else answer.offset
+            for part, answer in found.items()
+        }
+
+    def topic_ids(self, topics: set[str]) -> dict[str, str]:
+        return {topic: str(self._consumer._client.cluster.topic_id(topic)) for topic in topics}
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+TIMES = (0, 2500, 3000, 9000)
+
+
+def told_by_kafka_python(address: str, level: str) -> list[object]:
+    """Returns partitions, ends and times of a topic."""
+    theirs = ByKafkaPython(address, level)
+    parts = theirs.partitions(lambda part: part.topic == "asked-a")
+    said: list[object] = [parts, theirs.partitions(lambda part: part.topic.startswith("asked-"))]
+    said += [theirs.offsets("beginning_offsets", parts), theirs.offsets("end_offsets", parts)]
+    said += [theirs.at_times(parts, at) for at in TIMES]
+    said.append(theirs.topic_ids({"asked-a"}))
+    theirs.close()
     return said
+
+
+def told_by_us(address: str, level: str) -> tuple[list[object], set[Partition]]:
+    """Returns the same, and the partitions that end before offset 5."""
+    from treecast.spark_connectors.servers import Servers
+    from treecast.spark_connectors.source.asking import DaemonCluster
+    from treecast.spark_connectors.source.options import Subscription
+
+    ours = DaemonCluster(Servers.parse(address), committed=level == "read_committed", timeout=60)
+    parts = ours.partitions(Subscription(topics=("asked-a", "asked-absent")))
+    more = [*parts, Partition("asked-a", 7), Partition("asked-absent", 0)]
+    said: list[object] = [parts, ours.partitions(Subscription(pattern="asked-.*"))]
+    said += [ours.earliest(more), ours.latest(more)]
+    said += [ours.at_times(dict.fromkeys(parts, at)) for at in TIMES]
+    said.append(ours.topic_ids(parts))
+    beyond = ours.beyond(dict.fromkeys(parts, 5))
+    ours.close()
+    return said, beyond
 
 
 def test_the_driver_is_told_what_kafka_python_is(shared_daemon: DaemonProcess) -> None:
@@ -246,22 +296,23 @@ def test_the_driver_is_told_what_kafka_python_is(shared_daemon: DaemonProcess) -
             producer.commit_transaction(60)
     for done in admin.delete_records([TopicPartition("asked-a", 0, 2)]).values():
         done.result(60)
-    both = {
-        level: asked_by_both(shared_daemon.kafka, level) for level in ("read_uncommitted", "read_committed")
-    }
+    levels = ("read_uncommitted", "read_committed")
+    ours = {level: told_by_us(shared_daemon.kafka, level) for level in levels}
+    theirs = {level: told_by_kafka_python(shared_daemon.kafka, level) for level in levels}
     producer.abort_transaction(60)
-    for ours, theirs in both.values():
-        assert ours == theirs
     a = [Partition("asked-a", n) for n in range(3)]
-    assert both["read_uncommitted"][0][:4] == [
+    for level in levels:
+        said, beyond = ours[level]
+        assert said == theirs[level]
+        assert beyond == {a[2]}, "an open transaction does not hide where the log ends"
+    assert ours["read_uncommitted"][0][:4] == [
         a,
         [*a, Partition("asked-b", 0)],
         dict(zip(a, (2, 0, 0), strict=True)),
         dict(zip(a, (6, 5, 0), strict=True)),
     ]
-    assert both["read_committed"][0][3] == dict(zip(a, (6, 0, 0), strict=True))
-    ids, beyond = both["read_uncommitted"][0][-2:]
-    assert (set(ids), beyond) == ({"asked-a"}, {a[2]})
+    assert ours["read_committed"][0][3] == dict(zip(a, (6, 0, 0), strict=True))
+    assert set(ours["read_committed"][0][-1]) == {"asked-a"}
 
 
 def test_a_topic_that_was_made_anew_fails_the_query_or_is_read_from_its_beginning(
@@ -287,6 +338,7 @@ def test_a_checkpoint_without_ids_finds_that_its_topic_ends_earlier(found: dict[
 def test_a_task_reads_the_topic_that_was_meant_or_nothing(shared_daemon: DaemonProcess) -> None:
     """The topic was replaced after the plan, or its leader reports that the log ends early."""
     pytest.importorskip("pyspark")
+    from treecast.spark_connectors.servers import Servers
     from treecast.spark_connectors.source.asking import DaemonCluster
     from treecast.spark_connectors.source.fetch import PartitionReader
     from treecast.spark_connectors.source.options import Subscription
@@ -298,15 +350,15 @@ def test_a_task_reads_the_topic_that_was_meant_or_nothing(shared_daemon: DaemonP
     for n in range(5):
         producer.produce("meant", b"%d" % n)
     assert producer.flush(60) == 0
-    cluster = DaemonCluster(shared_daemon.kafka, committed=False, timeout=60)
+    servers = Servers.parse(shared_daemon.kafka)
+    cluster = DaemonCluster(servers, committed=False, timeout=60)
     (part,) = cluster.partitions(Subscription(topics=("meant",)))
     topic_id = cluster.topic_ids([part])["meant"]
     assert cluster.beyond({part: 5}) == set()
     assert cluster.beyond({part: 6}) == {part}
 
     def read(topic_id: str, *, fail: bool) -> int:
-        address = Address(*shared_daemon.address("kafka"))
-        reader = PartitionReader(Range(part, 0, 5), address, topic_id=topic_id, fail_on_data_loss=fail)
+        reader = PartitionReader(Range(part, 0, 5), servers, topic_id=topic_id, fail_on_data_loss=fail)
         return sum(len(columns) for columns in reader.read())
 
     assert (read(topic_id, fail=True), read("", fail=True)) == (5, 5)
@@ -332,6 +384,14 @@ def test_a_checkpoint_that_was_restored_does_not_leave_out_other_rows(found: dic
     assert restored["count"] == 5000
 
 
+def test_totals_from_a_checkpoint_one_batch_old_are_not_left_out(found: dict[str, Any]) -> None:
+    """There is a row for each key, so a batch that is planned up to another end has as many rows."""
+    totals = found["anew_totals"]
+    assert "was committed with 2 rows: anew-totals-" in totals["error"]
+    assert ", not with 2 rows: anew-totals-" in totals["error"]
+    assert totals["before"] == totals["after"] == {"0": "20", "1": "20"}
+
+
 def test_each_batch_numbers_anew_with_a_new_checkpoint(found: dict[str, Any]) -> None:
     """In the second run only the forgotten batch counts as done already."""
     assert found["anew_each_batch"] == {"counts": [3000, 3000, 6000]}
@@ -339,7 +399,8 @@ def test_each_batch_numbers_anew_with_a_new_checkpoint(found: dict[str, Any]) ->
 
 def test_a_name_that_is_used_for_other_rows_is_refused(found: dict[str, Any]) -> None:
     named, columns = found["anew_named"], found["anew_columns"]
-    assert "50, not with 60 rows: anew-named-" in named["errors"][0]
+    assert "was committed with 50 rows: anew-named-" in named["errors"][0]
+    assert ", not with 60 rows: anew-named-" in named["errors"][0]
     assert "is committed, so batch 6 is no repeat of the last one" in named["errors"][1]
     assert named["count"] == 50
     assert "was committed with 50 rows: anew-column-1-" in columns["error"]
@@ -377,17 +438,18 @@ def test_what_a_task_begins_after_its_job_was_given_up_is_refused(shared_daemon:
     """Spark does not wait for tasks that it cancels: a part staged then would hold up readers for long."""
     pytest.importorskip("pyspark")
     from treecast.spark_connectors.links import LINKS
+    from treecast.spark_connectors.servers import Servers
     from treecast.spark_connectors.sink.options import parse_options
     from treecast.spark_connectors.sink.producing import Producer as Staging
     from treecast.spark_connectors.sink.writer import TreecastWriter
 
     options = parse_options({"kafka.bootstrap.servers": shared_daemon.kafka, "topic": "t"}, streaming=False)
     writer = TreecastWriter(options)
-    batch, host, port = writer._batch, *shared_daemon.address("kafka")
+    batch, servers = writer._batch, Servers.parse(shared_daemon.kafka)
 
     def staging() -> Staging:
         lease, compression = options.lease_ms, options.compression
-        return Staging(Address(host, port), lease_ms=lease, compression=compression, timeout=30)
+        return Staging(servers, lease_ms=lease, compression=compression, timeout=30)
 
     early, late = staging(), staging()
     assert early.begin(batch.part("early"))

@@ -65,6 +65,21 @@ class Anew:
         self._sink("restored", topic, delivery="atLeastOnce")
         return {"error": error, "count": self._count(topic)}
 
+    def totals(self) -> dict[str, Any]:
+        """Counts by key, with foreachBatch; then the checkpoint is one batch old, and more has arrived."""
+        orders, totals = self._topics("orders", "totals")
+        checkpoint, copy = self._folder / "totals", self._folder / "totals-copy"
+        for _ in range(2):
+            copy = shutil.copytree(checkpoint, copy) if checkpoint.exists() else copy
+            self._fill(orders, 20)
+            self._counted("totals", orders, totals)
+        before = self._last(totals)
+        shutil.rmtree(checkpoint)
+        copy.rename(checkpoint)
+        self._fill(orders, 100)
+        error = error_of(lambda: self._counted("totals", orders, totals))
+        return {"error": error, "before": before, "after": self._last(totals)}
+
     def each_batch(self) -> dict[str, Any]:
         """foreachBatch, by name and number; again with its last batch forgotten; with a new checkpoint."""
         (topic,) = self._topics("each")
@@ -181,10 +196,38 @@ class Anew:
             given["topic"] = topic
         frame.write.format("treecast").mode("append").options(**given).save()
 
+    def _counted(self, checkpoint: str, source: str, topic: str) -> None:
+        """Writes how many records there are by the last bit of their value, in one batch."""
+        options = {
+            "kafka.bootstrap.servers": self._address,
+            "subscribe": source,
+            "startingOffsets": "earliest",
+        }
+        rows = self._spark.readStream.format("treecast").options(**options).load()
+        counts = rows.groupBy((rows.value.cast("string").cast("int") % 2).cast("string").alias("key")).count()
+
+        def save(frame: Any, number: int) -> None:
+            self._save(
+                frame.selectExpr("key", "cast(count as string) as value"), topic, number, queryName="totals"
+            )
+
+        query = counts.writeStream.foreachBatch(save).outputMode("update").trigger(**NOW)
+        query.option("checkpointLocation", str(self._folder / checkpoint)).start().awaitTermination(240)
+
+    def _last(self, topic: str) -> dict[str, str]:
+        """Returns the last value of each key."""
+        rows = (
+            self._read(topic).selectExpr("offset", "cast(key as string)", "cast(value as string)").collect()
+        )
+        return {key: value for _, key, value in sorted(map(tuple, rows))}
+
     def _count(self, topic: str) -> int:
+        return int(self._read(topic).count())
+
+    def _read(self, topic: str) -> Any:
         options = {"kafka.bootstrap.servers": self._address, "subscribe": topic}
         options["kafka.isolation.level"] = "read_committed"
-        return int(self._spark.read.format("treecast").options(**options).load().count())
+        return self._spark.read.format("treecast").options(**options).load()
 
     def _forget(self, checkpoint: str, *numbers: int) -> None:
         """Removes Spark's note that these batches are done."""

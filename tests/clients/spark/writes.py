@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from treecast.middleware.api.discovery import Address
 from treecast.middleware.model.records import Compression
+from treecast.spark_connectors.servers import Servers
 from treecast.spark_connectors.sink import naming
 from treecast.spark_connectors.sink.naming import Batch
 from treecast.spark_connectors.sink.producing import Producer
@@ -160,8 +160,8 @@ class Writes:
             producer.close()
 
     def _producer(self) -> Producer:
-        address, compression = Address.parse(self.address), Compression.NONE
-        return Producer(address, lease_ms=1000, compression=compression, timeout=30)
+        servers, compression = Servers.parse(self.address), Compression.NONE
+        return Producer(servers, lease_ms=1000, compression=compression, timeout=30)
 
     def wrong(self) -> dict[str, Any]:
         frame = self._numbers(3).selectExpr("cast(id as string) as value")

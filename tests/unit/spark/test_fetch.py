@@ -311,7 +311,7 @@ NO_TIME = -1.0  # a limit that is exceeded by the first answer without progress
     ],
 )
 def test_what_does_not_come_is_not_waited_for_without_limit(end: int, stable: int, why: str) -> None:
-    """The limit begins anew with each record."""
+    """Each record moves the limit."""
     some = reply(batch(*[b"v"] * 10, offset=0), end=end, stable=stable)
     read = reader(100, NO_TIME, some, reply(b"", end=end, stable=stable), committed=True).read()
     assert len(next(read)) == 10

@@ -46,7 +46,7 @@ def test_what_has_an_effect_is_not_told(known: KafkaOptions) -> None:
         (SOURCE, "fetch.max.bytes", "1MB", "is a whole number, not '1MB'"),
         (SOURCE, "check.crcs", "yes", "is true or false, not 'yes'"),
         (SINK, "linger.ms", "5s", "is a whole number, not '5s'"),
-        (SOURCE, "isolation.leve", "x", "does not know it.* did you mean kafka.isolation.level?"),
+        (SOURCE, "isolation.levels", "x", "does not know it.* did you mean kafka.isolation.level?"),
         (
             SOURCE,
             "acks",

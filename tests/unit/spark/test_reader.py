@@ -1,4 +1,4 @@
-"""A reader as Spark calls it, at a cluster that forgets topics, cuts logs, and makes topics anew."""
+"""A reader as Spark calls it, at a cluster that forgets topics, cuts logs, and replaces topics."""
 
 from __future__ import annotations
 

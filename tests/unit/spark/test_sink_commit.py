@@ -66,7 +66,7 @@ def test_what_is_left_out_is_compared_and_logged(
 
 @pytest.mark.parametrize(("option", "content"), [("skip", "*"), ("counts", "2 rows: t 2")])
 def test_a_repeat_may_be_allowed_to_differ(asked: list[tuple[Any, ...]], option: str, content: str) -> None:
-    """What is committed first is noted in full, so that the option may be taken away again."""
+    """The first commit is noted in full: the option may be removed later."""
     end([told(None, 2, decided=True)], repeatedBatch=option)
     end([told(ONE, 5)], repeatedBatch=option)
     assert asked == [("w", 3, [], True, content), ("w", 3, [ONE], True, FIVE)]
