@@ -22,6 +22,7 @@ from msgspec import Struct
 
 DIGEST = "; digest "  # between numbers of rows and their digest (`broker/transactions/parts.py`)
 ANYTHING = "*"  # the content of a batch whose repeat need not be equal (`broker/transactions/parts.py`)
+NO_ROWS = "0 rows"  # the content of a batch that has none, if one with rows was committed
 MOST_TOPICS = 5  # that are named; the rest is summed up
 NO_QUERY = "*"
 

@@ -83,6 +83,9 @@ class Producer:
         """Returns the number of partitions. Raises WriteError if the topic does not exist."""
         return len(self._known(topic).topics[topic][1])
 
+    def exists(self, topic: str) -> bool:
+        return self._view(topic).topics.get(topic, (3, {}))[0] == 0
+
     def topic_id(self, topic: str) -> str:
         """Returns the id of an existing topic; empty if the broker returns none."""
         return self._known(topic).ids.get(topic, "")

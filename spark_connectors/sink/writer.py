@@ -55,7 +55,8 @@ Naming = Callable[[str], Batch]  # a target as the batch that a task writes to i
 class Written(WriterCommitMessage):
     """A task's report to the driver: its batch, the part, if any, its rows by topic, and their digest.
 
-    `decided`: it wrote nothing, because an earlier run committed the batch or a later one.
+    `decided`: it wrote nothing, because an earlier run committed the batch or a later one. `name`: of a task
+    without rows, which does not ask for the topic's id and so does not know its batch.
     """
 
     def __init__(
@@ -66,15 +67,14 @@ class Written(WriterCommitMessage):
         *,
         decided: bool,
         digest: tuple[int, int] = (0, 0),
+        name: Naming | None = None,
     ) -> None:
         self.whole = whole
         self.staged = staged
         self.rows = rows
         self.digest = digest
         self.decided = decided
-
-
-NOTHING = Written("", None, {}, decided=False)
+        self.name = name
 
 
 def streaming_batch(context: TaskContext, options: SinkOptions) -> Naming:
@@ -118,7 +118,7 @@ def put(
             if not decided:
                 router.take(table, producer.send)
         if producer is None:
-            return NOTHING
+            return Written("", None, {}, decided=False, name=name)
         if not decided:
             producer.send(router.taken())
             producer.finish()
@@ -177,12 +177,14 @@ def finish(
     """
     told = [message for message in messages if isinstance(message, Written)]
     wholes = {message.whole for message in told if message.whole}
-    whole = whole or min(wholes, default="")
-    if not options.transactional or not whole or (committed and not wholes):
+    if not options.transactional:
         return
-    if committed:
+    if committed and wholes:
         _commit(told, wholes, number, options)
-    else:
+    elif committed:
+        if repeated:
+            check_empty(told, number, options)
+    elif whole := whole or min(wholes, default=""):
         gone = not repeated  # that no part counts is a decision, too
         end_parts(servers_of(options.bootstrap), whole, number, (), options.write_timeout, committed=gone)
     settle()
@@ -220,6 +222,27 @@ def _commit(told: Sequence[Written], wholes: Set[str], number: int, options: Sin
         )
 
 
+def check_empty(told: Sequence[Written], number: int, options: SinkOptions) -> None:
+    """Raises WriteError if a batch without rows was committed with rows, or a later one was: then it is no
+    repeat, and the next batch would write rows twice.
+    """
+    name = next((message.name for message in told if message.name is not None), None)
+    if name is None or options.repeated == SKIP:
+        return
+    producer = _producer(options)
+    try:
+        if options.topic and not producer.exists(options.topic):
+            return
+        topic_id = producer.topic_id(options.topic) if options.topic else ""
+        batch = name(naming.target(options.topic, topic_id))
+        decided = not producer.begin(batch.part(f"empty-{secrets.token_hex(4)}"))
+    finally:
+        producer.close()
+    content = naming.NO_ROWS if decided else ""
+    servers, timeout = servers_of(options.bootstrap), options.write_timeout
+    end_parts(servers, batch.whole, number, (), timeout, committed=decided, content=content)
+
+
 class TreecastStreamWriter(Sent, DataSourceStreamArrowWriter):
     """A streaming write."""
 
@@ -246,7 +269,7 @@ class TreecastWriter(Sent, DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
         context, options = _context(), self._options
-        name = named_batch(context, options) if self._is_named() else lambda _: self._batch
+        name = named_batch(context, options) if self._is_named() else partial(_always, self._batch)
         return put(iterator, name, options, context)
 
     def _is_named(self) -> bool:
@@ -265,6 +288,10 @@ class TreecastWriter(Sent, DataSourceArrowWriter):
         else:
             batch = self._batch
             finish(messages, batch.number, options, committed=committed, whole=batch.whole, repeated=False)
+
+
+def _always(batch: Batch, where: str) -> Batch:
+    return batch
 
 
 def _context() -> TaskContext:

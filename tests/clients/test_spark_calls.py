@@ -61,13 +61,17 @@ class Query:
         self.name = f"query of {target}"
         self.at: list[dict[str, Any]] = [self.reader.initialOffset()]
 
-    def batch(self) -> None:
+    def batch(self, *, empty: bool = False) -> None:
+        """Runs the next batch; with `empty`, no row passes the query."""
         number = len(self.at) - 1
         end = self.reader.latestOffset(self.at[-1], ReadMaxRows(self.ROWS))
         written = []
         for place, part in enumerate(self.reader.partitions(self.at[-1], end)):
             task: Any = Task(place, self.name, number)
-            rows = (rows.select(["value"]) for rows in self.reader.read(part))
+            rows = (
+                rows.select(["value"]).slice(0, 0 if empty else rows.num_rows)
+                for rows in self.reader.read(part)
+            )
             name = writer.streaming_batch(task, self.options)
             written.append(writer.put(rows, name, self.options, task))
         writer.finish(written, number, self.options, committed=True)
@@ -118,6 +122,29 @@ def test_a_checkpoint_one_batch_old_is_no_repeat_where_it_has_as_many_rows(
     ):
         query.batch()
     assert values(target) == before
+    query.reader.stop()
+
+
+def test_a_batch_without_rows_is_no_repeat_either(
+    kafka: str, new_topic: Any, fill: Any, values: Any, is_treecast: bool
+) -> None:
+    """After a batch without rows the next one would write again what the last one had written."""
+    if not is_treecast:
+        pytest.skip("parts of transactions are Treecast's own")
+    source, target = new_topic(), new_topic()
+    query = Query(kafka, source, target)
+    for number, empty in enumerate((True, False, True, True)):
+        fill(source, 0, 10 * number, 10 * number + 10)
+        query.batch(empty=empty)
+    assert len(values(target)) == 10
+    query.restored(2)
+    query.batch(empty=True)
+    query.restored(1)
+    with pytest.raises(WriteError, match=r"was committed with 10 rows: .* not with 0 rows"):
+        query.batch(empty=True)
+    query.restored(0)
+    with pytest.raises(WriteError, match="batch 0 is no repeat of the last one"):
+        query.batch(empty=True)
     query.reader.stop()
 
 

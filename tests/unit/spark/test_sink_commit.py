@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,11 +10,12 @@ import pytest
 pytest.importorskip("pyspark")
 
 from treecast.spark_connectors.errors import WriteError
-from treecast.spark_connectors.sink import writer
+from treecast.spark_connectors.sink import naming, writer
 from treecast.spark_connectors.sink.frames import Staged
 from treecast.spark_connectors.sink.options import parse_options
-from treecast.spark_connectors.sink.writer import NOTHING, Written, finish
+from treecast.spark_connectors.sink.writer import Written, finish
 
+NOTHING = Written("", None, {}, decided=False, name=partial(naming.of_stream, "q", 3))
 FIVE = "5 rows: t 5; digest 0000000500000005"
 ONE, TWO = Staged("w//3/a", 7, 0), Staged("w//3/b", 8, 0)
 
@@ -47,9 +49,48 @@ def test_all_parts_count_and_all_rows(asked: list[tuple[Any, ...]]) -> None:
     assert asked == [("w", 3, [ONE, TWO], True, FIVE)]
 
 
-def test_a_batch_without_rows_is_no_ones_business(asked: list[tuple[Any, ...]]) -> None:
-    end([NOTHING, None])
-    assert asked == []
+class Asked:
+    """A producer at a home that has decided the batch, or not."""
+
+    exist = True
+
+    def __init__(self, decided: bool) -> None:
+        self.decided = decided
+        self.begun: list[str] = []
+
+    def exists(self, topic: str) -> bool:
+        return self.exist
+
+    def topic_id(self, topic: str) -> str:
+        return "id"
+
+    def begin(self, part: str) -> bool:
+        self.begun.append(part)
+        return not self.decided
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("decided", "call"),
+    [(False, ("spark/q/t@id", 3, [], False, "")), (True, ("spark/q/t@id", 3, [], True, "0 rows"))],
+)
+def test_a_batch_without_rows_is_no_repeat_of_one_with_rows(
+    asked: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch, decided: bool, call: tuple[Any, ...]
+) -> None:
+    """The part that was begun for the question is given up."""
+    home = Asked(decided)
+    monkeypatch.setattr(writer, "_producer", lambda _: home)
+    end([None, NOTHING])
+    assert asked == [call]
+    assert home.begun[0].startswith("spark/q/t@id//3/empty-")
+    end([NOTHING], repeatedBatch="skip")
+    end([NOTHING], delivery="atLeastOnce")
+    end([None])
+    home.exist = False
+    end([NOTHING])
+    assert len(asked) == 1
 
 
 def test_what_is_left_out_is_compared_and_logged(
