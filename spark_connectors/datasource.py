@@ -76,7 +76,8 @@ class TreecastDataSource(DataSource):
     def _written(self, schema: StructType, overwrite: bool, *, streaming: bool) -> SinkOptions:
         if overwrite:
             raise OptionError(
-                "topics are appended to: write with mode append, or outputMode append or update"
+                "topics are appended to: write with mode append or outputMode append; totals that change are "
+                "written with foreachBatch, queryName and batchId"
             )
         options = parse_sink_options(dict(self.options), streaming=streaming)
         check_schema(schema, options.topic)

@@ -14,6 +14,7 @@ from treecast.middleware.wire.record_batch import seal_batch
 from ..errors import WriteError
 from ..links import LINKS
 from ..servers import Servers, one
+from ..source.asking import LOOKS
 from ..source.offsets import Partition
 from . import frames
 from .frames import Staged
@@ -21,6 +22,7 @@ from .lane import Lane, meaning
 from .rows import Pending
 
 _PAUSE_S = 0.1
+_UNKNOWN_TOPIC = 3
 _DECIDED = 48  # InitProducerId's error for a part of a committed batch
 
 
@@ -84,7 +86,7 @@ class Producer:
         return len(self._known(topic).topics[topic][1])
 
     def exists(self, topic: str) -> bool:
-        return self._view(topic).topics.get(topic, (3, {}))[0] == 0
+        return self._view(topic).topics.get(topic, (_UNKNOWN_TOPIC, {}))[0] == 0
 
     def topic_id(self, topic: str) -> str:
         """Returns the id of an existing topic; empty if the broker returns none."""
@@ -92,7 +94,7 @@ class Producer:
 
     def _known(self, topic: str) -> ClusterView:
         view = self._view(topic)
-        error, leaders = view.topics.get(topic, (3, {}))
+        error, leaders = view.topics.get(topic, (_UNKNOWN_TOPIC, {}))
         if error or not leaders:
             raise WriteError(f"there is no topic {topic} at {self._servers} (error {error}); make it first")
         return view
@@ -103,14 +105,18 @@ class Producer:
         return self._views[topic]
 
     def _ask_view(self, topic: str) -> ClusterView:
-        """Waits until the cluster is up and the topic, if it exists, has leaders."""
+        """Waits until the cluster is up and the topic, if it exists, has leaders. Several answers must lack a
+        topic: one can come from a broker that has just started.
+        """
         deadline = time.monotonic() + self._timeout
+        looks = 0
         while True:
             try:
                 with LINKS.lent_any(self._servers, self._timeout) as link:
                     view = link.metadata([topic])
-                error, leaders = view.topics.get(topic, (3, {}))
-                if error == 3 or (not error and all(leader in view.brokers for leader in leaders.values())):
+                error, leaders = view.topics.get(topic, (_UNKNOWN_TOPIC, {}))
+                looks += error == _UNKNOWN_TOPIC
+                if looks == LOOKS or (not error and all(node in view.brokers for node in leaders.values())):
                     return view
                 said: Exception = LoadError(f"error {error}", error)
             except (OSError, LoadError) as failed:

@@ -22,8 +22,8 @@ FIRST_S: Final = 3.0  # for the first answer of all: nobody may be there
 _INTERNAL: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 _GONE: Final = 3
 _AGAIN: Final = frozenset((_GONE, 5, 6, 7, 9, 13, 74, 75, 76, 78))  # leadership moves, or is not yet known
-_PAUSE_S: Final = 0.1
-_LOOKS: Final = 3  # at the topics, before a partition counts as gone
+PAUSE_S: Final = 0.1
+LOOKS: Final = 3  # at the topics, before a partition counts as gone
 
 
 class DaemonCluster:
@@ -83,7 +83,7 @@ class DaemonCluster:
             self._leaders.pop(partition, None)
             if time.monotonic() > deadline:
                 raise ReadError(f"{partition} at {self._servers} does not answer: {said}")
-            time.sleep(_PAUSE_S)
+            time.sleep(PAUSE_S)
 
     def _ends(self, partition: Partition) -> int:
         """Returns its present end, -1 if it is gone: an offset out of range may also be before the log's
@@ -116,7 +116,7 @@ class DaemonCluster:
                     said = error
             if time.monotonic() > deadline:
                 raise ReadError(f"no Kafka face answers at {self._servers}: {said}") from said
-            time.sleep(_PAUSE_S)
+            time.sleep(PAUSE_S)
 
     def _noted(self, view: ClusterView) -> ClusterView:
         self._first = self._timeout
@@ -142,13 +142,13 @@ class DaemonCluster:
                 return found
             if time.monotonic() > deadline:
                 raise ReadError(f"the cluster at {self._servers} does not answer: {said}")
-            time.sleep(_PAUSE_S)
+            time.sleep(PAUSE_S)
 
     def _learn(self, left: dict[Partition, int]) -> None:
         """Finds the leaders of `left`; removes partitions that do not exist, as several answers say: one can
         come from a broker that has just started.
         """
-        for attempt in range(_LOOKS):
+        for attempt in range(LOOKS):
             strange = [partition for partition in left if partition not in self._leaders]
             if not strange:
                 return
@@ -156,8 +156,8 @@ class DaemonCluster:
             gone = [partition for partition in strange if _is_gone(view, partition)]
             if not gone:
                 return
-            if attempt < _LOOKS - 1:
-                time.sleep(_PAUSE_S)
+            if attempt < LOOKS - 1:
+                time.sleep(PAUSE_S)
         for partition in gone:
             del left[partition]
 

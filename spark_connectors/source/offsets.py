@@ -19,6 +19,8 @@ from ..errors import OptionError
 
 EARLIEST = -2
 LATEST = -1
+MAX_OFFSET = 2**63 - 1  # and of a time
+MAX_PARTITION = 2**31 - 1
 
 
 class Partition(NamedTuple):
@@ -87,8 +89,9 @@ def parse_offsets(text: str, option: str, *, lowest: int = EARLIEST) -> Offsets:
         for number, offset in partitions.items():
             if number == _ID:  # in text from a checkpoint or from a query's progress
                 continue
-            right = number.isdecimal() and isinstance(offset, int) and not isinstance(offset, bool)
-            if not right or offset < lowest:
+            right = number.isdecimal() and int(number) <= MAX_PARTITION
+            right = right and isinstance(offset, int) and not isinstance(offset, bool)
+            if not right or not lowest <= offset <= MAX_OFFSET:
                 raise OptionError(f"{form}; for {topic!r} there is {number!r}: {offset!r}")
             found[Partition(topic, int(number))] = offset
     if not found:
@@ -111,7 +114,7 @@ def parse_assign(text: str) -> frozenset[Partition]:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_PARTITION
 
 
 def _load(text: str, form: str) -> Any:

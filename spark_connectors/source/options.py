@@ -16,13 +16,14 @@ from treecast.middleware.filters.parse import parse
 from .. import kafka_options
 from ..errors import OptionError
 from .decoding import FAIL, FORMATS, MODES
-from .offsets import EARLIEST, LATEST, Offsets, Partition, parse_assign, parse_offsets
+from .offsets import EARLIEST, LATEST, MAX_OFFSET, Offsets, Partition, parse_assign, parse_offsets
 from .zones import zone_of
 
 T = TypeVar("T")
 
 ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 STRATEGIES = ("error", "latest")
+MAX_MS = 2**31 - 1  # of a time limit: about 24 days
 
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 _STREAMING = ("maxOffsetsPerTrigger", "driverReadMaxRows")
@@ -104,7 +105,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptio
         filter=given.take("filter", _filter, None),
         isolation=given.take("kafka.isolation.level", _one_of(ISOLATION_LEVELS), ISOLATION_LEVELS[0]),
         local_daemon=given.take("localDaemon", _boolean, True),
-        read_timeout=(given.take("readTimeoutMs", _positive, None) or 60_000) / 1000,
+        read_timeout=given.take("readTimeoutMs", _milliseconds, 60_000) / 1000,
         format=given.take("format", _one_of(FORMATS), ""),
         layout=given.text("layout", ""),
         mode=given.take("mode", _one_of(tuple(mode.lower() for mode in MODES)), FAIL).upper(),
@@ -236,8 +237,14 @@ def _count(name: str, text: str) -> int:
     return int(text)
 
 
+def _milliseconds(name: str, text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= MAX_MS:
+        raise OptionError(f"{name} is a whole number from 1 to {MAX_MS}, not {text!r}")
+    return int(text)
+
+
 def _natural(name: str, text: str) -> int:
-    if not text.isdecimal():
+    if not text.isdecimal() or int(text) > MAX_OFFSET:
         raise OptionError(f"{name} is milliseconds since 1970, not {text!r}")
     return int(text)
 

@@ -8,6 +8,7 @@ Of a streaming read, `initialOffset`, `latestOffset` and `partitions` run in one
 from __future__ import annotations
 
 import datetime
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ from ..errors import DataLossError, OptionError
 from ..servers import Servers, servers_of
 from ..workers import Sent, settle
 from .arrow import ArrowMaker
-from .asking import DaemonCluster
+from .asking import LOOKS, PAUSE_S, DaemonCluster
 from .cluster import Cluster, resolve
 from .columns import Columns
 from .decoding import KEEP, DecodingMaker, decoder, has_times
@@ -364,9 +365,13 @@ class TreecastStreamReader(Giving, DataSourceStreamReader, SupportsTriggerAvaila
 
 def partitions_of(cluster: Cluster, options: SourceOptions) -> list[Partition]:
     """Returns the partitions to read. Raises OptionError if a named topic does not exist."""
-    found = cluster.partitions(options.subscription)
     wanted = set(options.subscription.topics) | {part.topic for part in options.subscription.partitions}
-    missing = wanted - {part.topic for part in found}
+    for _ in range(LOOKS):
+        found = cluster.partitions(options.subscription)
+        missing = wanted - {part.topic for part in found}
+        if not missing:
+            break
+        time.sleep(PAUSE_S)
     if missing:
         raise OptionError(
             f"there is no topic {', '.join(sorted(missing))} at {servers_of(options.bootstrap)}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from treecast.spark_connectors.errors import DataLossError
+from treecast.spark_connectors.errors import DataLossError, OptionError
 from treecast.spark_connectors.source.offsets import Offsets, Partition
 from treecast.spark_connectors.source.options import Subscription
 
@@ -110,6 +110,15 @@ def test_a_topic_that_stays_away_fails_the_query_that_is_to_fail() -> None:
     topics.hidden = 9
     with pytest.raises(DataLossError, match="t-0: no longer there"):
         query.trigger()
+
+
+def test_a_query_begins_though_an_answer_lacks_its_topic() -> None:
+    topics = Topics({T0: 20})
+    topics.hidden = 2
+    assert Query(topics).trigger() == [("t", 0, 0, 20)]
+    topics.hidden = 9
+    with pytest.raises(OptionError, match="there is no topic t at h:1"):
+        Query(topics)
 
 
 def test_another_topic_of_its_name_is_read_from_the_beginning() -> None:

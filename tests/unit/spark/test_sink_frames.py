@@ -6,6 +6,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,14 +24,17 @@ from kafka.protocol.producer import (
 )
 
 from treecast.middleware.api.discovery import Address
-from treecast.middleware.load.frames import LoadError
+from treecast.middleware.load.frames import ClusterView, LoadError
 from treecast.middleware.model.identity import ProducerIdentity
+from treecast.middleware.model.records import Compression
 from treecast.shims.kafka import schema
 from treecast.spark_connectors.errors import WriteError
+from treecast.spark_connectors.links import LINKS
 from treecast.spark_connectors.servers import Servers, one
 from treecast.spark_connectors.sink import frames
 from treecast.spark_connectors.sink.frames import Staged
 from treecast.spark_connectors.sink.lane import Lane
+from treecast.spark_connectors.sink.producing import Producer
 from treecast.spark_connectors.source.offsets import Partition
 
 T0, T1, U0 = Partition("t", 0), Partition("t", 1), Partition("u", 0)
@@ -249,3 +253,15 @@ def test_another_server_is_asked_if_one_is_away_or_goes(peers: list[Peer]) -> No
         assert lane.ask(frames.init_request(None, 1), lambda payload: done(payload)[0]) == 0
     lane.close()
     assert (len(going.seen), len(staying.seen)) == (2, 1)
+
+
+def test_a_topic_that_an_answer_lacks_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    none, some = ClusterView({}, {}, "c"), ClusterView({0: ("h", 1)}, {"t": (0, {0: 0, 1: 0})}, "c")
+    said = [none, none, some]
+    producer = Producer(one(NOBODY), lease_ms=1, compression=Compression.NONE, timeout=30)
+    link = SimpleNamespace(metadata=lambda _: said.pop(0) if len(said) > 1 else said[0])
+    monkeypatch.setattr(LINKS, "lent_any", lambda *_: contextlib.nullcontext(link))
+    assert producer.partitions("t") == 2
+    said = [none]
+    with pytest.raises(WriteError, match="there is no topic u at"):
+        producer.partitions("u")
