@@ -124,13 +124,17 @@ def cut_back(
     losses: list[str],
 ) -> Offsets:
     """Returns `end` without offsets that do not exist, of the partitions in `beyond`: their logs end at
-    `present`, or they are not there. `losses` gets a line for each.
+    `present`, or they are not there. `losses` gets a line for each, unless the log ends before `start`, which
+    `ranges` reports.
     """
     found = dict(end)
     for part in sorted(beyond):
-        where = f"it ends at {present[part]}" if part in present else "it is no longer there"
-        losses.append(f"{part}: to be read up to {end[part]}, but {where}")
-        found[part] = max(present.get(part, 0), start.get(part, 0))
+        first, last = start.get(part, 0), present.get(part)
+        found[part] = first if last is None else last
+        if last is None:
+            losses.append(f"{part}: to be read up to {end[part]}, but it is no longer there")
+        elif first <= last:
+            losses.append(f"{part}: to be read up to {end[part]}, but it ends at {last}")
     return found
 
 

@@ -163,6 +163,12 @@ def test_or_is_read_as_far_as_it_goes() -> None:
     assert query.trigger() == [("t", 0, 22, 25)]
 
 
+def test_a_topic_without_an_id_that_ends_before_the_plan_begins_is_another_one() -> None:
+    query = Query(Topics({T0: 20}), failOnDataLoss="false")
+    query.at = {"t": {"0": 50}}
+    assert query.plan({"t": {"0": 100}}) == [("t", 0, 0, 20)]
+
+
 def test_a_planned_topic_that_is_deleted_is_a_loss() -> None:
     topics = Topics({T0: 20, T1: 5})
     query, patient = Query(topics), Query(topics, failOnDataLoss="false")
