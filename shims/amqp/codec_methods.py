@@ -6,14 +6,21 @@ Any exception of pamqp's parser becomes a SYNTAX_ERROR.
 from __future__ import annotations
 
 import struct
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Final, cast
 
-from pamqp import base, commands, decode, encode, exceptions
+from pamqp import base, commands, decode, exceptions
 
 from .codec import COMMAND_INVALID, METHOD, QUEUE_DECLARE_OK, SYNTAX_ERROR, AmqpError, frame, short
 from .codec_properties import table_of
 
 _INDEX: Final = struct.Struct(">I")
+_DOUBLE: Final = struct.Struct(">d")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_HALF: Final = timedelta(microseconds=500)
+_MOST_SECONDS: Final = 0xFFFFFFFF
 _DEPTH: Final = 64  # maximum nesting of tables
 _WRONG: Final = (
     ValueError,
@@ -73,18 +80,50 @@ def read_table(data: bytes) -> Table:
 
 
 def write_value(value: object) -> bytes:
-    """Encodes a table value, preceded by its type.
+    """Encodes a table value, preceded by its type. Raises ValueError, OverflowError or TypeError.
 
-    Integers have 64 bits as in RabbitMQ, because some clients cast them to their long type.
+    Integers have 64 bits as in RabbitMQ, because some clients cast them to their long type; so have floats.
     """
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, bool):
+        return b"t\x01" if value else b"t\x00"
+    if isinstance(value, int):
         return b"l" + value.to_bytes(8, "big", signed=True)
+    if isinstance(value, float):
+        return b"d" + _DOUBLE.pack(value)
+    if isinstance(value, str):
+        return b"S" + _sized(value.encode())
+    if isinstance(value, bytes):
+        return b"S" + _sized(value)
+    if isinstance(value, bytearray):
+        return b"x" + _sized(bytes(value))
     if isinstance(value, dict):
         return b"F" + write_table(value)
     if isinstance(value, list):
-        items = b"".join([write_value(one) for one in value])
-        return b"A" + len(items).to_bytes(4, "big") + items
-    return encode.encode_table_value(value)  # type: ignore[arg-type]
+        return b"A" + _sized(b"".join([write_value(one) for one in value]))
+    return _write_rare(value)
+
+
+def _sized(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + data
+
+
+def _write_rare(value: object) -> bytes:
+    if value is None:
+        return b"V"
+    if isinstance(value, datetime):
+        return b"T" + _timestamp(value).to_bytes(8, "big")
+    if isinstance(value, Decimal):
+        scale = -int(value.as_tuple().exponent)  # raises ValueError for NaN and infinities
+        return b"D" + scale.to_bytes(1, "big") + int(value.scaleb(scale)).to_bytes(4, "big", signed=True)
+    raise TypeError(f"a table cannot have a value of type {type(value).__name__}")
+
+
+def _timestamp(value: datetime) -> int:
+    """Returns seconds since the Unix epoch, or milliseconds if that is what `read_table` needs to tell: it
+    takes numbers beyond 32 bits for milliseconds."""
+    milliseconds = (value - _EPOCH + _HALF) // _MILLISECOND
+    seconds, rest = divmod(milliseconds, 1000)
+    return seconds if not rest and seconds <= _MOST_SECONDS else milliseconds
 
 
 def write_table(table: Table) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -25,6 +26,7 @@ from .codec_properties import (
 FORMAT: Final = 1  # `Run.format` for properties in AMQP 0-9-1 encoding
 REPLY_TO: Final = b"amq.rabbitmq.reply-to"
 _LONGEST_MS: Final = 315_360_000_000
+_WHOLE: Final = re.compile(rb"[+-]?[0-9]{1,20}")
 _OURS: Final = (b"x-death", b"x-first-death-", b"x-last-death-", b"x-delivery-count")
 
 
@@ -61,7 +63,7 @@ def single(exchange: bytes, key: bytes, properties: bytes, body: bytes, user: st
 def _milliseconds(expiration: bytes | None) -> int:
     if expiration is None:
         return -1
-    if not expiration.isdigit() or int(expiration) > _LONGEST_MS:
+    if not _WHOLE.fullmatch(expiration) or not 0 <= int(expiration) <= _LONGEST_MS:
         given = expiration.decode(errors="replace")
         raise AmqpError(PRECONDITION_FAILED, f"invalid expiration '{given}'", PUBLISH)
     return int(expiration)

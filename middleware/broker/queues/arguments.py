@@ -12,6 +12,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from treecast.middleware.wire.field_table import same
+
 from .refusals import precondition, text
 from .stream_start import age_of
 
@@ -115,7 +117,7 @@ def _version(value: object) -> str:
 
 def _limit(value: object) -> str:
     """Returns what is wrong with a limit, or "". -1 means unlimited."""
-    return "" if value == -1 else _whole(value)
+    return "" if same(value, -1) else _whole(value)
 
 
 def _overflow(value: object) -> str:

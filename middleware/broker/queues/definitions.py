@@ -10,6 +10,8 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
+from treecast.middleware.wire.field_table import same
+
 from . import arguments as queue_arguments
 from .arguments import QueueArguments, QueueType, Table
 from .consumers import Counts
@@ -127,7 +129,7 @@ class Definitions(PolicedRouter):
                 found.arguments.get("alternate-exchange"),
             ),
         ):
-            if received != current:
+            if not same(received, current):
                 raise inequivalent(what, "exchange", found.name, self.name, received, current)
 
     def delete_exchange(self, name: bytes, *, if_unused: bool = False) -> None:
@@ -272,7 +274,7 @@ class Definitions(PolicedRouter):
             received_value, current_value = asked.get(what), found.asked.get(what)
             if what == "x-queue-type":
                 received_value, current_value = received_value or "classic", current_value or "classic"
-            if kind in types and received_value != current_value:
+            if kind in types and not same(received_value, current_value):
                 raise inequivalent(what, "queue", found.name, self.name, received_value, current_value)
 
     def delete_queue(

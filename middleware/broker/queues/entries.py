@@ -9,14 +9,16 @@
 | HANDED   | the same                                                                                     |
 | RETURNED | the same, failed deliveries (uint16)                                                          |
 | RESET    | size (uint32), msgpack: the number of the next queue; all definitions follow                  |
-| DECLARED | size, msgpack: virtual host, kind, name, number (of queues), definition                       |
-| DELETED  | size, msgpack: virtual host, kind, name                                                       |
-| BOUND    | size, msgpack: virtual host, source, kind, name, key, arguments                               |
+| DECLARED | size, `Declared` in msgpack: virtual host, kind, name, number (of queues), definition         |
+| DELETED  | the same                                                                                      |
+| BOUND    | size, `Bound` in msgpack: virtual host, source, kind, name, key, arguments                    |
 | UNBOUND  | the same                                                                                     |
 
 The kind is one byte. Queues are identified by numbers that are never reused, messages by their positions in
 a queue. Entries about a message are monotonic: settled is final, handed is never revoked, and the highest
 number of failed deliveries counts. Entries may therefore be read in any order, and repeatedly.
+
+Definitions and arguments are tables (`wire/field_table`). The coordinator has definitions in the same form.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
+
+from treecast.middleware.wire import field_table
 
 ENQUEUED: Final = 1
 SETTLED: Final = 2
@@ -72,6 +76,27 @@ class Bound(msgspec.Struct, array_like=True, frozen=True):
     arguments: Mapping[str, object]
 
 
+_read_declared: Final = msgspec.msgpack.Decoder(Declared, ext_hook=field_table.extension).decode
+_read_bound: Final = msgspec.msgpack.Decoder(Bound, ext_hook=field_table.extension).decode
+
+
+def encoded(one: Declared | Bound) -> bytes:
+    """Returns a definition as it is stored, and told to other hosts."""
+    return field_table.encode(msgspec.structs.astuple(one))
+
+
+def declared(data: bytes) -> Declared:
+    """Reads a definition. Raises msgspec.DecodeError."""
+    one = _read_declared(data)
+    return Declared(one.vhost, one.kind, one.name, one.number, field_table.table(one.definition))
+
+
+def bound(data: bytes) -> Bound:
+    """Reads a binding. Raises msgspec.DecodeError."""
+    one = _read_bound(data)
+    return Bound(one.vhost, one.source, one.kind, one.name, one.key, field_table.table(one.arguments))
+
+
 def enqueued(
     queue: int,
     place: int,
@@ -98,10 +123,18 @@ def returned(queue: int, segment: int, first: int, count: int, deliveries: int) 
     return _RETURNED.pack(RETURNED, queue, segment, first, count, deliveries)
 
 
-def sized(kind: int, value: object) -> bytes:
-    """Returns a RESET entry, or one of the kinds after it in the table."""
-    packed = msgspec.msgpack.encode(value)
-    return _SIZED.pack(kind, len(packed)) + packed
+def reset(following: int) -> bytes:
+    """Returns a RESET entry. `following`: the number of the next queue."""
+    return _sized(RESET, field_table.encode(following))
+
+
+def defined(kind: int, one: Declared | Bound) -> bytes:
+    """Returns a DECLARED, DELETED, BOUND or UNBOUND entry."""
+    return _sized(kind, encoded(one))
+
+
+def _sized(kind: int, data: bytes) -> bytes:
+    return _SIZED.pack(kind, len(data)) + data
 
 
 def walk(data: bytes) -> Iterator[tuple[int, int, int]]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from treecast.middleware.wire.field_table import same
+
 from .refusals import precondition, spelt
 
 _MATCH: Final = "x-match"
@@ -43,14 +45,3 @@ def _fits(name: str, value: object, headers: Mapping[str, object]) -> bool:
     if name not in headers:
         return False
     return value is None or same(value, headers[name])
-
-
-def same(one: object, other: object) -> bool:
-    """Whether two table values are equal."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
-    return one == other

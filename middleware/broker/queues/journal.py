@@ -118,7 +118,7 @@ class QueueJournal:
 
     def declare(self, one: Declared) -> None:
         self.declared[one.vhost, one.kind, one.name] = one
-        self._out.write(entries.sized(entries.DECLARED, one))
+        self._out.write(entries.defined(entries.DECLARED, one))
 
     def note(self, one: Declared) -> None:
         """Declares what changes often: only the last one before a write is stored."""
@@ -126,15 +126,15 @@ class QueueJournal:
 
     def delete(self, vhost: str, kind: str, name: bytes) -> None:
         if self.declared.pop((vhost, kind, name), None) is not None:
-            self._out.write(entries.sized(entries.DELETED, Declared(vhost, kind, name)))
+            self._out.write(entries.defined(entries.DELETED, Declared(vhost, kind, name)))
 
     def bind(self, one: Bound) -> None:
         self.bound[_binding(one)] = one
-        self._out.write(entries.sized(entries.BOUND, one))
+        self._out.write(entries.defined(entries.BOUND, one))
 
     def unbind(self, one: Bound) -> None:
         if self.bound.pop(_binding(one), None) is not None:
-            self._out.write(entries.sized(entries.UNBOUND, one))
+            self._out.write(entries.defined(entries.UNBOUND, one))
 
     # --- writing
 
@@ -165,9 +165,9 @@ class QueueJournal:
         """Returns the entries that a segment begins with: all definitions."""
         return b"".join(
             [
-                entries.sized(entries.RESET, self.next_queue),
-                *[entries.sized(entries.DECLARED, one) for one in self.declared.values()],
-                *[entries.sized(entries.BOUND, one) for one in self.bound.values()],
+                entries.reset(self.next_queue),
+                *[entries.defined(entries.DECLARED, one) for one in self.declared.values()],
+                *[entries.defined(entries.BOUND, one) for one in self.bound.values()],
             ]
         )
 

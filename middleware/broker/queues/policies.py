@@ -17,6 +17,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from treecast.middleware.wire.field_table import same
+
 from .arguments import QueueType
 from .refusals import Reason, Refusal, text
 from .stream_start import age_of
@@ -64,7 +66,7 @@ def _is_name(value: object) -> bool:
 
 
 def _is_one_of(*known: object) -> Callable[[object], bool]:
-    return lambda value: value in known
+    return lambda value: any(same(value, one) for one in known)
 
 
 def is_age(value: object) -> bool:

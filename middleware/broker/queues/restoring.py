@@ -21,7 +21,7 @@ from treecast.middleware.storage.disk import Disk
 
 from . import entries
 from .block_store import BlockStore, entries_in
-from .entries import Bound, Declared
+from .entries import Declared
 from .exchange import Destination
 from .journal import QueueJournal, VhostRecorder
 from .marks import Marks
@@ -35,12 +35,8 @@ _log = Log(__name__)
 
 OPERATOR_POLICY: Final = "operator_policy"
 _POLICIES: Final = ("policy", OPERATOR_POLICY)
-_DEFINITIONS: Final = {
-    entries.DECLARED: (Declared, True),
-    entries.DELETED: (Declared, False),
-    entries.BOUND: (Bound, True),
-    entries.UNBOUND: (Bound, False),
-}
+_DECLARATIONS: Final = {entries.DECLARED: True, entries.DELETED: False}
+_BINDINGS: Final = {entries.BOUND: True, entries.UNBOUND: False}
 
 
 class QueueStorage:
@@ -65,11 +61,13 @@ class QueueStorage:
                     self.journal.forget()
                     following = msgspec.msgpack.decode(entries.packed(data, begin, end), type=int)
                     self.journal.next_queue = max(self.journal.next_queue, following)
-                elif kind in _DEFINITIONS:
-                    type_, there = _DEFINITIONS[kind]
-                    one = msgspec.msgpack.decode(entries.packed(data, begin, end), type=type_)
-                    self.journal.put(one, there=there)
-        except (msgspec.DecodeError, IndexError) as error:
+                elif kind in _DECLARATIONS:
+                    one = entries.declared(entries.packed(data, begin, end))
+                    self.journal.put(one, there=_DECLARATIONS[kind])
+                elif kind in _BINDINGS:
+                    bound = entries.bound(entries.packed(data, begin, end))
+                    self.journal.put(bound, there=_BINDINGS[kind])
+        except (msgspec.DecodeError, IndexError, ValueError) as error:
             raise TreecastError(
                 Fault.STORAGE, f"a stored entry of a queue cannot be read: {error}"
             ) from error

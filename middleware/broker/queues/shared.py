@@ -5,7 +5,7 @@ name. A definition that another host made first replaces the one made here; the 
 its name in this way move to the queue that has it. While a change of this host is on its way, other news of
 the same key is ignored, and looked up once the change is decided.
 
-| key                                                       | value (msgpack)              |
+| key                                                       | value (`entries.encoded`)    |
 | --------------------------------------------------------- | ---------------------------- |
 | `0:` empty, `user` or `cluster`, name                     | `Declared`, see `Outside`    |
 | `1:` virtual host                                         | `Declared`, kind `vhost`     |
@@ -32,7 +32,9 @@ from urllib.parse import quote
 import msgspec
 
 from treecast.middleware.model.logs import Log
+from treecast.middleware.wire.field_table import same
 
+from . import entries
 from .entries import Bound, Declared
 from .exchange import Destination, ExchangeType, binding_of
 from .policies import Policy
@@ -156,8 +158,7 @@ def _quoted(name: str | bytes) -> str:
 
 def read(key: str, value: bytes) -> Declared | Bound:
     """Returns the definition. Raises ValueError if it is none."""
-    of: type[Declared] | type[Bound] = Bound if key.startswith(_BINDING) else Declared
-    found = msgspec.msgpack.decode(value, type=of)
+    found = entries.bound(value) if key.startswith(_BINDING) else entries.declared(value)
     made = bound_key(found) if isinstance(found, Bound) else declared_key(found.vhost, found.kind, found.name)
     if made != key:
         raise ValueError(f"it is the definition of {made}")
@@ -273,7 +274,7 @@ class SharedDefinitions:
         if self._muted:
             return
         key = bound_key(one) if isinstance(one, Bound) else declared_key(one.vhost, one.kind, one.name)
-        value = msgspec.msgpack.encode(one)
+        value = entries.encoded(one)
         found = self._everywhere.get(key)
         if key in self._pending or found is None or found.value != value:
             replace = isinstance(one, Declared) and one.kind in _REPLACED
@@ -446,7 +447,7 @@ class SharedDefinitions:
     def _put_queue(self, vhost: VirtualHost, one: Declared, home: int, starting: bool) -> None:
         queue = vhost.queues.get(one.name)
         if home != self._reach.host:
-            if queue is None or queue.home != home or queue.definition != one.definition:
+            if queue is None or queue.home != home or not same(queue.definition, one.definition):
                 self._keeper.elsewhere(vhost, one, home)
         elif starting and queue is None:
             self._again(vhost, one)
@@ -511,7 +512,7 @@ def _put_exchange(vhost: VirtualHost, one: Declared) -> None:
     """Makes an exchange as another host declared it. One with the same name but another declaration was
     declared here at the same time: it is replaced, and keeps its bindings."""
     found = vhost.exchanges.get(one.name)
-    if found is not None and found.definition == one.definition:
+    if found is not None and same(found.definition, one.definition):
         return
     said = one.definition
     arguments = said.get("arguments")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from librt.strings import BytesWriter
 from pamqp import body, frame, header
 from tests.unit.amqp.face import Basic, frames_of
+from tests.unit.amqp.field_tables import wire_tables
 
 from treecast.middleware.broker.queues import Death, message
 from treecast.shims.amqp import codec
@@ -179,3 +181,17 @@ def test_integers_have_64_bits() -> None:
     written = values(shown(b"\0\0", deaths, 2))[HEADERS_BIT]
     assert b"\x05countl" + bytes(7) + b"\x01" in written
     assert b"\x10x-delivery-countl" + bytes(7) + b"\x02" in written
+
+
+@given(wire_tables)
+def test_a_table_of_any_fields_is_written_as_it_is_read(data: bytes) -> None:
+    found = read_table(data)
+    assert repr(read_table(write_table(found))) == repr(found)
+
+
+@pytest.mark.parametrize(
+    "value", [1 << 63, "\ud800", Decimal("NaN"), Decimal(1 << 31), Decimal("1E-256"), object()]
+)
+def test_a_value_that_no_field_can_have_is_refused(value: object) -> None:
+    with pytest.raises((ValueError, OverflowError, TypeError)):
+        write_table({"v": value})

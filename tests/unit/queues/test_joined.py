@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 
 import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.unit.amqp.field_tables import wire_tables
 
 from treecast.middleware.api.entries import binding_ends
 from treecast.middleware.broker.queues import (
@@ -21,14 +23,15 @@ from treecast.middleware.broker.queues import (
     messages,
 )
 from treecast.middleware.broker.queues.elsewhere import read_deliveries
-from treecast.middleware.broker.queues.entries import Bound, Declared
+from treecast.middleware.broker.queues.entries import Bound, Declared, encoded
 from treecast.middleware.broker.queues.serving import HandedOut
 from treecast.middleware.broker.queues.shared import bound_key, declared_key, read
 from treecast.middleware.broker.queues.spool import entries_of
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.timers import NEVER
+from treecast.shims.amqp.codec_methods import read_table
 
-from .host import run
+from .host import Headers, run
 from .joined_hosts import Asked, Host, Net, Taker
 
 
@@ -458,6 +461,33 @@ def test_what_was_got_too_late_returns_to_its_queue_at_once() -> None:
 
 
 # --- codecs
+
+
+@given(wire_tables)
+def test_definitions_with_any_fields_are_told_as_they_are(data: bytes) -> None:
+    table = read_table(data)
+    bound = Bound("/", b"x", "queue", b"q", b"k", table)
+    declared = Declared("/", "exchange", b"x", 0, {"type": "headers", "arguments": table})
+    assert repr(read(bound_key(bound), encoded(bound))) == repr(bound)
+    assert repr(read(declared_key("/", "exchange", b"x"), encoded(declared))) == repr(declared)
+
+
+def test_a_binding_matches_and_is_unbound_at_every_host_whatever_its_arguments() -> None:
+    net, one, two = pair()
+    one.vhost.declare_exchange(b"h", "headers")
+    one.vhost.declare_queue(b"q")
+    net.settle()
+    for value in (Decimal("1.50"), bytearray(b"\xff"), bytearray(b"text"), b"\xff", [Decimal(1)], 1.0, None):
+        arguments = {"v": value}
+        one.vhost.bind(b"h", Destination(b"q", False), b"", arguments)
+        net.settle()
+        for host in (one, two):
+            host.vhost.reader = Headers({b"m": arguments})
+            assert [queue.name for queue in host.vhost.route(run(b"m", exchange="h"))] == [b"q"], value
+        two.vhost.unbind(b"h", Destination(b"q", False), b"", arguments)
+        net.settle()
+        assert not one.vhost.exchanges[b"h"].bindings
+    assert not [key for key in net.entries if key.startswith("5:")]
 
 
 def test_keys_name_their_definitions() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import random
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
+import msgspec
 import pytest
-from tests.unit.queues.host import Taker, bodies_of, run
+from tests.unit.queues.host import Headers, Taker, bodies_of, run
 
 from treecast.middleware.broker.queues import (
     Destination,
@@ -17,8 +20,10 @@ from treecast.middleware.broker.queues import (
     QueueSettings,
     Run,
     VirtualHost,
+    entries,
 )
 from treecast.middleware.broker.queues.entries import enqueued, ranged, returned, walk
+from treecast.middleware.broker.queues.exchange import binding_of
 from treecast.middleware.broker.queues.marks import Ranges
 from treecast.middleware.broker.queues.restoring import QueueStorage
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -111,6 +116,66 @@ def test_failed_deliveries_are_counted_over_a_kill(site: Site) -> None:
         site.store.flush()
         site.kill()
     assert site.held() == []
+
+
+FIELDS = {
+    "decimal": Decimal("1.50"),
+    "bytes": bytearray(b"\xff\x00"),
+    "string": b"\xff",
+    "text bytes": bytearray(b"text"),
+    "time": datetime(2024, 1, 1, 12, 0, 0, 123000, UTC),
+    "number": -(1 << 63),
+    "float": 1.0,
+    "whole": 1,
+    "truth": True,
+    "nothing": None,
+    "nested": [{"d": Decimal(0), "x": [bytearray(b"")]}, 2, "", {}, []],
+}
+
+
+def test_arguments_of_all_types_are_there_again(site: Site) -> None:
+    destination = Destination(b"q", False)
+    site.vhost.declare_exchange(b"h", "headers", arguments=FIELDS)
+    site.vhost.declare_queue(b"q", arguments=FIELDS)
+    for name, value in FIELDS.items():
+        site.vhost.bind(b"h", destination, name.encode(), {name: value})
+    site.store.flush()
+    for _ in range(2):
+        site.kill()
+        assert repr(site.vhost.exchanges[b"h"].arguments) == repr(FIELDS)
+        assert repr(site.vhost.queues[b"q"].asked) == repr(FIELDS)
+        site.vhost.declare_queue(b"q", arguments=FIELDS)
+        for name, value in FIELDS.items():
+            arguments = {name: value}
+            site.vhost.reader = Headers({b"m": arguments})
+            assert b"q" in [queue.name for queue in site.vhost.route(run(b"m", exchange="h"))], name
+            site.vhost.unbind(b"h", destination, name.encode(), arguments)
+            assert (
+                binding_of(destination, name.encode(), arguments) not in site.vhost.exchanges[b"h"].bindings
+            )
+            site.vhost.bind(b"h", destination, name.encode(), arguments)
+    assert len(site.vhost.exchanges[b"h"].bindings) == len(FIELDS)
+
+
+def test_arguments_that_were_stored_as_plain_msgpack_are_there_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entries, "encoded", msgspec.msgpack.encode)
+    site.vhost.declare_exchange(b"h", "headers", arguments=FIELDS)
+    site.vhost.declare_queue(b"q", arguments=FIELDS)
+    site.vhost.bind(b"h", Destination(b"q", False), b"k", FIELDS)
+    site.store.flush()
+    monkeypatch.undo()
+    left = {**FIELDS, "decimal": "1.50", "bytes": b"\xff\x00"}  # what the form did not tell is lost
+    left["nested"] = [{"d": "0", "x": [bytearray(b"")]}, 2, "", {}, []]
+    for _ in range(2):
+        site.kill()
+        assert repr(site.vhost.exchanges[b"h"].arguments) == repr(left)
+        assert repr(site.vhost.queues[b"q"].asked) == repr(left)
+        assert [repr(one) for one in site.vhost.exchanges[b"h"].bindings.values()] == [repr(left)]
+        site.vhost.bind(b"h", Destination(b"q", False), b"more", FIELDS)
+        site.vhost.unbind(b"h", Destination(b"q", False), b"more", FIELDS)
+        site.store.flush()
 
 
 def test_definitions_are_there_again(site: Site) -> None:
