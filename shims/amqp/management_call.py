@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
@@ -27,6 +28,7 @@ _TAGS: Final = frozenset({ADMINISTRATOR, MONITORING, POLICYMAKER, "management"})
 _SEES_ALL: Final = frozenset({ADMINISTRATOR, MONITORING})
 _LARGEST_PAGE: Final = 500
 _PAGE: Final = 100  # items
+_INTEGERS: Final = 1 << 63
 
 
 class Request(Struct, frozen=True):
@@ -198,10 +200,7 @@ class Call:
     def body(self, *required: str) -> dict[str, object]:
         """Returns the JSON object in the body, {} for none. Raises Problem if a required key is missing."""
         raw = self.request.body.strip()
-        try:
-            found = json.loads(raw) if raw else {}
-        except ValueError:
-            raise bad_request("not_json") from None
+        found = _json(raw) if raw else {}
         if not isinstance(found, dict):
             raise bad_request("not_json")
         missing = [name for name in required if name not in found]
@@ -212,6 +211,33 @@ class Call:
     def flag(self, name: str) -> bool:
         """Returns whether a query parameter is "true"."""
         return self.request.query.get(name) == "true"
+
+
+def _json(raw: bytes) -> object:
+    """Reads JSON. Raises Problem, also for what no field of AMQP can have."""
+    try:
+        found: object = json.loads(raw, parse_int=_integer, parse_float=_float, parse_constant=_float)
+        if b"\\u" in raw:
+            json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise bad_request("a text with half of a surrogate pair") from None
+    except (ValueError, RecursionError):
+        raise bad_request("not_json") from None
+    return found
+
+
+def _integer(digits: str) -> int:
+    found = int(digits)
+    if not -_INTEGERS <= found < _INTEGERS:
+        raise bad_request(f"{digits} is beyond 64 bits")
+    return found
+
+
+def _float(digits: str) -> float:
+    found = float(digits)
+    if not math.isfinite(found):
+        raise bad_request(f"{digits} is not a number of 64 bits")
+    return found
 
 
 def text_of(body: Mapping[str, object], name: str, otherwise: str | None = None) -> str:

@@ -83,13 +83,17 @@ class Session(OpeningConnection):
 
     def _settle_up(self, now: float) -> None:
         """Does the work that is needed only once per chunk: pumps queues and writes confirms."""
+        self._pump(now)
+        for channel in self.unconfirmed:
+            channel.write_confirms()
+        self.unconfirmed = []
+
+    def _pump(self, now: float) -> None:
+        """Pumps the queues of which messages were settled."""
         while self.unpumped:
             _, queue = self.unpumped.popitem()
             queue.pump(now)
             self.vhost.touched(queue, now)
-        for channel in self.unconfirmed:
-            channel.write_confirms()
-        self.unconfirmed = []
 
     def _frames(self, data: bytes, now: float) -> int:
         """Processes the complete frames at the start of `data` and returns their size in bytes."""
@@ -254,6 +258,8 @@ class Session(OpeningConnection):
         if name is None:
             code = session_table.CHANNEL_REFUSED[channel.state]
             raise AmqpError(code, "unimplemented method", method.index)
+        if self.unpumped and method.index not in session_table.SETTLES:
+            self._pump(now)  # the method sees the queues as the settlements before it have left them
         joined = self.host.joined
         before = joined.definitions.version if joined is not None else 0
         if method.index in session_table.PROMISES:
@@ -354,11 +360,14 @@ class Session(OpeningConnection):
 
     def release(self, now: float) -> None:
         self.writable = False
-        for channel in list(self.channels.values()):
-            if channel.state == session_table.RUNNING:
-                self._release_channel(channel, now)
+        running = [channel for channel in self.channels.values() if channel.state == session_table.RUNNING]
+        for channel in running:  # first: no channel is to get what another one returns
+            channel.leave(now)
+        for channel in running:
+            self._release_channel(channel, now)
         self.channels.clear()
         self.vhost.release(self)
+        self._pump(now)
 
     def all_channels(self) -> list[ChannelBase]:
         return list(self.channels.values())

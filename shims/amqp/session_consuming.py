@@ -218,11 +218,11 @@ class ConsumingChannel(DefiningChannel):
     def cancelled_by_us(self, method: commands.Basic.CancelOk, now: float) -> None:
         """Ignores the client's confirmation that a queue is gone."""
 
-    def _cancel(self, tag: bytes, now: float) -> None:
+    def _cancel(self, tag: bytes, now: float, *, ends: bool = False) -> None:
         consumer = self.consumers.pop(tag, None)
         if consumer is None:
             return
-        self._vhost.cancel(consumer.queue, consumer, now)
+        self._vhost.cancel(consumer.queue, consumer, now, ends=ends)
         if consumer.queue.name == self.reply:
             self.reply = b""
             self._vhost.drop_reply_queue(consumer.queue)
@@ -365,10 +365,16 @@ class ConsumingChannel(DefiningChannel):
 
     # --- closing
 
+    def leave(self, now: float) -> None:
+        """Cancels all consumers, as the channel ends. Nobody gets messages before it has released its own."""
+        for consumer in list(self.consumers.values()):
+            self._connection.changed(consumer.queue)
+            self._cancel(consumer.tag, now, ends=True)
+
     def release(self, now: float) -> None:
-        """Ends the channel: cancels its consumers and requeues unsettled messages as failed deliveries."""
-        for tag in list(self.consumers):
-            self._cancel(tag, now)
+        """Ends the channel: returns its unsettled messages as failed deliveries. The caller pumps their
+        queues."""
+        self.leave(now)
         unsettled = [given for _, given in self._settling] + self.unsettled.clear()
         self._settling = []
         for given in unsettled:

@@ -104,6 +104,7 @@ class DefiningChannel(ChannelBase):
             return
         if method.passive or name.startswith(REPLY_TO):
             queue = self.owned(name)
+            queue.used_at = now
         else:
             arguments = method.arguments or {}
             self._permit_new_queue(name, arguments)

@@ -26,6 +26,7 @@ from .codec_properties import (
 FORMAT: Final = 1  # `Run.format` for properties in AMQP 0-9-1 encoding
 REPLY_TO: Final = b"amq.rabbitmq.reply-to"
 _LONGEST_MS: Final = 315_360_000_000
+_MOST: Final = 0xFFFF  # further keys, and bytes of one
 _WHOLE: Final = re.compile(rb"[+-]?[0-9]{1,20}")
 _OURS: Final = (b"x-death", b"x-first-death-", b"x-last-death-", b"x-delivery-count")
 
@@ -90,7 +91,7 @@ def _further_keys(properties: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ..
 
 
 def _keys(name: str, value: bytes | None) -> tuple[bytes, ...]:
-    """Reads an array of long strings. Raises PRECONDITION_FAILED for another type."""
+    """Reads an array of long strings. Raises PRECONDITION_FAILED for another type, or too many."""
     if value is None:
         return ()
     at, found = 5, []
@@ -101,6 +102,8 @@ def _keys(name: str, value: bytes | None) -> tuple[bytes, ...]:
             at += 5 + size
     if value[:1] != b"A" or at != len(value):
         raise AmqpError(PRECONDITION_FAILED, f"invalid message: unacceptable type in header {name}", PUBLISH)
+    if max(map(len, found), default=0) > _MOST or len(found) > _MOST:
+        raise AmqpError(PRECONDITION_FAILED, f"invalid message: more than {_MOST} in header {name}", PUBLISH)
     return tuple(found)
 
 

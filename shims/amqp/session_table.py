@@ -110,4 +110,5 @@ PROMISES: Final = frozenset(
         _Tx.Commit.index,
     }
 )
+SETTLES: Final = frozenset({_Basic.Ack.index, _Basic.Nack.index, _Basic.Reject.index})
 CHANNEL_REFUSED: Final = {RUNNING: codec.COMMAND_INVALID, ENDING: 0}

@@ -3,6 +3,9 @@
 Consumers of the highest priority that have room come first; equal ones take turns. A single active consumer
 is the first one registered, until it leaves. In a quorum queue, a consumer of higher priority takes over as
 soon as the active one has settled its messages.
+
+A client that closes its channel often cancels its consumer first: a single active one whose messages are not
+settled is `leaving`, and the next one waits for these, so that it gets them in order if they come back.
 """
 
 from __future__ import annotations
@@ -79,10 +82,12 @@ class Counts:
 
 
 class Consumers:
-    """All consumers of one queue. `active`: the single active consumer, if the queue has one."""
+    """All consumers of one queue. `active`: the single active consumer, if the queue has one. `leaving`: the
+    one before, which was cancelled, while its messages may keep `active` waiting."""
 
     def __init__(self, single_active: bool, takes_over: bool) -> None:
         self.active: Consumer | None = None
+        self.leaving: Consumer | None = None
         self._single = single_active
         self._takes_over = takes_over
         self._all: list[Consumer] = []  # by descending priority, then in order of registration
@@ -97,7 +102,7 @@ class Consumers:
     @property
     def exclusive(self) -> bool:
         """Whether one consumer has exclusive use of the queue."""
-        return len(self._all) == 1 and self._all[0].exclusive
+        return len(self._all) == 1 and self._all[0].exclusive and not self._single
 
     def add(self, consumer: Consumer) -> None:
         at = len(self._all)
@@ -114,6 +119,8 @@ class Consumers:
         self._all.remove(consumer)
         if self.active is consumer:
             self.active = self._all[0] if self._all else None
+            if consumer.unsettled:
+                self.leaving = consumer
         return True
 
     def next(self) -> tuple[Consumer | None, int]:

@@ -40,7 +40,8 @@ class Away(Protocol):
     def grant(self, queue: RemoteQueue, consumer: Consumer) -> None:
         """The room of a consumer may have changed."""
 
-    def cancel(self, queue: RemoteQueue, number: int) -> None: ...
+    def cancel(self, queue: RemoteQueue, number: int, seen: int, *, ends: bool) -> None:
+        """Cancels a consumer that has got `seen` messages. `ends`: see `MessageQueue.cancel`."""
 
     def settle(
         self, queue: RemoteQueue, part: RemotePart, offset: int, count: int, how: Settling
@@ -145,10 +146,10 @@ class RemoteQueue(MessageQueue):
         self._by_number[consumer.number] = consumer
         self._away.grant(self, consumer)
 
-    def cancel(self, consumer: Consumer, now: float) -> bool:
+    def cancel(self, consumer: Consumer, now: float, *, ends: bool = False) -> bool:
         if self._by_number.pop(consumer.number, None) is not None:
             self.consumers.remove(consumer)
-            self._away.cancel(self, consumer.number)
+            self._away.cancel(self, consumer.number, consumer.received, ends=ends)
         return False
 
     def deliver(self, number: int, parts: list[RemotePart]) -> None:
@@ -183,7 +184,7 @@ class RemoteQueue(MessageQueue):
     def abandon(self, call: QueueCall, parts: list[RemotePart]) -> None:
         """Undoes a call of a client that has left meanwhile."""
         if call.ask is Ask.CONSUME:
-            self._away.cancel(self, call.consumer)
+            self._away.cancel(self, call.consumer, 0, ends=False)
         for part in parts:
             self._away.settle(self, part, 0, part.count, Settling.FAIL)
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
+import msgspec
+
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log
 
@@ -189,7 +191,7 @@ class JoinedQueues:
             answer = QueueAnswer(refusal.reason.name, refusal.detail)
             if call.consumer:
                 self._by_number.pop(call.consumer, None)
-                self.cancel(queue, call.consumer)
+                self.cancel(queue, call.consumer, 0, ends=False)
         elif answer.reason:
             self._by_number.pop(call.consumer, None)
         elif body:
@@ -208,9 +210,10 @@ class JoinedQueues:
         self._room[consumer.number] = queue, consumer
         self._wake()
 
-    def cancel(self, queue: RemoteQueue, number: int) -> None:
+    def cancel(self, queue: RemoteQueue, number: int, seen: int, *, ends: bool) -> None:
         self._room.pop(number, None)
-        self._tell(queue.home, QueueNotice(Say.CANCEL, number))
+        how = Settling.FAIL if ends else Settling.ACK
+        self._tell(queue.home, QueueNotice(Say.CANCEL, number, how=how, seen=seen))
 
     def settle(self, queue: RemoteQueue, part: RemotePart, offset: int, count: int, how: Settling) -> None:
         first = part.position + offset
@@ -298,6 +301,7 @@ class JoinedQueues:
         self.spools.send()
         self._grant_all()
         out, self._out = self._out, []
+        _join(out)
         for host, number, what in out:
             if isinstance(what, QueueCall):
                 self.reach.call(host, number, what)
@@ -318,3 +322,18 @@ class JoinedQueues:
     def tick(self) -> None:
         if self.spools.tick(self.now):
             self._wake()
+
+
+def _join(out: list[_Message]) -> None:
+    """Marks the settlements that another one for the same host follows."""
+    following: dict[int, QueueCall | QueueNotice] = {}
+    for at in range(len(out) - 1, -1, -1):
+        host, number, what = out[at]
+        if _settles(what) and host in following and _settles(following[host]):
+            assert isinstance(what, QueueNotice)
+            out[at] = host, number, msgspec.structs.replace(what, more=True)
+        following[host] = what
+
+
+def _settles(what: QueueCall | QueueNotice) -> bool:
+    return isinstance(what, QueueNotice) and what.say in (Say.SETTLE, Say.CANCEL)

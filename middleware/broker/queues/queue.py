@@ -84,6 +84,7 @@ class MessageQueue:
         self._backlogs: list[Backlog] = []  # by descending priority, made on demand
         self._next = 1
         self._came_back = False  # whether messages were returned since the last pump
+        self._hand_over_at = 0.0  # when the next single active consumer waits no longer
 
     @property
     def definition(self) -> dict[str, object]:
@@ -244,6 +245,8 @@ class MessageQueue:
             self._cut_returned(now)
         while self.ready:
             self._expire(now, False)
+            if self.consumers.leaving is not None and self._waits(now):
+                break
             consumer, room = self.consumers.next()
             if consumer is None:
                 break
@@ -259,6 +262,14 @@ class MessageQueue:
                 consumer.take(part)
                 self._sent(part)
         self._expire(now, True)
+
+    def _waits(self, now: float) -> bool:
+        """Whether the single active consumer waits for messages of the one before."""
+        leaving = self.consumers.leaving
+        if leaving is not None and leaving.unsettled and now < self._hand_over_at:
+            return True
+        self.consumers.leaving = None
+        return False
 
     def get(self, now: float, no_ack: bool) -> Part | None:
         """Returns one message for `basic.get`, or None. The caller has to settle it unless `no_ack`."""
@@ -415,11 +426,13 @@ class MessageQueue:
     def tick(self, now: float) -> None:
         """Handles time-outs of messages. `expired` tells whether the queue itself has expired."""
         self._expire(now, True)
+        if self.consumers.leaving is not None and not self._waits(now):
+            self.pump(now)
 
     @property
     def deadline(self) -> float:
         """The time when `tick` has something to do, or the queue expires; NEVER if neither."""
-        found = NEVER
+        found = NEVER if self.consumers.leaving is None else self._hand_over_at
         for backlog in self._backlogs:
             first = backlog.first
             if first is not None:
@@ -437,21 +450,32 @@ class MessageQueue:
 
     def consume(self, consumer: Consumer, now: float) -> None:
         """Adds a consumer. Refuses it with ACCESS_REFUSED if a consumer has exclusive use, or if this one
-        wants exclusive use and there are others."""
-        if self.consumers.exclusive or (consumer.exclusive and len(self.consumers)):
+        wants exclusive use and there are others, or a single active consumer is chosen.
+
+        A quorum queue with a single active consumer ignores the wish, as in RabbitMQ."""
+        single = self.arguments.single_active
+        wanted = consumer.exclusive and (single or len(self.consumers) > 0)
+        if self.consumers.exclusive or (wanted and not (single and self._quorum)):
             raise Refusal(Reason.ACCESS_REFUSED, f"queue '{text(self.name)}' in exclusive use")
         self.consumers.add(consumer)
         self.had_consumers = True
         self.used_at = now
         self.pump(now)
 
-    def cancel(self, consumer: Consumer, now: float) -> bool:
+    def cancel(self, consumer: Consumer, now: float, *, ends: bool = False) -> bool:
         """Removes a consumer, which keeps its unsettled messages. Returns whether the queue has to be deleted
-        as well."""
+        as well.
+
+        `ends`: its channel does, and returns these messages. The caller has to call `pump` after that, so
+        that others get them before those behind them.
+        """
         if not self.consumers.remove(consumer):
             return False
         self.used_at = now
-        self.pump(now)
+        if self.consumers.leaving is consumer:
+            self._hand_over_at = now + self._settings.handover_s
+        if not ends:
+            self.pump(now)
         return self.auto_delete and self.had_consumers and not len(self.consumers)
 
     # --- emptying

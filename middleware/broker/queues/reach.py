@@ -86,7 +86,7 @@ class Say(enum.IntEnum):
     """The content of a notice. The first three go to the home, the others come from it."""
 
     GRANT = 1  # the consumer takes deliveries up to a total of `count`
-    CANCEL = 2  # also of a `GET` without an answer: its message goes back to the queue
+    CANCEL = 2  # `seen`, `how`: see `QueueNotice`; of a `GET` without an answer: its message goes back
     SETTLE = 3  # `how`: one of `Settling`; `count` messages from position `first` on
     DELIVER = 4  # the body has deliveries
     GONE = 5  # the queue was deleted
@@ -101,13 +101,20 @@ class Settling(enum.IntEnum):
 
 class QueueNotice(Struct, frozen=True, array_like=True):
     """A notice about a consumer of the caller (to the home) or of the called host (from the home), by the
-    number in its `QueueCall`."""
+    number in its `QueueCall`.
+
+    `more`: the next notice belongs to it, and nobody gets messages before that. With CANCEL, `seen` messages
+    have come to the consumer in total (-1: not said), and what it was sent beyond them goes back to the
+    queue; with `how` FAIL its channel ends, and so does all that it has not settled.
+    """
 
     say: Say
     consumer: _Natural
     count: _Natural = 0
     first: _Natural = 0
     how: Settling = Settling.ACK
+    more: bool = False
+    seen: int = -1
 
 
 Managed = Callable[[int, bytes], Awaitable[bytes]]  # the caller's host, and its request

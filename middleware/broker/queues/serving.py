@@ -7,10 +7,11 @@ the connection is lost returns to the queue as a failed delivery, so that it is 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from collections import deque
 from typing import Final
 
 from .consumers import Consumer
-from .elsewhere import write_delivery
+from .elsewhere import WINDOW, write_delivery
 from .message import Part
 from .queue import MessageQueue
 from .reach import Ask, QueueAnswer, QueueCall, QueueNotice, Reach, Say, Settling
@@ -85,6 +86,8 @@ class ServedConsumer(Consumer):
         self.handed = HandedOut()
         self.left = False  # cancelled, but not all is settled
         self._far = far
+        self._latest: deque[tuple[int, int]] = deque()  # first position and number of what was sent last
+        self._latest_count = 0
 
     @property
     def room(self) -> int:
@@ -93,13 +96,26 @@ class ServedConsumer(Consumer):
     def take(self, part: Part) -> None:
         self.received += part.count
         self.handed.add(part)
+        self._latest.append((part.position, part.count))
+        self._latest_count += part.count
+        while self._latest_count - self._latest[0][1] >= WINDOW:  # more are never on their way
+            self._latest_count -= self._latest.popleft()[1]
         self._far.deliver(self.number, write_delivery(part))
 
+    def recall(self, seen: int, now: float) -> None:
+        """Returns to the queue what is on its way to a cancelled consumer, of which `seen` messages came."""
+        left = self.received - seen
+        while left > 0 and self._latest:
+            first, count = self._latest.pop()
+            late = min(count, left)
+            left -= late
+            for part, offset, length in self.handed.take(first + count - late, late):
+                settle(self, part, offset, length, Settling.REQUEUE, now)
+
     def give_back(self, now: float) -> None:
-        """Returns what is not settled to the queue, as failed deliveries."""
+        """Returns what is not settled to the queue, as failed deliveries. The caller has to pump it."""
         for part, offset, count in self.handed.clear():
             settle(self, part, offset, count, Settling.FAIL, now)
-        self.queue.pump(now)
 
     def cancelled(self) -> None:
         """The queue was deleted, and with it what was handed out."""
@@ -150,11 +166,13 @@ class Serving:
         self._vhosts = vhosts
         self._reach = reach
         self._far: dict[int, FarHost] = {}
+        self._unpumped: dict[int, ServedConsumer] = {}  # by queue: a consumer of it that has settled
 
     # --- calls
 
     def call(self, host: int, call: QueueCall, now: float) -> tuple[QueueAnswer, bytes]:
         """Answers a call of another host."""
+        self._pump(now)
         try:
             vhost = self._vhosts.get(call.vhost)
             if vhost is None:
@@ -172,6 +190,8 @@ class Serving:
         if queue.owner is not None:
             raise vhost.locked(queue.name)
         body = b""
+        if call.ask is Ask.COUNT:
+            queue.used_at = now  # a declaration there, passive or not
         if call.ask is Ask.PURGE:
             return QueueAnswer(messages=queue.purge()), b""
         if call.ask is Ask.DELETE:
@@ -213,24 +233,38 @@ class Serving:
         """Takes a notice of a consumer's host. One about an unknown consumer is about one that has ended."""
         far = self._far.get(host)
         consumer = far.consumers.get(notice.consumer) if far is not None else None
-        if far is None or consumer is None:
-            return
+        if far is not None and consumer is not None:
+            self._unpumped[id(consumer.queue)] = consumer
+            self._take(far, consumer, notice, now)
+            if consumer.left and not len(consumer.handed):
+                far.consumers.pop(notice.consumer, None)
+        if not notice.more:
+            self._pump(now)
+
+    def _take(self, far: FarHost, consumer: ServedConsumer, notice: QueueNotice, now: float) -> None:
         if notice.say is Say.GRANT:
             consumer.granted = max(consumer.granted, notice.count)
-            consumer.queue.pump(now)
         elif notice.say is Say.CANCEL and consumer.getting:
             consumer.give_back(now)
         elif notice.say is Say.CANCEL:
             consumer.left = True
             far.gone(notice.consumer)
-            consumer.vhost.cancel(consumer.queue, consumer, now)
+            if notice.seen >= 0:
+                consumer.recall(notice.seen, now)
+            ends = notice.how is Settling.FAIL
+            consumer.vhost.cancel(consumer.queue, consumer, now, ends=ends)
+            if ends:
+                consumer.give_back(now)
         elif notice.say is Say.SETTLE:
             for part, offset, count in consumer.handed.take(notice.first, notice.count):
                 settle(consumer, part, offset, count, notice.how, now)
+
+    def _pump(self, now: float) -> None:
+        """Pumps the queues of which messages were settled."""
+        while self._unpumped:
+            _, consumer = self._unpumped.popitem()
             consumer.queue.pump(now)
-        consumer.vhost.touched(consumer.queue, now)
-        if consumer.left and not len(consumer.handed):
-            far.consumers.pop(notice.consumer, None)
+            consumer.vhost.touched(consumer.queue, now)
 
     def host_down(self, host: int, now: float) -> None:
         """Cancels the consumers of a host, and returns what they have not settled."""
@@ -238,12 +272,13 @@ class Serving:
         if far is None:
             return
         consumers, far.consumers = list(far.consumers.values()), {}
-        for consumer in consumers:
+        for consumer in consumers:  # first: nobody is to get what is behind what these return
+            self._unpumped[id(consumer.queue)] = consumer
             if not consumer.left:
-                consumer.vhost.cancel(consumer.queue, consumer, now)
+                consumer.vhost.cancel(consumer.queue, consumer, now, ends=True)
         for consumer in consumers:
             consumer.give_back(now)
-            consumer.vhost.touched(consumer.queue, now)
+        self._pump(now)
 
     def send(self, now: float) -> None:
         """Sends deliveries. Called after the store was written."""

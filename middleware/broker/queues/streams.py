@@ -126,7 +126,7 @@ class StreamQueue(MessageQueue):
         self._cursors[id(consumer)] = Cursor(consumer, consumer.start or NEXT)
         self.pump(now)
 
-    def cancel(self, consumer: Consumer, now: float) -> bool:
+    def cancel(self, consumer: Consumer, now: float, *, ends: bool = False) -> bool:
         cursor = self._cursors.pop(id(consumer), None)
         if cursor is not None:
             self.consumers.remove(consumer)

@@ -190,9 +190,12 @@ class VirtualHost(Definitions):
         queue.consume(consumer, now)
         self.touched(queue, now)
 
-    def cancel(self, queue: MessageQueue, consumer: Consumer, now: float) -> None:
-        """Removes a consumer, and deletes the queue if it is declared auto-delete and this was the last."""
-        if queue.cancel(consumer, now) and self.queues.get(queue.name) is queue:
+    def cancel(self, queue: MessageQueue, consumer: Consumer, now: float, *, ends: bool = False) -> None:
+        """Removes a consumer, and deletes the queue if it is declared auto-delete and this was the last.
+
+        `ends`: see `MessageQueue.cancel`.
+        """
+        if queue.cancel(consumer, now, ends=ends) and self.queues.get(queue.name) is queue:
             self.remove_queue(queue)
         self.touched(queue, now)
 
