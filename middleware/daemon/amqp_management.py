@@ -45,7 +45,7 @@ class KeptHosts:
         for name, said in found.vhosts.items():
             if name not in host.vhosts:
                 host.add_vhost(name)
-            host.vhost_metadata[name] = said
+            host.describe(name, said)
         self._known = self._now()
 
     def _now(self) -> bytes:

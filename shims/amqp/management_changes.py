@@ -22,7 +22,7 @@ from .management_call import (
 from .management_definitions import BadDefinitions, Import, shown_table
 from .management_views import NodeFacts, Views, connection_name, properties_key
 from .session import Session
-from .session_host import CONFIGURE, READ, WRITE, AmqpHost
+from .session_host import CONFIGURE, DEFAULT_TYPE, READ, TYPES, UNSET_TYPES, WRITE, AmqpHost
 from .session_messages import REPLY_TO
 from .users import ADMINISTRATOR, SHA256, Permission, TopicPermission, User, Users, hashed, knows_hashing
 from .users import tags_of as read_tags
@@ -124,15 +124,21 @@ class Changes:
         """Creates or updates a virtual host. Its creator gets all permissions in it."""
         call.need(ADMINISTRATOR)
         body, name = call.body(), call.arguments["vhost"]
+        wanted = body.get(DEFAULT_TYPE)
+        if wanted not in UNSET_TYPES and wanted not in TYPES:
+            raise bad_request(f"unsupported default queue type {wanted!r}; known are {', '.join(TYPES)}")
         new = name not in self.host.vhosts
         if new:
             self.host.add_vhost(name)
             self.users.permit(call.user, name, _EVERYTHING)
-        said = self.host.vhost_metadata.setdefault(name, {})
+        said = dict(self.host.vhost_metadata.get(name, {}))
         said["description"] = text_of(body, "description", str(said.get("description", "")))
         said["tags"] = list(read_tags(body.get("tags", said.get("tags", []))))
-        if "default_queue_type" in body:
-            said["default_queue_type"] = text_of(body, "default_queue_type")
+        if body.get(DEFAULT_TYPE) not in UNSET_TYPES:
+            said[DEFAULT_TYPE] = body[DEFAULT_TYPE]
+        elif DEFAULT_TYPE in body:
+            said.pop(DEFAULT_TYPE, None)
+        self.host.describe(name, said)
         self.users.changed()
         return _put(new)
 

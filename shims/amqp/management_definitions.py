@@ -24,7 +24,7 @@ from treecast.middleware.broker.queues import (
     knows_policy_key,
 )
 
-from .session_host import AmqpHost
+from .session_host import DEFAULT_TYPE, TYPES, UNSET_TYPES, AmqpHost
 from .session_messages import REPLY_TO
 from .users import Permission, TopicPermission, User, Users, knows_hashing, tags_of
 
@@ -56,6 +56,7 @@ _FACTS: Final = frozenset(
     }
 )
 _OPERATOR_POLICY: Final = "operator_policy"
+_CLASSIC: Final = "classic"
 
 
 class BadDefinitions(Exception):
@@ -135,14 +136,16 @@ class Import:
         name = _text(item, "name")
         metadata = item.get("metadata")
         said = dict(metadata) if isinstance(metadata, dict) else {}
-        said |= {key: item[key] for key in ("description", "tags", "default_queue_type") if key in item}
-        if said.get("default_queue_type") not in (None, "undefined", "classic"):
-            self._note(f"vhosts {name}: its default queue type {said['default_queue_type']} is not applied")
+        said |= {key: item[key] for key in ("description", "tags", DEFAULT_TYPE) if key in item}
+        if said.get(DEFAULT_TYPE) not in TYPES:
+            wanted = said.pop(DEFAULT_TYPE, None)
+            if wanted not in UNSET_TYPES:
+                self._note(f"vhosts {name}: its default queue type {wanted} is not known here")
         if item.get("limits"):
             self._note(f"vhosts {name}: its limits are not kept")
         if name not in self._host.vhosts:
             self._host.add_vhost(name)
-        self._host.vhost_metadata[name] = said
+        self._host.describe(name, said)
 
     def _named_vhost(self, item: Item) -> VirtualHost:
         name = self._only if self._only is not None else _text(item, "vhost")
@@ -208,8 +211,9 @@ class Import:
         if name in vhost.queues:
             return
         arguments = _table(item)
-        if item.get("type", "classic") != "classic":
-            arguments.setdefault("x-queue-type", item["type"])
+        kind = item.get("type")
+        if kind is not None and (kind, vhost.default_type.value) != (_CLASSIC, _CLASSIC):
+            arguments.setdefault("x-queue-type", kind)
         queue = vhost.declare_queue(
             name,
             durable=item.get("durable", True) is True,

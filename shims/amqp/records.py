@@ -16,6 +16,7 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from typing import Final
 
 from treecast.middleware.broker.queues import Run, message, messages
@@ -64,7 +65,7 @@ def headers_of(properties: bytes) -> Headers:
         except AmqpError:
             return headers
         for key, value in table.items():
-            if isinstance(value, str | int | float) and not isinstance(value, bool):
+            if isinstance(value, str | int | float | Decimal) and not isinstance(value, bool):
                 headers.append((key, str(value).encode()))
     return headers
 

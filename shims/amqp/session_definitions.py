@@ -106,7 +106,9 @@ class DefiningChannel(ChannelBase):
             queue = self.owned(name)
             queue.used_at = now
         else:
-            arguments = method.arguments or {}
+            arguments = self._vhost.typed(
+                method.arguments or {}, method.durable, method.exclusive, method.auto_delete
+            )
             self._permit_new_queue(name, arguments)
             self._prepare(name, arguments, method)
             queue = self._vhost.declare_queue(

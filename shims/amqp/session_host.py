@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from treecast.middleware.broker.queues import (
     JoinedQueues,
     QueueArguments,
+    QueueType,
     Recorder,
     Refusal,
     Run,
@@ -28,6 +29,9 @@ from .settings import AmqpSettings
 CONFIGURE: Final = "configure"
 WRITE: Final = "write"
 READ: Final = "read"
+DEFAULT_TYPE: Final = "default_queue_type"
+TYPES: Final = tuple(one.value for one in QueueType)
+UNSET_TYPES: Final = (None, "", "undefined")  # as RabbitMQ's tools spell that there is none
 CLUSTER_NAME: Final = "treecast"  # until an operator gives another
 
 AMQPLAIN: Final = "AMQPLAIN"
@@ -145,8 +149,8 @@ class AmqpHeaders:
 class AmqpHost:
     """The AMQP state of one host, without its connections.
 
-    `alarm` is the reason why publishers must wait, or "". `vhost_metadata` holds descriptive data of each
-    virtual host.
+    `alarm` is the reason why publishers must wait, or "". `vhost_metadata` holds the descriptive data of each
+    virtual host, set by `describe`.
     """
 
     def __init__(
@@ -186,11 +190,19 @@ class AmqpHost:
         vhost = VirtualHost(name, self._store, self._recorder.of(name), self.settings.queues)
         vhost.reader = AmqpHeaders()
         vhost.streams = self.streams
+        vhost.default_type = _default_type(self.vhost_metadata.get(name, {}))
         self.vhosts[name] = vhost
         vhost.recorder.declared("vhost", b"", {})
         if self.joined is not None:
             self.share(vhost, self.joined)
         return vhost
+
+    def describe(self, name: str, said: dict[str, object]) -> None:
+        """Sets the descriptive data of a virtual host, which is there or will be. Of them, only
+        `default_queue_type` has an effect."""
+        self.vhost_metadata[name] = said
+        if name in self.vhosts:
+            self.vhosts[name].default_type = _default_type(said)
 
     def use_streams(self, streams: StreamHost) -> None:
         """Accepts queues of type stream."""
@@ -215,6 +227,11 @@ class AmqpHost:
 
     def random_bytes(self, count: int) -> bytes:
         return self._random.randbytes(count)
+
+
+def _default_type(said: Mapping[str, object]) -> QueueType:
+    value = said.get(DEFAULT_TYPE)
+    return QueueType(value) if value in TYPES else QueueType.CLASSIC
 
 
 def _nothing(vhost: str) -> None:

@@ -96,7 +96,7 @@ class SharedAccess:
             user, _, exchange = name.partition(_BETWEEN)
             users.permit_topics(user, one.vhost, exchange, _as(TopicPermission, one.definition))
         elif one.kind == OutsideKind.DESCRIPTION:
-            self._host.vhost_metadata[one.vhost] = dict(one.definition)
+            self._host.describe(one.vhost, dict(one.definition))
             self._kept()
         else:
             self._host.cluster_name = str(one.definition["name"])
@@ -112,7 +112,7 @@ class SharedAccess:
             user, _, exchange = name.partition(_BETWEEN)
             users.forbid_topics(user, one.vhost, exchange)
         elif one.kind == OutsideKind.DESCRIPTION:
-            self._host.vhost_metadata.pop(one.vhost, None)
+            self._host.describe(one.vhost, {})
             self._kept()
         else:
             self._host.cluster_name = CLUSTER_NAME

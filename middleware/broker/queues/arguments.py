@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
+from datetime import datetime
+from decimal import Decimal
 from typing import Final
 
 from msgspec import Struct
@@ -177,9 +179,22 @@ def _said(value: object) -> str:
     return text(value) if isinstance(value, bytes) else str(value)
 
 
+_TYPE_NAMES: Final[dict[type, str]] = {
+    bool: "bool",
+    int: "long",
+    str: "longstr",
+    bytes: "longstr",
+    bytearray: "binary",
+    float: "double",
+    Decimal: "decimal",
+    datetime: "timestamp",
+    dict: "table",
+    list: "array",
+}
+
+
 def _type_name(value: object) -> str:
-    names = {bool: "bool", int: "long", str: "longstr", bytes: "longstr", float: "double", dict: "table"}
-    return names.get(type(value), "array" if isinstance(value, list) else "void")
+    return _TYPE_NAMES.get(type(value), "void")
 
 
 def parse(arguments: Table, queue: bytes, vhost: str) -> QueueArguments:

@@ -27,6 +27,7 @@ from .store import RunStore
 from .streams import StreamQueue, Streams
 
 _RESERVED: Final = b"amq."
+_TYPE: Final = "x-queue-type"
 _BUILT_IN: Final = (
     (b"amq.direct", ExchangeType.DIRECT, False),
     (b"amq.fanout", ExchangeType.FANOUT, False),
@@ -45,6 +46,7 @@ class Definitions(PolicedRouter):
         super().__init__(name, recorder)
         self.settings = settings
         self.restoring = False  # what is declared existed before the restart
+        self.default_type = QueueType.CLASSIC  # of queues declared without a type
         self.store = store
         self.counts = Counts()  # of deleted queues
         self.streams: Streams | None = None
@@ -177,6 +179,8 @@ class Definitions(PolicedRouter):
         An exclusive queue is deleted with its connection `owner`, and is therefore never durable.
         """
         asked = dict(arguments or {})
+        if not self.restoring:
+            asked = self.typed(asked, durable, exclusive, auto_delete)
         durable = durable and not exclusive
         if not name:
             name = self._server_named(generated, asked)
@@ -214,6 +218,17 @@ class Definitions(PolicedRouter):
         self.sharing.declared("queue", name, queue.definition)
         return queue
 
+    def typed(self, asked: Table, durable: bool, exclusive: bool, auto_delete: bool) -> dict[str, object]:
+        """Returns the arguments of a declaration, with the default type if they have none.
+
+        As in RabbitMQ, queues that cannot be of it are classic.
+        """
+        found = dict(asked)
+        possible = durable and not exclusive and not auto_delete
+        if self.default_type is not QueueType.CLASSIC and possible:
+            found.setdefault(_TYPE, self.default_type.value)
+        return found
+
     def _stream(self, name: bytes, arguments: QueueArguments, now: float) -> MessageQueue:
         if self.streams is None:
             which = f"queue '{text(name)}' in vhost '{self.name}'"
@@ -222,7 +237,7 @@ class Definitions(PolicedRouter):
         return StreamQueue(name, arguments, self.store, self, self._recorder, log, self.name, now)
 
     def _server_named(self, generated: bytes, asked: Table) -> bytes:
-        kind = asked.get("x-queue-type", "classic")
+        kind = asked.get(_TYPE, "classic")
         if kind != "classic":
             raise precondition(f"Cannot declare a server-named queue for type rabbit_{kind}_queue")
         return generated
@@ -272,7 +287,7 @@ class Definitions(PolicedRouter):
         kind = found.arguments.type
         for what, (_, types) in queue_arguments.KNOWN.items():
             received_value, current_value = asked.get(what), found.asked.get(what)
-            if what == "x-queue-type":
+            if what == _TYPE:
                 received_value, current_value = received_value or "classic", current_value or "classic"
             if kind in types and not same(received_value, current_value):
                 raise inequivalent(what, "queue", found.name, self.name, received_value, current_value)

@@ -48,8 +48,8 @@ def spelt(value: object) -> str:
         return "none"
     if isinstance(value, bool):
         return f"'{str(value).lower()}'"
-    if isinstance(value, bytes):
-        return f"'{text(value)}'"
+    if isinstance(value, bytes | bytearray):
+        return f"'{text(bytes(value))}'"
     return f"'{value}'"
 
 

@@ -259,3 +259,21 @@ def test_users_added_beside_a_password_file_stay(tmp_path: Path, start_daemon: A
     daemon.start()
     assert get(daemon, "whoami", "bob:bob-word")["tags"] == ["monitoring"]
     assert call(daemon, "GET", "overview")[0] == 401
+
+
+def test_the_default_queue_type_holds_at_every_host_and_after_a_kill(tmp_path: Path) -> None:
+    with two_hosts(tmp_path, admin=ADMIN) as hosts:
+        for daemon in hosts:
+            daemon.pin_ports()
+        first, second = hosts
+        assert call(first, "PUT", "vhosts/shop", {"default_queue_type": "quorum"})[0] == 201
+        until(lambda: bool(get(second, "vhosts/shop")["default_queue_type"] == "quorum"))
+        for _ in range(2):
+            for number, daemon in enumerate(hosts):
+                connection = connected(daemon, vhost="shop")
+                connection.channel().queue_declare(f"q{number}", durable=True)
+                connection.close()
+                assert get(daemon, f"queues/shop/q{number}")["type"] == "quorum"
+            second.kill()
+            second.restart()
+            until(lambda: call(second, "GET", "queues/shop/q1")[0] == 200)

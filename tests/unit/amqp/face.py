@@ -165,6 +165,11 @@ class Client:
         assert answer.consumer_tag == tag
         return rest
 
+    def ask_for_one(self, queue: str = "q") -> Message:
+        self.send(Basic.Get(queue=queue))
+        (found,) = self.messages()
+        return found
+
     def count(self, queue: str = "q") -> int:
         return self.ask(Queue.Declare(queue=queue, passive=True), Queue.DeclareOk).message_count
 

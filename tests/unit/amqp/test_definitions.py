@@ -208,7 +208,9 @@ def test_the_shape_of_4_x_is_understood() -> None:
                 "durable": True,
                 "auto_delete": False,
                 "arguments": {"x-queue-type": "quorum"},
-            }
+            },
+            {"name": "no type", "vhost": "v", "durable": True, "auto_delete": False, "arguments": {}},
+            {"name": "classic", "vhost": "v", "type": "classic", "durable": True, "arguments": {}},
         ],
         "exchanges": [
             {
@@ -224,10 +226,10 @@ def test_the_shape_of_4_x_is_understood() -> None:
     }
     found = Migrated(document)
     assert found.client("u", "p", "v") is not None
-    assert found.memory.amqp.vhosts["v"].queues[b"q"].arguments.type.value == "quorum"
+    types = {name: queue.arguments.type.value for name, queue in found.memory.amqp.vhosts["v"].queues.items()}
+    assert types == {b"q": "quorum", b"no type": "quorum", b"classic": "classic"}
     assert found.report.skipped == [
         "super_streams: this part is not known",
-        "vhosts v: its default queue type quorum is not applied",
         "exchanges v x: unknown exchange type 'x-consistent-hash'",
     ]
 

@@ -176,6 +176,15 @@ def test_dead_letters_say_where_they_were(client: Client) -> None:
     assert found.headers["x-last-death-reason"] == "rejected"
 
 
+@pytest.mark.parametrize("expiration", ["+10", "10", "0010"])
+def test_an_expiration_is_a_whole_number(client: Client, expiration: str) -> None:
+    client.declare()
+    client.publish("q", b"1", expiration=expiration)
+    assert client.count() == 1
+    client.host.wait(0.011)
+    assert client.count() == 0
+
+
 def test_failed_deliveries_of_quorum_queues_are_shown(client: Client) -> None:
     client.declare(queue_type="quorum")
     client.publish("q", b"1")

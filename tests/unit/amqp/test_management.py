@@ -11,6 +11,7 @@ import pytest
 from pamqp import commands
 from tests.unit.amqp.face import Basic, Client, Connection, MemoryHost, describe
 
+from treecast.middleware.broker.queues import Destination
 from treecast.shims.amqp.management import CALLS, Management
 from treecast.shims.amqp.management_call import Request, columns_of
 from treecast.shims.amqp.management_views import NodeFacts
@@ -211,6 +212,54 @@ def test_users_and_permissions_are_put_and_used(site: Site) -> None:
     assert site.call("DELETE", "topic-permissions/v/new")[0] == 204
     assert site.call("POST", "users/bulk-delete", {"users": ["new"]})[0] == 204
     assert site.call("GET", "users/new")[0] == 404
+
+
+def test_the_default_queue_type_of_a_virtual_host(site: Site) -> None:
+    site.put("vhosts/v", default_queue_type="quorum")
+    assert site.get("vhosts/v")["default_queue_type"] == "quorum"
+    site.put("queues/v/q")
+    site.put("queues/v/c", arguments={"x-queue-type": "classic"})
+    assert {one["name"]: one["type"] for one in site.get("queues/v")} == {"q": "quorum", "c": "classic"}
+    site.put("vhosts/v", description="the type stays")
+    site.put("queues/v/r")
+    assert site.get("queues/v/r")["type"] == "quorum"
+    assert site.call("PUT", "vhosts/v", {"default_queue_type": "odd"})[0] == 400
+    assert site.call("PUT", "vhosts/w", {"default_queue_type": 5})[0] == 400
+    assert site.call("GET", "vhosts/w")[0] == 404
+    site.put("vhosts/v", default_queue_type="undefined")
+    assert site.get("vhosts/v")["default_queue_type"] == "classic"
+    site.put("queues/v/s")
+    assert site.get("queues/v/s")["type"] == "classic"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["9223372036854775808", "-9223372036854775809", "1e999", "NaN", "Infinity", '"\\ud800"', "[" * 5000],
+)
+def test_what_no_field_of_amqp_can_have_is_refused_and_changes_nothing(site: Site, value: str) -> None:
+    given = base64.b64encode(b"guest:guest").decode()
+    for path in ("queues/%2F/q", "exchanges/%2F/e"):
+        body = f'{{"type": "topic", "arguments": {{"x-mine": {value}}}}}'.encode()
+        request = Request("PUT", f"/api/{path}", {}, f"Basic {given}", "", body)
+        response = site.management.answer(request, site.memory.now)
+        assert response.status == 400
+    assert not site.memory.vhost.queues
+    assert b"e" not in site.memory.vhost.exchanges
+
+
+def test_headers_of_a_published_message_match_as_a_clients(site: Site) -> None:
+    site.put("queues/%2F/q")
+    values = {"f": 0.1, "i": -5, "s": "x", "t": True, "a": [1, {"n": 1.5}], "big": 1 << 62}
+    arguments = {"x-match": "all", **values}
+    site.memory.vhost.bind(b"amq.headers", Destination(b"q", False), b"", arguments)
+    body = {
+        "routing_key": "",
+        "payload": "x",
+        "payload_encoding": "string",
+        "properties": {"headers": values},
+    }
+    status, answer = site.call("POST", "exchanges/%2F/amq.headers/publish", body)
+    assert (status, answer) == (200, {"routed": True})
 
 
 def test_a_virtual_host_is_deleted_with_its_connections(site: Site) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from decimal import Decimal
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from treecast.middleware.model.records import Record
 from treecast.middleware.wire.record_batch import build_batch
 from treecast.shims.amqp.codec_methods import read_table
 from treecast.shims.amqp.codec_properties import HEADERS_BIT, MODE_BIT, values
+from treecast.shims.amqp.records import headers_of as shown_headers
 from treecast.shims.amqp.records import records_of, runs_of
 
 Properties = commands.Basic.Properties
@@ -52,6 +54,21 @@ def test_a_message_comes_back_as_it_was() -> None:
     assert {bit: before[bit] for bit in before if bit != HEADERS_BIT} == {
         bit: after[bit] for bit in after if bit != HEADERS_BIT
     }
+
+
+def test_headers_that_are_text_or_numbers_are_shown_as_text() -> None:
+    given = {
+        "s": "x",
+        "i": 5,
+        "f": 0.5,
+        "d": Decimal("1.50"),
+        "t": True,
+        "n": None,
+        "a": [1],
+        "b": bytearray(b"x"),
+    }
+    shown = shown_headers(encoded(headers=given))
+    assert dict(shown) == {"s": b"x", "i": b"5", "f": b"0.5", "d": b"1.50"}
 
 
 def test_a_record_of_another_face_is_a_persistent_message_to_the_stream() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 NEVER = float("inf")
+HAND_OVER_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ class Eater:
 
 @dataclass
 class Queue:
-    """`declared`: its own arguments; `asked`: these with the policies applied."""
+    """`declared`: its own arguments; `asked`: these with the policies applied. `leaving`: a cancelled single
+    active consumer, for whose messages the next one waits until `hand_over_at`."""
 
     name: str
     declared: dict[str, object]
@@ -74,6 +76,8 @@ class Queue:
     unsettled: list[Entry] = field(default_factory=list)
     eaters: list[Eater] = field(default_factory=list)
     active: Eater | None = None
+    leaving: Eater | None = None
+    hand_over_at: float = 0.0
     positions: int = 0
     deleted: bool = False
     asked: dict[str, object] = field(default_factory=dict)
@@ -106,8 +110,13 @@ class Queue:
     def sort(self) -> None:
         self.ready.sort(key=lambda one: (-one.level, one.position))
 
-    def eligible(self) -> list[Eater]:
+    def waits(self, now: float) -> bool:
+        return self.leaving is not None and self.leaving.unsettled > 0 and now < self.hand_over_at
+
+    def eligible(self, now: float) -> list[Eater]:
         """Returns the consumers that may get the next message."""
+        if self.waits(now):
+            return []
         if self.single:
             first = max(self.eaters, key=lambda one: one.priority, default=None)  # the earliest of equals
             if self.quorum and self.active and first and first.priority > self.active.priority:
@@ -355,7 +364,7 @@ class Broker:
     def pump(self, queue: Queue) -> None:
         while queue.ready:
             self.expire(queue, due=False)
-            eligible = queue.eligible()
+            eligible = queue.eligible(self.now)
             if not eligible or not queue.ready:
                 break
             tag, body = self._followed.deliveries.pop(0)
@@ -383,14 +392,27 @@ class Broker:
         self.touch(queue)
 
     def cancel(self, queue: Queue, eater: Eater) -> None:
-        queue.eaters.remove(eater)
-        if queue.active is eater:
-            queue.active = max(queue.eaters, key=lambda one: one.priority, default=None)
-        queue.used_at = self.now
+        self._remove(queue, eater)
+        if queue.single and eater.unsettled and queue.leaving is eater:
+            queue.hand_over_at = self.now + HAND_OVER_S
         self.pump(queue)
         if queue.auto_delete and not queue.eaters:
             self.delete(queue)
         self._bury()
+
+    def _remove(self, queue: Queue, eater: Eater) -> None:
+        queue.eaters.remove(eater)
+        if queue.active is eater:
+            queue.active = max(queue.eaters, key=lambda one: one.priority, default=None)
+            queue.leaving = eater if eater.unsettled else queue.leaving
+        queue.used_at = self.now
+
+    def close(self, queue: Queue, eater: Eater, entries: list[Entry]) -> None:
+        """The channel of a consumer ends, which had these messages."""
+        self._remove(queue, eater)
+        if queue.auto_delete and not queue.eaters:
+            self.delete(queue)
+        self.settle(queue, entries, eater, "fail")
 
     def touch(self, queue: Queue) -> None:
         queue.used_at = self.now
@@ -433,6 +455,7 @@ class Broker:
             if queue is None:
                 continue
             self.expire(queue)
+            self.pump(queue)
             if queue.outlived(now):
                 self.delete(queue)
             self._bury()

@@ -54,6 +54,7 @@ _rare = [
     "bind",
     "bind",
     "cancel",
+    "close",
     "unbind",
     "delete",
     "purge",
@@ -151,6 +152,7 @@ class World:
             assert (queue.ready, queue.ready_bytes) == (len(plain_queue.ready), plain_queue.bytes), name
             assert queue.unsettled == len(plain_queue.unsettled), name
             assert len(queue.consumers) == len(plain_queue.eaters), name
+            assert not plain_queue.ready or not plain_queue.eligible(self.now), name
         ours = {name.decode() for name in self.host.exchanges if not name.startswith(b"amq.")}
         assert ours == set(self.plain.exchanges)
 
@@ -297,6 +299,8 @@ class World:
         eater = Eater(self, queue, of, plain_queue)
         taken = any(one.exclusive for one in plain_queue.eaters)
         wrong = taken or (of.exclusive and bool(plain_queue.eaters))
+        if plain_queue.single:
+            wrong = of.exclusive and not plain_queue.quorum
         assert wrong == self.refused(lambda: self.host.consume(queue, eater, self.now))
         if not wrong:
             self.eaters.append(eater)
@@ -307,6 +311,20 @@ class World:
             eater = self.eaters.pop(one % len(self.eaters))
             self.host.cancel(eater.queue, eater, self.now)
             self.plain.cancel(eater.of_queue, eater.of)
+
+    def close(self, asked: dict[str, object], one: int, other: int, more: int) -> None:
+        """The channel of a consumer ends."""
+        if not self.eaters:
+            return
+        eater = self.eaters.pop(one % len(self.eaters))
+        same = [each for each in self.held if each[5] is eater]
+        self.held = [each for each in self.held if each[5] is not eater]
+        self.host.cancel(eater.queue, eater, self.now, ends=True)
+        for queue, part, number, *_ in same:
+            queue.requeue(part, number, 1, eater, self.now, failed=True)
+        eater.queue.pump(self.now)
+        self.host.touched(eater.queue, self.now)
+        self.plain.close(eater.of_queue, eater.of, [each[4] for each in same])
 
     def get(self, asked: dict[str, object], one: int, other: int, more: int) -> None:
         found = self._any(one)

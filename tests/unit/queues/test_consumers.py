@@ -6,6 +6,7 @@ import pytest
 from tests.unit.queues.host import Host, Taker, bodies_of
 
 from treecast.middleware.broker.queues import MessageQueue, Reason, Refusal
+from treecast.middleware.model.timers import NEVER
 
 
 def consume(host: Host, queue: MessageQueue, taker: Taker) -> Taker:
@@ -75,6 +76,7 @@ def test_a_single_active_consumer_is_followed_by_the_next(host: Host) -> None:
     first, second = consume(host, queue, Taker("1", 1)), consume(host, queue, Taker("2"))
     host.publish(b"1", b"2")
     assert (first.got, second.got) == ([b"1"], [])
+    settle(queue, first)
     host.vhost.cancel(queue, first, host.now)
     assert second.got == [b"2"]
     with pytest.raises(
@@ -82,6 +84,57 @@ def test_a_single_active_consumer_is_followed_by_the_next(host: Host) -> None:
     ) as caught:
         queue.get(host.now, no_ack=True)
     assert caught.value.reason is Reason.RESOURCE_LOCKED
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@pytest.mark.parametrize("how", ["ack", "fail", "close"])
+def test_the_next_single_active_consumer_waits_for_what_the_one_before_has(
+    host: Host, kind: str, how: str
+) -> None:
+    queue = host.queue("q", single_active_consumer=True, queue_type=kind)
+    first, second = consume(host, queue, Taker("1", 2)), consume(host, queue, Taker("2"))
+    host.publish(b"1", b"2", b"3")
+    if how != "close":
+        host.vhost.cancel(queue, first, host.now)
+        host.publish(b"4")
+        assert second.got == []
+    else:
+        host.vhost.cancel(queue, first, host.now, ends=True)
+    (part,) = first.parts
+    if how == "ack":
+        settle(queue, first)
+    else:
+        queue.requeue(part, 1, 1, first, host.now, failed=True)
+        queue.requeue(part, 0, 1, first, host.now, failed=True)
+    queue.pump(host.now)
+    left = {"ack": [b"3", b"4"], "fail": [b"1", b"2", b"3", b"4"], "close": [b"1", b"2", b"3"]}
+    assert second.got == left[how]
+
+
+def test_the_next_single_active_consumer_does_not_wait_for_ever(host: Host) -> None:
+    queue = host.queue("q", single_active_consumer=True)
+    first, second = consume(host, queue, Taker("1", 1)), consume(host, queue, Taker("2"))
+    host.publish(b"1", b"2")
+    host.vhost.cancel(queue, first, host.now)
+    host.wait(4)
+    assert second.got == []
+    host.wait(2)
+    assert second.got == [b"2"]
+    assert host.vhost.deadline == NEVER
+    settle(queue, first)
+
+
+def test_a_single_active_consumer_and_an_exclusive_one(host: Host) -> None:
+    """RabbitMQ refuses it at a classic queue, and ignores the wish at a quorum queue."""
+    classic = host.queue("q", single_active_consumer=True)
+    with pytest.raises(Refusal, match="in exclusive use") as caught:
+        consume(host, classic, Taker("1", exclusive=True))
+    assert caught.value.reason is Reason.ACCESS_REFUSED
+    assert not len(classic.consumers)
+    quorum = host.queue("r", single_active_consumer=True, queue_type="quorum")
+    first, second = consume(host, quorum, Taker("1", exclusive=True)), consume(host, quorum, Taker("2"))
+    host.publish(b"1", key="r")
+    assert (first.got, second.got) == ([b"1"], [])
 
 
 def test_in_a_quorum_queue_a_higher_priority_takes_over_when_all_is_settled(host: Host) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from decimal import Decimal
+
 import pytest
 from tests.unit.queues.host import Host
 
-from treecast.middleware.broker.queues import QueueSettings, Reason, Refusal
+from treecast.middleware.broker.queues import QueueSettings, QueueType, Reason, Refusal
 from treecast.middleware.broker.queues.arguments import KNOWN
 
 
@@ -18,6 +21,14 @@ from treecast.middleware.broker.queues.arguments import KNOWN
         ),
         ({"x-message-ttl": "5"}, "{unacceptable_type,longstr}"),
         ({"x-message-ttl": True}, "{unacceptable_type,bool}"),
+        ({"x-message-ttl": 10.0}, "{unacceptable_type,double}"),
+        ({"x-expires": 10.0}, "{unacceptable_type,double}"),
+        ({"x-max-length": 10.0}, "{unacceptable_type,double}"),
+        ({"x-queue-version": 2.0}, "{unacceptable_type,double}"),
+        ({"x-queue-type": "quorum", "x-delivery-limit": -1.0}, "{unacceptable_type,double}"),
+        ({"x-message-ttl": Decimal(10)}, "{unacceptable_type,decimal}"),
+        ({"x-message-ttl": datetime(2024, 1, 1, tzinfo=UTC)}, "{unacceptable_type,timestamp}"),
+        ({"x-overflow": bytearray(b"drop-head")}, "{unacceptable_type,binary}"),
         ({"x-expires": 0}, "{value_zero,0}"),
         ({"x-expires": 315_360_000_001}, "{value_too_large,315360000001}"),
         ({"x-max-priority": 256}, "{max_value_exceeded,256}"),
@@ -55,6 +66,50 @@ def test_the_same_declared_twice_is_one_and_otherwise_refused(host: Host) -> Non
     with pytest.raises(Refusal, match=r"inequivalent arg 'durable'.*received 'false' but current is 'true'"):
         host.vhost.declare_queue(b"q", durable=False, arguments={"x-max-length": 5})
     assert host.queue("r", queue_type="classic") is host.queue("r")
+
+
+@pytest.mark.parametrize(
+    ("name", "there", "given"),
+    [
+        ("x-message-ttl", 10, 10.0),
+        ("x-expires", 10, 10.0),
+        ("x-max-length", 1, True),
+        ("x-max-priority", 1, 1.0),
+        ("x-max-length-bytes", 5, Decimal(5)),
+        ("x-dead-letter-exchange", "x", bytearray(b"x")),
+    ],
+)
+def test_a_value_of_another_type_is_not_the_same(host: Host, name: str, there: object, given: object) -> None:
+    host.vhost.declare_queue(b"q", arguments={name: there})
+    host.vhost.declare_queue(b"q", arguments={name: there})
+    with pytest.raises(Refusal, match=f"inequivalent arg '{name}'"):
+        host.vhost.declare_queue(b"q", arguments={name: given})
+
+
+def test_queues_are_of_the_default_type_if_they_can(host: Host) -> None:
+    vhost = host.vhost
+    before = vhost.declare_queue(b"before")
+    vhost.default_type = QueueType.QUORUM
+    declared = vhost.declare_queue(b"q")
+    assert declared.arguments.type is QueueType.QUORUM
+    assert declared.asked == {"x-queue-type": "quorum"}
+    assert (
+        vhost.declare_queue(b"q")
+        is vhost.declare_queue(b"q", arguments={"x-queue-type": "quorum"})
+        is declared
+    )
+    assert (
+        vhost.declare_queue(b"c", arguments={"x-queue-type": "classic"}).arguments.type is QueueType.CLASSIC
+    )
+    assert vhost.declare_queue(b"x", exclusive=True, owner=host).arguments.type is QueueType.CLASSIC
+    assert vhost.declare_queue(b"a", auto_delete=True).arguments.type is QueueType.CLASSIC
+    with pytest.raises(Refusal, match=r"'x-queue-type'.*received 'quorum' but current is 'classic'"):
+        vhost.declare_queue(b"before")
+    with pytest.raises(Refusal, match="server-named queue for type rabbit_quorum_queue"):
+        vhost.declare_queue(b"", generated=b"amq.gen-1")
+    vhost.restoring = True
+    assert vhost.declare_queue(b"old").arguments.type is QueueType.CLASSIC
+    assert before.arguments.type is QueueType.CLASSIC
 
 
 def test_transient_queues_have_to_be_exclusive_unless_permitted(host: Host) -> None:
