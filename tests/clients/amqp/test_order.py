@@ -72,7 +72,7 @@ def fail_over(
     kind: str,
     ends: Callable[[BlockingChannel], object],
 ) -> None:
-    """Whoever is second gets all messages in order after `ends`."""
+    """The second consumer gets all messages in order after `ends`."""
     queue = f"{kind}-{ends.__name__}"
     arguments = {"x-single-active-consumer": True, "x-queue-type": kind}
     home.queue_declare(queue, durable=True, arguments=arguments)

@@ -1,4 +1,4 @@
-"""pika's tables with fields of all types, in headers exchanges: over a kill, and at two daemons of a cluster."""
+"""pika's tables with fields of all types, in headers exchanges: over a kill, and at two daemons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is returned to a queue: in which order others get it, and when the next method sees it."""
+"""Messages return to a queue: others get them in order, and the next method sees the queue with them."""
 
 from __future__ import annotations
 
