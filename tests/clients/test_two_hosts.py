@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 from treecast.middleware.api.daemon_client import DaemonClient
 from treecast.middleware.daemon.process import DaemonProcess
 
+aiokafka = pytest.importorskip("aiokafka")
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
 pytestmark = pytest.mark.clients
@@ -18,6 +21,7 @@ pytestmark = pytest.mark.clients
 FABRIC = ("--fabric", "127.0.0.1:0")
 PATIENCE = 60.0  # seconds until a test gives up; nothing is asserted about it
 RECORDS = 2000
+NEW_TOPICS = 20
 
 
 @pytest.fixture
@@ -107,3 +111,43 @@ def test_a_transaction_over_partitions_of_both_hosts(hosts: list[DaemonProcess])
             0: [b"0", b"2"],
             1: [b"0", b"2"],
         }
+
+
+async def read_from_the_first(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    """Returns the values that a consumer gets from offset 0 on; one told to reset goes to the end."""
+    consumer = aiokafka.AIOKafkaConsumer(
+        bootstrap_servers=bootstrap, auto_offset_reset="latest", enable_auto_commit=False
+    )
+    await consumer.start()
+    partition = aiokafka.TopicPartition(topic, 0)
+    consumer.assign([partition])
+    consumer.seek(partition, 0)
+    found: list[bytes] = []
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while len(found) < count:
+                found.append((await consumer.getone()).value)
+    except TimeoutError:
+        pass
+    finally:
+        await consumer.stop()
+    return found
+
+
+async def test_a_reader_of_new_topics_at_the_other_host_skips_nothing(hosts: list[DaemonProcess]) -> None:
+    """The replica begins while records come: the reader is ahead of it, or behind it, or neither."""
+    rng, count = random.Random(1), 4
+    topics = [f"new{number}" for number in range(NEW_TOPICS)]
+    with DaemonClient(hosts[0].control) as client:
+        for topic in topics:
+            client.create_topic(topic, 1, leaders=["a"])
+    sender = aiokafka.AIOKafkaProducer(bootstrap_servers=hosts[0].kafka, acks="all")
+    await sender.start()
+    for topic in topics:
+        reading = asyncio.create_task(read_from_the_first(hosts[1].kafka, topic, count))
+        await asyncio.sleep(rng.random() * 0.12)
+        for number in range(count):
+            await sender.send_and_wait(topic, b"%d" % number)
+            await asyncio.sleep(0.04)
+        assert await reading == [b"%d" % number for number in range(count)], topic
+    await sender.stop()

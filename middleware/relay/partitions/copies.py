@@ -183,6 +183,7 @@ class Copier:
             if not replica.log.size and headers[0].base_offset != replica.log.end_offset:
                 replica.restart(headers[0].base_offset, self._now_ms())
             replica.append_replicated(data, headers, self._now_ms())
+            replica.forget_fresh()
             self._counters.copied_bytes += len(data)
             offset = replica.log.end_offset
         if source.start > replica.log.start_offset:

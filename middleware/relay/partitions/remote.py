@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from treecast.middleware.broker.cluster import ReadWaiter
+from treecast.middleware.broker.followed import FollowedPartition
 from treecast.middleware.broker.partition import BatchRules
 from treecast.middleware.broker.values import (
     LATEST_TIMESTAMP,
@@ -205,16 +206,33 @@ class RemotePartition:
             return None
         if replica.refused:
             return None  # its records differ from the leader's
-        log = replica.partition.log
-        if log.start_offset <= offset < replica.partition.readable_end:
-            found = replica.partition.read(offset, max_bytes, isolation, at_least_one=at_least_one)
-            self._counters.local_reads += 1
-            self._counters.local_read_bytes += found.size
-            return found
+        partition, log = replica.partition, replica.partition.log
+        if log.start_offset <= offset < partition.readable_end:
+            return self._read_here(partition, offset, max_bytes, isolation, at_least_one)
         if offset < log.end_offset:
             return None
-        known = replica.current and offset <= max(replica.known_end, log.end_offset)
-        return _nothing_yet(log) if known or not self.leader.up or replica.reaches(offset) else None
+        known = replica.current and offset <= max(replica.known_end, partition.readable_end)
+        here = known or not self.leader.up or replica.reaches(offset)
+        return _nothing_yet(log, max(self.heard, offset)) if here else None
+
+    def _read_here(
+        self,
+        partition: FollowedPartition,
+        offset: int,
+        max_bytes: int,
+        isolation: Isolation,
+        at_least_one: bool,
+    ) -> PartitionRead | None:
+        """Returns what the replica has, or None if it does not have `offset` after all."""
+        try:
+            found = partition.read(offset, max_bytes, isolation, at_least_one=at_least_one)
+        except TreecastError as error:
+            if error.fault is Fault.OFFSET_OUT_OF_RANGE:  # its files hold less than it said while it rested
+                return None
+            raise
+        self._counters.local_reads += 1
+        self._counters.local_read_bytes += found.size
+        return found
 
     def _note(self, isolation: Isolation, asked: Future[PartitionRead]) -> None:
         """Notes the watermarks in the leader's answer to a fetch."""
@@ -338,9 +356,13 @@ class RemotePartition:
         self._watches.gone()
 
 
-def _nothing_yet(log: PartitionLog) -> PartitionRead:
-    """Returns the empty answer to a fetch between the replica's end and the leader's."""
-    return PartitionRead([], 0, log.end_offset, log.stable_offset, log.start_offset)
+def _nothing_yet(log: PartitionLog, end: int) -> PartitionRead:
+    """Returns the empty answer to a fetch between the replica's end and the leader's.
+
+    `end`: of the leader's log, as far as it is known. An end below a reader's offset would tell it that
+    records are lost, and only the leader may say so.
+    """
+    return PartitionRead([], 0, end, log.stable_offset, log.start_offset)
 
 
 def _settle(answer: Future[T], here: Callable[[], T], asked: Future[T]) -> None:
