@@ -134,7 +134,7 @@ class TracedDaemon(DaemonProcess):
         super().__init__(data, flags)
         self._path = self.scratch / "walk.sock"
         self._environment[SOCKET] = str(self._path)
-        self._environment["PYTHONPATH"] = str(ROOT)
+        self._environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])  # this very tree
         self._control: socket.socket | None = None
 
     def command(self) -> list[str]:

@@ -1,21 +1,23 @@
 """Traffic engineering: trees leave overloaded links (SNAPS, IV-B3), and return when they fit again.
 
-Inputs are each directed link's capacity and other traffic, and each group's rate. A link above `high`, a
-share of its capacity, gives up groups, those with the highest rates first, until it is below. A group moves
-only if all links of its new tree stay below `high` with it: nothing moves from one full link to another. It
-returns to the shortest paths when these stay below `low` with it; the gap between both thresholds prevents
-oscillation.
+Inputs are each directed link's capacity and other traffic, and each group's rate. A group loads a link with
+its rate times the copies of a packet that its tree sends there: a tree of two tiers may send two. A link
+above `high`, a share of its capacity, gives up groups, those with the highest loads first, until it is below.
+A group moves only if all links of its new tree stay below `high` with it: nothing moves from one full link to
+another. It returns to the planner's own tree when its links stay below `low` with it; the gap between both
+thresholds prevents oscillation.
 
 Each move is one change (`changes`), make before break, so that it loses no packet.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
 from msgspec import Struct
 
-from ..bits import members
+from ..bits import mask_of
 from ..network import Unreachable
 from .changes import Change
 from .forest import Forest
@@ -50,25 +52,21 @@ class Engineer:
         """Returns the load by link, in bits per second: other traffic, and the groups with their present
         trees.
         """
-        found = list(background)
-        for name, rate in rates.items():
-            for link in members(self._forest.links_of(name)):
-                found[link] += rate
-        return found
+        return _loaded(background, rates, {name: self._forest.copies_of(name) for name in rates})
 
     def balance(self, background: Sequence[float], rates: Mapping[Hashable, float]) -> Moves:
         """Moves trees off links above `high`, then back if there is room. A group moves at most once."""
-        load = self.load(background, rates)
-        changes: dict[Hashable, Change] = {}
-        for link in self._by_share(load):
-            for name in self._on(link, rates):
-                if load[link] <= self.high * self._capacity[link]:
+        copies = {name: self._forest.copies_of(name) for name in rates}
+        state = _State(rates, copies, _loaded(background, rates, copies))
+        for link in self._by_share(state.load):
+            for name in state.on(link):
+                if state.load[link] <= self.high * self._capacity[link]:
                     break
-                if name not in changes:
-                    self._away(name, rates[name], load, changes)
-        for name in sorted((n for n in rates if n not in changes), key=lambda n: rates[n]):
-            self._back(name, rates[name], load, changes)
-        return Moves(tuple(changes.values()), self._above(load))
+                if name not in state.changes:
+                    self._away(name, link, state)
+        for name in sorted((n for n in rates if n not in state.changes), key=lambda n: rates[n]):
+            self._back(name, state)
+        return Moves(tuple(state.changes.values()), self._above(state.load))
 
     def _by_share(self, load: list[float]) -> list[int]:
         """Returns the links, most loaded first."""
@@ -79,44 +77,71 @@ class Engineer:
         limits = [self.high * most for most in self._capacity]
         return tuple([link for link, now in enumerate(load) if now > limits[link]])
 
-    def _on(self, link: int, rates: Mapping[Hashable, float]) -> list[Hashable]:
-        """Returns the groups on a link, the highest rate first."""
-        found = [name for name in rates if self._forest.links_of(name) >> link & 1]
-        return sorted(found, key=lambda name: rates[name], reverse=True)
-
-    def _full(self, load: list[float], rate: float, used: int, most: float) -> int:
-        """Returns the links that a group must not use, because with it they would exceed a share (bits)."""
-        full = 0
-        for link, now in enumerate(load):
-            added = 0.0 if used >> link & 1 else rate
-            if now + added > most * self._capacity[link]:
-                full |= 1 << link
-        return full
-
-    def _away(self, name: Hashable, rate: float, load: list[float], changes: dict[Hashable, Change]) -> None:
-        used = self._forest.links_of(name)
-        avoid = self._full(load, rate, used, self.high)
+    def _away(self, name: Hashable, hot: int, state: _State) -> None:
+        """Moves a group to a tree whose links all stay below `high` with it, if there is one."""
+        avoid = 1 << hot
+        for link in range(len(state.load)):
+            if state.with_copies(name, link, 1) > self.high * self._capacity[link]:
+                avoid |= 1 << link
         try:
-            change = self._forest.reroute(name, avoid)
+            while full := self._full(name, self._forest.planned_copies(name, avoid), self.high, state):
+                avoid |= full
+            state.change(name, self._forest, avoid)
         except Unreachable:
             return  # no other path: it stays, and the next group is tried
-        changes[name] = change
-        self._shift(name, rate, used, load)
 
-    def _back(self, name: Hashable, rate: float, load: list[float], changes: dict[Hashable, Change]) -> None:
-        """Moves a group back to the shortest paths if they have room; otherwise it keeps avoiding links."""
-        group = self._forest.groups[name]
-        if not group.avoid:
+    def _back(self, name: Hashable, state: _State) -> None:
+        """Moves a group back to the planner's own tree if that has room; otherwise it keeps avoiding
+        links.
+        """
+        if not self._forest.groups[name].avoid:
             return
-        used = self._forest.links_of(name)
-        if self._forest.planned_links(name, 0) & self._full(load, rate, used, self.low):
-            return
-        changes[name] = self._forest.reroute(name, 0)
-        self._shift(name, rate, used, load)
+        if not self._full(name, self._forest.planned_copies(name, 0), self.low, state):
+            state.change(name, self._forest, 0)
 
-    def _shift(self, name: Hashable, rate: float, used: int, load: list[float]) -> None:
-        now = self._forest.links_of(name)
-        for link in members(used & ~now):
-            load[link] -= rate
-        for link in members(now & ~used):
-            load[link] += rate
+    def _full(self, name: Hashable, planned: Counter[int], most: float, state: _State) -> int:
+        """Returns the links of a tree that would exceed a share of their capacity with it (bits)."""
+        return mask_of(
+            link
+            for link, copies in planned.items()
+            if state.with_copies(name, link, copies) > most * self._capacity[link]
+        )
+
+
+class _State:
+    """The knowledge of `balance` while it moves groups: their copies by link, the load, and the changes."""
+
+    def __init__(
+        self, rates: Mapping[Hashable, float], copies: dict[Hashable, Counter[int]], load: list[float]
+    ) -> None:
+        self._rates = rates
+        self._copies = copies
+        self.load = load
+        self.changes: dict[Hashable, Change] = {}
+
+    def on(self, link: int) -> list[Hashable]:
+        """Returns the groups on a link, the highest load first."""
+        found = [name for name, copies in self._copies.items() if copies[link]]
+        return sorted(found, key=lambda name: self._rates[name] * self._copies[name][link], reverse=True)
+
+    def with_copies(self, name: Hashable, link: int, copies: int) -> float:
+        """Returns the load of a link if the group sent that many copies over it."""
+        return self.load[link] + self._rates[name] * (copies - self._copies[name][link])
+
+    def change(self, name: Hashable, forest: Forest, avoid: int) -> None:
+        """Gives the group another tree. Raises Unreachable, and changes nothing, if there is none."""
+        self.changes[name] = forest.reroute(name, avoid)
+        now = forest.copies_of(name)
+        for link in now | self._copies[name]:
+            self.load[link] = self.with_copies(name, link, now[link])
+        self._copies[name] = now
+
+
+def _loaded(
+    background: Sequence[float], rates: Mapping[Hashable, float], copies: Mapping[Hashable, Counter[int]]
+) -> list[float]:
+    found = list(background)
+    for name, rate in rates.items():
+        for link, count in copies[name].items():
+            found[link] += rate * count
+    return found

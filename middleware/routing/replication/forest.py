@@ -17,6 +17,7 @@ carry no other copy in that direction.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator
 
 from msgspec import Struct
@@ -116,12 +117,17 @@ class Forest:
         entry = self._group(name).entry
         return self.segments.links_of(entry) if entry is not None else 0
 
-    def planned_links(self, name: Hashable, avoid: int) -> int:
-        """Returns the links that its tree would have if it avoided these (bits). Raises Unreachable if there
-        is none.
+    def copies_of(self, name: Hashable) -> Counter[int]:
+        """Returns how many copies of a packet of the group each link carries, unwanted ones included."""
+        entry = self._group(name).entry
+        return self.segments.copies_of(entry) if entry is not None else Counter()
+
+    def planned_copies(self, name: Hashable, avoid: int) -> Counter[int]:
+        """Returns the copies by link that its tree would need if it avoided these links (bits). Raises
+        Unreachable if there is none.
         """
         group = self._group(name)
-        return self._planner(group.root, group.leaves, avoid).links
+        return self._planner(group.root, group.leaves, avoid).copies
 
     def unwanted(self, name: Hashable) -> int:
         """Returns the nodes that get a copy but are not leaves of the group (bits)."""

@@ -11,6 +11,7 @@ are found by node, leaves and links behind them; no two segments agree in all of
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from msgspec import Struct
@@ -119,6 +120,16 @@ class Segments:
         for link in branch.way:
             links |= 1 << link
         return links
+
+    def copies_of(self, branch: Branch) -> Counter[int]:
+        """Returns how many copies of a packet each link carries, on a branch's way and behind it."""
+        found: Counter[int] = Counter()
+        waiting = [branch]
+        for one in waiting:
+            found.update(one.way)
+            if one.segment:
+                waiting += self.kept[one.segment].segment.branches
+        return found
 
     def index(self, kept: Kept) -> None:
         self._by_key.setdefault(kept.key, kept.segment.number)

@@ -14,6 +14,7 @@ lead to replication SIDs of other nodes or to a leaf's local SID. A node that al
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
@@ -65,6 +66,17 @@ class Planned(Struct, frozen=True):
         found = self.top.links if self.top is not None else 0
         for link in self.way:
             found |= 1 << link
+        return found
+
+    @property
+    def copies(self) -> Counter[int]:
+        """How many copies of a packet each link carries. A tree of tiers may need two on one link."""
+        found = Counter(self.way)
+        waiting = [self.top] if self.top is not None else []
+        for shape in waiting:
+            for way, below in shape.below:
+                found.update(way)
+                waiting.append(below)
         return found
 
 

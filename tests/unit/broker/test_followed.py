@@ -1,4 +1,4 @@
-"""What readers of a replica are given while a chunk is shown to them, appended and forgotten again."""
+"""Reads at a replica while a chunk is shown to its readers, appended and forgotten again."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def check_uncommitted(
 
 
 def check_committed(replica: FollowedPartition, known: list[bytes], rng: random.Random) -> None:
-    """What is shown is not committed before the log has it."""
+    """Records that are shown are not committed before the log has them."""
     stable = replica.log.stable_offset
     for offset, max_bytes, one in reads(rng, replica.readable_end):
         found = replica.read(offset, max_bytes, COMMITTED, at_least_one=one)
