@@ -60,6 +60,8 @@ def walk(carried: Carried, hosts: Sequence[TracedDaemon], before: int, traces: i
     found: list[list[list[Entry]]] = []
     quiet: list[list[Entry]] = []
     for number in range(before + traces):
+        if number == before:
+            carried.begun()
         carried.ready()
         time.sleep(PAUSE)
         began = time.monotonic()

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from treecast.middleware.api.daemon_client import DaemonClient
+from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.daemon.process import DaemonProcess
 from treecast.middleware.load import frames
 from treecast.middleware.load.connection import Connection
@@ -25,10 +27,22 @@ _WAIT_MS = 30_000  # of a fetch, so that no empty reply comes between two messag
 _SECONDS = 60.0
 
 
+def until(what: Callable[[], bool], reason: str) -> None:
+    """Waits until `what` holds. Raises AssertionError with the reason if it does not for a long time."""
+    end = time.monotonic() + _SECONDS
+    while not what():
+        assert time.monotonic() < end, reason
+        time.sleep(0.02)
+
+
 class Carried(Protocol):
     """A connection to each of two hosts. `ready`, then `carry`, repeatedly."""
 
     name: str
+
+    def begun(self) -> None:
+        """Waits until messages take the way that they take from then on. Called after the first ones."""
+        ...
 
     def ready(self) -> None:
         """Does everything that precedes a message: the consumer asks, or acknowledges the last message."""
@@ -51,6 +65,7 @@ class KafkaRecord:
     def __init__(self, a: DaemonProcess, b: DaemonProcess) -> None:
         with DaemonClient(a.control) as client:
             client.create_topic(self.topic, 1, leaders=["a"])
+        self._reader_host = b.control
         self._producer = Connection(*a.address("kafka"), timeout=_SECONDS)
         self._consumer = Connection(*b.address("kafka"), timeout=_SECONDS)
         self._consumer.create_topic(self.topic, 1)  # returns when B knows the topic's leader
@@ -59,6 +74,14 @@ class KafkaRecord:
         self._error_at = frames.produce_error_position(self.topic) - 4  # replies come without their length
         self._fetch = frames.FetchRequest(self.topic, 0, 1 << 20, 1, _WAIT_MS)
         self._offset = 0
+
+    def begun(self) -> None:
+        """Until B's replica has all records. Before, B asks the leader for them."""
+        with DaemonClient(self._reader_host) as client:
+            until(lambda: self._copied(client), f"host B has no copy of {self.topic}")
+
+    def _copied(self, client: DaemonClient) -> bool:
+        return any(one.copy and one.end == self._offset for one in client.list_partitions(self.topic))
 
     def ready(self) -> None:
         self._consumer.send(self._fetch.at(self._offset))
@@ -102,8 +125,16 @@ class MqttMessage:
         self._publisher = _MqttConnection(a, "publisher")
         self._subscriber = _MqttConnection(b, "subscriber")
         self._subscriber.subscribe(self.topic)
+        with DaemonClient(a.control) as client:  # a busy host may hear of a subscription after its answer
+            until(lambda: self._wanted(client), "host A does not know that host B wants the message")
         self._owed = 0  # the packet id that the subscriber must acknowledge
         self._packet_id = 0
+
+    def _wanted(self, client: DaemonClient) -> bool:
+        return "b" in client.explain(pb.ExplainRequest(mqtt=self.topic)).hosts
+
+    def begun(self) -> None:
+        """Does nothing: the first message takes the same way as all others."""
 
     def ready(self) -> None:
         if self._owed:
