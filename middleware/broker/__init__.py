@@ -1,5 +1,6 @@
 """Local publish/subscribe. This module is the public interface: names not exported here are internal."""
 
+from .batch_sizes import surely_most_of
 from .broker import Broker
 from .cluster import (
     GROUPS,
@@ -129,5 +130,6 @@ __all__ = [
     "Turn",
     "committed_offset",
     "read_at",
+    "surely_most_of",
     "takes_runs",
 ]

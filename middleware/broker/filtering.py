@@ -19,11 +19,18 @@ from treecast.middleware.model.buffers import in_memory
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.records import Record
-from treecast.middleware.wire.record_batch import BatchHeader, read_header, read_records, rebuild_batch
+from treecast.middleware.wire.record_batch import (
+    AT_ONCE,
+    BatchHeader,
+    Unfinished,
+    read_header,
+    read_records,
+    rebuild_batch,
+)
 
 from .values import PartitionRead
 
-_AT_ONCE = 500  # records examined before the loop gets its turn
+_EXAMINED = 500  # records examined before the loop gets its turn
 
 
 @lru_cache(maxsize=256)
@@ -48,9 +55,23 @@ class FilteredReads:
     async def filtered(self, topic: str, partition: int, found: PartitionRead) -> PartitionRead:
         """Returns `found` without the records that do not pass. Yields to the event loop in between."""
         chunks: list[bytes] = []
-        for done in self._steps(topic, partition, b"".join(map(in_memory, found.chunks))):
-            chunks += done
-            await asyncio.sleep(0)
+        passes, looked_at = self._filter(topic, partition), 0
+        data = b"".join(map(in_memory, found.chunks))
+        position = 0
+        while position < len(data):
+            header = read_header(data, position)
+            batch = data[position : position + header.size]
+            position += header.size
+            if not header.control:
+                records: list[Record] = []
+                for some in _parts(await _records_of(batch, header)):
+                    records += passes.select(some)
+                    looked_at += len(some)
+                    if looked_at >= _EXAMINED:
+                        looked_at = 0
+                        await asyncio.sleep(0)
+                batch = self._rebuilt(batch, header, records)
+            chunks.append(batch)
         return PartitionRead(
             chunks,
             sum(map(len, chunks)),
@@ -59,27 +80,6 @@ class FilteredReads:
             found.log_start_offset,
             found.aborted,
         )
-
-    def _steps(self, topic: str, partition: int, data: bytes) -> Iterator[list[bytes]]:
-        """Yields the filtered batches, a few at a time."""
-        passes = self._filter(topic, partition)
-        position = looked_at = 0
-        done: list[bytes] = []
-        while position < len(data):
-            header = read_header(data, position)
-            batch = data[position : position + header.size]
-            position += header.size
-            if not header.control:
-                records: list[Record] = []
-                for some in _parts(read_records(batch, 0, header)):
-                    records += passes.select(some)
-                    looked_at += len(some)
-                    if looked_at >= _AT_ONCE:
-                        looked_at = 0
-                        yield []
-                batch = self._rebuilt(batch, header, records)
-            done.append(batch)
-        yield done
 
     def _rebuilt(self, batch: bytes, header: BatchHeader, records: list[Record]) -> bytes:
         if len(records) == header.count:
@@ -94,6 +94,14 @@ class FilteredReads:
         return found
 
 
+async def _records_of(batch: bytes, header: BatchHeader) -> list[Record]:
+    """Returns a batch's records, read on a thread if they are many bytes."""
+    try:
+        return read_records(batch, 0, header, at_once=AT_ONCE)
+    except Unfinished:
+        return await asyncio.to_thread(read_records, batch, 0, header)
+
+
 def _parts(records: list[Record]) -> Iterator[list[Record]]:
-    for first in range(0, len(records), _AT_ONCE):
-        yield records[first : first + _AT_ONCE]
+    for first in range(0, len(records), _EXAMINED):
+        yield records[first : first + _EXAMINED]

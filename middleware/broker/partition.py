@@ -11,15 +11,15 @@ from treecast.middleware.model.buffers import Chunk, in_memory
 from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import NO_LEADER_EPOCH, ProducerIdentity, TopicPartition
-from treecast.middleware.model.records import Compression
 from treecast.middleware.model.topic_config import INT64_MAX, TopicConfig
 from treecast.middleware.storage.flusher import Flusher
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.wire.record_batch import (
     ABORT,
+    AT_ONCE,
     COMMIT,
     BatchHeader,
-    build_batch,
+    Unfinished,
     check_batches,
     control_marker,
     read_header,
@@ -27,7 +27,9 @@ from treecast.middleware.wire.record_batch import (
 )
 
 from .active import active_producers
+from .batch_sizes import recompressed, stored_codec
 from .cluster import PartitionLeader, ReadWaiter
+from .heavy_appends import HeavyAppends, hand_on, is_heavy, prepare
 from .values import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -42,14 +44,6 @@ from .values import (
 
 _UNCOMMITTED: Final = Isolation.READ_UNCOMMITTED
 _FEW = 16  # aborted transactions that are returned without determining where the read ends
-
-_COMPRESSIONS = {
-    "uncompressed": Compression.NONE,
-    "gzip": Compression.GZIP,
-    "snappy": Compression.SNAPPY,
-    "lz4": Compression.LZ4,
-    "zstd": Compression.ZSTD,
-}
 
 
 class TransactionGuard(Protocol):
@@ -311,13 +305,14 @@ class LocalPartition(LogPartition):
         self._tap: AppendTap | None = None
         self._verifying: dict[int, Future[None]] = {}  # by producer id; its later batches wait as well
         self._outdated: set[Future[None]] = set()  # requests that were made before a marker came
+        self._heavy = HeavyAppends(flusher)
         self.reconfigure(log.config)
 
     def reconfigure(self, config: TopicConfig) -> None:
         super().reconfigure(config)
         self._max_bytes = config.max_message_bytes
         self._rules = BatchRules(self.name.topic, config)
-        self._compression = _COMPRESSIONS.get(config.compression_type)  # None: as the producer sent it
+        self._compression = stored_codec(config)  # None: as the producer sent it
 
     def tap(self, tap: AppendTap | None) -> None:
         """Reports appends to `tap` from now on, in place of any earlier tap."""
@@ -325,17 +320,70 @@ class LocalPartition(LogPartition):
 
     # --- writing
 
+    @property
+    def waits(self) -> bool:
+        """Whether a new append has to wait for an earlier one that a thread prepares."""
+        return self._heavy.busy
+
     def append(
         self, batches: memoryview, acks: int, transactional_id: str | None
     ) -> Appended | Future[Appended]:
-        """As `cluster.PartitionLeader`. A repeated idempotent batch gets the result of the first append."""
-        headers = check_batches(batches, self._max_bytes)
+        """As `cluster.PartitionLeader`. A repeated idempotent batch gets the result of the first append.
+
+        Several batches of which one is too heavy for the loop are refused: each has to be appended alone.
+        """
+        if self._heavy.busy:
+            return self._append_behind(batches, acks, transactional_id)
+        return self._append_now(batches, acks, transactional_id)
+
+    def _append_now(
+        self, batches: memoryview, acks: int, transactional_id: str | None
+    ) -> Appended | Future[Appended]:
+        try:
+            headers = check_batches(batches, self._max_bytes, at_once=AT_ONCE)
+        except Unfinished:
+            headers = None
+        if headers is None or is_heavy(headers, self._compression):
+            return self._append_prepared(batches, acks, transactional_id)
+        return self._append_checked(batches, headers, acks, transactional_id)
+
+    def _append_checked(
+        self, batches: memoryview, headers: list[BatchHeader], acks: int, transactional_id: str | None
+    ) -> Appended | Future[Appended]:
         first = headers[0]
         if first.producer_id >= 0 and (self._verifying or first.transactional):
             verified = self._unverified(first, transactional_id)
             if verified is not None:
                 return self._append_later(verified, bytearray(batches), headers, acks, transactional_id)
         return self._append(batches, headers, acks)
+
+    def _append_prepared(
+        self, batches: memoryview, acks: int, transactional_id: str | None
+    ) -> Future[Appended]:
+        """Checks and recompresses a batch on a thread, then appends it."""
+        if read_header(batches, 0).size < len(batches):
+            raise TreecastError(Fault.BATCH_TOO_LARGE, "such a large batch has to be appended alone")
+        copy = memoryview(bytearray(batches))
+        work = partial(prepare, copy, self._max_bytes, self._compression)
+        append = partial(self._append_checked, acks=acks, transactional_id=transactional_id)
+        return self._heavy.prepare(work, append)
+
+    def _append_behind(
+        self, batches: memoryview, acks: int, transactional_id: str | None
+    ) -> Future[Appended]:
+        """Appends after the heavy batch that is prepared now. Several batches are checked at once, since
+        their sender has to learn of a refusal in this call."""
+        if read_header(batches, 0).size < len(batches):
+            now_ms = int(self._clock() * 1000)
+            try:
+                for header in check_batches(batches, self._max_bytes, at_once=AT_ONCE):
+                    self._rules.check(header, now_ms)
+            except Unfinished:
+                raise TreecastError(
+                    Fault.BATCH_TOO_LARGE, "such a large batch has to be appended alone"
+                ) from None
+        again = partial(self._append_now, memoryview(bytearray(batches)), acks, transactional_id)
+        return self._heavy.wait(again)
 
     def _append(
         self, batches: memoryview, headers: list[BatchHeader], acks: int
@@ -352,7 +400,7 @@ class LocalPartition(LogPartition):
             if not self._rules.allow(header, now_ms):
                 raise self._rules.refusal(batches, headers, header, now_ms)
         if self._compression is not None:
-            batches, headers = recompressed(batches, headers, self._compression)
+            batches, headers = recompressed(batches, headers, self._compression, self._max_bytes)
         return self._answer(self._store(batches, headers, now_ms), acks, now_ms)
 
     def append_marker(
@@ -449,7 +497,7 @@ class LocalPartition(LogPartition):
                 if not answer.done():
                     answer.set_result(appended)
             else:
-                appended.add_done_callback(partial(_hand_on, answer))
+                appended.add_done_callback(partial(hand_on, answer))
 
     def _check_producer(self, headers: list[BatchHeader]) -> int | None:
         """Returns the base offset of the batch that a single batch repeats, or None to append all.
@@ -525,18 +573,7 @@ def takes_runs(leader: PartitionLeader) -> bool:
     The caller has to learn of a refusal at once, to append each batch alone then. A leader on another host
     refuses too late for that.
     """
-    return isinstance(leader, LocalPartition)
-
-
-def _hand_on(answer: Future[Appended], appended: Future[Appended]) -> None:
-    if answer.done():
-        appended.cancelled() or appended.exception()
-    elif appended.cancelled():
-        answer.cancel()
-    elif (error := appended.exception()) is not None:
-        answer.set_exception(error)
-    else:
-        answer.set_result(appended.result())
+    return isinstance(leader, LocalPartition) and not leader.waits
 
 
 def _pass_on(answer: Future[Appended], appended: Appended, flushed: Future[None]) -> None:
@@ -559,30 +596,3 @@ def end_of(chunks: Sequence[Chunk]) -> int:
         position += header.size
         if position >= len(data):
             return header.next_offset
-
-
-def recompressed(
-    batches: memoryview, headers: list[BatchHeader], compression: Compression
-) -> tuple[memoryview, list[BatchHeader]]:
-    """Returns the same records in batches of `compression`, for topics with a `compression.type`."""
-    if all(header.compression == compression for header in headers):
-        return batches, headers
-    out = bytearray()
-    fresh: list[BatchHeader] = []
-    position = 0
-    for header in headers:
-        start = len(out)
-        if header.compression == compression:
-            out += batches[position : position + header.size]
-        else:
-            out += build_batch(
-                read_records(batches, position, header),
-                base_offset=header.base_offset,
-                compression=compression,
-                producer=ProducerIdentity(header.producer_id, header.producer_epoch),
-                base_sequence=header.base_sequence,
-                transactional=header.transactional,
-            )
-        fresh.append(read_header(out, start))
-        position += header.size
-    return memoryview(out), fresh

@@ -123,7 +123,7 @@ class PartitionReading:
                 self.offset = await self._taker.beyond(leader, self.offset)
                 continue
             if found.size:
-                records = self._records.of(found)
+                records = await self._records.read(found)
                 self._taker.take(records, self.offset)
                 await asyncio.sleep(0)
             elif not self._more.is_set():

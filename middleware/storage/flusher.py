@@ -1,4 +1,5 @@
-"""Slow disk work of logs outside the event loop: fsyncs with group commit, compaction, removal of files.
+"""Slow work of logs outside the event loop: fsyncs with group commit, compaction, removal of files, and
+whatever an append needs that would hold up the loop (`apart`).
 
 The kernel runs the fdatasync of a single log asynchronously if it can (`kernel_sync`). Threads do the rest.
 
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
@@ -31,6 +32,7 @@ _SLICE: Final = 0.002  # seconds
 _TOGETHER: Final = 16  # background flushes that one thread does in a row
 _UNDER_WAY: Final = 16  # concurrent rows; the limit bounds open files, because each flush keeps one open
 
+T = TypeVar("T")
 Work = list[tuple[PartitionLog, FlushTicket]]
 
 
@@ -46,6 +48,7 @@ class Flusher:
         self._jobs: set[asyncio.Future[Any]] = set()
         self._now_ms = 0
         self._compactor = ThreadPoolExecutor(1, "compact")
+        self._preparer = ThreadPoolExecutor(1, "prepare")
         self._compacting = asyncio.Lock()
         self._round: compaction.CompactionPlan | None = None
         self._closing = False
@@ -101,6 +104,17 @@ class Flusher:
         if log.doomed:
             self._submit(partial(_unlink, log.shared.disk, log.take_doomed()), _nothing_more)
 
+    def apart(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Runs `work` on the one thread for such work: its memory is taken once. Raises STORAGE while
+        closing; work that has not begun is cancelled then.
+        """
+        if self._closing:
+            raise TreecastError(Fault.STORAGE, "the log is being closed")
+        future = asyncio.get_running_loop().run_in_executor(self._preparer, work)
+        self._jobs.add(future)
+        future.add_done_callback(self._jobs.discard)
+        return future
+
     async def compact(self, log: PartitionLog, now_ms: int) -> bool:
         """Runs one round of compaction if `log` needs one. Returns whether anything was done.
 
@@ -134,6 +148,7 @@ class Flusher:
     async def close(self) -> None:
         """Waits for running jobs and stops. Call it before the logs are closed."""
         self._closing = True
+        self._preparer.shutdown(wait=False, cancel_futures=True)
         if self._round is not None:
             self._round.stop()
         async with self._compacting:

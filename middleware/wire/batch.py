@@ -34,7 +34,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import NO_LEADER_EPOCH, NO_PRODUCER, NO_SEQUENCE, ProducerIdentity
 from treecast.middleware.model.records import Compression
 
-from .compression import MAX_UNCOMPRESSED_BYTES, decompress
+from .compression import MAX_UNCOMPRESSED_BYTES, RECORD_BYTES, decompress, most_uncompressed
 from .crc import crc32c
 
 LOG_OVERHEAD: Final = 12  # baseOffset and batchLength
@@ -66,6 +66,7 @@ _INT64_MAX: Final = 0x7FFF_FFFF_FFFF_FFFF
 _LAST_COMPRESSION: Final = 4  # Compression.ZSTD, as a number that the compiler knows
 _CONTINUED: Final = 0x80  # a varint's byte with this bit is followed by another
 _LOW: Final = 0x7F  # the bits of such a byte that belong to the number
+_SMALLEST_RECORD: Final = 7  # bytes: each field takes one
 _NULL: Final = 1  # the length -1 as a varint
 _LOW_63_BITS: Final = 0x7FFF_FFFF_FFFF_FFFF
 
@@ -75,8 +76,8 @@ Data = memoryview | bytes | bytearray
 class BatchHeader:
     """A batch's header. `size` counts the whole batch in bytes; times are ms since the Unix epoch.
 
-    `first_keyless` and `min_timestamp` are known after a deep check: the index of the first record without a
-    key (-1 if every record has one), and the oldest record's time.
+    Known after a deep check: `first_keyless`, the index of the first record without a key (-1 if every record
+    has one), `min_timestamp`, the oldest record's time, and `record_bytes`, of the decompressed records.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class BatchHeader:
         self.count = count
         self.first_keyless = -1
         self.min_timestamp = base_timestamp
+        self.record_bytes = 0
 
     @property
     def log_append_time(self) -> bool:
@@ -266,20 +268,21 @@ def check_batches(
     deep: bool = True,
     single: bool = False,
     summed: bool = True,
-    max_uncompressed_bytes: int = MAX_UNCOMPRESSED_BYTES,
+    at_once: int = MAX_UNCOMPRESSED_BYTES,
 ) -> list[BatchHeader]:
     """Returns the headers of a producer's data: whole batches only, each valid by the rules of Kafka's
     broker.
 
     Always checks structure, magic, size, CRC-32C, counts against offsets, and attributes. With `deep` it also
-    checks every record (decompressed, up to `max_uncompressed_bytes`): their number, sizes and offset deltas.
+    checks every record (decompressed, within `most_uncompressed`): their number, sizes and offset deltas.
     The header then holds the true times; a wrong `maxTimestamp` is corrected in place with its CRC, so `data`
     must be writable. `single` refuses more than one batch, as Produce does. Not `summed`: a CRC of 0 stands
     for none.
 
     Raises UNSUPPORTED_BATCH_FORMAT, CORRUPT_BATCH, BATCH_TOO_LARGE, UNSUPPORTED_COMPRESSION,
-    INVALID_TIMESTAMP or INVALID_RECORD. The rules are those of Kafka's `LogValidator` and `UnifiedLog`, with
-    one stricter: offset deltas other than 0, 1, 2... are refused, not rewritten, whatever the compression.
+    INVALID_TIMESTAMP or INVALID_RECORD; Unfinished if a batch that is not too large decompresses to more than
+    `at_once` bytes. The rules are those of Kafka's `LogValidator` and `UnifiedLog`, with one stricter: offset
+    deltas other than 0, 1, 2... are refused, not rewritten, whatever the compression.
     """
     headers: list[BatchHeader] = []
     position = 0
@@ -290,7 +293,7 @@ def check_batches(
         header = _check_structure(data, position, max_batch_bytes, summed)
         _check_claims(header)
         if deep:
-            _check_records(data, position, header, max_uncompressed_bytes)
+            _check_records(data, position, header, most_uncompressed(max_batch_bytes), at_once)
         headers.append(header)
         position += header.size
     if not headers:
@@ -356,14 +359,21 @@ def _check_claims(header: BatchHeader) -> None:
         raise TreecastError(Fault.INVALID_RECORD, "a transactional batch names no producer")
 
 
-def _check_records(data: memoryview, position: int, header: BatchHeader, limit: int) -> None:
+def _check_records(data: memoryview, position: int, header: BatchHeader, limit: int, at_once: int) -> None:
     start = position + HEADER_SIZE
     payload = data[start : position + header.size]
     records: bytes
     if header.compression == 0:
         records = bytes(payload)
     else:
-        records = decompress(Compression(header.compression), payload, limit)
+        records = decompress(Compression(header.compression), payload, limit, at_once)
+        if limit // RECORD_BYTES < header.count <= len(records) // _SMALLEST_RECORD:
+            raise TreecastError(
+                Fault.BATCH_TOO_LARGE,
+                f"the compressed batch has {header.count} records, more than {limit // RECORD_BYTES}:"
+                " send smaller batches",
+            )
+    header.record_bytes = len(records)
     facts: RecordFacts
     try:
         facts = walk_records(records, 0, header.count)
@@ -398,6 +408,8 @@ def walk_records(data: bytes, position: int, count: int) -> RecordFacts:
 
     Raises ValueError with the reason.
     """
+    if count * _SMALLEST_RECORD > len(data) - position:
+        raise ValueError(f"the records end before there are {count}")
     try:
         return _walk(data, position, count)
     except IndexError:

@@ -10,7 +10,9 @@
 The framing of snappy-java: 0x82 "SNAPPY" 0x00, version (int32) 1, compatible version (int32) 1, then blocks,
 each a length (int32, big-endian) and a raw snappy block.
 
-`decompress` never holds more than `limit` bytes of output plus one step, whatever the input claims.
+`decompress` never holds more than `limit` bytes of output plus one step, whatever the input claims. The limit
+of a batch follows from what its topic allows (`most_uncompressed`); a caller on the event loop stops earlier
+(`at_once`) and continues on a thread.
 """
 
 from __future__ import annotations
@@ -29,7 +31,11 @@ from .zstd_frame import are_whole_frames
 
 Input = bytes | bytearray | memoryview
 
-MAX_UNCOMPRESSED_BYTES = 64 * 1024 * 1024  # of one batch; anything larger is treated as a decompression bomb
+MAX_UNCOMPRESSED_BYTES = 256 << 20  # of one batch, whatever its topic allows: readers hold it in memory
+MIN_UNCOMPRESSED_BYTES = 64 << 20  # that every topic allows
+UNCOMPRESSED_TIMES = 128  # the topic's limit of a batch as stored, up to the maximum above
+RECORD_BYTES = 128  # the least that a record of a compressed batch counts: as an object it takes more
+AT_ONCE = 8 << 20  # bytes that the event loop may decompress before others get their turn
 GZIP_LEVEL = 6
 ZSTD_LEVEL = 3
 SNAPPY_BLOCK = 32 * 1024  # snappy-java's default
@@ -38,8 +44,13 @@ _SNAPPY_MAGIC = b"\x82SNAPPY\x00"
 _SNAPPY_HEADER = _SNAPPY_MAGIC + struct.pack(">ii", 1, 1)
 _INT32 = struct.Struct(">i")
 _STEP = 256 * 1024
+_LZ4_INPUT = 64 * 1024  # given at a time, because lz4 copies what it has not used yet at each step
 _MOST_FRAMES = 64  # each frame costs a copy of the rest; clients write one
 _SMALL_BLOCK = 64  # smallest average size of snappy blocks that is accepted; clients write 32 KiB
+
+
+class Unfinished(Exception):
+    """The data are larger than the caller wants to decompress at once, and not too large."""
 
 
 class _Broken(Exception):
@@ -63,10 +74,35 @@ def compress(codec: Compression, data: Input) -> bytes:
     return zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(data)
 
 
-def decompress(codec: Compression, data: Input, limit: int) -> bytes:
-    """Returns the decompressed `data`. Raises BATCH_TOO_LARGE beyond `limit` bytes, CORRUPT_BATCH if it is
-    broken.
+def most_uncompressed(max_batch_bytes: int) -> int:
+    """Returns how many bytes a compressed batch may have when decompressed, in a topic that stores batches of
+    up to `max_batch_bytes`.
     """
+    return min(max(UNCOMPRESSED_TIMES * max_batch_bytes, MIN_UNCOMPRESSED_BYTES), MAX_UNCOMPRESSED_BYTES)
+
+
+def most_added(codec: Compression, size: int) -> int:
+    """Returns how many bytes `compress` may add to `size` bytes that cannot be made smaller."""
+    if codec is Compression.NONE:
+        return 0
+    if codec is Compression.SNAPPY:  # per block its length, and snappy's MaxCompressedLength
+        return len(_SNAPPY_HEADER) + size // 6 + (4 + 32) * (size // SNAPPY_BLOCK + 1)
+    return 64 + size // 1024  # stored blocks: gzip 5 bytes per 16 KiB, lz4 4 per 64 KiB, zstd 3 per 128 KiB
+
+
+def decompress(codec: Compression, data: Input, limit: int, at_once: int = MAX_UNCOMPRESSED_BYTES) -> bytes:
+    """Returns the decompressed `data`. Raises BATCH_TOO_LARGE beyond `limit` bytes, CORRUPT_BATCH if it is
+    broken, and Unfinished beyond `at_once` bytes if these are fewer.
+    """
+    try:
+        return _decompressed(codec, data, min(limit, at_once))
+    except TreecastError as error:
+        if error.fault is Fault.BATCH_TOO_LARGE and at_once < limit:
+            raise Unfinished from None
+        raise
+
+
+def _decompressed(codec: Compression, data: Input, limit: int) -> bytes:
     if codec is Compression.NONE:
         return _bounded(bytes(data), limit)
     try:
@@ -84,7 +120,9 @@ def decompress(codec: Compression, data: Input, limit: int) -> bytes:
 
 
 def _too_large(limit: int) -> TreecastError:
-    return TreecastError(Fault.BATCH_TOO_LARGE, f"the batch decompresses to more than {limit} bytes")
+    return TreecastError(
+        Fault.BATCH_TOO_LARGE, f"the batch decompresses to more than {limit} bytes: send smaller batches"
+    )
 
 
 def _bounded(data: bytes, limit: int) -> bytes:
@@ -158,21 +196,22 @@ def _decompress_snappy_block(block: memoryview, room: int, limit: int) -> bytes:
 
 def _decompress_lz4(data: Input, limit: int) -> bytes:
     parts: list[bytes] = []
-    size = 0
-    rest: Input | None = data
+    size = position = 0
+    view = memoryview(data)
     for _ in range(_MOST_FRAMES):
         frame = lz4.frame.LZ4FrameDecompressor()
         while not frame.eof:
-            part: bytes = frame.decompress(rest, min(_STEP, limit - size + 1))
-            if not part and not frame.eof and frame.needs_input:
+            given = view[position : position + _LZ4_INPUT] if frame.needs_input else b""
+            if frame.needs_input and not given:
                 raise _Broken("it ends too soon")
-            rest = b""
+            position += len(given)
+            part: bytes = frame.decompress(given, min(_STEP, limit - size + 1))
             size += len(part)
             if size > limit:
                 raise _too_large(limit)
             parts.append(part)
-        rest = frame.unused_data
-        if not rest:
+        position -= len(frame.unused_data or b"")
+        if position == len(view):
             return b"".join(parts)
     raise _Broken(f"it has more than {_MOST_FRAMES} frames")
 

@@ -18,7 +18,7 @@ from .batch import (
     seal_pieces,
     stamp_append_time,
 )
-from .compression import MAX_UNCOMPRESSED_BYTES
+from .compression import AT_ONCE, MAX_UNCOMPRESSED_BYTES, Unfinished, most_added, most_uncompressed
 from .record_values import (
     ABORT,
     COMMIT,
@@ -29,12 +29,14 @@ from .record_values import (
     read_control_type,
     read_records,
     rebuild_batch,
+    recompress_batch,
     record_size,
     seal_batch,
 )
 
 __all__ = [
     "ABORT",
+    "AT_ONCE",
     "COMMIT",
     "COMPRESSION_MASK",
     "HEADER_SIZE",
@@ -44,16 +46,20 @@ __all__ = [
     "MAX_UNCOMPRESSED_BYTES",
     "NO_TIMESTAMP",
     "BatchHeader",
+    "Unfinished",
     "build_batch",
     "check_batches",
     "control_marker",
     "encode_around",
     "encode_record",
+    "most_added",
+    "most_uncompressed",
     "patch_batch",
     "read_control_type",
     "read_header",
     "read_records",
     "rebuild_batch",
+    "recompress_batch",
     "record_size",
     "seal_batch",
     "seal_pieces",

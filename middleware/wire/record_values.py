@@ -145,6 +145,25 @@ def rebuild_batch(header: BatchHeader, records: Sequence[Record], horizon: int |
     )
 
 
+def recompress_batch(data: Data, position: int, header: BatchHeader, codec: Compression, limit: int) -> bytes:
+    """Returns the batch at `position` with the same records in another codec, and without offset and epoch.
+
+    Raises BATCH_TOO_LARGE if its records have more than `limit` bytes.
+    """
+    payload = memoryview(data)[position + HEADER_SIZE : position + header.size]
+    return _sealed(
+        decompress(Compression(header.compression), payload, limit),
+        header.attributes & ~COMPRESSION_MASK | codec,
+        header.last_offset_delta,
+        (header.base_timestamp, header.max_timestamp),
+        ProducerIdentity(header.producer_id, header.producer_epoch),
+        header.base_sequence,
+        header.count,
+        header.base_offset,
+        NO_LEADER_EPOCH,
+    )
+
+
 def _encode_records(
     records: Sequence[Record], base_offset: int, base_timestamp: int
 ) -> tuple[bytearray, int]:
@@ -206,10 +225,14 @@ def record_size(record: Record, timestamp_delta: int, offset_delta: int) -> int:
 
 
 def read_records(
-    data: Data, position: int, header: BatchHeader, limit: int = MAX_UNCOMPRESSED_BYTES
+    data: Data,
+    position: int,
+    header: BatchHeader,
+    limit: int = MAX_UNCOMPRESSED_BYTES,
+    at_once: int = MAX_UNCOMPRESSED_BYTES,
 ) -> list[Record]:
     """Returns the records of the batch at `position` with absolute offsets and times. Decompresses at most
-    `limit` bytes.
+    `limit` bytes. Raises Unfinished if the batch is not too large, and has more than `at_once` bytes then.
     """
     begin, end = position + HEADER_SIZE, position + header.size
     if header.compression > Compression.ZSTD:
@@ -219,7 +242,7 @@ def read_records(
         records = data  # read where they lie
     else:
         payload = memoryview(data)[begin:end]
-        records = decompress(Compression(header.compression), payload, limit)
+        records = decompress(Compression(header.compression), payload, limit, at_once)
         begin, end = 0, len(records)
     try:
         return _decode_records(records, begin, end, header)

@@ -26,6 +26,7 @@ from treecast.middleware.broker import (
     Topic,
     committed_offset,
     read_at,
+    surely_most_of,
 )
 from treecast.middleware.broker.queues import (
     Cursor,
@@ -158,7 +159,7 @@ class TopicLog:
         if topic is None or topic.partitions != 1:
             return list(range(run.count))
         config, bound = topic.config, _RECORD_TIMES * len(run.data) + _RECORD_MORE
-        if bound < min(config.max_message_bytes, config.segment_bytes) and not config.cleanup_compact:
+        if bound < surely_most_of(config) and not config.cleanup_compact:
             return []
         takes = self._streams.pubsub.takes
         return [index for index, one in enumerate(records_of(run, 0)) if not takes(self.topic, one)]

@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from treecast.middleware.daemon.process import DaemonProcess
 
 aiokafka = pytest.importorskip("aiokafka")
 confluent_kafka = pytest.importorskip("confluent_kafka")
+kafka = pytest.importorskip("kafka")
 
 pytestmark = pytest.mark.clients
 
@@ -151,3 +153,58 @@ async def test_a_reader_of_new_topics_at_the_other_host_skips_nothing(hosts: lis
             await asyncio.sleep(0.04)
         assert await reading == [b"%d" % number for number in range(count)], topic
     await sender.stop()
+
+
+def stored_ends(hosts: list[DaemonProcess], topic: str) -> set[int]:
+    """Returns the end of a topic's partition 0, as each host tells it."""
+    consumers = [kafka.KafkaConsumer(bootstrap_servers=host.kafka) for host in hosts]
+    partition = kafka.TopicPartition(topic, 0)
+    ends = {consumer.end_offsets([partition])[partition] for consumer in consumers}
+    for consumer in consumers:
+        consumer.close()
+    return ends
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "snappy"])
+def test_a_batch_that_the_topics_compression_makes_too_large_is_refused_at_both(
+    hosts: list[DaemonProcess], compression: str
+) -> None:
+    config = {"max.message.bytes": "2000", "compression.type": compression}
+    with DaemonClient(hosts[0].control) as client:
+        client.create_topic("small", 1, config, leaders=["a"])
+    for host in hosts:
+        # an idempotent one gives up after a refusal
+        sender = kafka.KafkaProducer(
+            bootstrap_servers=host.kafka, compression_type="gzip", enable_idempotence=False
+        )
+        with closing(sender):
+            with pytest.raises(kafka.errors.MessageSizeTooLargeError):
+                sender.send("small", b"a" * 50_000).get(PATIENCE)
+            sender.send("small", b"a" * 500).get(PATIENCE)
+    assert stored_ends(hosts, "small") == {2}
+
+
+def test_a_record_that_compression_makes_small_passes_between_hosts(hosts: list[DaemonProcess]) -> None:
+    """76 MB of JSON in a batch that the topic's limit admits."""
+    rng = random.Random(1)
+    rows = [
+        b'{"id": %d, "name": "customer %d", "state": "%s", "price": %d}'
+        % (number, number, rng.choice([b"new", b"paid", b"sent"]), number % 997)
+        for number in range(20_000)
+    ]
+    value = b"[" + b",".join([b",".join(rows)] * 55) + b"]"
+    assert len(value) > 70_000_000
+    with DaemonClient(hosts[0].control) as client:
+        client.create_topic("large", 1, {"max.message.bytes": "20000000"}, leaders=["a"])
+    for host in hosts:
+        sender = kafka.KafkaProducer(
+            bootstrap_servers=host.kafka, compression_type="gzip", max_request_size=200 << 20
+        )
+        with closing(sender):
+            sender.send("large", value).get(PATIENCE)
+    for host in hosts:
+        reader = kafka.KafkaConsumer(
+            "large", bootstrap_servers=host.kafka, auto_offset_reset="earliest", consumer_timeout_ms=60_000
+        )
+        with closing(reader):
+            assert [next(reader).value == value for _ in hosts] == [True, True]

@@ -22,6 +22,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from treecast.middleware.broker.batch_sizes import most_of, stored_codec, surely_most_of
 from treecast.middleware.broker.cluster import Cluster
 from treecast.middleware.broker.pubsub import Creditor, Message, Owed, PubSub
 from treecast.middleware.broker.values import Appended, Topic
@@ -30,7 +31,7 @@ from treecast.middleware.model.counters import BridgeCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import NO_PRODUCER, ProducerIdentity
 from treecast.middleware.model.logs import Log
-from treecast.middleware.model.records import Record
+from treecast.middleware.model.records import Compression, Record
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.wire.record_batch import build_batch, read_header, read_records
 
@@ -197,7 +198,7 @@ class Recording:
         self.waiting = True
         gathered = self._promised if promised else self._fleeting
         if place not in gathered:
-            gathered[place] = Gathered(min(most_of(topic.config), _BATCH_BYTES))
+            gathered[place] = Gathered(min(surely_most_of(topic.config), _BATCH_BYTES))
         gathered[place].add(record, size)
         return None
 
@@ -342,19 +343,19 @@ def bound_of(record: Record) -> int:
     return _RECORD_HEAD + len(record.key or b"") + len(record.value or b"") + headers
 
 
-def most_of(config: TopicConfig) -> int:
-    """Returns the size of the largest batch that a topic takes."""
-    return min(config.max_message_bytes, config.segment_bytes)
-
-
 def refusal_of(config: TopicConfig, record: Record, bound: int) -> Fault | None:
     """Returns why a topic would refuse a record; None if it takes it. `bound`: of `bound_of`."""
     if config.cleanup_compact and record.key is None:
         return Fault.INVALID_RECORD
-    most = most_of(config)
-    if bound + BATCH_HEAD > most and len(build_batch([record])) > most:
+    if bound + BATCH_HEAD > surely_most_of(config) and _largest(config, record) > most_of(config):
         return Fault.BATCH_TOO_LARGE
     return None
+
+
+def _largest(config: TopicConfig, record: Record) -> int:
+    """Returns the size of a record's own batch, as it is sent or as the topic stores it."""
+    codecs = {Compression.NONE, stored_codec(config) or Compression.NONE}
+    return max(len(build_batch([record], compression=codec)) for codec in codecs)
 
 
 def _anonymous(data: bytes) -> bytes:

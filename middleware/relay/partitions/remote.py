@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
+from treecast.middleware.broker.batch_sizes import grows_too_large
 from treecast.middleware.broker.cluster import ReadWaiter
 from treecast.middleware.broker.followed import FollowedPartition
 from treecast.middleware.broker.partition import BatchRules
@@ -30,7 +31,14 @@ from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import NO_LEADER_EPOCH, ProducerIdentity, TopicPartition
 from treecast.middleware.storage.log import PartitionLog
-from treecast.middleware.wire.record_batch import HEADER_SIZE, LOG_OVERHEAD, check_batches
+from treecast.middleware.wire.record_batch import (
+    AT_ONCE,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    BatchHeader,
+    Unfinished,
+    check_batches,
+)
 
 from .ports import PartitionSettings
 from .proxy import LeaderProxy
@@ -160,10 +168,13 @@ class RemotePartition:
         topic = self._topic()
         if topic is None:
             return 0
-        rules, records = BatchRules(topic.name, topic.config), 0
+        config = topic.config
+        rules, records = BatchRules(topic.name, config), 0
         now_ms = int(self._clock() * 1000)
-        for header in check_batches(batches, topic.config.max_message_bytes):
+        for header in _checked(batches, config.max_message_bytes):
             rules.check(header, now_ms)
+            if grows_too_large(header, config):
+                raise TreecastError(Fault.BATCH_TOO_LARGE)
             records += header.last_offset_delta + 1
         return records
 
@@ -354,6 +365,14 @@ class RemotePartition:
         if self.replica is not None:
             self.replica.leave()
         self._watches.gone()
+
+
+def _checked(batches: memoryview, max_bytes: int) -> list[BatchHeader]:
+    """As `check_batches`, and refuses what decompresses to so much that it has to be sent alone."""
+    try:
+        return check_batches(batches, max_bytes, at_once=AT_ONCE)
+    except Unfinished:
+        raise TreecastError(Fault.BATCH_TOO_LARGE) from None
 
 
 def _nothing_yet(log: PartitionLog, end: int) -> PartitionRead:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,12 +12,13 @@ from hypothesis import strategies as st
 from tests.unit.loops import holds
 
 from treecast.middleware.broker import Broker, BrokerSettings, NewTopic
+from treecast.middleware.broker.batch_sizes import stored_codec
 from treecast.middleware.broker.bridge.recording import bound_of, refusal_of
 from treecast.middleware.broker.values import Isolation, PartitionRead
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault
 from treecast.middleware.model.identity import Host
-from treecast.middleware.model.records import Record
+from treecast.middleware.model.records import Compression, Record
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.wire.batch import check_batches
 from treecast.middleware.wire.record_batch import build_batch, read_header, read_records
@@ -62,18 +64,43 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     await made.broker.close()
 
 
-@given(st.integers(0, 1500), st.integers(500, 1500), st.integers(500, 1500), st.booleans(), st.booleans())
+@given(
+    st.integers(0, 1500),
+    st.integers(500, 1500),
+    st.integers(500, 1500),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"]),
+)
 def test_refused_is_what_the_leader_would_refuse(
-    size: int, message_bytes: int, segment_bytes: int, compact: bool, keyed: bool
+    size: int, message_bytes: int, segment_bytes: int, compact: bool, keyed: bool, compression: str
 ) -> None:
     given = {"max.message.bytes": str(message_bytes), "segment.bytes": str(segment_bytes)}
+    given["compression.type"] = compression
     config = TopicConfig.of({**given, "cleanup.policy": "compact" if compact else "delete"})
-    record = Record(b"k" if keyed else None, bytes(size), (("h", b"v"),), 5)
+    value = random.Random(size).randbytes(size)  # which no compression makes smaller
+    record = Record(b"k" if keyed else None, value, (("h", b"v"),), 5)
+    most = min(message_bytes, segment_bytes)
     batch = build_batch([record])
-    taken = len(batch) <= min(message_bytes, segment_bytes) and (keyed or not compact)
+    stored = build_batch([record], compression=stored_codec(config) or Compression.NONE)
+    taken = max(len(batch), len(stored)) <= most and (keyed or not compact)
     assert (refusal_of(config, record, bound_of(record)) is None) == taken
     if taken:
         check_batches(memoryview(batch), message_bytes)
+
+
+@pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
+async def test_a_turns_batch_is_not_too_large_in_the_topics_compression(
+    world: World, compression: str
+) -> None:
+    """All of it was acknowledged, and a batch that is refused is dropped."""
+    await world.begin(max_message_bytes=str(LIMIT), compression_type=compression)
+    rng, count = random.Random(1), 200
+    for _ in range(count):
+        record = Record(None, rng.randbytes(rng.randrange(LIMIT // 9)), (), int(world.time * 1000))
+        assert world.broker.pubsub.record("t", record)
+    await holds(lambda: world.counters.bridge.recorded == count)
+    assert world.counters.bridge.refused == {}
 
 
 async def test_a_record_that_the_topic_refuses_is_refused_at_once(world: World) -> None:

@@ -27,6 +27,7 @@ from treecast.middleware.fabric.core.reorder import Delivery, How
 from treecast.middleware.model.buffers import in_memory
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity
+from treecast.middleware.model.records import Compression
 from treecast.middleware.relay.partitions.replica import Replica, gathered
 from treecast.middleware.storage.disk import Disk
 from treecast.middleware.wire.segment import Message
@@ -269,6 +270,22 @@ async def test_several_batches_of_which_one_is_bad_are_refused_before_they_are_f
     together = await settled(b.partition().append(memoryview(bytearray(good + good)), 1, None))
     assert together.base_offset == 0
     assert a.log().end_offset == 2
+
+
+async def test_batches_that_the_topics_compression_may_make_too_large_are_forwarded_alone(
+    world: World,
+) -> None:
+    await world.topic("t", 1, max_message_bytes=500, compression_type="uncompressed")
+    a, b = await world.start(1, 2)
+    good, bad = batch(b"good"), batch(b"x" * 1000, compression=Compression.ZSTD)
+    with pytest.raises(TreecastError) as caught:
+        b.partition().append(memoryview(bytearray(good + bad)), 1, None)
+    assert caught.value.fault is Fault.BATCH_TOO_LARGE
+    together = await settled(b.partition().append(memoryview(bytearray(good + good)), 1, None))
+    with pytest.raises(TreecastError) as caught:
+        await settled(b.partition().append(memoryview(bytearray(bad)), 1, None))
+    assert caught.value.fault is Fault.BATCH_TOO_LARGE
+    assert (together.base_offset, a.log().end_offset) == (0, 2)
 
 
 async def test_a_topic_without_replicas_is_read_and_watched_at_its_leader(world: World) -> None:

@@ -13,12 +13,17 @@ from hypothesis import strategies as st
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity
 from treecast.middleware.model.records import Compression, Record
+from treecast.middleware.wire import compression
 from treecast.middleware.wire.batch import BatchHeader, walk_records
+from treecast.middleware.wire.compression import RECORD_BYTES
 from treecast.middleware.wire.record_batch import (
     HEADER_SIZE,
+    MAX_UNCOMPRESSED_BYTES,
+    Unfinished,
     build_batch,
     check_batches,
     control_marker,
+    most_uncompressed,
     read_header,
     read_records,
 )
@@ -172,14 +177,43 @@ def test_compressed_data_that_is_broken() -> None:
         assert fault(sealed(batch[:HEADER_SIZE])) in (Fault.CORRUPT_BATCH, Fault.INVALID_RECORD)
 
 
+@pytest.fixture
+def small_bounds(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Every topic allows 512 KiB of decompressed records in a batch, and that is 4,096 records."""
+    monkeypatch.setattr(compression, "MIN_UNCOMPRESSED_BYTES", 1 << 19)
+    monkeypatch.setattr(compression, "MAX_UNCOMPRESSED_BYTES", 1 << 19)
+    return 1 << 19
+
+
 @pytest.mark.parametrize("codec", list(Compression)[1:])
-def test_bombs_are_bounded(codec: Compression) -> None:
-    bomb = build_batch([Record(None, bytes(1 << 20))], compression=codec)
-    view = memoryview(bytearray(bomb))
-    assert check_batches(view, LARGE)[0].count == 1
-    with pytest.raises(TreecastError) as caught:
-        check_batches(view, LARGE, max_uncompressed_bytes=1 << 19)
+def test_bombs_are_bounded(codec: Compression, small_bounds: int) -> None:
+    def bomb(size: int) -> memoryview:
+        return memoryview(bytearray(build_batch([Record(None, bytes(size))], compression=codec)))
+
+    (header,) = check_batches(bomb(small_bounds - 20), LARGE)
+    assert small_bounds - 20 < header.record_bytes <= small_bounds
+    with pytest.raises(TreecastError, match="send smaller batches") as caught:
+        check_batches(bomb(small_bounds), LARGE)
     assert caught.value.fault is Fault.BATCH_TOO_LARGE
+    with pytest.raises(Unfinished):
+        check_batches(bomb(small_bounds - 20), LARGE, at_once=1000)
+
+
+def test_many_records_of_a_compressed_batch_are_bounded(small_bounds: int) -> None:
+    """Each takes more as an object than as bytes. A number that lies is what it was: a wrong batch."""
+    most = small_bounds // RECORD_BYTES
+    for count, outcome in ((most, None), (most + 1, Fault.BATCH_TOO_LARGE)):
+        records = [Record(None, b"")] * count
+        assert fault(bytearray(build_batch(records, compression=Compression.LZ4))) is outcome
+        assert fault(bytearray(build_batch(records))) is None
+    few = build_batch([Record(None, b"")] * 9, compression=Compression.LZ4)
+    assert fault(changed(">i", 23, most, changed(">i", 57, most + 1, few))) is Fault.INVALID_RECORD
+
+
+def test_what_a_topic_allows_decides_what_a_batch_may_decompress_to() -> None:
+    assert most_uncompressed(2_000) == 64 << 20
+    assert most_uncompressed(1_048_588) == 128 * 1_048_588
+    assert most_uncompressed(20_000_000) == most_uncompressed(2**31 - 1) == MAX_UNCOMPRESSED_BYTES
 
 
 @pytest.mark.parametrize("codec", list(Compression))

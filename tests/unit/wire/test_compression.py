@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 import zlib
 
 import cramjam
@@ -15,7 +16,8 @@ from kafka import codec as reference
 
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.records import Compression
-from treecast.middleware.wire.compression import SNAPPY_BLOCK, compress, decompress
+from treecast.middleware.wire import compression
+from treecast.middleware.wire.compression import SNAPPY_BLOCK, Unfinished, compress, decompress, most_added
 
 REAL = [codec for codec in Compression if codec is not Compression.NONE]
 TEXT = b"the quick brown fox jumps over the lazy dog. " * 3000
@@ -205,3 +207,39 @@ def test_a_crowd_of_empty_frames_is_refused(codec: Compression) -> None:
 def test_a_crowd_of_empty_snappy_blocks_is_refused() -> None:
     data = compress(Compression.SNAPPY, b"")
     assert refused(Compression.SNAPPY, data + b"\0\0\0\1\0" * 1000).fault is Fault.CORRUPT_BATCH
+
+
+@pytest.mark.parametrize("codec", REAL)
+def test_what_is_larger_than_wanted_at_once_is_not_refused(codec: Compression) -> None:
+    data = compress(codec, TEXT)
+    with pytest.raises(Unfinished):
+        decompress(codec, data, LIMIT, at_once=len(TEXT) - 1)
+    assert decompress(codec, data, LIMIT, at_once=len(TEXT)) == TEXT
+    with pytest.raises(TreecastError) as caught:  # too large in any case
+        decompress(codec, data, len(TEXT) - 1, at_once=len(TEXT) - 1)
+    assert caught.value.fault is Fault.BATCH_TOO_LARGE
+
+
+SIZES = (0, 1, 100, 16_383, 16_385, SNAPPY_BLOCK, SNAPPY_BLOCK + 1, 65_537, 131_073, 1 << 20)
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+@pytest.mark.parametrize("size", SIZES)
+def test_data_that_cannot_be_made_smaller_grow_by_a_bounded_size(codec: Compression, size: int) -> None:
+    rng = random.Random(size)
+    word = rng.randbytes(4)
+    short_matches = b"".join(word + rng.randbytes(1) for _ in range(size // 5))
+    for data in (rng.randbytes(size), short_matches):
+        assert len(compress(codec, data)) - len(data) <= most_added(codec, len(data))
+
+
+def test_lz4_reads_frames_that_end_anywhere_in_its_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes the input in pieces, because it copies what is left of a piece at each step."""
+    rng = random.Random(1)
+    parts = [rng.randbytes(size) for size in (0, 1, 700, 70_000)]
+    framed = b"".join(lz4.frame.compress(part) for part in parts)
+    for step in (1, 7, 1000, 1 << 20):
+        monkeypatch.setattr(compression, "_LZ4_INPUT", step)
+        assert decompress(Compression.LZ4, framed, LIMIT) == b"".join(parts)
+        assert refused(Compression.LZ4, framed[:-1]).fault is Fault.CORRUPT_BATCH
+        assert refused(Compression.LZ4, framed + b"x").fault is Fault.CORRUPT_BATCH
