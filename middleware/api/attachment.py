@@ -28,6 +28,8 @@ class Attachment:
         self.request = request  # of the next attach
         self.answer: pb.AttachResponse | None = None  # of the last one
         self._on_attached = on_attached
+        self.directory_is_old = False  # an attach got a higher run number than the directory's own
+        self.on_old_directory: Callable[[], None] = lambda: None
         self.on_change: Callable[[TreecastError | None], None] = lambda error: None
         self._session: pb.HostSession | None = None
         self._lease = 0.0
@@ -53,6 +55,9 @@ class Attachment:
         self.answer = answer = await self._client.attach(self.request)
         self._session, self._lease = answer.session, answer.lease_seconds
         self._on_attached(answer)
+        if answer.run > self.request.run > 0:
+            self.directory_is_old = True
+            self.on_old_directory()
         return answer
 
     def start(self) -> None:

@@ -85,6 +85,10 @@ class ClusterState:
     def home(self, kind: HomeKind, id: str) -> HomeEntry | None:
         return self._typed(Kind.HOME, home_key(kind, id), HomeEntry)
 
+    def homes_of(self, host_id: int) -> list[HomeEntry]:
+        homes = (entry for entry in self._entries[Kind.HOME].values() if isinstance(entry, HomeEntry))
+        return [home for home in homes if home.host_id == host_id]
+
     def state(self, state_id: int) -> StateEntry | None:
         return self._typed(Kind.STATE, str(state_id), StateEntry)
 

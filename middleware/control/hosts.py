@@ -82,7 +82,8 @@ def attach(state: ClusterState, command: Attach) -> Decision[HostEntry]:
     else:
         _check_same_instance(before, command)
         host_id, incarnation = before.host_id, before.incarnation + 1
-        counted = _waiting(state, host_id) if _is_new_directory(before, command) else ()
+        if _is_new_directory(before, command):
+            counted = (*_waiting(state, host_id), *_reloading(state, host_id))
     host = HostEntry(
         host_id,
         command.name,
@@ -112,6 +113,15 @@ def _waiting(state: ClusterState, host_id: int) -> tuple[Change, ...]:
     return tuple(changes)
 
 
+def _reloading(state: ClusterState, host_id: int) -> tuple[Change, ...]:
+    """Returns the changes that raise the epoch of every home of a host that returned with another directory.
+
+    Its rows may be old. Under the raised epoch it loads the stored items, and writes of older rows are
+    refused.
+    """
+    return tuple(put(replace(home, epoch=home.epoch + 1)) for home in state.homes_of(host_id))
+
+
 def _is_new_directory(before: HostEntry, command: Attach) -> bool:
     """Returns whether the directory may hold less than that of the last attach under this name: it is another
     one, or was reset to a state before a known run.
@@ -120,12 +130,15 @@ def _is_new_directory(before: HostEntry, command: Attach) -> bool:
 
 
 def _run(before: HostEntry | None, command: Attach) -> int:
-    """Returns the number of the caller's run, unique under this name across all directories."""
+    """Returns the number of the caller's run, unique under this name across all directories.
+
+    A number above its own tells the caller that its directory is new here, or old.
+    """
     if before is None or not command.run:
         return command.run or (before.run if before is not None else 0)
     if not _is_new_directory(before, command):
         return command.run
-    return max(before.run + 1, command.clock_run, command.run)
+    return max(before.run, command.run, command.clock_run - 1) + 1
 
 
 def _check(state: ClusterState, command: Attach) -> None:

@@ -72,6 +72,7 @@ class HomeCounters(Struct):
     served: int = 0  # calls from other hosts to homes here
     not_home: int = 0  # of those, refused because the home is not here or has another epoch
     taken_over: int = 0  # homes that moved here from another host
+    reloaded: int = 0  # homes of this host whose rows here were older than the coordinator's store
     given_up: int = 0  # homes that moved to another host
     accepted_alone: int = 0  # items acknowledged without the coordinator's store
     not_merged: int = 0  # of those, dropped because another host had become the home

@@ -7,7 +7,7 @@ COORDINATOR_UNAVAILABLE. Loss and return of the coordinator are each logged once
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TypeVar
 
@@ -66,7 +66,9 @@ class Link:
         self._waiting: dict[asyncio.Future[None], int] = {}  # -> the revision waited for
         self._away = False
         self.refused: TreecastError | None = None  # why the coordinator refuses this host
+        self.on_old_directory: Callable[[], None] = lambda: None  # an attach during the run has found it old
         attachment.on_change = self._note_attachment
+        attachment.on_old_directory = lambda: self.on_old_directory()
         view.on_reached(self._reached)
 
     @property
@@ -78,6 +80,12 @@ class Link:
     def directory(self) -> str:
         """The id of this host's data directory at the coordinator."""
         return self._attachment.request.instance
+
+    @property
+    def directory_is_old(self) -> bool:
+        """Whether an attach of this run found that the coordinator knows another directory of this host, or a
+        later state of this one."""
+        return self._attachment.directory_is_old
 
     @property
     def attached(self) -> bool:

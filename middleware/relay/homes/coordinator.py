@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from treecast.middleware.api.entries import HomeKind
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
@@ -10,7 +10,7 @@ from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.relay.link import Link, called
 
-from .ports import HomeAt, StateWrite
+from .ports import HomeAt, HomeState, StateWrite
 
 
 class LinkCoordinator:
@@ -18,6 +18,16 @@ class LinkCoordinator:
 
     def __init__(self, link: Link) -> None:
         self._link = link
+        self.on_old_directory: Callable[[], None] = lambda: None
+        link.on_old_directory = lambda: self.on_old_directory()
+
+    @property
+    def answers(self) -> bool:
+        return self._link.attached
+
+    @property
+    def directory_is_old(self) -> bool:
+        return self._link.directory_is_old
 
     async def ask(self, name: HomeName) -> HomeAt:
         client = self._link.client
@@ -29,16 +39,16 @@ class LinkCoordinator:
         messages = [_message(write) for write in writes]
         return await called(self._link.client.put_home_state(self._link.session, messages))
 
-    async def get(self, name: HomeName, epoch: int) -> dict[bytes, bytes]:
+    async def get(self, name: HomeName, epoch: int) -> HomeState:
         home = pb.HomeEntry(kind=pb.HomeKind.Name(name.kind), id=name.id, epoch=epoch)
-        return await called(self._link.client.get_home_state(self._link.session, home))
+        return HomeState.of(await called(self._link.client.get_home_state(self._link.session, home)))
 
     async def producer_ids(self, count: int) -> range:
         return await called(self._link.client.producer_ids(self._link.session, count))
 
 
 def _message(write: StateWrite) -> pb.HomeWrite:
-    items = [] if write.forget else [pb.HomeItem(key=key, value=value) for key, value in write.items.items()]
+    items = [pb.HomeItem(key=key, value=value) for key, value in write.stored().items()]
     return pb.HomeWrite(
         kind=pb.HomeKind.Name(write.name.kind),
         id=write.name.id,

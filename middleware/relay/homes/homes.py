@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import compress
 from typing import TypeVar, cast
 
 from treecast.middleware.api.entries import HomeEntry, HomeKind, Presence, home_key
@@ -42,6 +43,7 @@ _log = Log(__name__)
 LIST_SECONDS = 2.0
 CLOSE_SECONDS = 2.0
 _ADOPT_AGAIN = 1.0  # s
+_AT_A_TIME = 50  # homes that are looked up and loaded together
 _UNKNOWN = "Unknown"  # Kafka's name for the state of an unreachable group
 
 
@@ -76,9 +78,16 @@ class Homes:
         self._counters = counters
         self.keeper = HomeKeeper(parts.tables, coordinator, sides, counters, parts.clock)
         self.mirror = HomeMirror(
-            coordinator, counters, lost=self.keeper.release, sent=self.keeper.sent, settings=settings.mirror
+            coordinator,
+            counters,
+            self.keeper,
+            lost=self.keeper.release,
+            sent=self.keeper.sent,
+            settings=settings.mirror,
         )
         self.keeper.mirror = self.mirror
+        self.keeper.on_doubt = lambda name: self._adopt([name])
+        coordinator.on_old_directory = self._doubt
         self.finder = HomeFinder(
             coordinator, self._home, self._present, counters, _steady, settings.ask_again
         )
@@ -92,7 +101,9 @@ class Homes:
             HomeKind.TRANSACTION: self.transactions,
         }
         self.guards = guards = Guards(self.transactions, self.keeper, parts.transactions)
-        self._store = store = JoinedStore(parts.tables, self.mirror, self.keeper.owned, self._forgotten)
+        self._store = store = JoinedStore(
+            parts.tables, self.mirror, self.keeper.owned, self.keeper.next_row, self._forgotten
+        )
         parts.groups.use(store, guards)
         parts.transactions.use(store)
         parts.producer_ids.use(coordinator)
@@ -246,10 +257,16 @@ class Homes:
         owned = self.keeper.owned
         await self._store.commit([HomeWrite(name, owned[name], (), forget=True) for name in gone])
 
-    # --- state from the time as a host alone
+    # --- homes to look up: of this host at its start, set aside, or from its time alone
+
+    def _doubt(self) -> None:
+        """Loads all homes of this host again: its directory is an old one, as an attach has found."""
+        own = list(self.keeper.owned)
+        self.keeper.doubt()
+        self._adopt(own)
 
     def _adopt(self, names: Iterable[HomeName]) -> None:
-        """Moves homes into the cluster, in the background, and retries until done."""
+        """Looks up homes and acquires those of this host, in the background, and retries until done."""
         wanted = dict.fromkeys(names)
         if wanted:
             before = self._adopting
@@ -259,22 +276,33 @@ class Homes:
         if before is not None:
             await asyncio.wait([before])
         while wanted:
-            for name in list(wanted):
-                try:
-                    if name not in self.keeper.owned:
-                        at = await self.finder.find(name)
-                        if at.host_id == self._host_id:
-                            await self.keeper.acquire(name, at.epoch)
-                        else:
-                            self.keeper.refuse(name)
-                except TreecastError as error:
-                    if error.fault is Fault.COORDINATOR_UNAVAILABLE:
-                        break
-                    _log.warning("home cannot be moved into the cluster yet", home=name, error=error)
-                else:
+            names = list(wanted)
+            for start in range(0, len(names), _AT_A_TIME):
+                some = names[start : start + _AT_A_TIME]
+                for name in compress(some, await asyncio.gather(*map(self._adopt_one, some))):
                     del wanted[name]
             if wanted:
                 await asyncio.sleep(_ADOPT_AGAIN)
+
+    async def _adopt_one(self, name: HomeName) -> bool:
+        """Returns whether the home is settled: acquired, or elsewhere."""
+        at, denied = HomeAt(0, 0), -1
+        while name not in self.keeper.owned:
+            try:
+                at = await self.finder.find(name, denied)
+                if at.host_id == self._host_id:
+                    await self.keeper.acquire(name, at.epoch)
+                else:
+                    self.keeper.refuse(name)
+                    return True
+            except TreecastError as error:
+                if error.fault is Fault.NOT_COORDINATOR and at.epoch > denied:
+                    denied = at.epoch  # the view may be behind: ask the coordinator
+                    continue
+                if error.fault is not Fault.COORDINATOR_UNAVAILABLE:
+                    _log.warning("home cannot be served yet", home=name, error=error)
+                return False
+        return True
 
 
 def _name_of(entry: HomeEntry) -> HomeName | None:

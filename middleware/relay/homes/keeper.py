@@ -1,16 +1,23 @@
 """`HomeKeeper`: acquires and releases the homes of this host.
 
 This host acquires a home when a look-up names it. It loads the items from the coordinator's store, or, after
-a restart in the same epoch, continues with its own rows. It releases a home when the coordinator names
-another host or a higher epoch. Then it unloads all state, refuses the waiters, and reports the writes that it
-accepted alone, which are not merged.
+a restart in the same epoch, continues with its own rows if the store has no later writes. It releases a home
+when the coordinator names another host or a higher epoch. Then it unloads all state, refuses the waiters, and
+reports the writes that it accepted alone, which are not merged.
+
+The coordinator raises the epoch of a home without moving it when this host's directory is another one or an
+older state. The rows are then set aside: the home loads the store's items, and only writes accepted alone
+that the store lacks are reported.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from treecast.middleware.api.entries import HomeKind
 from treecast.middleware.broker.homes import HomeName
@@ -21,12 +28,14 @@ from treecast.middleware.storage.tables import Change, Tables
 
 from . import rows
 from .mirror import HomeMirror
-from .ports import Coordinator, HomeAt, StateWrite
+from .ports import Alone, Coordinator, HomeAt, HomeState, StateWrite, Version
+from .rows import HomeRow
 from .store import not_home
 
 _log = Log(__name__)
 
 LOADING_SECONDS = 5.0  # longest wait of a call for a home that is loading
+_COMPARED = 100  # homes that are compared with the store at a time
 
 
 class HomeSide(Protocol):
@@ -45,6 +54,13 @@ class HomeSide(Protocol):
     def unload(self, id: str, /) -> Sequence[Change]: ...
 
 
+class _Place(Struct):
+    """How far a home of this host has come. `base`: as in its `HomeRow`, until it is compared."""
+
+    version: Version
+    base: int | None = None
+
+
 class HomeKeeper:
     """`owned`: the homes of this host, with their epochs. `clock` returns Unix time."""
 
@@ -58,12 +74,16 @@ class HomeKeeper:
     ) -> None:
         self.owned: dict[HomeName, int] = {}
         self.mirror: HomeMirror  # set once, by `Homes`
+        self.on_doubt: Callable[[HomeName], None] = lambda name: None  # the home must be looked up again
         self._tables = tables
         self._coordinator = coordinator
         self._sides = sides
         self._counters = counters
         self._clock = clock
-        self._stored = rows.Stored({}, "", {})  # rows of homes that are not owned yet, after a restart
+        self._stored = rows.Stored({}, "", {})  # rows of homes that are not owned, or not any more
+        self._places: dict[HomeName, _Place] = {}  # of the homes of this host
+        self._counts: dict[HomeName, int] = {}  # of homes that the coordinator forgot
+        self._removals: dict[HomeName, Sequence[Change]] = {}  # of the rows of homes that were set aside
         self._alone: set[HomeName] = set()  # homes from the time as a host alone
         self._coming: dict[HomeName, asyncio.Task[None]] = {}
         self._going: dict[HomeName, asyncio.Task[None]] = {}
@@ -77,27 +97,50 @@ class HomeKeeper:
     def start(
         self, home: Callable[[HomeName], HomeAt | None], host_id: int, history: str
     ) -> Sequence[HomeName]:
-        """Continues with the homes that `home` still assigns to this host. `history`: the coordinator's
-        history behind `home`; empty if unknown.
+        """Begins with the homes that `home` still assigns to this host. `history`: the coordinator's history
+        behind `home`; empty if unknown.
 
-        Returns the homes to look up: those from the time as a host alone, and those missing from a new
-        history, which the coordinator may have lost.
+        Without the coordinator they are served at once. Otherwise each is compared with the store first.
+
+        Returns the homes to look up: those of this host, those from the time as a host alone, and those
+        missing from a new history, which the coordinator may have lost.
         """
         self._home, self._host_id = home, host_id
         self._stored = rows.load(self._tables)
         known = {HomeName(kind, id) for kind, side in self._sides.items() for id in side.known()}
-        self._alone = known - self._stored.epochs.keys()
-        for name, epoch in list(self._stored.epochs.items()):
-            at = home(name)
-            if at == HomeAt(host_id, epoch):
-                self._go_on(name, epoch)
-            elif at is None and self._stored.history != history:
-                if history:
-                    self._unhome(name, epoch)
-            elif at is None or at.epoch > epoch:
-                self._leave_out(name)
+        self._alone = known - self._stored.rows.keys()
+        mine = [name for name, row in list(self._stored.rows.items()) if self._begin(name, row, history)]
+        if self._coordinator.directory_is_old:
+            self.doubt()
         self.note_history(history)
-        return sorted(self._alone, key=lambda name: (name.kind, name.id))
+        return sorted((*self._alone, *mine), key=lambda name: (name.kind, name.id))
+
+    def _begin(self, name: HomeName, row: HomeRow, history: str) -> bool:
+        """Begins with the rows of one home. Returns whether it has to be looked up and compared."""
+        at = self._home(name)
+        if at == HomeAt(self._host_id, row.epoch):
+            if self._coordinator.answers or row.doubted:
+                return True
+            self._go_on(name, row, None)
+        elif at is None and self._stored.history != history:
+            if history:
+                self._unhome(name, row.epoch)
+        elif at is not None and at.epoch > row.epoch and at.host_id == self._host_id:
+            return True
+        elif at is None or at.epoch > row.epoch:
+            self._leave_out(name)
+        return False
+
+    def doubt(self) -> None:
+        """Sets all homes aside: the coordinator knows a later state of this host's directory.
+
+        Notes that on disk, because the next start may be without the coordinator.
+        """
+        for name, epoch in list(self.owned.items()):
+            self._set_aside(name, epoch, {})
+        fresh = {name: row for name, row in self._stored.rows.items() if not row.doubted}
+        self._stored.rows |= {name: replace(row, doubted=True) for name, row in fresh.items()}
+        self._note([rows.home_row(name, self._stored.rows[name]) for name in fresh])
 
     async def close(self) -> None:
         """Awaits the removal of rows."""
@@ -108,10 +151,17 @@ class HomeKeeper:
         )
 
     def note_history(self, history: str) -> None:
-        """Notes the coordinator's history behind all further look-ups."""
-        if history and history != self._stored.history:
-            self._stored.history = history
-            self._note([rows.history_row(history)])
+        """Notes the coordinator's history behind all further look-ups.
+
+        The store of another history may be an older one, so this host's homes are sent to it again.
+        """
+        if not history or history == self._stored.history:
+            return
+        if self._stored.history:
+            for name, epoch in self.owned.items():
+                self._send(name, epoch, {})
+        self._stored.history = history
+        self._note([rows.history_row(history)])
 
     # --- acquiring
 
@@ -141,19 +191,34 @@ class HomeKeeper:
             await asyncio.shield(going)
         if self.owned.get(name, 0) >= epoch:
             return
-        if self._stored.epochs.get(name) == epoch:
-            self._go_on(name, epoch)
+        found = await self._find_state(name, epoch)
+        row = self._stored.rows.get(name)
+        if row is not None and row.epoch == epoch and (found is None or not row.is_behind(found.version)):
+            await self._resume(name, row, found)
             return
-        items = await self._coordinator.get(name, epoch)
-        if name.kind is HomeKind.TRANSACTION and items:
+        assert found is not None
+        if name.kind is HomeKind.TRANSACTION and found.items:
             await self._until_seen(name, epoch)
-        if name in self._alone and not items:
+        if name in self._alone and not found.items:
             await self._adopt(name, epoch)
         else:
-            await self._load(name, epoch, items)
+            await self._load(name, epoch, found)
         at = self._home(name)
         if at is not None and at.epoch > epoch:
             self.release(name, epoch, not_home(name), {})
+
+    async def _find_state(self, name: HomeName, epoch: int) -> HomeState | None:
+        """Returns the items in the store. None if the coordinator is away, and this host has rows of this
+        epoch that may be used without it.
+        """
+        try:
+            return await self._coordinator.get(name, epoch)
+        except TreecastError as error:
+            row = self._stored.rows.get(name)
+            usable = row is not None and row.epoch == epoch and not row.doubted
+            if error.fault is not Fault.COORDINATOR_UNAVAILABLE or not usable:
+                raise
+            return None
 
     async def _until_seen(self, name: HomeName, epoch: int) -> None:
         """Waits until the watch has caught up with the time at which this host became the home. Otherwise, a
@@ -170,38 +235,120 @@ class HomeKeeper:
         finally:
             self._seen.pop(name, None)
 
-    def _go_on(self, name: HomeName, epoch: int) -> None:
-        """Continues after a restart in the same epoch. The rows are at least as new as the store, and are
-        sent again: a kill may have come between the two writes, or writes were accepted alone.
+    async def _resume(self, name: HomeName, row: HomeRow, found: HomeState | None) -> None:
+        if found is not None and row.base is not None:  # before the store gets any of these rows
+            await self._tables.commit([rows.home_row(name, replace(row, base=None))])
+        if self._stored.rows.get(name) is row:
+            self._go_on(name, row, found)
+
+    def _go_on(self, name: HomeName, row: HomeRow, found: HomeState | None) -> None:
+        """Continues after a restart in the same epoch, with rows that are at least as new as the store. They
+        are sent again: a kill may have come between the two writes, or writes were accepted alone.
+
+        `found` None: they are compared with the store once the coordinator answers, before any is sent.
         """
         alone = self._stored.alone.pop(name, {})
-        self._stored.epochs.pop(name, None)
-        self._become(name, epoch)
-        self.mirror.remember(StateWrite(name, epoch, {**alone, **self._side(name).items(name.id)}), alone)
+        self._stored.rows.pop(name, None)
+        base = None if found is not None else row.count if row.base is None else row.base
+        takeovers = () if found is None else found.version.takeovers
+        self._become(name, row.epoch, _Place(Version(row.count, takeovers), base))
+        self._send(name, row.epoch, alone)
+
+    def _send(self, name: HomeName, epoch: int, alone: Mapping[bytes, Alone]) -> None:
+        """Sends all items of a home to the store, with those that were accepted alone."""
+        values = {key: item.value for key, item in alone.items()}
+        write = StateWrite(name, epoch, {**values, **self._side(name).items(name.id)})
+        counts = {key: item.count for key, item in alone.items()}
+        self.mirror.remember(write, self._places[name].version.count, counts)
 
     async def _adopt(self, name: HomeName, epoch: int) -> None:
-        """Moves a home from the time as a host alone into the cluster."""
-        await self._tables.commit([rows.epoch_row(name, epoch)])
+        """Moves a home from the time as a host alone into the cluster, or one that the coordinator forgot."""
+        row = HomeRow(epoch, self._counts.pop(name, 0))
+        await self._tables.commit([*self._forget_stored(name), rows.home_row(name, row)])
         self._alone.discard(name)
-        self._become(name, epoch)
-        self.mirror.remember(StateWrite(name, epoch, self._side(name).items(name.id)))
+        self._become(name, epoch, _Place(Version(row.count)))
+        self._send(name, epoch, {})
 
-    async def _load(self, name: HomeName, epoch: int, items: Mapping[bytes, bytes]) -> None:
-        """Loads `items`, which the previous home wrote, or this host in an earlier epoch."""
-        side = self._side(name)
-        made = side.rows(name.id, items)
+    async def _load(self, name: HomeName, epoch: int, found: HomeState) -> None:
+        """Loads the items that the previous home wrote, or this host in an earlier epoch or a later state."""
+        side, before = self._side(name), self._stored.rows.get(name)
+        made = side.rows(name.id, found.items)
+        version = found.version.taken_over(epoch)
+        if before is not None and before.epoch == epoch:
+            version = found.version
         gone = self._report(name, 0, side.items(name.id)) if name in self._alone else []
-        gone += [*self._forget_stored(name), *side.unload(name.id)]
-        await self._tables.commit([*gone, *made, rows.epoch_row(name, epoch)])
+        gone += [*self._report_missing(name, found), *self._forget_stored(name)]
+        gone += [*self._removals.pop(name, ()), *side.unload(name.id)]
+        await self._tables.commit([*gone, *made, rows.home_row(name, HomeRow(epoch, version.count))])
         side.load(name.id, epoch, made)
+        self._places[name] = _Place(version)
         self.owned[name] = epoch
-        if items:
+        if before is not None:
+            self._counters.reloaded += 1
+            _log.info("home loaded from the coordinator's store", home=name, epoch=epoch, before=before.epoch)
+        elif found.items:
             self._counters.taken_over += 1
-            _log.info("home taken over", home=name, epoch=epoch, items=len(items))
+            _log.info("home taken over", home=name, epoch=epoch, items=len(found.items))
 
-    def _become(self, name: HomeName, epoch: int) -> None:
+    def _report_missing(self, name: HomeName, found: HomeState) -> list[Change]:
+        """Reports what this host's own rows have of writes accepted alone, and the store has not."""
+        row = self._stored.rows.get(name)
+        if row is None:
+            return []
+        alone = self._stored.alone.get(name, {})
+        missing = {
+            key: item.value for key, item in alone.items() if not row.is_stored(item, key, found)
+        }
+        return self._report(name, row.epoch, missing)
+
+    def _become(self, name: HomeName, epoch: int, place: _Place) -> None:
+        self._places[name] = place
         self.owned[name] = epoch
         self._side(name).own(name.id, epoch)
+
+    # --- counting writes, and comparing with the store
+
+    def next_row(self, name: HomeName) -> HomeRow:
+        """Counts a write of a home of this host, and returns the home's row with it."""
+        place = self._places[name]
+        place.version = replace(place.version, count=place.version.count + 1)
+        return HomeRow(self.owned[name], place.version.count, place.base)
+
+    def version(self, name: HomeName, count: int) -> Version:
+        """Returns the version of a home's items after its write `count`."""
+        place = self._places.get(name)
+        return Version(count, () if place is None else place.version.takeovers)
+
+    async def compare(self, names: Collection[HomeName]) -> None:
+        """Compares rows with the store where that was not possible at the start. Sets homes aside whose rows
+        are older. Raises COORDINATOR_UNAVAILABLE; homes that were compared before count as compared.
+        """
+        waiting = [name for name in names if name in self._places and self._places[name].base is not None]
+        for start in range(0, len(waiting), _COMPARED):
+            await asyncio.gather(*map(self._compare, waiting[start : start + _COMPARED]))
+
+    async def _compare(self, name: HomeName) -> None:
+        epoch = self.owned[name]
+        try:
+            found = await self._coordinator.get(name, epoch)
+        except TreecastError as error:
+            if error.fault is not Fault.NOT_COORDINATOR:
+                raise
+            return  # the store will refuse the writes as well
+        place = self._places.get(name)
+        if self.owned.get(name) != epoch or place is None:
+            return
+        if HomeRow(epoch, place.version.count, place.base).is_behind(found.version):
+            self._set_aside(name, epoch, {})
+            self.on_doubt(name)
+            return
+        place.version = replace(place.version, takeovers=found.version.takeovers)
+        base, place.base = place.base, None
+        try:
+            await self._tables.commit([rows.home_row(name, HomeRow(epoch, place.version.count))])
+        except TreecastError:
+            place.base = base
+            raise
 
     def idle(self) -> set[HomeName]:
         """Returns the empty homes of this host, which were looked up but never used."""
@@ -214,7 +361,8 @@ class HomeKeeper:
         """Takes the coordinator's word about a home. `doubtful`: the coordinator may have lost its state."""
         if name in self._seen:
             self._seen[name].set()
-        epoch = self.owned.get(name) or self._stored.epochs.get(name)
+        row = self._stored.rows.get(name)
+        epoch = self.owned.get(name) or (None if row is None else row.epoch)
         if epoch is None or at == HomeAt(self._host_id, epoch) or (at is not None and at.epoch < epoch):
             return
         if at is None and doubtful:
@@ -223,32 +371,57 @@ class HomeKeeper:
             self.forgotten(name, epoch)
         elif name in self.owned:
             self.release(name, epoch, not_home(name), {})
+        elif at is not None and at.host_id == self._host_id:
+            self.on_doubt(name)
         else:
             self._leave_out(name)
 
     def release(
-        self, name: HomeName, epoch: int, refusal: TreecastError, alone: Mapping[bytes, bytes | None]
+        self, name: HomeName, epoch: int, refusal: TreecastError, alone: Mapping[bytes, Alone]
     ) -> None:
-        """Gives up the home in `epoch`. `alone`: the writes that the store refused."""
+        """Gives up the home in `epoch`. `alone`: the writes that the store refused.
+
+        Where this host is still the home, or may be, what was accepted alone is compared with the items in
+        the store before it is reported.
+        """
         if self.owned.get(name) != epoch:
             return
-        del self.owned[name]
+        at = self._home(name)
+        if at is None or at.epoch <= epoch or at.host_id == self._host_id:
+            self._set_aside(name, epoch, alone)
+            self.on_doubt(name)
+            return
+        del self.owned[name], self._places[name]
         self._counters.given_up += 1
         left_out = {**alone, **self.mirror.drop(name, refusal)}
         removed = self._side(name).unload(name.id)
         _log.info("home given up", home=name, epoch=epoch)
-        self._go(name, [*removed, *self._report(name, epoch, left_out)])
+        self._go(name, [*removed, *self._report(name, epoch, _values(left_out))])
+
+    def _set_aside(self, name: HomeName, epoch: int, alone: Mapping[bytes, Alone]) -> None:
+        """Stops serving a home. Its rows stay until the coordinator's items replace them."""
+        place = self._places.pop(name)
+        del self.owned[name]
+        left = {**alone, **self.mirror.drop(name, not_home(name))}
+        self._removals[name] = self._side(name).unload(name.id)
+        self._stored.rows[name] = row = HomeRow(epoch, place.version.count, place.base, doubted=True)
+        if left:
+            self._stored.alone[name] = left
+        _log.info("home set aside", home=name, epoch=epoch)
+        self._go(name, (), row)
 
     def forgotten(self, name: HomeName, epoch: int) -> None:
         """Drops an empty home that the coordinator has forgotten."""
         if self.owned.get(name) == epoch:
-            del self.owned[name]
+            del self.owned[name], self._places[name]
             alone = self.mirror.drop(name, not_home(name), forgotten=True)
-            self._go(name, [*self._side(name).unload(name.id), *self._report(name, epoch, alone)])
+            self._go(name, [*self._side(name).unload(name.id), *self._report(name, epoch, _values(alone))])
 
     def refuse(self, name: HomeName) -> None:
-        """Leaves out this host's own `name` from its time alone: the cluster has another one elsewhere."""
-        if name in self._alone:
+        """Leaves out this host's own `name`, from its time alone or set aside: its home is elsewhere."""
+        if name in self._stored.rows:
+            self._leave_out(name)
+        elif name in self._alone:
             items = self._side(name).items(name.id)
             gone = [*self._forget_stored(name), *self._side(name).unload(name.id)]
             self._go(name, [*gone, *self._report(name, 0, items)])
@@ -258,20 +431,21 @@ class HomeKeeper:
         this host counts."""
         _log.warning("coordinator has forgotten a home of this host", home=name)
         self.owned.pop(name, None)
-        self._stored.epochs.pop(name, None)
+        place, row = self._places.pop(name, None), self._stored.rows.pop(name, None)
+        self._counts[name] = place.version.count if place is not None else row.count if row is not None else 0
         self.mirror.drop(name, not_home(name))
         self._alone.add(name)
 
     def _leave_out(self, name: HomeName) -> None:
         """Removes rows that an earlier run of this host left of a home that has moved."""
-        epoch, alone = self._stored.epochs[name], self._stored.alone.get(name, {})
-        gone = [*self._forget_stored(name), *self._side(name).unload(name.id)]
-        self._go(name, [*gone, *self._report(name, epoch, alone)])
+        epoch, alone = self._stored.rows[name].epoch, self._stored.alone.get(name, {})
+        gone = [*self._forget_stored(name), *self._removals.pop(name, ()), *self._side(name).unload(name.id)]
+        self._go(name, [*gone, *self._report(name, epoch, _values(alone))])
 
     def _forget_stored(self, name: HomeName) -> list[Change]:
         """Returns the removal of rows about the state at the start."""
         self._alone.discard(name)
-        self._stored.epochs.pop(name, None)
+        self._stored.rows.pop(name, None)
         return rows.no_alone_rows(name, self._stored.alone.pop(name, {}))
 
     def _report(self, name: HomeName, epoch: int, items: rows.Items) -> list[Change]:
@@ -289,10 +463,10 @@ class HomeKeeper:
         report = rows.NotMerged(name.kind.value, name.id, epoch, self._clock(), dict(items))
         return [rows.report_row(report), *rows.no_alone_rows(name, items)]
 
-    def _go(self, name: HomeName, changes: Sequence[Change]) -> None:
-        """Removes rows on disk. A home that returns in the meantime waits for it."""
+    def _go(self, name: HomeName, changes: Sequence[Change], row: HomeRow | None = None) -> None:
+        """Removes rows on disk; `row`: what is left. A home that returns in the meantime waits for it."""
         before = self._going.get(name)
-        task = asyncio.create_task(self._remove(before, [*changes, rows.epoch_row(name, None)]))
+        task = asyncio.create_task(self._remove(before, [*changes, rows.home_row(name, row)]))
         self._going[name] = task
         task.add_done_callback(lambda done: self._gone(name, done))
 
@@ -319,3 +493,7 @@ class HomeKeeper:
 
     def _side(self, name: HomeName) -> HomeSide:
         return self._sides[name.kind]
+
+
+def _values(items: Mapping[bytes, Alone]) -> dict[bytes, bytes | None]:
+    return {key: item.value for key, item in items.items()}

@@ -2,14 +2,16 @@
 
 One call is in progress at a time. It carries all writes since the previous call began. While the coordinator
 does not answer, this host accepts writes alone: it keeps the last write of each key and sends them when the
-coordinator is back.
+coordinator is back. Rows that a start without the coordinator took over are compared with the store first:
+older ones are never sent.
 """
 
 from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -18,7 +20,7 @@ from treecast.middleware.model.counters import HomeCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 
-from .ports import Coordinator, MirrorSettings, StateWrite
+from .ports import Alone, Coordinator, MirrorSettings, StateWrite, Version
 
 _log = Log(__name__)
 
@@ -36,24 +38,28 @@ Outcome = Kept | TreecastError
 
 
 class _Unsent(Struct):
-    """Unsent items of one home. `fresh`: keys with waiters; `alone`: keys accepted alone, without waiters."""
+    """Unsent items of one home. `fresh`: keys with waiters; `alone`: keys accepted alone, without waiters, and
+    the counts of their writes. `count`: of the home's last write among the items.
+    """
 
     epoch: int
     items: dict[bytes, bytes | None] = {}
     fresh: set[bytes] = set()
-    alone: set[bytes] = set()
+    alone: dict[bytes, int] = {}
     waiting: list[asyncio.Future[Outcome]] = []
     forget: bool = False
+    count: int = 0
 
-    def add(self, items: Mapping[bytes, bytes | None], *, forget: bool = False) -> None:
+    def add(self, items: Mapping[bytes, bytes | None], count: int, *, forget: bool = False) -> None:
         for key, value in items.items():
             self.items.pop(key, None)  # keeps items in the order of their last writes
             self.items[key] = value
         self.forget = forget
+        self.count = max(self.count, count)
 
     def put_under(self, newer: _Unsent) -> None:
         """Applies later writes of the same epoch."""
-        self.add(newer.items, forget=newer.forget)
+        self.add(newer.items, newer.count, forget=newer.forget)
         self.fresh |= newer.fresh
         self.alone |= newer.alone
         self.waiting += newer.waiting
@@ -61,7 +67,7 @@ class _Unsent(Struct):
     def accept(self) -> int:
         """Answers all waiters that this host has accepted the write alone. Returns the number of items."""
         accepted, self.fresh = self.fresh, set()
-        self.alone |= accepted
+        self.alone |= dict.fromkeys(accepted, self.count)
         self.forget = False  # the removals suffice, and other writes may follow
         self.answer(Kept.ALONE)
         return len(accepted)
@@ -72,8 +78,8 @@ class _Unsent(Struct):
             if not future.done():
                 future.set_result(outcome)
 
-    def accepted_alone(self) -> dict[bytes, bytes | None]:
-        return {key: value for key, value in self.items.items() if key in self.alone}
+    def accepted_alone(self) -> dict[bytes, Alone]:
+        return {key: Alone(self.items[key], count) for key, count in self.alone.items()}
 
     @property
     def size(self) -> int:
@@ -81,14 +87,14 @@ class _Unsent(Struct):
         return sum(_size(key, value) for key, value in self.items.items())
 
     def cut(self, room: int) -> _Unsent:
-        """Removes and returns the first items that fit, at least one. Waiters stay with the rest."""
+        """Removes and returns the first items that fit, at least one. Waiters and count stay with the rest."""
         part = _Unsent(self.epoch)
         for key in list(self.items):
             if part.items and room <= 0:
                 break
             part.items[key] = value = self.items.pop(key)
             room -= _size(key, value)
-        part.alone = self.alone & part.items.keys()
+        part.alone = {key: self.alone.pop(key) for key in self.alone.keys() & part.items.keys()}
         return part
 
 
@@ -97,9 +103,20 @@ def _size(key: bytes, value: bytes | None) -> int:
 
 
 # Called with a home's name and epoch, the refusal, and the items accepted alone in that epoch.
-Lost = Callable[[HomeName, int, TreecastError, Mapping[bytes, bytes | None]], None]
+Lost = Callable[[HomeName, int, TreecastError, Mapping[bytes, Alone]], None]
 # Called with a home's name, and the keys that were accepted alone and are in the store now.
 Sent = Callable[[HomeName, Iterable[bytes]], None]
+
+
+class Origin(Protocol):
+    """What the mirror must know of the homes whose writes it sends."""
+
+    async def compare(self, names: Collection[HomeName]) -> None:
+        """Compares rows with the store where that was not possible at the start. Drops homes whose rows are
+        older. Raises COORDINATOR_UNAVAILABLE; homes that were compared before count as compared."""
+
+    def version(self, name: HomeName, count: int) -> Version:
+        """Returns the version of a home's items after its write `count`."""
 
 
 class HomeMirror:
@@ -110,6 +127,7 @@ class HomeMirror:
         self,
         coordinator: Coordinator,
         counters: HomeCounters,
+        origin: Origin,
         *,
         lost: Lost,
         sent: Sent,
@@ -117,6 +135,7 @@ class HomeMirror:
     ) -> None:
         self._coordinator = coordinator
         self._counters = counters
+        self._origin = origin
         self._lost = lost
         self._sent = sent
         self._settings = settings
@@ -126,14 +145,14 @@ class HomeMirror:
         self._closed = False
         self.away = False  # whether the coordinator does not answer
 
-    def put(self, write: StateWrite) -> asyncio.Future[Outcome]:
-        """Returns the outcome of the write; done at once while the coordinator is away."""
+    def put(self, write: StateWrite, count: int = 0) -> asyncio.Future[Outcome]:
+        """Returns the outcome of the home's write `count`; done at once while the coordinator is away."""
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         if self._closed:
             future.set_result(Kept.ALONE)
             return future
         unsent = self._unsent_of(write.name, write.epoch)
-        unsent.add(write.items, forget=write.forget)
+        unsent.add(write.items, count, forget=write.forget)
         unsent.fresh |= write.items.keys()
         unsent.waiting.append(future)
         if self.away:
@@ -141,27 +160,28 @@ class HomeMirror:
         self._go_on()
         return future
 
-    def remember(self, write: StateWrite, alone: Iterable[bytes] = ()) -> None:
-        """Adds a write that may not be in the store yet. It has no waiter, and newer writes win.
+    def remember(self, write: StateWrite, count: int = 0, alone: Mapping[bytes, int] | None = None) -> None:
+        """Adds all items of a home, as of its write `count`: they may not be in the store yet. This write has
+        no waiter, and newer writes win.
 
-        `alone`: the keys that were accepted without the store.
+        `alone`: the keys that were accepted without the store, and the counts of their writes.
         """
         newer = self._unsent.pop(write.name, None)
         unsent = self._unsent_of(write.name, write.epoch)
-        unsent.add(write.items)
-        unsent.alone.update(alone)
+        unsent.add(write.items, count)
+        unsent.alone |= alone or {}
         if newer is not None and newer.epoch == write.epoch:
             unsent.put_under(newer)
         self._go_on()
 
     def drop(
         self, name: HomeName, refusal: TreecastError, *, forgotten: bool = False
-    ) -> dict[bytes, bytes | None]:
+    ) -> dict[bytes, Alone]:
         """Drops the writes of a home that moved, or with `forgotten` ended: then a forgetting write succeeds.
 
         Returns the items that were accepted alone and will not reach the store.
         """
-        alone: dict[bytes, bytes | None] = {}
+        alone: dict[bytes, Alone] = {}
         for place in (self._under_way, self._unsent):
             unsent = place.pop(name, None)
             if unsent is not None:
@@ -220,11 +240,13 @@ class HomeMirror:
 
     async def _send_some(self) -> TreecastError | None:
         """Makes one call with the items that fit into it. Returns the error that refused all of them."""
-        self._under_way = batch = self._take()
-        writes = [StateWrite(name, u.epoch, u.items, u.forget) for name, u in batch.items()]
+        writes: list[StateWrite] = []
         try:
             async with asyncio.timeout(self._settings.call):
-                refused = await self._coordinator.put(writes)
+                await self._origin.compare(self._unsent.keys())
+                self._under_way = self._take()
+                writes = [self._write(name, unsent) for name, unsent in self._under_way.items()]
+                refused = await self._coordinator.put(writes) if writes else {}
         except TimeoutError:
             error = TreecastError(Fault.COORDINATOR_UNAVAILABLE, "the coordinator does not answer in time")
         except TreecastError as raised:
@@ -237,6 +259,10 @@ class HomeMirror:
             return None
         self._put_back()
         return error
+
+    def _write(self, name: HomeName, unsent: _Unsent) -> StateWrite:
+        version = self._origin.version(name, unsent.count) if unsent.count else None
+        return StateWrite(name, unsent.epoch, unsent.items, unsent.forget, version)
 
     def _take(self) -> dict[HomeName, _Unsent]:
         """Takes whole homes up to the bounds. A larger home goes in parts, with its waiters in the last."""

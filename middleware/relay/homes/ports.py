@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.fabric.channel import Method
-from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.errors import Fault, TreecastError
+
+VERSION = b"v"  # the key of a home's version among its items
+_encode_version = msgspec.msgpack.Encoder().encode
 
 
 class HomeAt(Struct, frozen=True):
@@ -19,17 +23,91 @@ class HomeAt(Struct, frozen=True):
     epoch: int
 
 
+_TAKEOVERS = 16  # that a version remembers
+
+
+class Version(Struct, array_like=True, frozen=True):
+    """How far a home's items have come: `count` writes since its beginning, at all hosts that were its home.
+
+    `takeovers`: the last ones, as (epoch, count when it began), ascending.
+    """
+
+    count: int = 0
+    takeovers: tuple[tuple[int, int], ...] = ()
+
+    def covers(self, epoch: int, count: int) -> bool:
+        """Returns whether these items include the write `count` that the home of `epoch` made."""
+        later = [at for began, at in self.takeovers if began > epoch]
+        return (later[0] if later else self.count) >= count
+
+    def taken_over(self, epoch: int) -> Version:
+        """Returns the version at the beginning of `epoch`."""
+        if not self.count or any(began == epoch for began, _ in self.takeovers):
+            return self
+        return Version(self.count, (*self.takeovers, (epoch, self.count))[-_TAKEOVERS:])
+
+
+class HomeState(Struct, frozen=True):
+    """The coordinator's items of one home."""
+
+    items: Mapping[bytes, bytes]
+    version: Version = Version()
+
+    @classmethod
+    def of(cls, found: Mapping[bytes, bytes]) -> HomeState:
+        """Takes the version out of the items as they are stored. Raises INTERNAL for a bad one."""
+        items = dict(found)
+        version = items.pop(VERSION, None)
+        try:
+            return cls(items, Version() if version is None else _decode_version(version))
+        except msgspec.MsgspecError as error:
+            raise TreecastError(
+                Fault.INTERNAL, f"the coordinator's version of a home cannot be read: {error}"
+            ) from error
+
+
+class Alone(Struct, frozen=True):
+    """An item that was accepted without the coordinator's store. `count`: of its write; -1 if unknown."""
+
+    value: bytes | None
+    count: int = -1
+
+
 class StateWrite(Struct, frozen=True):
-    """Items of one home for the coordinator's store. None removes an item; `forget` removes the home."""
+    """Items of one home for the coordinator's store. None removes an item; `forget` removes the home.
+
+    `version`: of the home with these items; None if more of them follow.
+    """
 
     name: HomeName
     epoch: int
     items: Mapping[bytes, bytes | None]
     forget: bool = False
+    version: Version | None = None
+
+    def stored(self) -> dict[bytes, bytes | None]:
+        """Returns the items with the version among them, as they are stored."""
+        if self.forget:
+            return {}
+        version = {} if self.version is None else {VERSION: _encode_version(self.version)}
+        return {**self.items, **version}
 
 
 class Coordinator(Protocol):
-    """Calls to the coordinator about homes. All raise COORDINATOR_UNAVAILABLE if it does not answer."""
+    """Calls to the coordinator about homes. All raise COORDINATOR_UNAVAILABLE if it does not answer.
+
+    `on_old_directory` is called when an attach during the run finds this host's directory old.
+    """
+
+    on_old_directory: Callable[[], None]
+
+    @property
+    def answers(self) -> bool:
+        """Whether this host is attached, and the coordinator answered last."""
+
+    @property
+    def directory_is_old(self) -> bool:
+        """Whether the coordinator knows another directory of this host, or a later state of this one."""
 
     async def ask(self, name: HomeName) -> HomeAt:
         """Returns the home. The caller becomes the home if there is none or its host is away for long."""
@@ -37,7 +115,7 @@ class Coordinator(Protocol):
     async def put(self, writes: Sequence[StateWrite]) -> Mapping[int, TreecastError]:
         """Returns the refused writes by index. All others are on the coordinator's disk."""
 
-    async def get(self, name: HomeName, epoch: int) -> dict[bytes, bytes]:
+    async def get(self, name: HomeName, epoch: int) -> HomeState:
         """Returns all items of a home of this host. Raises NOT_COORDINATOR if it is not the home."""
 
     async def producer_ids(self, count: int) -> range:
@@ -76,3 +154,4 @@ class HomeSettings(Struct, frozen=True):
 
 
 DEFAULTS = HomeSettings()
+_decode_version = msgspec.msgpack.Decoder(Version).decode

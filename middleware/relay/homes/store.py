@@ -22,7 +22,8 @@ class JoinedStore:
     """Implements `broker.homes.HomeStore`. `owned`: the homes of this host, and their epochs.
 
     A write is on this host's disk before the coordinator gets it, so this host always has what it answered
-    for. `forgotten` is called for homes after their last write.
+    for. `next_row` counts a write of a home and returns its row; `forgotten` is called for homes after their
+    last write.
     """
 
     def __init__(
@@ -30,11 +31,13 @@ class JoinedStore:
         tables: Tables,
         mirror: HomeMirror,
         owned: Mapping[HomeName, int],
+        next_row: Callable[[HomeName], rows.HomeRow],
         forgotten: Callable[[HomeName, int], None],
     ) -> None:
         self._tables = tables
         self._mirror = mirror
         self._owned = owned
+        self._next_row = next_row
         self._forgotten = forgotten
 
     def epoch(self, name: HomeName) -> int:
@@ -49,18 +52,22 @@ class JoinedStore:
         states = {
             place: StateWrite(w.name, w.epoch, rows.items_of(w), w.forget) for place, w in taken.items()
         }
+        counts = {place: self._next_row(w.name) for place, w in taken.items()}
         changes = [change for w in taken.values() for change in w.changes]
+        changes += [rows.home_row(states[place].name, row) for place, row in counts.items()]
         noted = self._mirror.away
         if noted:
-            changes += _alone(states.values())
+            changes += _alone((state, counts[place].count) for place, state in states.items())
         await self._tables.commit(changes)
-        outcomes = [self._mirror.put(state) for state in states.values()]
+        for place in [place for place, s in states.items() if self._owned.get(s.name) != s.epoch]:
+            refused[place] = not_home(states.pop(place).name)  # it moved while the disk worked
+        outcomes = [self._mirror.put(state, counts[place].count) for place, state in states.items()]
         await asyncio.gather(*outcomes)
-        alone: list[StateWrite] = []
+        alone: list[int] = []
         for (place, state), outcome in zip(states.items(), outcomes, strict=True):
             self._end(place, state, outcome.result(), refused, alone)
         if alone and not noted:
-            await self._tables.commit(_alone(alone))
+            await self._tables.commit(_alone((states[place], counts[place].count) for place in alone))
         return refused
 
     def _end(
@@ -69,16 +76,16 @@ class JoinedStore:
         state: StateWrite,
         outcome: Outcome,
         refused: dict[int, TreecastError],
-        alone: list[StateWrite],
+        alone: list[int],
     ) -> None:
         if isinstance(outcome, TreecastError):
             refused[place] = outcome
         elif outcome is Kept.ALONE:
-            alone.append(state)
+            alone.append(place)
         elif state.forget:
             self._forgotten(state.name, state.epoch)
 
 
-def _alone(states: Iterable[StateWrite]) -> list[Change]:
-    """Returns the rows for items accepted without the coordinator's store."""
-    return [row for s in states for row in rows.alone_rows(s.name, s.epoch, s.items)]
+def _alone(states: Iterable[tuple[StateWrite, int]]) -> list[Change]:
+    """Returns the rows for items accepted without the coordinator's store, in writes of the given counts."""
+    return [row for s, count in states for row in rows.alone_rows(s.name, s.epoch, s.items, count)]

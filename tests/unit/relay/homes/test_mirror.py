@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 from tests.unit.relay.homes.town import until
@@ -14,7 +14,7 @@ from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.model.counters import HomeCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.relay.homes.mirror import HomeMirror, Kept
-from treecast.middleware.relay.homes.ports import MirrorSettings, StateWrite
+from treecast.middleware.relay.homes.ports import Alone, MirrorSettings, StateWrite, Version
 
 G, H = HomeName(HomeKind.GROUP, "g"), HomeName(HomeKind.GROUP, "h")
 AWAY = TreecastError(Fault.COORDINATOR_UNAVAILABLE)
@@ -63,13 +63,27 @@ class Bench:
         self.counters = HomeCounters()
         self.lost: list[tuple[HomeName, int, dict[bytes, bytes | None]]] = []
         self.sent: list[tuple[HomeName, set[bytes]]] = []
+        self.comparing = asyncio.Event()
+        self.comparing.set()
         self.mirror = HomeMirror(
             self.store,  # type: ignore[arg-type]
             self.counters,
-            lost=lambda name, epoch, refusal, alone: self.lost.append((name, epoch, dict(alone))),
+            self,
+            lost=self._lose,
             sent=lambda name, keys: self.sent.append((name, set(keys))),
             settings=MirrorSettings(**{"patience": 0.0, "pause": 0.01, **settings}),
         )
+
+    def _lose(
+        self, name: HomeName, epoch: int, refusal: TreecastError, alone: Mapping[bytes, Alone]
+    ) -> None:
+        self.lost.append((name, epoch, {key: item.value for key, item in alone.items()}))
+
+    async def compare(self, names: Collection[HomeName]) -> None:
+        await self.comparing.wait()
+
+    def version(self, name: HomeName, count: int) -> Version:
+        return Version(count)
 
     def put(self, name: HomeName, items: dict[bytes, bytes | None], epoch: int = 1, **how: bool):
         return self.mirror.put(StateWrite(name, epoch, items, **how))
@@ -152,7 +166,7 @@ async def test_a_dropped_home_is_not_sent(bench: Bench) -> None:
     bench.store.error = AWAY
     await bench.put(G, {b"a": b"1"})
     await bench.put(H, {b"a": b"1"})
-    assert bench.mirror.drop(G, MOVED) == {b"a": b"1"}
+    assert bench.mirror.drop(G, MOVED) == {b"a": Alone(b"1", 0)}
     bench.store.error = None
     await bench.drained()
     assert bench.store.items == {H: {b"a": b"1"}}

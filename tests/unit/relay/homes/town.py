@@ -28,7 +28,7 @@ from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity, TopicPartition
 from treecast.middleware.relay.homes import Homes, HomeSettings, MirrorSettings
-from treecast.middleware.relay.homes.ports import HomeAt, StateWrite
+from treecast.middleware.relay.homes.ports import HomeAt, HomeState, StateWrite
 from treecast.middleware.relay.view import ClusterView
 from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Tables
@@ -85,7 +85,7 @@ class Town:
 
     async def host(self, name: str) -> TownHost:
         """Makes a new host, attached and started."""
-        entry = await self.coordinator.do(commands.Attach(name, f"data of {name}", "h:1", "1"))
+        entry = await self.coordinator.do(commands.Attach(name, f"data of {name}", "h:1", "1", 1))
         made = TownHost(self, name, entry.host_id, entry.incarnation)
         self.hosts[entry.host_id] = made
         await made.start()
@@ -177,6 +177,9 @@ class TownHost:
         self.name = name
         self.host_id = host_id
         self.session = commands.Session(host_id, incarnation)
+        self.directory = f"data of {name}"  # its id
+        self.run = 1
+        self.old_directory = False  # as the last attach has found
         self.cut_off = False  # from the coordinator
         self.dead = True
         self.died = asyncio.Event()
@@ -205,8 +208,8 @@ class TownHost:
         self.methods = Methods()
         self.caller = Caller(self)
         self.methods.use(self.caller)
-        port = Port(self, self.tables)
-        self.homes = Homes(self.parts, self.view, port, self.methods, self.caller.is_up, self.town.settings)
+        self.port = Port(self, self.tables)
+        self.homes = Homes(self.parts, self.view, self.port, self.methods, self.caller.is_up, self.town.settings)
         await self.parts.groups.start()
         self.parts.transactions.restore()
         await self.homes.start()
@@ -267,13 +270,19 @@ class TownHost:
         """Starts again after a kill; the coordinator, if reachable, sees another incarnation."""
         if not self.dead:
             self.kill()
+        self.run, self.old_directory = self.run + 1, False
         await self.start(attach=self.town.up and not self.cut_off)
 
     # --- the coordinator
 
     async def attach(self) -> None:
-        entry = await self.town.coordinator.do(commands.Attach(self.name, f"data of {self.name}", "h:1", "1"))
+        attach = commands.Attach(self.name, self.directory, "h:1", "1", self.run)
+        entry = await self.town.coordinator.do(attach)
         self.session = commands.Session(entry.host_id, entry.incarnation)
+        if entry.run > self.run:
+            self.run, self.old_directory = entry.run, True
+            if not self.dead:
+                self.port.on_old_directory()
 
     async def renew(self) -> None:
         try:
@@ -335,6 +344,15 @@ class Port:
     def __init__(self, host: TownHost, tables: DyingTables) -> None:
         self._host = host
         self._tables = tables
+        self.on_old_directory: Callable[[], None] = lambda: None
+
+    @property
+    def answers(self) -> bool:
+        return self._host.reaches
+
+    @property
+    def directory_is_old(self) -> bool:
+        return self._host.old_directory
 
     async def _do(self, command: commands.Command) -> Any:
         await _while_alive(self._tables)
@@ -364,7 +382,7 @@ class Port:
                 w.name.kind,
                 w.name.id,
                 w.epoch,
-                () if w.forget else tuple(w.items.items()),
+                tuple(w.stored().items()),
                 w.forget,
             )
             for w in writes
@@ -374,13 +392,13 @@ class Port:
         ).refused
         return refusals
 
-    async def get(self, name: HomeName, epoch: int) -> dict[bytes, bytes]:
+    async def get(self, name: HomeName, epoch: int) -> HomeState:
         kind = name.kind
         await self._do(commands.CheckHome(self._host.session, kind, name.id, epoch))
         key = home_key(kind, name.id)
         items, more = await self._host.town.coordinator.home_items(key, b"", 1 << 20)
         assert not more
-        return dict(items)
+        return HomeState.of(dict(items))
 
     async def producer_ids(self, count: int) -> range:
         block = await self._do(commands.TakeProducerIds(self._host.session, count))
