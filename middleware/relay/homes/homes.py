@@ -76,7 +76,8 @@ class Homes:
         self._parts = parts
         self._methods = methods
         self._counters = counters
-        self.keeper = HomeKeeper(parts.tables, coordinator, sides, counters, parts.clock)
+        patience = settings.mirror.patience
+        self.keeper = HomeKeeper(parts.tables, coordinator, sides, counters, parts.clock, patience)
         self.mirror = HomeMirror(
             coordinator,
             counters,

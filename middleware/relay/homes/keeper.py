@@ -35,6 +35,7 @@ from .store import not_home
 _log = Log(__name__)
 
 LOADING_SECONDS = 5.0  # longest wait of a call for a home that is loading
+_ASK_AGAIN = 0.05  # s
 _COMPARED = 100  # homes that are compared with the store at a time
 
 
@@ -62,7 +63,9 @@ class _Place(Struct):
 
 
 class HomeKeeper:
-    """`owned`: the homes of this host, with their epochs. `clock` returns Unix time."""
+    """`owned`: the homes of this host, with their epochs. `clock` returns Unix time. `patience`: seconds for
+    which a restarted home waits for a coordinator that does not answer, before it is served without.
+    """
 
     def __init__(
         self,
@@ -71,6 +74,7 @@ class HomeKeeper:
         sides: Mapping[HomeKind, HomeSide],
         counters: HomeCounters,
         clock: Callable[[], float],
+        patience: float,
     ) -> None:
         self.owned: dict[HomeName, int] = {}
         self.mirror: HomeMirror  # set once, by `Homes`
@@ -80,6 +84,7 @@ class HomeKeeper:
         self._sides = sides
         self._counters = counters
         self._clock = clock
+        self._patience = patience
         self._stored = rows.Stored({}, "", {})  # rows of homes that are not owned, or not any more
         self._places: dict[HomeName, _Place] = {}  # of the homes of this host
         self._counts: dict[HomeName, int] = {}  # of homes that the coordinator forgot
@@ -208,17 +213,22 @@ class HomeKeeper:
             self.release(name, epoch, not_home(name), {})
 
     async def _find_state(self, name: HomeName, epoch: int) -> HomeState | None:
-        """Returns the items in the store. None if the coordinator is away, and this host has rows of this
+        """Returns the items in the store. None if the coordinator stays away, and this host has rows of this
         epoch that may be used without it.
         """
-        try:
-            return await self._coordinator.get(name, epoch)
-        except TreecastError as error:
-            row = self._stored.rows.get(name)
-            usable = row is not None and row.epoch == epoch and not row.doubted
-            if error.fault is not Fault.COORDINATOR_UNAVAILABLE or not usable:
-                raise
-            return None
+        loop = asyncio.get_running_loop()
+        given_up = loop.time() + self._patience
+        while True:
+            try:
+                return await self._coordinator.get(name, epoch)
+            except TreecastError as error:
+                row = self._stored.rows.get(name)
+                usable = row is not None and row.epoch == epoch and not row.doubted
+                if error.fault is not Fault.COORDINATOR_UNAVAILABLE or not usable:
+                    raise
+                if loop.time() >= given_up:
+                    return None
+            await asyncio.sleep(_ASK_AGAIN)
 
     async def _until_seen(self, name: HomeName, epoch: int) -> None:
         """Waits until the watch has caught up with the time at which this host became the home. Otherwise, a

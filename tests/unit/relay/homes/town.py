@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
+import sqlite3
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+from msgspec import Struct
 
 from treecast.middleware.api.entries import HomeKind, Position, Update, decode_change, home_key
 from treecast.middleware.broker.cluster import GROUPS, TRANSACTIONS, Kind
@@ -35,6 +39,7 @@ from treecast.middleware.storage.tables import Tables
 
 START = 1_700_000_000.0
 TAKEOVER = 31.0
+FIRST_RUN = 10
 PATIENCE = 30.0  # seconds until a test gives up; no test asserts it
 
 
@@ -85,7 +90,7 @@ class Town:
 
     async def host(self, name: str) -> TownHost:
         """Makes a new host, attached and started."""
-        entry = await self.coordinator.do(commands.Attach(name, f"data of {name}", "h:1", "1", 1))
+        entry = await self.coordinator.do(commands.Attach(name, f"data of {name}", "h:1", "1", FIRST_RUN))
         made = TownHost(self, name, entry.host_id, entry.incarnation)
         self.hosts[entry.host_id] = made
         await made.start()
@@ -169,6 +174,14 @@ async def _while_alive(thing: Any) -> None:
         await asyncio.get_running_loop().create_future()
 
 
+class Copy(Struct):
+    """A copy of a host's data directory: its tables, the number of its run, and the updates of its view."""
+
+    path: Path
+    run: int
+    known: list[Update]
+
+
 class TownHost:
     """One host over its runs. `parts`, `homes` and so on belong to the current run."""
 
@@ -178,13 +191,18 @@ class TownHost:
         self.host_id = host_id
         self.session = commands.Session(host_id, incarnation)
         self.directory = f"data of {name}"  # its id
-        self.run = 1
+        self.run = FIRST_RUN
         self.old_directory = False  # as the last attach has found
         self.cut_off = False  # from the coordinator
+        self.sees_first = True  # it starts with the present view, not with the stored one
         self.dead = True
         self.died = asyncio.Event()
         self.known: list[Update] = []  # the updates of the view, kept over runs
         self.files: list[Tables] = []
+
+    @property
+    def tables_path(self) -> Path:
+        return self.town.path / f"{self.name}.sqlite"
 
     @property
     def reaches(self) -> bool:
@@ -196,14 +214,14 @@ class TownHost:
         if attach:
             await self.attach()
         self.dead, self.died = False, asyncio.Event()
-        self.tables = DyingTables(self.town.path / f"{self.name}.sqlite", FsyncPolicy.NEVER)
+        self.tables = DyingTables(self.tables_path, FsyncPolicy.NEVER)
         self.files.append(self.tables)
         self.counters = Counters()
         self.parts = self._parts()
         self.view = ClusterView()
         for update in self.known:
             self.view.apply(update)
-        if self.reaches:
+        if self.reaches and self.sees_first:
             await self._see()
         self.methods = Methods()
         self.caller = Caller(self)
@@ -265,6 +283,27 @@ class TownHost:
     def close_files(self) -> None:
         for tables in self.files:
             tables.close()
+
+    def copy(self) -> Copy:
+        """Copies the data directory, also that of a running host."""
+        source = sqlite3.connect(self.tables_path)
+        path = self.town.path / f"{self.name}-copy-{len(list(self.town.path.iterdir()))}"
+        target = sqlite3.connect(path)
+        source.backup(target)
+        source.close()
+        target.close()
+        return Copy(path, self.run, list(self.known))
+
+    def restore(self, copy: Copy, *, noticed: bool = True) -> None:
+        """Puts a copy in the place of the killed host's directory. `noticed`: the coordinator will see that
+        by the number of its next run."""
+        assert self.dead
+        for path in self.town.path.glob(f"{self.name}.sqlite*"):
+            path.unlink()
+        shutil.copy(copy.path, self.tables_path)
+        self.known = list(copy.known)
+        if noticed:
+            self.run = copy.run - 2
 
     async def restart(self) -> None:
         """Starts again after a kill; the coordinator, if reachable, sees another incarnation."""
