@@ -66,7 +66,7 @@ def join(parts: LocalParts, link: Link, endpoint: Endpoint) -> RelayCluster:
         parts.pubsub.passes,
     )
     definitions = RelayDefinitions(
-        parts.settings, parts.host.host_id, link, parts.partitions, parts.groups.forget_topic
+        parts.settings, parts.host.host_id, link, parts.partitions, lambda topic: homes.forget_topic(topic)
     )
     record = LinkRecord(link)
     doubts = Doubts(

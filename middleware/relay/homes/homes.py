@@ -118,6 +118,7 @@ class Homes:
         self._tidying: asyncio.Task[None] | None = None
         self._tidy_every = settings.tidy
         self._idle: set[HomeName] = set()
+        self._deleted: dict[str, None] = {}  # topics, until this host's homes are loaded
 
     # --- life
 
@@ -237,6 +238,12 @@ class Homes:
         if at is None and self._view.doubtful:
             self._adopt([name])
 
+    async def forget_topic(self, topic: str) -> None:
+        """Deletes the committed offsets of a deleted topic, also in homes that are not loaded yet."""
+        if self._tidying is None or (self._adopting is not None and not self._adopting.done()):
+            self._deleted[topic] = None
+        await self._parts.groups.forget_topic(topic)
+
     def _forgotten(self, name: HomeName, epoch: int) -> None:
         self.finder.forget(name)
         self.keeper.forgotten(name, epoch)
@@ -269,7 +276,7 @@ class Homes:
     def _adopt(self, names: Iterable[HomeName]) -> None:
         """Looks up homes and acquires those of this host, in the background, and retries until done."""
         wanted = dict.fromkeys(names)
-        if wanted:
+        if wanted or self._deleted:
             before = self._adopting
             self._adopting = asyncio.create_task(self._adopt_all(before, wanted), name="homes of before")
 
@@ -284,6 +291,13 @@ class Homes:
                     del wanted[name]
             if wanted:
                 await asyncio.sleep(_ADOPT_AGAIN)
+        deleted, self._deleted = self._deleted, {}
+        for topic in deleted:
+            if self._view.topic(topic) is None:
+                try:
+                    await self._parts.groups.forget_topic(topic)
+                except TreecastError as error:
+                    _log.warning("offsets of a deleted topic cannot be removed", topic=topic, error=error)
 
     async def _adopt_one(self, name: HomeName) -> bool:
         """Returns whether the home is settled: acquired, or elsewhere."""

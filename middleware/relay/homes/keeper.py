@@ -132,6 +132,8 @@ class HomeKeeper:
                 self._unhome(name, row.epoch)
         elif at is not None and at.epoch > row.epoch and at.host_id == self._host_id:
             return True
+        elif at is None and name in self._stored.alone:
+            return True  # the stored view may be older than the home: what only this host has is compared
         elif at is None or at.epoch > row.epoch:
             self._leave_out(name)
         return False

@@ -111,6 +111,33 @@ def test_a_home_is_taken_over_only_when_it_is_away_for_long() -> None:
     assert step(state, commands.AskHome(again, GROUP, "g")).answer == taken
 
 
+@pytest.mark.parametrize(
+    ("instance", "run", "old"),
+    [("data of h1", 6, False), ("data of h1", 5, False), ("data of h1", 4, True), ("another", 1, True)],
+)
+def test_homes_of_an_old_directory_get_a_higher_epoch(instance: str, run: int, old: bool) -> None:
+    state = ClusterState(SETTINGS)
+    state.pass_time(0.0)
+    before = step(state, commands.Attach("h1", "data of h1", "h:1", "1", 5)).answer
+    one, two = Session(before.host_id, before.incarnation), attached(state, "h2")
+    kinds = [HomeKind.GROUP, HomeKind.TRANSACTION, HomeKind.REPLICAS, HomeKind.SHARE]
+    for kind in kinds:
+        step(state, commands.AskHome(one, kind, "x"))
+    other = step(state, commands.AskHome(two, GROUP, "of h2")).answer
+    step(state, commands.Detach(one))
+    decision = step(state, commands.Attach("h1", instance, "h:1", "1", run))
+    host = decision.answer
+    assert (host.run > run) == old
+    homes = [state.home(kind, "x") for kind in kinds]
+    assert [(home.host_id, home.epoch) for home in homes if home] == [(before.host_id, 1 + old)] * 4
+    assert state.home(GROUP, "of h2") == other
+    assert len(decision.changes) == 1 + 4 * old  # in one command with the attach
+    again = Session(host.host_id, host.incarnation)
+    late = step(state, commands.PutHomeState(again, (commands.HomeWrite(GROUP, "x", 1, ((b"k", b"v"),)),)))
+    assert (0 in late.answer.refused) == old
+    assert step(state, commands.AskHome(again, GROUP, "x")).answer.epoch == 1 + old
+
+
 def test_leaders_are_spread_and_stay() -> None:
     state = ClusterState(SETTINGS)
     state.pass_time(0.0)
@@ -291,6 +318,7 @@ class Histories(RuleBasedStateMachine):
         self.position = 0
         self.state_ids: dict[str, int] = {}
         self.versions: dict[str, tuple[int, int]] = {}
+        self.directories: dict[str, str] = {}
         self._open(Path(self.folder.name, "0.sqlite"))
         for name in ("a", "b"):
             self.attach(name)
@@ -363,7 +391,8 @@ class Histories(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def attach(self, name: str) -> None:
-        got = self._do(commands.Attach(name, f"data of {name}", "h:1", "1"))
+        instance = self.directories.setdefault(name, f"data of {name}")
+        got = self._do(commands.Attach(name, instance, "h:1", "1"))
         if name in self.hosts:
             assert (got.host_id, got.incarnation) == (
                 self.hosts[name].host_id,
@@ -372,6 +401,18 @@ class Histories(RuleBasedStateMachine):
         else:
             assert got.host_id == len(self.hosts) + 1
         self.hosts[name] = Host(got.host_id, got.incarnation, self.elapsed + SETTINGS.lease)
+
+    @rule(name=NAMES)
+    def attach_old_directory(self, name: str) -> None:
+        """The host comes back with another directory: its homes get the next epoch."""
+        known = self.hosts.get(name)
+        if known is None or known.until is not None:
+            return
+        got = self._do(commands.Attach(name, f"directory {known.incarnation} of {name}", "h:1", "1"))
+        self.hosts[name] = Host(got.host_id, got.incarnation, self.elapsed + SETTINGS.lease)
+        self.directories[name] = got.instance
+        for home in self.homes.values():
+            home.epoch += home.host == name
 
     @rule(name=NAMES, stale=RARELY)
     def renew(self, name: str, stale: bool) -> None:

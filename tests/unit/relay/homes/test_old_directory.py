@@ -17,7 +17,7 @@ from treecast.middleware.broker.groups.records import decode_offset
 from treecast.middleware.broker.transactions.state import State
 from treecast.middleware.broker.values import MemberIdentity
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.model.identity import ProducerIdentity
+from treecast.middleware.model.identity import ProducerIdentity, TopicPartition
 from treecast.middleware.relay.homes import rows
 from treecast.middleware.relay.homes.ports import Alone, HomeState, Version
 from treecast.middleware.relay.homes.rows import HomeRow
@@ -250,6 +250,26 @@ async def test_members_of_a_consumer_group_continue_from_the_store(town: Town, n
     described = await a.group.describe("g")
     assert {member.member_id for member in described.members} == {"one", "two"}
     assert (await a.group.consumer_heartbeat(beat("two", two.member_epoch, owned=two.assignment))).member_epoch
+
+
+@NOTICED
+async def test_offsets_of_a_topic_that_was_deleted_meanwhile_do_not_come_back(
+    town: Town, noticed: bool
+) -> None:
+    """The host learns of the deletion while its homes are not loaded yet."""
+    a = await town.host("a")
+    await commit(a, 100)
+    await commit(a, 1, TopicPartition("other", 0))
+    copy = a.copy()
+    await commit(a, 900)
+    town.slowest = 0.05
+    await restored(a, copy, noticed=noticed)
+    assert not a.is_home("g")
+    await a.homes.forget_topic("t")
+    await until(lambda: a.is_home("g") and a.quiet and a.homes._adopting.done())
+    assert await committed(a) == {TopicPartition("other", 0): 1}
+    await a.restart()
+    assert await committed(a) == {TopicPartition("other", 0): 1}
 
 
 # --- transactions
