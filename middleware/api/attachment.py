@@ -54,8 +54,9 @@ class Attachment:
         """Attaches once, now. Raises the refusal."""
         self.answer = answer = await self._client.attach(self.request)
         self._session, self._lease = answer.session, answer.lease_seconds
+        is_old = answer.run > self.request.run > 0
         self._on_attached(answer)
-        if answer.run > self.request.run > 0:
+        if is_old:
             self.directory_is_old = True
             self.on_old_directory()
         return answer

@@ -114,7 +114,10 @@ class AskHome(Struct, frozen=True):
 
 
 class CheckHome(Struct, frozen=True):
-    """Checks that the caller is this home at this epoch. Raises NOT_COORDINATOR if it is not."""
+    """Checks that the caller is this home at this epoch. Raises NOT_COORDINATOR if it is not.
+
+    Epoch 0: any attached host may read the home's items, to compare them with its own.
+    """
 
     session: Session
     kind: HomeKind

@@ -54,7 +54,9 @@ def _may_be_taken_over(state: ClusterState, home: HomeEntry) -> bool:
 
 
 def check(state: ClusterState, command: CheckHome) -> Decision[Done]:
-    _fence(state, caller(state, command.session), command.kind, command.id, command.epoch)
+    host = caller(state, command.session)
+    if command.epoch:
+        _fence(state, host, command.kind, command.id, command.epoch)
     return Decision(Done())
 
 

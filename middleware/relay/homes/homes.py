@@ -308,7 +308,7 @@ class Homes:
                 if at.host_id == self._host_id:
                     await self.keeper.acquire(name, at.epoch)
                 else:
-                    self.keeper.refuse(name)
+                    await self.keeper.refuse(name)
                     return True
             except TreecastError as error:
                 if error.fault is Fault.NOT_COORDINATOR and at.epoch > denied:

@@ -7,7 +7,7 @@ reports the writes that it accepted alone, which are not merged.
 
 The coordinator raises the epoch of a home without moving it when this host's directory is another one or an
 older state. The rows are then set aside: the home loads the store's items, and only writes accepted alone
-that the store lacks are reported.
+that the store lacks are reported. Rows that are provably ahead of the store are kept.
 """
 
 from __future__ import annotations
@@ -132,10 +132,10 @@ class HomeKeeper:
                 self._unhome(name, row.epoch)
         elif at is not None and at.epoch > row.epoch and at.host_id == self._host_id:
             return True
-        elif at is None and name in self._stored.alone:
-            return True  # the stored view may be older than the home: what only this host has is compared
+        elif name in self._stored.alone and (at is None or at.epoch > row.epoch):
+            return True  # the stored view may be old: what only this host may have is compared first
         elif at is None or at.epoch > row.epoch:
-            self._leave_out(name)
+            self._leave_out(name, {})
         return False
 
     def doubt(self) -> None:
@@ -144,7 +144,7 @@ class HomeKeeper:
         Notes that on disk, because the next start may be without the coordinator.
         """
         for name, epoch in list(self.owned.items()):
-            self._set_aside(name, epoch, {})
+            self._set_aside(name, epoch, self.mirror.drop(name, not_home(name)))
         fresh = {name: row for name, row in self._stored.rows.items() if not row.doubted}
         self._stored.rows |= {name: replace(row, doubted=True) for name, row in fresh.items()}
         self._note([rows.home_row(name, self._stored.rows[name]) for name in fresh])
@@ -204,6 +204,9 @@ class HomeKeeper:
             await self._resume(name, row, found)
             return
         assert found is not None
+        if row is not None and name not in self._removals and row.is_ahead(found.version):
+            await self._raise(name, row, epoch, found.version)
+            return
         if name.kind is HomeKind.TRANSACTION and found.items:
             await self._until_seen(name, epoch)
         if name in self._alone and not found.items:
@@ -253,6 +256,20 @@ class HomeKeeper:
         if self._stored.rows.get(name) is row:
             self._go_on(name, row, found)
 
+    async def _raise(self, name: HomeName, row: HomeRow, epoch: int, stored: Version) -> None:
+        """Continues in a higher epoch with rows that are ahead of the store, though their directory is old:
+        what was accepted alone since the store was written is kept so."""
+        version = Version(row.count, stored.takeovers).taken_over(epoch)
+        risen = HomeRow(epoch, row.count)
+        alone = self._stored.alone.get(name, {})
+        noted = [
+            one for key, a in alone.items() for one in rows.alone_rows(name, epoch, {key: a.value}, a.count)
+        ]
+        await self._tables.commit([rows.home_row(name, risen), *noted])
+        if self._stored.rows.get(name) is row:
+            _log.info("home continues with rows that the store lacks", home=name, epoch=epoch)
+            self._go_on(name, risen, HomeState({}, version))
+
     def _go_on(self, name: HomeName, row: HomeRow, found: HomeState | None) -> None:
         """Continues after a restart in the same epoch, with rows that are at least as new as the store. They
         are sent again: a kill may have come between the two writes, or writes were accepted alone.
@@ -289,7 +306,10 @@ class HomeKeeper:
         if before is not None and before.epoch == epoch:
             version = found.version
         gone = self._report(name, 0, side.items(name.id)) if name in self._alone else []
-        gone += [*self._report_missing(name, found), *self._forget_stored(name)]
+        if before is not None:
+            missing = _missing(before, self._stored.alone.get(name, {}), found)
+            gone += self._report(name, before.epoch, missing)
+        gone += self._forget_stored(name)
         gone += [*self._removals.pop(name, ()), *side.unload(name.id)]
         await self._tables.commit([*gone, *made, rows.home_row(name, HomeRow(epoch, version.count))])
         side.load(name.id, epoch, made)
@@ -301,17 +321,6 @@ class HomeKeeper:
         elif found.items:
             self._counters.taken_over += 1
             _log.info("home taken over", home=name, epoch=epoch, items=len(found.items))
-
-    def _report_missing(self, name: HomeName, found: HomeState) -> list[Change]:
-        """Reports what this host's own rows have of writes accepted alone, and the store has not."""
-        row = self._stored.rows.get(name)
-        if row is None:
-            return []
-        alone = self._stored.alone.get(name, {})
-        missing = {
-            key: item.value for key, item in alone.items() if not row.is_stored(item, key, found)
-        }
-        return self._report(name, row.epoch, missing)
 
     def _become(self, name: HomeName, epoch: int, place: _Place) -> None:
         self._places[name] = place
@@ -351,7 +360,7 @@ class HomeKeeper:
         if self.owned.get(name) != epoch or place is None:
             return
         if HomeRow(epoch, place.version.count, place.base).is_behind(found.version):
-            self._set_aside(name, epoch, {})
+            self._set_aside(name, epoch, self.mirror.drop(name, not_home(name)))
             self.on_doubt(name)
             return
         place.version = replace(place.version, takeovers=found.version.takeovers)
@@ -383,42 +392,41 @@ class HomeKeeper:
             self.forgotten(name, epoch)
         elif name in self.owned:
             self.release(name, epoch, not_home(name), {})
-        elif at is not None and at.host_id == self._host_id:
+        elif name in self._stored.alone or (at is not None and at.host_id == self._host_id):
             self.on_doubt(name)
         else:
-            self._leave_out(name)
+            self._leave_out(name, {})
 
     def release(
         self, name: HomeName, epoch: int, refusal: TreecastError, alone: Mapping[bytes, Alone]
     ) -> None:
         """Gives up the home in `epoch`. `alone`: the writes that the store refused.
 
-        Where this host is still the home, or may be, what was accepted alone is compared with the items in
-        the store before it is reported.
+        Where this host may still be the home, or has accepted writes alone, the home is looked up, and these
+        writes are compared with the store, before they are reported.
         """
         if self.owned.get(name) != epoch:
             return
+        left = {**alone, **self.mirror.drop(name, refusal)}
         at = self._home(name)
-        if at is None or at.epoch <= epoch or at.host_id == self._host_id:
-            self._set_aside(name, epoch, alone)
+        if left or at is None or at.epoch <= epoch or at.host_id == self._host_id:
+            self._set_aside(name, epoch, left)
             self.on_doubt(name)
             return
         del self.owned[name], self._places[name]
         self._counters.given_up += 1
-        left_out = {**alone, **self.mirror.drop(name, refusal)}
-        removed = self._side(name).unload(name.id)
         _log.info("home given up", home=name, epoch=epoch)
-        self._go(name, [*removed, *self._report(name, epoch, _values(left_out))])
+        self._go(name, self._side(name).unload(name.id))
 
     def _set_aside(self, name: HomeName, epoch: int, alone: Mapping[bytes, Alone]) -> None:
-        """Stops serving a home. Its rows stay until the coordinator's items replace them."""
+        """Stops serving a home. Its rows stay until the home is looked up, and loaded here or found elsewhere.
+        `alone`: what was accepted without the store."""
         place = self._places.pop(name)
         del self.owned[name]
-        left = {**alone, **self.mirror.drop(name, not_home(name))}
         self._removals[name] = self._side(name).unload(name.id)
         self._stored.rows[name] = row = HomeRow(epoch, place.version.count, place.base, doubted=True)
-        if left:
-            self._stored.alone[name] = left
+        if alone:
+            self._stored.alone[name] = dict(alone)
         _log.info("home set aside", home=name, epoch=epoch)
         self._go(name, (), row)
 
@@ -429,11 +437,28 @@ class HomeKeeper:
             alone = self.mirror.drop(name, not_home(name), forgotten=True)
             self._go(name, [*self._side(name).unload(name.id), *self._report(name, epoch, _values(alone))])
 
-    def refuse(self, name: HomeName) -> None:
-        """Leaves out this host's own `name`, from its time alone or set aside: its home is elsewhere."""
-        if name in self._stored.rows:
-            self._leave_out(name)
-        elif name in self._alone:
+    async def refuse(self, name: HomeName) -> None:
+        """Leaves out this host's own `name`, from its time alone or set aside: its home is elsewhere.
+
+        Reports what was accepted alone and is not in the store. Raises COORDINATOR_UNAVAILABLE if that cannot
+        be found out now.
+        """
+        row, alone = self._stored.rows.get(name), self._stored.alone.get(name, {})
+        if row is None:
+            self._refuse_alone(name)
+            return
+        try:
+            found = await self._coordinator.get(name, 0) if alone else HomeState({})
+        except TreecastError as error:
+            if error.fault is Fault.COORDINATOR_UNAVAILABLE:
+                raise
+            found = HomeState({})
+        if self._stored.rows.get(name) is row:
+            self._counters.given_up += name in self._removals
+            self._leave_out(name, _missing(row, alone, found))
+
+    def _refuse_alone(self, name: HomeName) -> None:
+        if name in self._alone:
             items = self._side(name).items(name.id)
             gone = [*self._forget_stored(name), *self._side(name).unload(name.id)]
             self._go(name, [*gone, *self._report(name, 0, items)])
@@ -448,11 +473,11 @@ class HomeKeeper:
         self.mirror.drop(name, not_home(name))
         self._alone.add(name)
 
-    def _leave_out(self, name: HomeName) -> None:
-        """Removes rows that an earlier run of this host left of a home that has moved."""
-        epoch, alone = self._stored.rows[name].epoch, self._stored.alone.get(name, {})
+    def _leave_out(self, name: HomeName, missing: rows.Items) -> None:
+        """Removes rows of a home that has moved. Reports the items that are missing in the store."""
+        epoch = self._stored.rows[name].epoch
         gone = [*self._forget_stored(name), *self._removals.pop(name, ()), *self._side(name).unload(name.id)]
-        self._go(name, [*gone, *self._report(name, epoch, _values(alone))])
+        self._go(name, [*gone, *self._report(name, epoch, missing)])
 
     def _forget_stored(self, name: HomeName) -> list[Change]:
         """Returns the removal of rows about the state at the start."""
@@ -466,7 +491,7 @@ class HomeKeeper:
             return []
         self._counters.not_merged += len(items)
         _log.error(
-            "items accepted alone were not merged, because another host had become the home",
+            "items accepted alone were not merged: another host had become the home, or rows here were old",
             home=name,
             items=len(items),
             epoch=epoch,
@@ -505,6 +530,11 @@ class HomeKeeper:
 
     def _side(self, name: HomeName) -> HomeSide:
         return self._sides[name.kind]
+
+
+def _missing(row: HomeRow, alone: Mapping[bytes, Alone], found: HomeState) -> dict[bytes, bytes | None]:
+    """Returns what was accepted alone and is not in the store."""
+    return {key: item.value for key, item in alone.items() if not row.is_stored(item, key, found)}
 
 
 def _values(items: Mapping[bytes, Alone]) -> dict[bytes, bytes | None]:

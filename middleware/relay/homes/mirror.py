@@ -174,9 +174,7 @@ class HomeMirror:
             unsent.put_under(newer)
         self._go_on()
 
-    def drop(
-        self, name: HomeName, refusal: TreecastError, *, forgotten: bool = False
-    ) -> dict[bytes, Alone]:
+    def drop(self, name: HomeName, refusal: TreecastError, *, forgotten: bool = False) -> dict[bytes, Alone]:
         """Drops the writes of a home that moved, or with `forgotten` ended: then a forgetting write succeeds.
 
         Returns the items that were accepted alone and will not reach the store.

@@ -116,7 +116,10 @@ class Coordinator(Protocol):
         """Returns the refused writes by index. All others are on the coordinator's disk."""
 
     async def get(self, name: HomeName, epoch: int) -> HomeState:
-        """Returns all items of a home of this host. Raises NOT_COORDINATOR if it is not the home."""
+        """Returns all items of a home of this host. Raises NOT_COORDINATOR if it is not the home.
+
+        `epoch` 0: of any home.
+        """
 
     async def producer_ids(self, count: int) -> range:
         """Returns unused ids."""

@@ -62,6 +62,11 @@ class HomeRow(msgspec.Struct, frozen=True):
         """Returns whether the coordinator's store has later writes of the same epoch."""
         return self.doubted or stored.count > (self.count if self.base is None else self.base)
 
+    def is_ahead(self, stored: Version) -> bool:
+        """Returns whether the rows are all that the store has and later writes, which it never got."""
+        moved = any(epoch > self.epoch for epoch, _ in stored.takeovers)
+        return self.base is None and not moved and self.count > stored.count
+
     def is_stored(self, item: Alone, key: bytes, stored: HomeState) -> bool:
         """Returns whether the store has an item of these rows, or a later one in its place."""
         if stored.items.get(key) == item.value:

@@ -258,6 +258,7 @@ async def test_an_old_home_that_returns_gives_up_what_it_accepted_alone(town: To
     await town.pass_time(2)
     assert await committed(a) == await committed(b) == {T0: 2}
     assert not a.is_home("g")
+    await until(lambda: a.quiet)  # what it accepted alone is compared with the store
     (report,) = rows.reports(a.tables)
     assert (report.id, len(report.items)) == ("g", 1)
     assert a.counters.homes.not_merged == 1

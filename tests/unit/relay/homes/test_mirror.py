@@ -74,9 +74,7 @@ class Bench:
             settings=MirrorSettings(**{"patience": 0.0, "pause": 0.01, **settings}),
         )
 
-    def _lose(
-        self, name: HomeName, epoch: int, refusal: TreecastError, alone: Mapping[bytes, Alone]
-    ) -> None:
+    def _lose(self, name: HomeName, epoch: int, refusal: TreecastError, alone: Mapping[bytes, Alone]) -> None:
         self.lost.append((name, epoch, {key: item.value for key, item in alone.items()}))
 
     async def compare(self, names: Collection[HomeName]) -> None:

@@ -40,9 +40,7 @@ def coordinators_epoch(town: Town, key: str = "g:g") -> int:
 
 @NOTICED
 @pytest.mark.parametrize("asks_first", ["a", "b"])
-async def test_an_old_directory_serves_what_the_store_has(
-    town: Town, noticed: bool, asks_first: str
-) -> None:
+async def test_an_old_directory_serves_what_the_store_has(town: Town, noticed: bool, asks_first: str) -> None:
     hosts = {name: await town.host(name) for name in "ab"}
     a, b = hosts["a"], hosts["b"]
     await commit(a, 100)
@@ -165,22 +163,50 @@ async def test_what_was_accepted_alone_before_the_copy_and_sent_after_it_is_not_
     await until(lambda: not a.tables.load(rows.ALONE))
 
 
-async def test_what_only_the_old_directory_has_is_reported(town: Town) -> None:
-    a = await town.host("a")
+async def test_what_only_the_old_directory_has_is_kept(town: Town) -> None:
+    """It was accepted alone before the copy, and what came after the copy never reached the store either."""
+    a, b = await town.host("a"), await town.host("b")
     await commit(a, 1)
     town.up = False
     await commit(a, 2)
     copy = a.copy()
+    await commit(a, 3)
     a.kill()
-    a.restore(copy)
-    a.directory = "another directory of a"
-    a.sees_first = False
     town.up = True
-    await town.pass_time(TAKEOVER)
+    await restored(a, copy, noticed=True)
+    assert await committed(a) == await committed(b) == {T0: 2}
+    assert rows.reports(a.tables) == []
+    await until(lambda: not a.homes.mirror.waiting and a.quiet)
+    assert a.tables.load(rows.ALONE) == {}
     await a.restart()
-    assert await committed(a) == {T0: 1}
+    a.kill()
+    await town.pass_time(TAKEOVER + 10)
+    assert await committed(b) == {T0: 2}
+
+
+async def test_what_the_next_home_wrote_meanwhile_counts(town: Town) -> None:
+    """The old directory has more writes than the store, and another home has been there since."""
+    a, b = await town.host("a"), await town.host("b")
+    await commit(a, 1)
+    await town.settle()
+    town.up = False
+    for offset in (2, 3, 4):
+        await commit(a, offset)
+    copy = a.copy()
+    a.kill()
+    town.up = True
+    await town.pass_time(TAKEOVER + 10)
+    await commit(b, 5)
+    b.kill()
+    a.sees_first = False
+    await a.restart()
+    await town.pass_time(TAKEOVER + 10)
+    await commit(a, 6)
+    a.kill()
+    await restored(a, copy, noticed=True)
+    assert await committed(a) == {T0: 6}
     (report,) = rows.reports(a.tables)
-    assert [decode_offset(value).offset for value in report.items.values() if value is not None] == [2]
+    assert [decode_offset(value).offset for value in report.items.values() if value is not None] == [4]
 
 
 @NOTICED
@@ -249,7 +275,9 @@ async def test_members_of_a_consumer_group_continue_from_the_store(town: Town, n
     a.parts.groups.look_at(topics)
     described = await a.group.describe("g")
     assert {member.member_id for member in described.members} == {"one", "two"}
-    assert (await a.group.consumer_heartbeat(beat("two", two.member_epoch, owned=two.assignment))).member_epoch
+    assert (
+        await a.group.consumer_heartbeat(beat("two", two.member_epoch, owned=two.assignment))
+    ).member_epoch
 
 
 @NOTICED
@@ -378,6 +406,14 @@ def test_a_version_covers_the_writes_of_its_own_history() -> None:
     assert later.taken_over(2) == later
     assert later.taken_over(3).takeovers == ((2, 100), (3, 150))
     assert Version().taken_over(7) == Version()
+
+
+def test_rows_ahead_of_the_store() -> None:
+    assert HomeRow(1, 12).is_ahead(Version(11))
+    assert not HomeRow(1, 12).is_ahead(Version(12))
+    assert not HomeRow(1, 12, base=11).is_ahead(Version(10))
+    assert not HomeRow(1, 12).is_ahead(Version(11, ((2, 10),)))
+    assert HomeRow(2, 12).is_ahead(Version(11, ((2, 10),)))
 
 
 def test_which_items_are_in_the_store() -> None:

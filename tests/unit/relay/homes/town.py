@@ -227,7 +227,9 @@ class TownHost:
         self.caller = Caller(self)
         self.methods.use(self.caller)
         self.port = Port(self, self.tables)
-        self.homes = Homes(self.parts, self.view, self.port, self.methods, self.caller.is_up, self.town.settings)
+        self.homes = Homes(
+            self.parts, self.view, self.port, self.methods, self.caller.is_up, self.town.settings
+        )
         await self.parts.groups.start()
         self.parts.transactions.restore()
         await self.homes.start()
@@ -368,8 +370,11 @@ class TownHost:
 
     @property
     def quiet(self) -> bool:
-        """Returns whether no write to the store, and no arrival or departure of a home, is under way."""
-        keeper = self.homes.keeper
+        """Returns whether no write to the store, and no look-up, arrival or departure of a home, is under
+        way."""
+        keeper, adopting = self.homes.keeper, self.homes._adopting
+        if adopting is not None and not adopting.done():
+            return False
         busy = (self.homes.mirror._task, keeper._coming, keeper._going, keeper._notes)
         return not any(busy)
 
