@@ -65,14 +65,14 @@ def join(parts: LocalParts, link: Link, endpoint: Endpoint) -> RelayCluster:
         parts.counters,
         parts.pubsub.passes,
     )
+    homes = Homes(parts, link.view, LinkCoordinator(link), neighbours.methods, neighbours.channels.is_up)
     definitions = RelayDefinitions(
-        parts.settings, parts.host.host_id, link, parts.partitions, lambda topic: homes.forget_topic(topic)
+        parts.settings, parts.host.host_id, link, parts.partitions, homes.forget_topic
     )
     record = LinkRecord(link)
     doubts = Doubts(
         parts.host.host_id, parts.partitions, link.view, record, clean=parts.partitions.closed_in_order
     )
-    homes = Homes(parts, link.view, LinkCoordinator(link), neighbours.methods, neighbours.channels.is_up)
     partitions = RelayPartitions(
         parts,
         definitions,

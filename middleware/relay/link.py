@@ -68,7 +68,7 @@ class Link:
         self.refused: TreecastError | None = None  # why the coordinator refuses this host
         self.on_old_directory: Callable[[], None] = lambda: None  # an attach during the run has found it old
         attachment.on_change = self._note_attachment
-        attachment.on_old_directory = lambda: self.on_old_directory()
+        attachment.on_old_directory = self._note_old_directory
         view.on_reached(self._reached)
 
     @property
@@ -213,6 +213,9 @@ class Link:
         )
 
     # --- the attachment
+
+    def _note_old_directory(self) -> None:
+        self.on_old_directory()
 
     def _note_attachment(self, error: TreecastError | None) -> None:
         """Called after each attempt to attach or renew."""

@@ -18,8 +18,6 @@ class LinkCoordinator:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self.on_old_directory: Callable[[], None] = lambda: None
-        link.on_old_directory = lambda: self.on_old_directory()
 
     @property
     def answers(self) -> bool:
@@ -28,6 +26,9 @@ class LinkCoordinator:
     @property
     def directory_is_old(self) -> bool:
         return self._link.directory_is_old
+
+    def when_old(self, call: Callable[[], None]) -> None:
+        self._link.on_old_directory = call
 
     async def ask(self, name: HomeName) -> HomeAt:
         client = self._link.client

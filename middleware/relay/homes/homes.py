@@ -88,7 +88,7 @@ class Homes:
         )
         self.keeper.mirror = self.mirror
         self.keeper.on_doubt = lambda name: self._adopt([name])
-        coordinator.on_old_directory = self._doubt
+        coordinator.when_old(self._doubt)
         self.finder = HomeFinder(
             coordinator, self._home, self._present, counters, _steady, settings.ask_again
         )

@@ -87,6 +87,7 @@ class HomeKeeper:
         self._patience = patience
         self._stored = rows.Stored({}, "", {})  # rows of homes that are not owned, or not any more
         self._places: dict[HomeName, _Place] = {}  # of the homes of this host
+        self._new_history = False  # the coordinator's store changed since the rows here were written
         self._counts: dict[HomeName, int] = {}  # of homes that the coordinator forgot
         self._removals: dict[HomeName, Sequence[Change]] = {}  # of the rows of homes that were set aside
         self._alone: set[HomeName] = set()  # homes from the time as a host alone
@@ -132,8 +133,8 @@ class HomeKeeper:
                 self._unhome(name, row.epoch)
         elif at is not None and at.epoch > row.epoch and at.host_id == self._host_id:
             return True
-        elif name in self._stored.alone and (at is None or at.epoch > row.epoch):
-            return True  # the stored view may be old: what only this host may have is compared first
+        elif name in self._stored.alone:
+            return at is not None  # else the stored view may be older than the home, and `moved` decides
         elif at is None or at.epoch > row.epoch:
             self._leave_out(name, {})
         return False
@@ -165,6 +166,7 @@ class HomeKeeper:
         if not history or history == self._stored.history:
             return
         if self._stored.history:
+            self._new_history = True
             for name, epoch in self.owned.items():
                 self._send(name, epoch, {})
         self._stored.history = history
@@ -204,7 +206,7 @@ class HomeKeeper:
             await self._resume(name, row, found)
             return
         assert found is not None
-        if row is not None and name not in self._removals and row.is_ahead(found.version):
+        if row is not None and self._keeps(name, row, found):
             await self._raise(name, row, epoch, found.version)
             return
         if name.kind is HomeKind.TRANSACTION and found.items:
@@ -216,6 +218,14 @@ class HomeKeeper:
         at = self._home(name)
         if at is not None and at.epoch > epoch:
             self.release(name, epoch, not_home(name), {})
+
+    def _keeps(self, name: HomeName, row: HomeRow, found: HomeState) -> bool:
+        """Returns whether loaded rows of an earlier epoch are the latest state of a home.
+
+        A store with nothing has forgotten the home, unless it is a new one, which lacks what homes wrote.
+        """
+        known = found.version.count > 0 or self._new_history
+        return known and name not in self._removals and row.is_ahead(found.version)
 
     async def _find_state(self, name: HomeName, epoch: int) -> HomeState | None:
         """Returns the items in the store. None if the coordinator stays away, and this host has rows of this
@@ -295,7 +305,7 @@ class HomeKeeper:
         row = HomeRow(epoch, self._counts.pop(name, 0))
         await self._tables.commit([*self._forget_stored(name), rows.home_row(name, row)])
         self._alone.discard(name)
-        self._become(name, epoch, _Place(Version(row.count)))
+        self._become(name, epoch, _Place(Version(row.count).taken_over(epoch)))
         self._send(name, epoch, {})
 
     async def _load(self, name: HomeName, epoch: int, found: HomeState) -> None:
@@ -384,15 +394,20 @@ class HomeKeeper:
             self._seen[name].set()
         row = self._stored.rows.get(name)
         epoch = self.owned.get(name) or (None if row is None else row.epoch)
-        if epoch is None or at == HomeAt(self._host_id, epoch) or (at is not None and at.epoch < epoch):
+        if epoch is None or (at is not None and at.epoch < epoch):
             return
-        if at is None and doubtful:
+        if at == HomeAt(self._host_id, epoch):
+            if name not in self.owned:
+                self.on_doubt(name)
+        elif at is None and doubtful:
             self._unhome(name, epoch)
         elif at is None and name in self.owned:
             self.forgotten(name, epoch)
         elif name in self.owned:
             self.release(name, epoch, not_home(name), {})
-        elif name in self._stored.alone or (at is not None and at.host_id == self._host_id):
+        elif at is None:
+            self._leave_out(name, _values(self._stored.alone.get(name, {})))
+        elif at.host_id == self._host_id or name in self._stored.alone:
             self.on_doubt(name)
         else:
             self._leave_out(name, {})
@@ -419,8 +434,10 @@ class HomeKeeper:
         self._go(name, self._side(name).unload(name.id))
 
     def _set_aside(self, name: HomeName, epoch: int, alone: Mapping[bytes, Alone]) -> None:
-        """Stops serving a home. Its rows stay until the home is looked up, and loaded here or found elsewhere.
-        `alone`: what was accepted without the store."""
+        """Stops serving a home. Its rows stay until it is looked up, and loaded here or found elsewhere.
+
+        `alone`: what was accepted without the store.
+        """
         place = self._places.pop(name)
         del self.owned[name]
         self._removals[name] = self._side(name).unload(name.id)

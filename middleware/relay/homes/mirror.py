@@ -38,8 +38,8 @@ Outcome = Kept | TreecastError
 
 
 class _Unsent(Struct):
-    """Unsent items of one home. `fresh`: keys with waiters; `alone`: keys accepted alone, without waiters, and
-    the counts of their writes. `count`: of the home's last write among the items.
+    """Unsent items of one home. `fresh`: keys with waiters; `alone`: keys accepted alone, without waiters,
+    and the counts of their writes. `count`: of the home's last write among the items.
     """
 
     epoch: int
@@ -87,7 +87,7 @@ class _Unsent(Struct):
         return sum(_size(key, value) for key, value in self.items.items())
 
     def cut(self, room: int) -> _Unsent:
-        """Removes and returns the first items that fit, at least one. Waiters and count stay with the rest."""
+        """Removes and returns the first items that fit, at least one. Waiters and count stay behind."""
         part = _Unsent(self.epoch)
         for key in list(self.items):
             if part.items and room <= 0:

@@ -29,7 +29,7 @@ _TAKEOVERS = 16  # that a version remembers
 class Version(Struct, array_like=True, frozen=True):
     """How far a home's items have come: `count` writes since its beginning, at all hosts that were its home.
 
-    `takeovers`: the last ones, as (epoch, count when it began), ascending.
+    `takeovers`: the last ones and the beginning, as (epoch, count when it began), ascending.
     """
 
     count: int = 0
@@ -42,7 +42,7 @@ class Version(Struct, array_like=True, frozen=True):
 
     def taken_over(self, epoch: int) -> Version:
         """Returns the version at the beginning of `epoch`."""
-        if not self.count or any(began == epoch for began, _ in self.takeovers):
+        if any(began == epoch for began, _ in self.takeovers):
             return self
         return Version(self.count, (*self.takeovers, (epoch, self.count))[-_TAKEOVERS:])
 
@@ -94,12 +94,7 @@ class StateWrite(Struct, frozen=True):
 
 
 class Coordinator(Protocol):
-    """Calls to the coordinator about homes. All raise COORDINATOR_UNAVAILABLE if it does not answer.
-
-    `on_old_directory` is called when an attach during the run finds this host's directory old.
-    """
-
-    on_old_directory: Callable[[], None]
+    """Calls to the coordinator about homes. All raise COORDINATOR_UNAVAILABLE if it does not answer."""
 
     @property
     def answers(self) -> bool:
@@ -108,6 +103,9 @@ class Coordinator(Protocol):
     @property
     def directory_is_old(self) -> bool:
         """Whether the coordinator knows another directory of this host, or a later state of this one."""
+
+    def when_old(self, call: Callable[[], None]) -> None:
+        """Calls `call` when an attach during the run finds this host's directory old."""
 
     async def ask(self, name: HomeName) -> HomeAt:
         """Returns the home. The caller becomes the home if there is none or its host is away for long."""

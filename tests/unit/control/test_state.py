@@ -138,6 +138,16 @@ def test_homes_of_an_old_directory_get_a_higher_epoch(instance: str, run: int, o
     assert step(state, commands.AskHome(again, GROUP, "x")).answer.epoch == 1 + old
 
 
+def test_any_attached_host_may_compare_with_a_homes_items() -> None:
+    state = ClusterState(SETTINGS)
+    state.pass_time(0.0)
+    one, two = attached(state, "h1"), attached(state, "h2")
+    step(state, commands.AskHome(one, GROUP, "g"))
+    step(state, commands.CheckHome(two, GROUP, "g", 0))
+    assert fault_of(state, commands.CheckHome(two, GROUP, "g", 1)) is Fault.NOT_COORDINATOR
+    assert fault_of(state, commands.CheckHome(Session(9, 1), GROUP, "g", 0)) is Fault.UNKNOWN_MEMBER
+
+
 def test_leaders_are_spread_and_stay() -> None:
     state = ClusterState(SETTINGS)
     state.pass_time(0.0)

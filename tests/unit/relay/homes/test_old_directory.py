@@ -102,6 +102,7 @@ async def test_a_start_without_the_coordinator_overwrites_nothing_newer(
     a, b = await town.host("a"), await town.host("b")
     await commit(a, 100)
     await commit(a, 7, T1)
+    await town.settle()
     copy = a.copy()
     for offset in (700, 800, 900):
         await commit(a, offset)
@@ -125,9 +126,10 @@ async def test_a_start_without_the_coordinator_overwrites_nothing_newer(
 
 
 async def test_a_host_that_started_alone_is_compared_before_it_sends(town: Town) -> None:
-    """After a power failure that took the last rows, the directory is the latest one, and behind the store."""
+    """After a power failure that took the last rows, the directory is the latest, and behind the store."""
     a = await town.host("a")
     await commit(a, 100)
+    await town.settle()
     copy = a.copy()
     await commit(a, 900)
     a.kill()
@@ -244,6 +246,33 @@ async def test_a_home_that_moved_away_and_back_since_the_copy(town: Town) -> Non
     await restored(a, copy, noticed=True)
     assert await committed(a) == {T0: 5}
     assert rows.reports(a.tables) == []
+
+
+@NOTICED
+@pytest.mark.parametrize("alone", [True, False])
+async def test_a_group_that_was_deleted_meanwhile_does_not_come_back(
+    town: Town, noticed: bool, alone: bool
+) -> None:
+    a, b = await town.host("a"), await town.host("b")
+    await commit(a, 100)
+    await commit(a, 100, group="gone")
+    await town.settle()
+    if alone:
+        town.up = False
+        await commit(a, 101)
+        await commit(a, 101, group="gone")
+    copy = a.copy()
+    town.up = True
+    await until(lambda: not a.homes.mirror.away and a.quiet)
+    await asyncio.gather(*(a.group.delete(group) for group in ("g", "gone")))
+    await town.settle()
+    await commit(a, 5, T1)
+    await restored(a, copy, noticed=noticed)
+    assert await committed(b) == {T1: 5}
+    await town.settle()
+    await until(lambda: a.quiet)
+    assert await committed(a, "gone") == await committed(b, "gone") == {}
+    assert [report.id for report in rows.reports(a.tables)].count("g") == alone
 
 
 @NOTICED
@@ -405,7 +434,9 @@ def test_a_version_covers_the_writes_of_its_own_history() -> None:
     assert not later.covers(2, 151)
     assert later.taken_over(2) == later
     assert later.taken_over(3).takeovers == ((2, 100), (3, 150))
-    assert Version().taken_over(7) == Version()
+    again = Version().taken_over(7)  # deleted, and begun again
+    assert not again.covers(2, 1)
+    assert not HomeRow(2, 150).is_ahead(Version(1, again.takeovers))
 
 
 def test_rows_ahead_of_the_store() -> None:

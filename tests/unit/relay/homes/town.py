@@ -390,6 +390,9 @@ class Port:
         self._tables = tables
         self.on_old_directory: Callable[[], None] = lambda: None
 
+    def when_old(self, call: Callable[[], None]) -> None:
+        self.on_old_directory = call
+
     @property
     def answers(self) -> bool:
         return self._host.reaches
