@@ -10,7 +10,7 @@ from treecast.middleware.broker.homes import HomeName
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.relay.link import Link, called
 
-from .ports import HomeAt, HomeState, StateWrite
+from .ports import HomeAt, StateWrite, StoredHome
 
 
 class LinkCoordinator:
@@ -40,9 +40,9 @@ class LinkCoordinator:
         messages = [_message(write) for write in writes]
         return await called(self._link.client.put_home_state(self._link.session, messages))
 
-    async def get(self, name: HomeName, epoch: int) -> HomeState:
+    async def get(self, name: HomeName, epoch: int) -> StoredHome:
         home = pb.HomeEntry(kind=pb.HomeKind.Name(name.kind), id=name.id, epoch=epoch)
-        return HomeState.of(await called(self._link.client.get_home_state(self._link.session, home)))
+        return StoredHome.of(await called(self._link.client.get_home_state(self._link.session, home)))
 
     async def producer_ids(self, count: int) -> range:
         return await called(self._link.client.producer_ids(self._link.session, count))

@@ -28,7 +28,7 @@ from treecast.middleware.storage.tables import Change, Tables
 
 from . import rows
 from .mirror import HomeMirror
-from .ports import Alone, Coordinator, HomeAt, HomeState, StateWrite, Version
+from .ports import Alone, Coordinator, HomeAt, StateWrite, StoredHome, Version
 from .rows import HomeRow
 from .store import not_home
 
@@ -219,7 +219,7 @@ class HomeKeeper:
         if at is not None and at.epoch > epoch:
             self.release(name, epoch, not_home(name), {})
 
-    def _keeps(self, name: HomeName, row: HomeRow, found: HomeState) -> bool:
+    def _keeps(self, name: HomeName, row: HomeRow, found: StoredHome) -> bool:
         """Returns whether loaded rows of an earlier epoch are the latest state of a home.
 
         A store with nothing has forgotten the home, unless it is a new one, which lacks what homes wrote.
@@ -227,7 +227,7 @@ class HomeKeeper:
         known = found.version.count > 0 or self._new_history
         return known and name not in self._removals and row.is_ahead(found.version)
 
-    async def _find_state(self, name: HomeName, epoch: int) -> HomeState | None:
+    async def _find_state(self, name: HomeName, epoch: int) -> StoredHome | None:
         """Returns the items in the store. None if the coordinator stays away, and this host has rows of this
         epoch that may be used without it.
         """
@@ -260,7 +260,7 @@ class HomeKeeper:
         finally:
             self._seen.pop(name, None)
 
-    async def _resume(self, name: HomeName, row: HomeRow, found: HomeState | None) -> None:
+    async def _resume(self, name: HomeName, row: HomeRow, found: StoredHome | None) -> None:
         if found is not None and row.base is not None:  # before the store gets any of these rows
             await self._tables.commit([rows.home_row(name, replace(row, base=None))])
         if self._stored.rows.get(name) is row:
@@ -278,9 +278,9 @@ class HomeKeeper:
         await self._tables.commit([rows.home_row(name, risen), *noted])
         if self._stored.rows.get(name) is row:
             _log.info("home continues with rows that the store lacks", home=name, epoch=epoch)
-            self._go_on(name, risen, HomeState({}, version))
+            self._go_on(name, risen, StoredHome({}, version))
 
-    def _go_on(self, name: HomeName, row: HomeRow, found: HomeState | None) -> None:
+    def _go_on(self, name: HomeName, row: HomeRow, found: StoredHome | None) -> None:
         """Continues after a restart in the same epoch, with rows that are at least as new as the store. They
         are sent again: a kill may have come between the two writes, or writes were accepted alone.
 
@@ -308,7 +308,7 @@ class HomeKeeper:
         self._become(name, epoch, _Place(Version(row.count).taken_over(epoch)))
         self._send(name, epoch, {})
 
-    async def _load(self, name: HomeName, epoch: int, found: HomeState) -> None:
+    async def _load(self, name: HomeName, epoch: int, found: StoredHome) -> None:
         """Loads the items that the previous home wrote, or this host in an earlier epoch or a later state."""
         side, before = self._side(name), self._stored.rows.get(name)
         made = side.rows(name.id, found.items)
@@ -465,11 +465,11 @@ class HomeKeeper:
             self._refuse_alone(name)
             return
         try:
-            found = await self._coordinator.get(name, 0) if alone else HomeState({})
+            found = await self._coordinator.get(name, 0) if alone else StoredHome({})
         except TreecastError as error:
             if error.fault is Fault.COORDINATOR_UNAVAILABLE:
                 raise
-            found = HomeState({})
+            found = StoredHome({})
         if self._stored.rows.get(name) is row:
             self._counters.given_up += name in self._removals
             self._leave_out(name, _missing(row, alone, found))
@@ -508,7 +508,7 @@ class HomeKeeper:
             return []
         self._counters.not_merged += len(items)
         _log.error(
-            "items accepted alone were not merged: another host had become the home, or rows here were old",
+            "items accepted alone were not merged: the home moved, or rows were old",
             home=name,
             items=len(items),
             epoch=epoch,
@@ -549,7 +549,7 @@ class HomeKeeper:
         return self._sides[name.kind]
 
 
-def _missing(row: HomeRow, alone: Mapping[bytes, Alone], found: HomeState) -> dict[bytes, bytes | None]:
+def _missing(row: HomeRow, alone: Mapping[bytes, Alone], found: StoredHome) -> dict[bytes, bytes | None]:
     """Returns what was accepted alone and is not in the store."""
     return {key: item.value for key, item in alone.items() if not row.is_stored(item, key, found)}
 

@@ -109,7 +109,7 @@ Sent = Callable[[HomeName, Iterable[bytes]], None]
 
 
 class Origin(Protocol):
-    """What the mirror must know of the homes whose writes it sends."""
+    """The homes whose writes the mirror sends."""
 
     async def compare(self, names: Collection[HomeName]) -> None:
         """Compares rows with the store where that was not possible at the start. Drops homes whose rows are

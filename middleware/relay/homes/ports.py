@@ -47,14 +47,14 @@ class Version(Struct, array_like=True, frozen=True):
         return Version(self.count, (*self.takeovers, (epoch, self.count))[-_TAKEOVERS:])
 
 
-class HomeState(Struct, frozen=True):
+class StoredHome(Struct, frozen=True):
     """The coordinator's items of one home."""
 
     items: Mapping[bytes, bytes]
     version: Version = Version()
 
     @classmethod
-    def of(cls, found: Mapping[bytes, bytes]) -> HomeState:
+    def of(cls, found: Mapping[bytes, bytes]) -> StoredHome:
         """Takes the version out of the items as they are stored. Raises INTERNAL for a bad one."""
         items = dict(found)
         version = items.pop(VERSION, None)
@@ -113,7 +113,7 @@ class Coordinator(Protocol):
     async def put(self, writes: Sequence[StateWrite]) -> Mapping[int, TreecastError]:
         """Returns the refused writes by index. All others are on the coordinator's disk."""
 
-    async def get(self, name: HomeName, epoch: int) -> HomeState:
+    async def get(self, name: HomeName, epoch: int) -> StoredHome:
         """Returns all items of a home of this host. Raises NOT_COORDINATOR if it is not the home.
 
         `epoch` 0: of any home.

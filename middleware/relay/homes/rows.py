@@ -26,7 +26,7 @@ from treecast.middleware.broker.homes import HomeName, HomeWrite
 from treecast.middleware.broker.transactions.records import item_of as transaction_item
 from treecast.middleware.storage.tables import Change, Tables
 
-from .ports import Alone, HomeState, Version
+from .ports import Alone, StoredHome, Version
 
 HOMES, ALONE, NOT_MERGED = "homes", "homes-alone", "homes-not-merged"
 HISTORY = "homes-history"
@@ -67,7 +67,7 @@ class HomeRow(msgspec.Struct, frozen=True):
         moved = any(epoch > self.epoch for epoch, _ in stored.takeovers)
         return self.base is None and not moved and self.count > stored.count
 
-    def is_stored(self, item: Alone, key: bytes, stored: HomeState) -> bool:
+    def is_stored(self, item: Alone, key: bytes, stored: StoredHome) -> bool:
         """Returns whether the store has an item of these rows, or a later one in its place."""
         if stored.items.get(key) == item.value:
             return True

@@ -19,7 +19,7 @@ from treecast.middleware.broker.values import MemberIdentity
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity, TopicPartition
 from treecast.middleware.relay.homes import rows
-from treecast.middleware.relay.homes.ports import Alone, HomeState, Version
+from treecast.middleware.relay.homes.ports import Alone, StoredHome, Version
 from treecast.middleware.relay.homes.rows import HomeRow
 
 NOTICED = pytest.mark.parametrize("noticed", [True, False])
@@ -227,7 +227,7 @@ async def test_a_home_that_moved_meanwhile(town: Town, noticed: bool) -> None:
 
 
 async def test_a_home_that_moved_away_and_back_since_the_copy(town: Town) -> None:
-    """What was accepted alone in the copied epoch had reached the store before it moved, or not."""
+    """The items accepted alone in the copied epoch reached the store before the home moved."""
     a, b = await town.host("a"), await town.host("b")
     await commit(a, 1)
     town.up = False
@@ -277,7 +277,7 @@ async def test_a_group_that_was_deleted_meanwhile_does_not_come_back(
 
 @NOTICED
 async def test_members_join_again(town: Town, noticed: bool) -> None:
-    """Where nothing newer is known, members continue; otherwise the store has the generation without them."""
+    """The store has the later generation, without its members."""
     a = await town.host("a")
     first = await join(a)
     await sync(a, first, [(first.member_id, b"x")])
@@ -434,9 +434,9 @@ def test_a_version_covers_the_writes_of_its_own_history() -> None:
     assert not later.covers(2, 151)
     assert later.taken_over(2) == later
     assert later.taken_over(3).takeovers == ((2, 100), (3, 150))
-    again = Version().taken_over(7)  # deleted, and begun again
-    assert not again.covers(2, 1)
-    assert not HomeRow(2, 150).is_ahead(Version(1, again.takeovers))
+    recreated = Version().taken_over(7)  # after its deletion
+    assert not recreated.covers(2, 1)
+    assert not HomeRow(2, 150).is_ahead(Version(1, recreated.takeovers))
 
 
 def test_rows_ahead_of_the_store() -> None:
@@ -448,7 +448,7 @@ def test_rows_ahead_of_the_store() -> None:
 
 
 def test_which_items_are_in_the_store() -> None:
-    stored = HomeState({b"same": b"1"}, Version(10))
+    stored = StoredHome({b"same": b"1"}, Version(10))
     row = HomeRow(1, 12, base=8)
     assert row.is_stored(Alone(b"1", 12), b"same", stored)
     assert row.is_stored(Alone(b"2", 8), b"other", stored)

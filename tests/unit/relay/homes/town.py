@@ -32,7 +32,7 @@ from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity, TopicPartition
 from treecast.middleware.relay.homes import Homes, HomeSettings, MirrorSettings
-from treecast.middleware.relay.homes.ports import HomeAt, HomeState, StateWrite
+from treecast.middleware.relay.homes.ports import HomeAt, StateWrite, StoredHome
 from treecast.middleware.relay.view import ClusterView
 from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Tables
@@ -439,13 +439,13 @@ class Port:
         ).refused
         return refusals
 
-    async def get(self, name: HomeName, epoch: int) -> HomeState:
+    async def get(self, name: HomeName, epoch: int) -> StoredHome:
         kind = name.kind
         await self._do(commands.CheckHome(self._host.session, kind, name.id, epoch))
         key = home_key(kind, name.id)
         items, more = await self._host.town.coordinator.home_items(key, b"", 1 << 20)
         assert not more
-        return HomeState.of(dict(items))
+        return StoredHome.of(dict(items))
 
     async def producer_ids(self, count: int) -> range:
         block = await self._do(commands.TakeProducerIds(self._host.session, count))
