@@ -19,7 +19,7 @@ from treecast.middleware.storage.sync_thread import SyncThread
 from .bridge import Bridge
 from .bridge.recording import bound_of, refusal_of
 from .cluster import Cluster
-from .pubsub import Journal, PubSub, PubSubSettings, open_journal
+from .pubsub import Journal, PubSub, PubSubSettings, Undecided, open_journal
 from .turn import Turn
 
 _log = Log(__name__)
@@ -79,6 +79,7 @@ class HostPubSub:
         self._shared: tuple[Bridge, Cluster] | None = None
         self.turn = Turn(fsync, self._edge)
         self.hub = PubSub(settings, counters.pubsub)
+        self.hub.use_reach(Undecided(self.hub))
         self.hub.wall = clock()
         self.journal = self._open(directory, disk or Disk())
         self._timer = self._loop.call_later(_TICK, self._tick)
@@ -100,6 +101,7 @@ class HostPubSub:
         """Shares topics with Kafka and tells other hosts; called once faces have restored their sessions."""
         bridge = Bridge(self.hub, self.turn, cluster, self._counters.bridge, self._clock)
         self._shared = bridge, cluster
+        cluster.events.begin()
         await bridge.start()
         self.hub.use_reach(cluster.events)
         await cluster.begin_events()

@@ -87,6 +87,8 @@ class PubSubCounters(Struct):
     published: int = 0  # delivered to local subscribers
     unmatched: int = 0  # without any subscriber
     dropped_full: int = 0  # for clients whose queue was full
+    handed_on: int = 0  # messages of shared subscriptions that went from one member to another
+    shares_gone: int = 0  # messages of shared subscriptions whose last member had left
     dropped_large: int = 0  # larger than the client's maximum packet size
     expired: int = 0  # while waiting in a queue
     wills: int = 0
@@ -110,7 +112,6 @@ class EventCounters(Struct):
     dropped: int = 0  # because too many messages waited to be sent
     bad_batches: int = 0
     shares_alone: int = 0  # times that a shared subscription was served without the coordinator's answer
-    shares_gone: int = 0  # messages of shared subscriptions whose last local member had left
     retained_late: int = 0  # hosts that did not report their retained messages in time
 
 

@@ -229,6 +229,7 @@ class BrokerlessHost:
 
     def _join_events(self) -> None:
         sharing, events = self.fabric_host.sharing, self.fabric_host.events
+        events.begin()
         self.hub.use_reach(events)
         self._opened.append(sharing.leave_events)
         sharing.join_events(events)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from treecast.middleware.broker.pubsub import Message, Owed, PromisedRun, Run, messages_in
+from treecast.middleware.broker.pubsub import Creditor, Message, Owed, PromisedRun, Run, messages_in
 from treecast.middleware.wire.mqtt_publish import section, skip
 
 QUEUED: Final = 0
@@ -23,10 +23,23 @@ _ANY: Final = 1 << 40
 
 
 class Delivery(Owed):
-    """One message on its way to one client. `packet_id` is 0 until one is assigned."""
+    """One message on its way to one client. `packet_id` is 0 until one is assigned. `creditor`: the record of
+    its shared subscription, if that owes it and not the session's."""
 
     packet_id: int = 0
     state: int = QUEUED
+    creditor: Creditor | None = None
+
+    def __init__(
+        self,
+        message: Message,
+        qos: int,
+        retain: bool,
+        identifiers: tuple[int, ...],
+        share: bytes = b"",
+    ) -> None:
+        super().__init__(message, qos, retain, identifiers)
+        self.share = share
 
     @property
     def size(self) -> int:
@@ -168,6 +181,20 @@ class DeliveryQueue:
         self.messages -= taken.count
         if part.left == 0:
             self._waiting.popleft()
+        return taken
+
+    def shares(self) -> list[bytes]:
+        """Returns the shared subscriptions of the deliveries, each once."""
+        return list(dict.fromkeys([delivery.share for delivery in self._waiting if delivery.share]))
+
+    def take_unsent(self, shares: list[bytes]) -> list[Delivery]:
+        """Removes and returns the deliveries of `shares` that were never sent."""
+        taken: list[Delivery] = []
+        kept: list[Delivery] = []
+        for delivery in self._waiting:
+            unsent = not delivery.sent and delivery.share in shares
+            (taken if unsent else kept).append(delivery)
+        self._fill(kept)
         return taken
 
     def keep_promised(self) -> None:

@@ -19,6 +19,7 @@ def restore(sessions: Sessions, now: float) -> int:
     journal = sessions.hub.journal
     if journal is None:
         return 0
+    sessions.hub.restore_shared()
     for record in list(journal.records.values()):
         if not record.of_client:
             continue
@@ -29,6 +30,7 @@ def restore(sessions: Sessions, now: float) -> int:
             record.gone_at = wall
             journal.changed(record)
         sessions.adopt(state, now, min(gone_at - wall, 0.0))
+    sessions.hub.reach.begin()
     return len(sessions)
 
 
@@ -77,7 +79,7 @@ def _hand_back(state: SessionState, record: Creditor) -> None:
 
 
 def _delivery(record: Creditor, number: int, owed: Owed, packet_id: int) -> Delivery:
-    delivery = Delivery(owed.message, owed.qos, owed.retain, owed.identifiers)
+    delivery = Delivery(owed.message, owed.qos, owed.retain, owed.identifiers, owed.share)
     record.owed[number] = delivery
     if packet_id:
         delivery.packet_id = packet_id

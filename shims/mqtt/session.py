@@ -96,6 +96,7 @@ class Session(SessionInput):
             self._sessions.watch_idle(self, now + self.idle_seconds)
         if opened.present:
             opened.state.resume(self)
+            self._sessions.moved(opened.state)
 
     def _keep_alive(self, connect: Connect) -> int:
         """Returns the keep-alive in seconds. Only version 5 can be told another value than it asked for."""

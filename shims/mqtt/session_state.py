@@ -209,6 +209,10 @@ class SessionState(Subscriber):
         return self._queue.messages if self._queue is not None else 0
 
     @property
+    def online(self) -> bool:
+        return self.session is not None
+
+    @property
     def ready(self) -> bool:
         session = self.session
         return session is not None and self._sends(session) and self._window(session) > 0
@@ -231,10 +235,17 @@ class SessionState(Subscriber):
     def take(self, message: Message, target: Target) -> None:
         retain = message.retain and target.retain_as_published
         qos = message.qos if message.qos < target.qos else target.qos
-        self.hand_over(message, qos, retain, target.identifiers)
+        self.hand_over(message, qos, retain, target.identifiers, target.share)
 
-    def hand_over(self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...]) -> None:
-        """Sends or queues a message."""
+    def hand_over(
+        self,
+        message: Message,
+        qos: int,
+        retain: bool,
+        identifiers: tuple[int, ...],
+        share: bytes = b"",
+    ) -> None:
+        """Sends or queues a message. `share`: as in `Owed`."""
         session = self.session
         if qos == 0:
             if session is None:
@@ -242,9 +253,9 @@ class SessionState(Subscriber):
             if self._sends(session):
                 session.send_publish(message, 0, 0, retain, identifiers)
                 return
-            self._enqueue(Delivery(message, 0, retain, identifiers))
+            self._enqueue(Delivery(message, 0, retain, identifiers, share))
             return
-        delivery = Delivery(message, qos, retain, identifiers)
+        delivery = Delivery(message, qos, retain, identifiers, share)
         if session is not None and self._sends(session) and self._window(session) > 0:
             delivery.sent = True  # stored in the same turn, so it may be marked as sent now
             self._owe(delivery)
@@ -301,8 +312,11 @@ class SessionState(Subscriber):
                 self._enqueue(one)
 
     def _owe(self, delivery: Delivery) -> None:
-        """Records the delivery in the journal if the session is durable."""
+        """Records the delivery in the journal if the session is durable, or if other members of its shared
+        subscription outlive this process."""
         journal, record = self._hub.journal, self.record
+        if record is None and delivery.share:
+            record = delivery.creditor = self._hub.share_creditor(delivery.share)
         if journal is not None and record is not None:
             journal.owe(record, delivery)
 
@@ -387,9 +401,14 @@ class SessionState(Subscriber):
     # --- in flight
 
     def _note_sent(self, delivery: Delivery) -> None:
-        """Records in the journal that a QoS 1 message is sent. QoS 2 is recorded by packet id."""
-        journal, record = self._hub.journal, self.record
-        if delivery.qos == 1 and journal is not None and record is not None:
+        """Records in the journal that a QoS 1 message is sent. QoS 2 is recorded by packet id, unless another
+        record than the session's owes it."""
+        journal, record, creditor = self._hub.journal, self.record, delivery.creditor
+        if journal is None:
+            return
+        if creditor is not None:
+            journal.handed(creditor, delivery)
+        elif delivery.qos == 1 and record is not None:
             journal.handed(record, delivery)
 
     def _send(self, session: Session, delivery: Delivery, again: int) -> None:
@@ -450,9 +469,11 @@ class SessionState(Subscriber):
             return False
         if delivery.state == SENT:
             delivery.state = RELEASED
-            journal, record = self._hub.journal, self.record
+            journal, record, creditor = self._hub.journal, self.record, delivery.creditor
             if journal is not None and record is not None:
                 journal.received(record, delivery.message, packet_id)
+            if journal is not None and creditor is not None:
+                journal.settled(creditor, delivery.message)
             delivery.message = EMPTY
         return True
 
@@ -469,9 +490,13 @@ class SessionState(Subscriber):
         return True
 
     def _settle(self, delivery: Delivery) -> None:
-        journal, record = self._hub.journal, self.record
-        if journal is not None and record is not None and delivery.qos:
+        journal, record, creditor = self._hub.journal, self.record, delivery.creditor
+        if journal is None or not delivery.qos:
+            return
+        if record is not None:
             journal.settled(record, delivery.message)
+        if creditor is not None:
+            journal.settled(creditor, delivery.message)
 
     def _unsend(self, delivery: Delivery) -> None:
         """Settles a sent message that the client refused or cannot receive."""
@@ -504,13 +529,42 @@ class SessionState(Subscriber):
         self.pump()
 
     def detach(self) -> None:
-        """Handles the loss of the connection: drops queued QoS 0 messages."""
+        """Handles the loss of the connection: passes on what other members of shared subscriptions can take
+        now, and drops queued QoS 0 messages."""
         self.session = None
         queue = self._queue
         if queue is not None:
+            self.pass_on(queue.shares())
             queue.keep_promised()
             if not len(queue):
                 self._queue = None
+
+    # --- shared subscriptions
+
+    def pass_on(self, shares: list[bytes]) -> None:
+        """Gives the queued messages of those `shares` that have another connected member to that one, unless
+        they may have been sent."""
+        queue, hub = self._queue, self._hub
+        wanted = [share for share in shares if hub.others_online(share, self)]
+        if queue is None or not wanted:
+            return
+        for delivery in queue.take_unsent(wanted):
+            hub.hand_on(delivery, self.record if self.record is not None else delivery.creditor)
+        if not len(queue):
+            self._queue = None
+
+    def leave_behind(self) -> list[Delivery]:
+        """Returns the unsettled messages of shared subscriptions that another member is given when the
+        session ends: all but those of QoS 2 that the client may have [MQTT-4.8.2]. Settles these."""
+        found: list[Delivery] = []
+        for delivery in self.unsettled():
+            if not delivery.share:
+                continue
+            if delivery.qos < 2 or (delivery.state == QUEUED and not delivery.sent):
+                found.append(delivery)
+            elif delivery.state == SENT:
+                self._settle(delivery)
+        return found
 
     def clear(self) -> None:
         """Ends the session and drops all deliveries."""

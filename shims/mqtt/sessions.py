@@ -169,6 +169,7 @@ class Sessions:
         if state.expiry == 0:
             self.end(state)
             return
+        self.moved(state)
         if state.will is not None:
             state.will_at = now + delay
             self._watch(state.will_at, state)
@@ -181,18 +182,28 @@ class Sessions:
             journal.changed(record)
 
     def end(self, state: SessionState) -> None:
-        """Ends the session: publishes its will and removes its subscriptions and its queue."""
+        """Ends the session: publishes its will and removes its subscriptions and its queue. Other members of
+        shared subscriptions are given what its client has not received."""
         if state.ended:
             return
         self._publish_will(state)
+        left = state.leave_behind()
         for filter, subscription in state.subscriptions.items():
             self.remove(state, filter, subscription)
         state.subscriptions = {}
         state.clear()
         del self._states[state.client_id]
+        for delivery in left:
+            self.hub.hand_on(delivery, delivery.creditor)
         journal, record = self.hub.journal, state.record
         if journal is not None and record is not None:
             journal.end(record)
+
+    def moved(self, state: SessionState) -> None:
+        """Tells shared subscriptions that the client has connected, or that it is away."""
+        for subscription in state.subscriptions.values():
+            if subscription.group is not None:
+                self.hub.member_moved(subscription.group)
 
     def remove(self, state: SessionState, filter: bytes, subscription: Subscription) -> None:
         """Removes a subscription from the hub. `filter` is as the client wrote it."""

@@ -169,6 +169,8 @@ def removed(sessions: Sessions, state: SessionState, packet: Unsubscribe) -> Sub
             continue
         subscription.ended = True
         sessions.remove(state, filter, subscription)
+        if subscription.group is not None:
+            state.pass_on([subscription.group.share])
         reasons.append(codec.SUCCESS)
         if journal is not None and state.record is not None:
             journal.unsubscribed(state.record, filter)

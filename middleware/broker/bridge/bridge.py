@@ -120,7 +120,7 @@ class Bridge(Recorder):
     def take(self, message: Message, target: Target) -> None:
         topic = self._topics.get(message.topic)
         if topic is None:  # deleted within this turn
-            self._hub.feed(message, self.publisher)
+            self._hub.feed_recorded(message, self.publisher)
             return
         publisher = self.publisher
         name = publisher.name.encode() if publisher is not None else b""
@@ -151,7 +151,7 @@ class Bridge(Recorder):
         """
         topic = self._topics.get(name)
         feeds = self._feeds.get(name, [])
-        if topic is None or not self._hub.direct(name).count:
+        if topic is None or not self._hub.direct_recorded(name).count:
             self._end_feeds(name)
             return
         more = [self._feed(name, topic, index, new) for index in range(len(feeds), topic.partitions)]
@@ -186,7 +186,7 @@ class Bridge(Recorder):
         for record in records:
             message, publisher = message_of(name, record)
             own = publisher.startswith(self._host) and self._publishers.get(publisher[len(self._host) :])
-            self._hub.feed(message, own or None)
+            self._hub.feed_recorded(message, own or None)
         self._counters.fed += len(records)
 
     # --- what SUBACK waits for

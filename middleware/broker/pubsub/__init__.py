@@ -25,13 +25,14 @@ from .message import (
     run_of,
 )
 from .pubsub import PubSub, Recorder
-from .reach import NoReach, Reach, Waiter
+from .reach import NoReach, Reach, Undecided, Waiter
 from .restore import open_journal
 from .settings import PubSubSettings
-from .shared import SharedGroup
+from .shared import Elsewhere, SharedGroup
 from .subscriptions import Subscription, Target, Targets
 
 __all__ = [
+    "Elsewhere",
     "Journal",
     "Message",
     "NEVER",
@@ -54,6 +55,7 @@ __all__ = [
     "SyncTicket",
     "Target",
     "Targets",
+    "Undecided",
     "Waiter",
     "is_name",
     "messages_in",

@@ -119,9 +119,14 @@ class Journal:
                 segment.live -= 1
 
     def owe(self, record: Creditor, owed: Owed) -> None:
-        """Records that the session is owed a message of QoS 1 or 2."""
+        """Records that the session is owed a message of QoS 1 or 2; again if it is owed it already."""
         message = owed.message
-        self.hold(message)
+        if message.number == 0 or message.number not in record.owed:
+            self.hold(message)
+        if self._done_session == record.number:
+            behind = self._done_first + self._done_count
+            if self._done_first <= message.number < behind:
+                self._write_done()  # the entries of one message keep their order
         record.owed[message.number] = owed
         put_owed(self._out, record.number, owed)
 

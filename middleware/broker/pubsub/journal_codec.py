@@ -26,6 +26,7 @@
 | RUN           | first number, count, format, publishes (`wire.mqtt_publish`): messages of QoS 1 with      |
 |               | consecutive numbers                                                                       |
 | OWE_RUN       | session, first message, count: of a run                                                   |
+| OWE_SHARED    | as OWE, then the shared subscription: name, "/", filter                                   |
 
 A byte string is its size followed by the bytes.
 """
@@ -60,6 +61,7 @@ WILL: Final = 19
 NO_WILL: Final = 20
 RUN: Final = 21
 OWE_RUN: Final = 22
+OWE_SHARED: Final = 23
 
 _RETAIN: Final = 4
 _SENT: Final = 8
@@ -113,13 +115,15 @@ def put_owed_run(out: BytesWriter, session: int, run: PromisedRun) -> None:
 
 
 def put_owed(out: BytesWriter, session: int, owed: Owed) -> None:
-    out.append(OWE)
+    out.append(OWE_SHARED if owed.share else OWE)
     put(out, session)
     put(out, owed.message.number)
     out.append(owed.qos | (_RETAIN if owed.retain else 0) | (_SENT if owed.sent else 0))
     put(out, len(owed.identifiers))
     for identifier in owed.identifiers:
         put(out, identifier)
+    if owed.share:
+        put_bytes(out, owed.share)
 
 
 def put_session(out: BytesWriter, record: Creditor) -> None:
@@ -232,7 +236,7 @@ class EntryReader:
         return numbered_messages(run)
 
     def owed(self, message: Message) -> Owed:
-        """Reads the fields of an OWE after session and message."""
+        """Reads the fields of an OWE after session and message; an OWE_SHARED has one more."""
         options = self.byte()
         identifiers = tuple([self.number() for _ in range(self.number())])
         found = Owed(message, options & 3, bool(options & _RETAIN), identifiers)

@@ -69,6 +69,10 @@ class Message:
         """The approximate number of bytes that it takes in a queue."""
         return len(self.topic) + len(self.payload) + len(self.properties)
 
+    def copy(self) -> Message:
+        """Returns the message without a number: the journal owes it apart from this one."""
+        return Message(self.topic, self.payload, self.qos, self.retain, self.properties, self.expires_at)
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Run:
@@ -130,7 +134,12 @@ class Subscriber:
 
     @property
     def ready(self) -> bool:
-        """Whether it can take a message of a shared subscription now."""
+        """Whether it can send a message of a shared subscription now."""
+        return True
+
+    @property
+    def online(self) -> bool:
+        """Whether it may be given messages of shared subscriptions: its client is connected."""
         return True
 
 
@@ -354,7 +363,10 @@ def is_name(topic: bytes) -> bool:
 
 
 class Owed:
-    """A message that a session is owed and has not settled. `sent`: the client may have received it."""
+    """A message that a session is owed and has not settled. `sent`: the client may have received it.
+
+    `share`: the shared subscription that it is for, as `NAME/FILTER`; b"" for any other.
+    """
 
     def __init__(self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...]) -> None:
         self.message = message
@@ -362,6 +374,7 @@ class Owed:
         self.retain = retain
         self.identifiers = identifiers
         self.sent = False
+        self.share = b""
 
 
 class WillRecord:
@@ -391,8 +404,9 @@ class SubscriptionRecord:
 
 
 class Creditor:
-    """The record of a receiver that is owed messages: a durable session, an event stream or a spool. The last
-    two have client ids that begin with U+0000, which is not possible for clients. `number` is never reused.
+    """The record of a receiver that is owed messages: a durable session, an event stream, a spool or a shared
+    subscription. All but the first have client ids that begin with U+0000, which is not possible for clients.
+    `number` is never reused.
     `gone_at`: when the client disconnected, in seconds since the Unix epoch, 0.0 while it is connected.
     `will`: due `will.delay` after `gone_at`.
 

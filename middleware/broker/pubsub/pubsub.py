@@ -7,6 +7,7 @@ and sent with the turn in which they came (`broker.turn`).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,11 @@ from mypy_extensions import mypyc_attr
 from treecast.middleware.model.counters import PubSubCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from .message import NEVER, FeedScan, Message, PromisedRun, Run, Subscriber
+from .message import NEVER, Creditor, FeedScan, Message, Owed, Run, Subscriber
 from .reach import NoReach, Reach, Waiter
 from .retained import RetainedStore
 from .settings import PubSubSettings
-from .shared import SharedGroup
+from .shared import RECORD, SharedGroup
 from .stamps import Stamps, written_at
 from .subscriptions import Subscription, Target, Targets, merge
 from .trie import TopicTrie
@@ -72,11 +73,14 @@ class PubSub:
         self.unmatched = 0
         self.routes: dict[bytes, Targets] = {}  # by topic; all topics in it are legal names
         self.fed_routes: dict[bytes, Targets] = {}  # the same for `direct`
+        self._recorded_routes: dict[bytes, Targets] = {}  # the same for `direct_recorded`
         self._same: dict[tuple[int, ...], Targets] = {}
         self._trie: TopicTrie[Subscription] = TopicTrie()
         self._filters: dict[bytes, int] = {}
         self._foreign = 0
-        self._shared: dict[tuple[bytes, bytes], SharedGroup] = {}
+        self._shared: dict[bytes, SharedGroup] = {}  # by `NAME/FILTER`
+        self._handing: deque[tuple[Owed, Creditor | None]] = deque()
+        self._hands = False
         self._serial = 0
         self.stamps = Stamps()
         self._reach: Reach = NoReach(self)
@@ -96,9 +100,12 @@ class PubSub:
 
     def use_reach(self, reach: Reach | None) -> None:
         """Uses `reach` from now on; None: there are no longer other hosts. `reach` has to get the present
-        interest itself (`filters`, `shared`)."""
+        interest itself (`filters`, `groups`)."""
         self._reach = reach if reach is not None else NoReach(self)
         self.stamps.host = self._reach.host
+        if reach is None:
+            for group in self._shared.values():
+                group.elsewhere = None
 
     @property
     def filters(self) -> list[bytes]:
@@ -107,7 +114,7 @@ class PubSub:
 
     @property
     def shared_groups(self) -> int:
-        return len(self._shared)
+        return len(self.shared())
 
     def begin_serials(self, above: int) -> None:
         """Makes serials start above `above`, the highest that durable sessions have."""
@@ -148,11 +155,11 @@ class PubSub:
 
     def _forget_routes(self, filter: bytes) -> None:
         if b"+" in filter or b"#" in filter:
-            self.routes.clear()
-            self.fed_routes.clear()
+            self.forget_recorded()
         else:
             self.routes.pop(filter, None)
             self.fed_routes.pop(filter, None)
+            self._recorded_routes.pop(filter, None)
         self._same.clear()
 
     # --- recorded topics
@@ -168,23 +175,44 @@ class PubSub:
     def forget_recorded(self) -> None:
         self.routes.clear()
         self.fed_routes.clear()
+        self._recorded_routes.clear()
 
     def direct(self, topic: bytes) -> Targets:
-        """Returns the targets of `topic` on this host, recorded or not."""
+        """Returns the targets on this host of what another host has published to `topic`. For each shared
+        subscription that host has chosen a host itself."""
         targets = self.fed_routes.get(topic)
         if targets is None:
-            found = [one for one in self._trie.match(topic) if not one.subscriber.foreign]
-            targets = self._targets_of(found)
-            if len(self.fed_routes) >= self.settings.route_cache:
-                self.fed_routes.clear()
-            self.fed_routes[topic] = targets
+            found = [one for one in self._trie.match(topic) if one.group is None]
+            targets = self._kept(self.fed_routes, topic, found)
+        return targets
+
+    def direct_recorded(self, topic: bytes) -> Targets:
+        """Returns the targets on this host of what has been recorded: each host feeds the shared
+        subscriptions that are rooted there."""
+        targets = self._recorded_routes.get(topic)
+        if targets is None:
+            found = [one for one in self._trie.match(topic) if one.group is None or one.group.rooted]
+            targets = self._kept(self._recorded_routes, topic, found)
+        return targets
+
+    def _kept(self, routes: dict[bytes, Targets], topic: bytes, found: list[Subscription]) -> Targets:
+        targets = self._targets_of([one for one in found if not one.subscriber.foreign])
+        if len(routes) >= self.settings.route_cache:
+            routes.clear()
+        routes[topic] = targets
         return targets
 
     def feed(self, message: Message, publisher: Subscriber | None) -> None:
-        """Delivers a message that has been recorded, or that another host has published."""
+        """Delivers a message that another host has published."""
+        self._feed(message, self.direct(message.topic), publisher)
+
+    def feed_recorded(self, message: Message, publisher: Subscriber | None) -> None:
+        """Delivers a message that has been recorded."""
+        self._feed(message, self.direct_recorded(message.topic), publisher)
+
+    def _feed(self, message: Message, targets: Targets, publisher: Subscriber | None) -> None:
         if message.retain:
             self.retain(message)
-        targets = self.direct(message.topic)
         if message.expires_at != NEVER and message.expires_at <= self.wall:
             self.counters.expired += 1
         elif targets.count:
@@ -204,19 +232,10 @@ class PubSub:
             if scan.count == 0 or targets is None:
                 raise TreecastError(Fault.INVALID_TOPIC, "a run has a topic that cannot be published to")
             if targets.count:
-                self._feed_part(scan.run(data, at), targets, publisher)
+                part = scan.run(data, at)
+                self.publish_run(part, targets, publisher)
+                part.handed_over()
             at = scan.stop
-
-    def _feed_part(self, run: Run, targets: Targets, publisher: Subscriber | None) -> None:
-        """Delivers a run with the same targets. A run of QoS 1 for shared subscriptions is delivered message
-        by message, since each goes to a member that is ready."""
-        if targets.apart or not isinstance(run, PromisedRun):
-            self.publish_run(run, targets, publisher)
-        else:
-            for message in run.messages():
-                self._hand_out(message, targets, publisher)
-            self.published += run.count
-        run.handed_over()
 
     # --- subscriptions
 
@@ -242,69 +261,166 @@ class PubSub:
             self._want(filter, -1)
         return True
 
+    # --- shared subscriptions
+
     def subscribe_shared(self, name: bytes, subscription: Subscription) -> bool:
         """As `subscribe`, for a member of a shared subscription."""
-        filter = subscription.filter
-        group = self._shared.get((name, filter))
-        if group is None:
-            group = SharedGroup(name, filter, self.next_serial())
-            self._shared[name, filter] = group
+        group = self._group(name, subscription.filter)
         subscription.group = group
         new = group.join(subscription)
+        self.share_changed(group)
         if new and not subscription.subscriber.foreign:
             self._reach.members_changed(group)
         return new
 
     def unsubscribe_shared(self, name: bytes, subscriber: Subscriber, filter: bytes) -> bool:
-        group = self._shared.get((name, filter))
+        group = self._shared.get(name + b"/" + filter)
         if group is None or not group.leave(subscriber):
             return False
-        if group.empty:
-            del self._shared[name, filter]
-            self._unroot(group)
+        self.share_changed(group)
         if not subscriber.foreign:
             self._reach.members_changed(group)
         return True
 
-    def shared(self) -> list[SharedGroup]:
-        """The shared subscriptions that have members or their home on this host."""
+    def member_moved(self, group: SharedGroup) -> None:
+        """The client of a member on this host has connected or disconnected."""
+        self.share_changed(group)
+        self._reach.members_changed(group)
+
+    def groups(self) -> list[SharedGroup]:
+        """All shared subscriptions that this host knows of."""
         return list(self._shared.values())
 
-    def shared_members(self, name: bytes, filter: bytes) -> int:
-        """Returns how many clients of this host are members."""
-        group = self._shared.get((name, filter))
-        return group.local if group is not None else 0
+    def shared(self) -> list[SharedGroup]:
+        """The shared subscriptions that have members or their home on this host."""
+        return [group for group in self._shared.values() if not group.empty]
+
+    def group(self, name: bytes, filter: bytes) -> SharedGroup | None:
+        return self._shared.get(name + b"/" + filter)
+
+    def _group(self, name: bytes, filter: bytes) -> SharedGroup:
+        group = self._shared.get(name + b"/" + filter)
+        if group is None:
+            group = SharedGroup(name, filter, self.next_serial(), self)
+            self._shared[group.share] = group
+            self._reach.grouped(group)
+        return group
+
+    def share_known(self, name: bytes, filter: bytes) -> None:
+        """Other hosts have members of a shared subscription, or no longer have."""
+        self.share_changed(self._group(name, filter))
+
+    def share_changed(self, group: SharedGroup) -> None:
+        """Members have changed: lists the group among the filters as long as there are any on any host, and
+        gives away what waits. Forgets the group if there are none."""
+        group.refresh()
+        listed = not group.empty or group.beyond
+        if listed:
+            self._list(group)
+            group.pump()
+        else:
+            self.unroot_shared(group.name, group.filter)
+            self._unlist(group)
+            group.drop()
+            self._shared.pop(group.share, None)
+
+    def _list(self, group: SharedGroup) -> None:
+        if not group.listed:
+            group.listed = True
+            self._trie.add(group.filter, group.serial, group.subscription)
+            self._forget_routes(group.filter)
+            if group.rooted:
+                self._tell_recorder(group.filter, True)
+
+    def _unlist(self, group: SharedGroup) -> None:
+        if group.listed:
+            group.listed = False
+            self._trie.remove(group.filter, group.serial)
+            self._forget_routes(group.filter)
 
     def root_shared(self, name: bytes, filter: bytes) -> None:
-        """Makes this host the home: messages to the filter go to a member."""
-        group = self._shared.get((name, filter))
-        if group is not None:
-            self._root(group)
+        """Makes this host the home: it gives messages to the members of all hosts."""
+        group = self._shared.get(name + b"/" + filter)
+        if group is not None and not group.rooted:
+            group.rooted = True
+            self._forget_routes(filter)
+            self._tell_recorder(filter, True)
+            group.pump()
 
     def unroot_shared(self, name: bytes, filter: bytes) -> None:
         """Records that another host is the home."""
-        group = self._shared.get((name, filter))
-        if group is not None:
-            self._unroot(group)
-
-    def hand_to_shared(self, name: bytes, filter: bytes, message: Message) -> bool:
-        """Hands a message to one member. Returns False if there is none."""
-        group = self._shared.get((name, filter))
-        return group is not None and group.take(message)
-
-    def _root(self, group: SharedGroup) -> None:
-        if not group.rooted:
-            group.rooted = True
-            self._trie.add(group.filter, group.serial, group.subscription)
-            self._forget_routes(group.filter)
-            self._want(group.filter, 1)
-
-    def _unroot(self, group: SharedGroup) -> None:
-        if group.rooted:
+        group = self._shared.get(name + b"/" + filter)
+        if group is not None and group.rooted:
             group.rooted = False
-            self._trie.remove(group.filter, group.serial)
-            self._forget_routes(group.filter)
-            self._want(group.filter, -1)
+            self._forget_routes(filter)
+            self._tell_recorder(filter, False)
+
+    def _tell_recorder(self, filter: bytes, wanted: bool) -> None:
+        if self._recorder is not None:
+            self._recorder.wanted(filter, wanted)
+
+    def hand_to_shared(self, name: bytes, filter: bytes, message: Message) -> None:
+        """Takes a message from another host for one member, here or, if there is none, elsewhere."""
+        group = self._group(name, filter)
+        group.hand_on(message)
+        self._tidy(group)
+
+    def pump_shared(self, group: SharedGroup) -> None:
+        """Gives away what waits for a shared subscription: more hosts may be reached now."""
+        group.pump()
+        self._tidy(group)
+
+    def _tidy(self, group: SharedGroup) -> None:
+        """Forgets a group without members whose messages have gone to other hosts."""
+        if not group.listed and not group.waiting:
+            group.drop()
+            self._shared.pop(group.share, None)
+
+    def share_creditor(self, share: bytes) -> Creditor | None:
+        """Returns the record that owes a message given to a client whose session ends with its connection;
+        None if a kill of this host leaves no member that could be given it instead."""
+        group = self._shared.get(share)
+        return group.creditor() if group is not None and group.lasting else None
+
+    def others_online(self, share: bytes, subscriber: Subscriber) -> bool:
+        """Whether another member of the shared subscription than `subscriber` can be given its messages."""
+        group = self._shared.get(share)
+        return group is not None and group.others_online(subscriber)
+
+    def hand_on(self, owed: Owed, creditor: Creditor | None) -> None:
+        """Gives a message of a shared subscription to another member, as `owed.share` says.
+
+        `creditor`: the record that owes it now, if it is settled there with that.
+        """
+        self._handing.append((owed, creditor))
+        if self._hands:  # a member was disconnected while it was given a message
+            return
+        self._hands = True
+        try:
+            while self._handing:
+                self._hand_on(*self._handing.popleft())
+        finally:
+            self._hands = False
+
+    def _hand_on(self, owed: Owed, creditor: Creditor | None) -> None:
+        message = owed.message
+        group = self._shared.get(owed.share)
+        if group is None or not group.listed:
+            self.counters.shares_gone += 1
+        else:
+            lapsed = message.number and not message.waiting  # the journal may have dropped it
+            self.counters.handed_on += group.hand_on(message.copy() if lapsed else message)
+        if creditor is not None and self.journal is not None and creditor.owed.get(message.number) is owed:
+            self.journal.settled(creditor, message)
+
+    def restore_shared(self) -> None:
+        """Takes over what the journal owes to shared subscriptions. Call it before sessions are restored."""
+        if self.journal is None:
+            return
+        for record in list(self.journal.records.values()):
+            if record.client_id.startswith(RECORD):
+                name, _, filter = record.client_id[len(RECORD) :].encode().partition(b"/")
+                self._group(name, filter).restore(record)
 
     def _want(self, filter: bytes, change: int) -> None:
         count = self._filters.get(filter, 0) + change
@@ -312,8 +428,8 @@ class PubSub:
             self._filters[filter] = count
         else:
             del self._filters[filter]
-        if self._recorder is not None and count == (1 if change > 0 else 0):
-            self._recorder.wanted(filter, change > 0)
+        if count == (1 if change > 0 else 0):
+            self._tell_recorder(filter, change > 0)
         if change > 0 and count == 1:
             self._reach.wanted(filter)
         elif count == 0:
@@ -353,8 +469,9 @@ class PubSub:
                 target = local
             target.subscriber.take(message, target)
             count += 1
+        apart = count + len(targets.groups) > 1  # each is settled by itself
         for group in targets.groups:
-            count += group.take(message)
+            count += group.take(message.copy() if apart else message)
         return count
 
     def takes_promised(self, targets: Targets, publisher: Subscriber | None) -> bool:

@@ -48,9 +48,15 @@ class Reach(Protocol):
     def collect(self, filters: list[bytes], waiter: Waiter) -> bool:
         """Whether all retained messages for `filters` are here. If not, `waiter` is told when they are."""
 
-    def members_changed(self, group: SharedGroup) -> None:
-        """Clients of this host have joined or left a shared subscription, which has to be rooted at one host
+    def begin(self) -> None:
+        """Takes over the shared subscriptions of restored sessions. Called before anything is delivered."""
+
+    def grouped(self, group: SharedGroup) -> None:
+        """This host has begun to know a shared subscription, which has to be rooted at one host
         (`PubSub.root_shared`)."""
+
+    def members_changed(self, group: SharedGroup) -> None:
+        """Clients of this host that are members have come, gone, connected or disconnected."""
 
 
 class NoReach:
@@ -72,5 +78,21 @@ class NoReach:
     def collect(self, filters: list[bytes], waiter: Waiter) -> bool:
         return True
 
-    def members_changed(self, group: SharedGroup) -> None:
+    def begin(self) -> None:
+        for group in self._hub.groups():
+            self._hub.root_shared(group.name, group.filter)
+            self._hub.share_changed(group)
+
+    def grouped(self, group: SharedGroup) -> None:
         self._hub.root_shared(group.name, group.filter)
+
+    def members_changed(self, group: SharedGroup) -> None: ...
+
+
+class Undecided(NoReach):
+    """The `Reach` of a starting host: whether there are other hosts, and which shared subscriptions are
+    rooted here, is not known yet."""
+
+    def begin(self) -> None: ...
+
+    def grouped(self, group: SharedGroup) -> None: ...

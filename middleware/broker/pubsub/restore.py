@@ -56,7 +56,7 @@ class Replay:
         elif kind == codec.RUN:
             for message in reader.run():
                 self._message(message)
-        elif codec.OWE <= kind <= codec.STATE or codec.HANDED <= kind <= codec.OWE_RUN:
+        elif codec.OWE <= kind <= codec.STATE or codec.HANDED <= kind <= codec.OWE_SHARED:
             self._of_session(kind, reader)
         else:
             raise TreecastError(Fault.STORAGE, f"the journal has an entry of kind {kind}, of a later version")
@@ -89,10 +89,12 @@ class Replay:
         """Applies an entry of a session; an entry of an ended session is read and ignored."""
         number = reader.number()
         record = self.sessions.get(number) or Creditor(number, "")
-        if kind == codec.OWE:
+        if kind == codec.OWE or kind == codec.OWE_SHARED:
             key = reader.number()
             message = self.messages.get(key)
             owed = reader.owed(message or Message(b"", b""))
+            if kind == codec.OWE_SHARED:
+                owed.share = reader.some()
             if message is not None:
                 record.owed[key] = owed
         elif kind == codec.DONE:

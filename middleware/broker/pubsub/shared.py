@@ -1,48 +1,110 @@
 """Shared subscriptions: each message goes to one member (MQTT 5, section 4.8.2).
 
-On a standalone host the group is among the filters as long as it has members. On joined hosts it has one home
-host. Only there it is among the filters (`rooted`), with members on other hosts besides local ones.
+A message is given to a member whose client is connected. While there is none, it waits with the
+subscription. On a standalone host the members are all here. On joined hosts one host is the home (`rooted`)
+and has a member for each connected one on another host; any other host gives what is published there to the
+home, and what it was given itself to its own members (`Elsewhere`).
+
+The journal owes a waiting message of QoS 1 or 2 to the subscription's own record, and likewise one that was
+given to a client whose session ends with its connection, if a kill of this host leaves members (`lasting`).
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections import deque
+from typing import TYPE_CHECKING, Final
 
-from .message import Message, Subscriber
-from .subscriptions import Subscription, target_of
+from mypy_extensions import mypyc_attr
+
+from treecast.middleware.model.policies import QueuePolicy
+
+from .message import NEVER, Creditor, Message, Owed, Subscriber
+from .subscriptions import Subscription, Target, target_of
+
+if TYPE_CHECKING:
+    from .pubsub import PubSub
+
+RECORD: Final = "\0share "
+"""What the names of shared subscriptions' records begin with; `NAME/FILTER` follows."""
 
 _NOBODY: Final = Subscriber(0)
 
 
-class SharedGroup:
-    """The members of one `$share/NAME/FILTER`, served in turn."""
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Elsewhere:
+    """The members of one shared subscription on other hosts, as seen at a host that is not the home."""
 
-    def __init__(self, name: bytes, filter: bytes, serial: int) -> None:
+    @property
+    def exists(self) -> bool:
+        """Whether another host has members."""
+        return False
+
+    def take(self, message: Message, published: bool) -> bool:
+        """Sends the message to a host that gives it to a member. Returns False if none can be told to now.
+
+        `published`: here. If not, this host was to give it to a member, and only the home may be told to.
+        """
+        raise NotImplementedError
+
+
+class SharedGroup:
+    """One `$share/NAME/FILTER`: its members here, or all if it is `rooted` here, served in turn.
+
+    `share`: `NAME/FILTER`. `listed`: it is among the filters, as there are members. `lasting`: a kill of this
+    host leaves members. `elsewhere`: None on a standalone host. `record`: what the journal owes it, if any.
+    """
+
+    def __init__(self, name: bytes, filter: bytes, serial: int, hub: PubSub) -> None:
         self.name = name
         self.filter = filter
+        self.share = name + b"/" + filter
         self.serial = serial
         self.subscription = Subscription(_NOBODY, filter)  # represents it among the filters
         self.subscription.group = self
         self.rooted = False
+        self.listed = False
+        self.lasting = False
+        self.elsewhere: Elsewhere | None = None
+        self.record: Creditor | None = None
+        self._hub = hub
         self._members: list[Subscription] = []
+        self._targets: list[Target] = []  # of the members
         self._turn = 0
+        self._held: deque[Owed] = deque()
+        self._bytes = 0
+
+    # --- members
 
     @property
     def empty(self) -> bool:
         return not self._members
 
     @property
+    def beyond(self) -> bool:
+        """Whether another host has members."""
+        return self.elsewhere is not None and self.elsewhere.exists
+
+    @property
     def local(self) -> int:
         """The number of members that are clients of this host."""
         return sum([not member.subscriber.foreign for member in self._members])
 
+    @property
+    def online(self) -> int:
+        """The number of these whose clients are connected."""
+        return sum([member.subscriber.online and not member.subscriber.foreign for member in self._members])
+
     def join(self, subscription: Subscription) -> bool:
         """Adds a member, or replaces its options. Returns whether it is new."""
+        target = target_of([subscription])
+        target.share = self.share
         for number, member in enumerate(self._members):
             if member.subscriber is subscription.subscriber:
                 self._members[number] = subscription
+                self._targets[number] = target
                 return False
         self._members.append(subscription)
+        self._targets.append(target)
         return True
 
     def leave(self, subscriber: Subscriber) -> bool:
@@ -50,32 +112,150 @@ class SharedGroup:
         for number, member in enumerate(self._members):
             if member.subscriber is subscriber:
                 del self._members[number]
+                del self._targets[number]
                 return True
         return False
 
+    def refresh(self) -> None:
+        """Members have changed, here or on other hosts."""
+        kept = [member for member in self._members if member.subscriber.durable or member.subscriber.foreign]
+        self.lasting = len(kept) > 0 or self.beyond
+
+    def others_online(self, subscriber: Subscriber) -> bool:
+        """Whether another member than `subscriber` can be given its messages."""
+        for member in self._members:
+            if member.subscriber is not subscriber and member.subscriber.online:
+                return True
+        return not self.rooted and self.beyond
+
+    # --- messages
+
     def take(self, message: Message) -> bool:
-        """Hands the message to the member whose turn it is. Returns False if there are no members."""
-        chosen = self._next()
-        if chosen is None:
+        """Takes a message published on this host. Returns False if nobody can be given it, now or later."""
+        elsewhere = self.elsewhere
+        if elsewhere is not None and not self.rooted and elsewhere.take(message, True):
+            return True
+        return self._give(message) or self._hold(message)
+
+    def hand_on(self, message: Message) -> bool:
+        """Takes a message that another host, or a member that has gone, was to give to somebody."""
+        return self._pass(message) or self._hold(message)
+
+    def _pass(self, message: Message) -> bool:
+        if self._give(message):
+            return True
+        elsewhere = self.elsewhere
+        return elsewhere is not None and not self.rooted and elsewhere.take(message, False)
+
+    def _give(self, message: Message) -> bool:
+        """Gives the message to the member whose turn it is. Returns False if no member is connected."""
+        number = self._next()
+        if number < 0:
             return False
-        chosen.subscriber.take(message, target_of([chosen]))
+        self._turn = number + 1
+        self._members[number].subscriber.take(message, self._targets[number])
         return True
 
-    def _next(self) -> Subscription | None:
-        """Returns the next member that is ready; else the next durable one; else the next."""
+    def _next(self) -> int:
+        """Returns the number of the next member that is ready; else of the next connected one; else -1."""
         members = self._members
         count = len(members)
-        kept = -1
+        waiting = -1
         for step in range(count):
             number = (self._turn + step) % count
-            member = members[number]
-            if member.subscriber.ready:
-                self._turn = number + 1
-                return member
-            if kept < 0 and member.subscriber.durable:
-                kept = number
-        if count == 0:
+            subscriber = members[number].subscriber
+            if subscriber.ready:
+                return number
+            if waiting < 0 and subscriber.online:
+                waiting = number
+        return waiting
+
+    # --- messages that wait for a member
+
+    @property
+    def waiting(self) -> int:
+        """The number of messages that wait."""
+        return len(self._held)
+
+    def _hold(self, message: Message) -> bool:
+        """Keeps a message until a member is connected. QoS 0 is not kept, as for a client that is away."""
+        if message.qos == 0 or not self._room(message):
+            return False
+        owed = Owed(message, message.qos, False, ())
+        owed.share = self.share
+        journal, record = self._hub.journal, self.creditor()
+        if journal is not None and record is not None:
+            journal.owe(record, owed)
+        self._append(owed)
+        return True
+
+    def _append(self, owed: Owed) -> None:
+        self._held.append(owed)
+        self._bytes += owed.message.size
+
+    def _room(self, message: Message) -> bool:
+        """Makes room as the policy of queues says. Returns False if there is none."""
+        settings, held = self._hub.settings, self._held
+        while len(held) >= settings.queue_messages or self._bytes + message.size > settings.queue_bytes:
+            self._hub.counters.dropped_full += 1
+            if not held or settings.queue_policy is not QueuePolicy.DROP_OLD:
+                return False
+            self._settle(self._take_first())
+        return True
+
+    def _take_first(self) -> Owed:
+        owed = self._held.popleft()
+        self._bytes -= owed.message.size
+        return owed
+
+    def pump(self) -> None:
+        """Gives away what waits, as far as somebody can be given it."""
+        while self._held:
+            owed = self._take_first()  # before it is given, as that may call this function again
+            message = owed.message
+            if message.expires_at != NEVER and message.expires_at <= self._hub.wall:
+                self._hub.counters.expired += 1
+            elif not self._pass(message):
+                self._held.appendleft(owed)
+                self._bytes += message.size
+                return
+            self._settle(owed)
+
+    def drop(self) -> None:
+        """Drops what waits, as there are no members left, and ends the record."""
+        self._hub.counters.shares_gone += len(self._held)
+        while self._held:
+            self._settle(self._take_first())
+        journal, record = self._hub.journal, self.record
+        if journal is not None and record is not None:
+            journal.end(record)
+        self.record = None
+
+    # --- the journal
+
+    def creditor(self) -> Creditor | None:
+        """Returns the record of what is owed to it, begun if needed; None without a journal."""
+        journal = self._hub.journal
+        if journal is None:
             return None
-        number = kept if kept >= 0 else self._turn % count
-        self._turn = number + 1
-        return members[number]
+        if self.record is None:
+            self.record = Creditor(self._hub.next_serial(), RECORD + self.share.decode())
+            journal.begin(self.record)
+        return self.record
+
+    def _settle(self, owed: Owed) -> None:
+        """Settles what waited, unless the record now owes it in another form."""
+        journal, record = self._hub.journal, self.record
+        if journal is not None and record is not None and record.owed.get(owed.message.number) is owed:
+            journal.settled(record, owed.message)
+
+    def restore(self, record: Creditor) -> None:
+        """Takes over a record of the journal. QoS 2 that a client may have received goes to nobody else."""
+        self.record = record
+        journal = self._hub.journal
+        for _, owed in sorted(record.owed.items()):
+            if owed.sent and owed.qos == 2 and journal is not None:
+                journal.settled(record, owed.message)
+            else:
+                owed.sent = False
+                self._append(owed)

@@ -56,6 +56,7 @@ class Target:
         self.retain_as_published = retain_as_published
         self.identifiers = identifiers
         self.no_local = no_local
+        self.share = b""  # of a member of a shared subscription: `Owed.share`
         self.local = local  # with `no_local`: target of the subscriber's own messages, None: none
         self.plain = not identifiers and not no_local
 

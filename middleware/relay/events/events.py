@@ -48,7 +48,9 @@ class Events:
         self.outbox = Outbox(hub, turn)
         self._up: dict[int, None] = {}  # hosts with a channel
         self.retained = Retained(hub, lambda: self._up, methods, settings, counters)
-        self.shares = Shares(fabric.host, hub, self.outbox, homes, methods, self._up, settings, counters)
+        self.shares = Shares(
+            fabric.host, hub, self.outbox, homes, interest, methods, self._up, settings, counters
+        )
         self.wishes = Wishes(hub, interest, self.outbox, self.remotes, self.shares)
         common = Common(hub, turn, self.outbox, self.remotes, methods, fabric, settings, counters)
         self.sending = Sending(run, common, tables)
@@ -104,6 +106,12 @@ class Events:
     def collect(self, filters: list[bytes], waiter: Waiter) -> bool:
         return self.retained.collect(filters, waiter)
 
+    def begin(self) -> None:
+        self.shares.begin()
+
+    def grouped(self, group: SharedGroup) -> None:
+        self.shares.grouped(group)
+
     def members_changed(self, group: SharedGroup) -> None:
         self.shares.changed(group)
 
@@ -120,6 +128,7 @@ class Events:
         self.shares.host_down(host)
 
     def host_left(self, host: int) -> None:
+        unsettled = self.sending.unsettled(host)
         self.sending.host_left(host)
         self.receiving.host_left(host)
-        self.shares.host_left(host)
+        self.shares.host_left(host, unsettled)

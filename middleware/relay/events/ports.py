@@ -78,7 +78,8 @@ class RetainedResponse(Struct, frozen=True, array_like=True):
 
 
 class ShareRequest(Struct, frozen=True, array_like=True):
-    """Tells the home of a shared subscription how many of its members are clients of the caller.
+    """Tells the home of a shared subscription how many of its members are clients of the caller, and how many
+    of these are `away`: not connected.
 
     Refused with NOT_COORDINATOR by a host that is not the home.
     """
@@ -86,6 +87,7 @@ class ShareRequest(Struct, frozen=True, array_like=True):
     name: bytes
     filter: bytes
     members: Natural
+    away: Natural = 0
 
 
 OPEN: Final = Method(120, EventOpen, EventOpened)
@@ -112,6 +114,7 @@ class EventSettings(Struct, frozen=True):
     retained_wait: float = 1.0  # wait for other hosts' retained messages
     share_wait: float = 1.0  # wait for homes of shared subscriptions to know a new member
     share_again: float = 2.0  # pause after a home was not found or did not answer
+    share_forget: float = 3600.0  # how long messages wait at least for members that no host announces
     page_bytes: int = 4 << 20  # retained messages in one answer
     over: float = 10.0  # interval of checks for streams that have ended
     accounts_every: float = 2.0  # interval of writing accounts

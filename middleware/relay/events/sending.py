@@ -161,6 +161,17 @@ class Sending:
     def _streams_now(self) -> Iterable[EventStream]:
         return list(self._all.values())
 
+    def unsettled(self, host: int) -> list[Message]:
+        """Returns the promised single messages in streams to `host` that are not known to be taken."""
+        parts = [
+            promise.part
+            for stream in self
+            if host in stream.members
+            for promise in stream.promises
+            if promise.end > stream.settled
+        ]
+        return [part for part in parts if isinstance(part, Message)]
+
     def hosts(self) -> set[int]:
         """Returns the hosts that are members of a stream."""
         return {host for stream in self for host in stream.members}

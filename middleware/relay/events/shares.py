@@ -1,14 +1,19 @@
 """Shared subscriptions across hosts: each message goes to one member, on whichever host it is.
 
-Like a group, a shared subscription has a home: the host that asked the coordinator first, or the next one to
-ask after that host has been away for long. Only the home announces interest in the filter. It receives each
-message and hands it to the member whose turn it is: a client of its own, or another host with members. To
-another host the message goes by the stream for that host, under a topic that no client can publish to:
+Every host with members announces that as interest, with the pattern `$share / name / filter`. The host that a
+message is published at chooses one host for it, so no message is given out twice. It goes there by the stream
+for that host, under a topic that no client can publish to:
 
-    "$share/" | name | "/" | filter | U+0000 | topic
+    "$share@" | host id | "/" | name | "/" | filter | U+0000 | topic
 
-That host hands it to one of its members. While no home can be found because the coordinator is away, each
-host serves its own members.
+That is the home, if it can be reached: the host that asked the coordinator first, or the next one to ask
+after that host has been away for long. Hosts tell the home how many of their members are connected. It gives
+the message to the member whose turn it is, of its own or, by a second such message, of another host. While no
+home can be reached, another host with members is chosen.
+
+A host that was to give a message to a member, and has none connected, gives it back to the home. It does so
+once the home knows that. What can be given to nobody waits where it is, in the journal
+(`broker.pubsub.shared`).
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from typing import Final, Protocol
 
 from treecast.middleware.api.entries import Presence
 from treecast.middleware.broker.pubsub import (
+    Elsewhere,
     Message,
     PubSub,
     SharedGroup,
@@ -30,6 +36,7 @@ from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import EventCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
+from treecast.middleware.relay.interest import Interest, Pattern
 from treecast.middleware.relay.link import Link, called
 
 from .ports import SHARE, EventSettings, ShareRequest
@@ -37,7 +44,10 @@ from .sending import Outbox
 
 _log = Log(__name__)
 
-PREFIX: Final = b"$share/"
+PREFIX: Final = b"$share"  # of all envelopes; no other topic with it comes from another host
+_ADDRESSED: Final = b"$share@"
+_PLAIN: Final = b"$share/"  # of earlier versions: for whoever receives it
+_LEVEL: Final = "$share"
 _QOS: Final = 2
 _MOST_MEMBERS: Final = 100_000  # per host
 
@@ -46,6 +56,9 @@ Key = tuple[bytes, bytes]  # name, filter
 
 class ShareHomes(Protocol):
     """Look-up of the homes of shared subscriptions."""
+
+    def known(self, id: str) -> int:
+        """Returns the home's host id as far as this host knows; 0: it does not."""
 
     async def home(self, id: str, *, ask: bool) -> int:
         """Returns the home's host id. With `ask` the coordinator is asked even if a home is known.
@@ -59,6 +72,10 @@ class LinkHomes:
 
     def __init__(self, link: Link) -> None:
         self._link = link
+
+    def known(self, id: str) -> int:
+        home = self._link.view.share_home(id)
+        return home.host_id if home is not None else 0
 
     async def home(self, id: str, *, ask: bool) -> int:
         """Returns the home. The coordinator makes this host the home if there is none or its host has been
@@ -80,31 +97,53 @@ class LinkHomes:
 
 
 class RemoteMember(Subscriber):
-    """A member of a shared subscription on another host."""
+    """A connected member of a shared subscription on another host."""
 
-    def __init__(self, serial: int, host: int, key: Key, outbox: Outbox, up: dict[int, None]) -> None:
+    def __init__(self, serial: int, host: int, shares: Shares, key: Key) -> None:
         super().__init__(serial)
         self.foreign = True
-        self.host = host
+        self._host = host
+        self._shares = shares
         self._key = key
-        self._outbox = outbox
-        self._up = up
 
     @property
     def ready(self) -> bool:
-        return self.host in self._up
+        return self._shares.reached(self._host)
+
+    @property
+    def online(self) -> bool:
+        return self._shares.reached(self._host)
 
     def take(self, message: Message, target: Target) -> None:
-        self._outbox.add_alone(enveloped(message, self._key), self.host)
+        self._shares.send(message, self._key, self._host)
+
+
+class Beyond(Elsewhere):
+    """Implements `pubsub.Elsewhere` for one shared subscription."""
+
+    def __init__(self, shares: Shares, key: Key) -> None:
+        self._shares = shares
+        self._key = key
+
+    @property
+    def exists(self) -> bool:
+        return self._shares.has_members(self._key)
+
+    def take(self, message: Message, published: bool) -> bool:
+        host = self._shares.way(self._key, published)
+        if host:
+            self._shares.send(message, self._key, host)
+        return host != 0
 
 
 class _Share:
-    """The state of one shared subscription with members here."""
+    """The state of one shared subscription that the home has to be told of."""
 
     def __init__(self) -> None:
         self.home = 0  # 0: unknown
         self.told = 0  # number of members that the home was told
-        self.settled = False
+        self.settled = False  # nobody has to wait for the home any longer
+        self.current = False  # the home knows the members here as they are now
         self.task: asyncio.Task[None] | None = None
         self.again = False
 
@@ -118,6 +157,7 @@ class Shares:
         hub: PubSub,
         outbox: Outbox,
         homes: ShareHomes,
+        interest: Interest,
         methods: Methods,
         up: dict[int, None],
         settings: EventSettings,
@@ -127,29 +167,55 @@ class Shares:
         self._hub = hub
         self._outbox = outbox
         self._homes = homes
+        self._interest = interest
         self._methods = methods
         self._up = up
         self._settings = settings
         self._counters = counters
         self._shares: dict[Key, _Share] = {}
-        self._members: dict[tuple[Key, int], list[Subscription]] = {}  # other hosts' members, at the home
+        self._wanted: set[Key] = set()  # announced by this host
+        self._announced: dict[Key, dict[int, None]] = {}  # other hosts with members
+        self._here: set[Key] = set()  # at home here
+        self._members: dict[
+            tuple[Key, int], list[Subscription]
+        ] = {}  # connected ones of other hosts, at the home
         self._waiting: list[asyncio.Future[None]] = []
+        self._idle: set[SharedGroup] = set()  # groups that had messages and no members at the last check
+        self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
     # --- life
 
+    def begin(self) -> None:
+        """Takes over the subscriptions of restored sessions. Those whose home is here, as far as is known,
+        are served from now on."""
+        for group in self._hub.groups():
+            self.grouped(group)
+
     def start(self) -> None:
-        """Starts with the subscriptions of resumed sessions, served here until their homes are known."""
+        """Announces the members of restored sessions, and tells their homes."""
         self._methods.register(SHARE, self._joined)
-        for group in self._hub.shared():
+        for group in self._hub.groups():
             self.changed(group)
+        self._timer = asyncio.get_running_loop().call_later(self._settings.share_forget, self._forget)
 
     async def close(self) -> None:
+        """Stops. The announced interest stays: durable sessions are still members."""
         self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
         tasks = [share.task for share in self._shares.values() if share.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _forget(self) -> None:
+        """Drops what has waited long for a subscription without members on any known host."""
+        self._timer = asyncio.get_running_loop().call_later(self._settings.share_forget, self._forget)
+        idle = {group for group in self._hub.groups() if not group.listed}
+        for group in idle & self._idle:
+            self._hub.share_changed(group)
+        self._idle = idle - self._idle
 
     # --- waiting
 
@@ -174,17 +240,85 @@ class Shares:
                     done.set_result(None)
             self._waiting.clear()
 
+    # --- messages
+
+    def reached(self, host: int) -> bool:
+        return host in self._up
+
+    def has_members(self, key: Key) -> bool:
+        """Whether another host has announced members."""
+        return key in self._announced
+
+    def way(self, key: Key, published: bool) -> int:
+        """Returns the host to send a message to; 0: none now. Arguments as of `pubsub.Elsewhere.take`.
+
+        A message that comes back goes to the home alone, which knows by then that it cannot be served here.
+        """
+        share = self._shares.get(key)
+        home = self._homes.known(_id(key)) or (share.home if share is not None else 0)
+        if home == self._host:
+            return 0  # this host is about to serve it
+        if home in self._up:
+            return home if published or share is None or share.current else 0
+        if not published:
+            return 0
+        return min((host for host in self._announced.get(key, ()) if host in self._up), default=0)
+
+    def send(self, message: Message, key: Key, host: int) -> None:
+        """Sends a message to a host that gives it to a member."""
+        self._outbox.add_alone(enveloped(message, key, host), host)
+
+    def take(self, message: Message) -> None:
+        """Takes an envelope of another host: gives the message to a member."""
+        host, key, topic = read_envelope(message.topic)
+        if host not in (0, self._host):
+            return  # the stream goes to more hosts than the one that is meant
+        self._hub.hand_to_shared(*key, _opened(message, topic))
+
+    def _pump(self, key: Key) -> None:
+        group = self._hub.group(*key)
+        if group is not None:
+            self._hub.pump_shared(group)
+
+    def _pump_all(self) -> None:
+        for group in self._hub.groups():
+            self._hub.pump_shared(group)
+
     # --- members here
 
+    def grouped(self, group: SharedGroup) -> None:
+        """Implements `pubsub.Reach`: finds out who serves a new group."""
+        key = (group.name, group.filter)
+        if _is_local(key):
+            self._hub.root_shared(*key)
+            return
+        group.elsewhere = Beyond(self, key)
+        if key in self._here or self._homes.known(_id(key)) == self._host:
+            self._hub.root_shared(*key)
+
     def changed(self, group: SharedGroup) -> None:
-        """Handles a change of the local members of a group."""
-        self._tend((group.name, group.filter))
+        """Announces and tells the home a change of the local members of a group."""
+        key = (group.name, group.filter)
+        if _is_local(key):
+            return
+        if group.local and key not in self._wanted:
+            self._wanted.add(key)
+            self._interest.want(pattern_of(key))
+        elif not group.local and key in self._wanted:
+            self._wanted.discard(key)
+            self._interest.unwant(pattern_of(key))
+        self._tend(key)
+
+    def _counts(self, key: Key) -> tuple[int, int]:
+        """Returns (members here, how many of them are not connected)."""
+        group = self._hub.group(*key)
+        return (group.local, group.local - group.online) if group is not None else (0, 0)
 
     def _tend(self, key: Key) -> None:
         share = self._shares.get(key)
         if share is None:
             share = self._shares[key] = _Share()
-        share.settled = False
+        share.settled = share.current = False
         if share.task is not None:
             share.again = True
             return
@@ -210,12 +344,14 @@ class Shares:
                         await asyncio.sleep(self._settings.share_again)
         finally:
             share.task = None
+        share.current = True
         self._settle(share)
-        if not share.told and not self._hub.shared_members(*key):
+        if not share.told and self._counts(key) == (0, 0):
             self._shares.pop(key, None)
+        self._pump(key)
 
     async def _tend_once(self, key: Key, share: _Share, ask: bool) -> None:
-        members = self._hub.shared_members(*key)
+        members, away = self._counts(key)
         if not members and not share.told:
             return
         home = await self._homes.home(_id(key), ask=ask)
@@ -224,34 +360,54 @@ class Shares:
         share.home = home
         if home == self._host:
             share.told = 0
-            self._hub.root_shared(*key)
+            self._serve(key)
             return
-        request = ShareRequest(name=key[0], filter=key[1], members=members)
+        request = ShareRequest(name=key[0], filter=key[1], members=members, away=away)
         await self._methods.ask(home, SHARE, request, self._settings.call)
         share.told = members
         self._give_up(key)
 
     def _serve_alone(self, key: Key, share: _Share, error: TreecastError) -> None:
-        """Serves the members here while the coordinator is away: duplicates are better than losses."""
+        """Serves the members here while the coordinator is away. What is published elsewhere is not affected:
+        the host that it is published at still chooses one host."""
         if error.fault is Fault.COORDINATOR_UNAVAILABLE and share.home == 0:
             self._hub.root_shared(*key)
             self._counters.shares_alone += 1
         self._settle(share)
 
+    def _serve(self, key: Key) -> None:
+        """Acts as the home from now on."""
+        self._here.add(key)
+        self._hub.root_shared(*key)
+
     def _give_up(self, key: Key) -> None:
-        """Stops acting as the home: drops other hosts' members and interest in the filter."""
+        """Stops acting as the home: drops other hosts' members."""
+        self._here.discard(key)
         for place in [place for place in self._members if place[0] == key]:
             self._set_members(place, 0)
         self._hub.unroot_shared(*key)
 
     # --- members of other hosts
 
+    def announced(self, host: int, key: Key, wanted: bool) -> None:
+        """Another host has announced members, or has withdrawn that."""
+        hosts = self._announced.setdefault(key, {})
+        if wanted:
+            hosts[host] = None
+        else:
+            hosts.pop(host, None)
+        if not hosts:
+            del self._announced[key]
+        self._hub.share_known(*key)
+        if self._hub.group(*key) is None:
+            self._here.discard(key)
+
     def _joined(self, host: int, request: ShareRequest, body: memoryview) -> tuple[Nothing, Buffer]:
         """Takes another host's number of members, as the home.
 
         A host calls this only if the coordinator named this host as the home.
         """
-        if request.members > _MOST_MEMBERS or not request.name or not request.filter:
+        if not request.away <= request.members <= _MOST_MEMBERS or not request.name or not request.filter:
             raise TreecastError(
                 Fault.INVALID_REQUEST, "a shared subscription needs a name, a filter and members"
             )
@@ -259,35 +415,24 @@ class Shares:
         share = self._shares.get(key)
         if share is not None and share.home not in (0, self._host):
             raise TreecastError(Fault.NOT_COORDINATOR, f"{_id(key)} is not at home here")
-        self._set_members((key, host), request.members)
-        if self._hub.shared_members(*key) + self._count(key):
-            self._hub.root_shared(*key)
+        if request.members:
+            self._serve(key)
+        self._set_members((key, host), request.members - request.away)
+        self._pump(key)
         return Nothing(), b""
-
-    def _count(self, key: Key) -> int:
-        return sum(len(members) for place, members in self._members.items() if place[0] == key)
 
     def _set_members(self, place: tuple[Key, int], wanted: int) -> None:
         key, host = place
         members = self._members.setdefault(place, [])
         while len(members) < wanted:
-            member = RemoteMember(self._hub.next_serial(), host, key, self._outbox, self._up)
+            member = RemoteMember(self._hub.next_serial(), host, self, key)
             subscription = Subscription(member, key[1], _QOS, False, True)
-            self._hub.subscribe_shared(key[0], subscription)
             members.append(subscription)
+            self._hub.subscribe_shared(key[0], subscription)
         while len(members) > wanted:
             self._hub.unsubscribe_shared(key[0], members.pop().subscriber, key[1])
         if not members:
             del self._members[place]
-
-    def take(self, message: Message) -> None:
-        """Hands a message from the home to one of the local members."""
-        key, topic = read_envelope(message.topic)
-        opened = Message(
-            topic, message.payload, message.qos, message.retain, message.properties, message.expires_at
-        )
-        if not self._hub.hand_to_shared(*key, opened):
-            self._counters.shares_gone += 1
 
     # --- hosts come and go, homes move
 
@@ -296,6 +441,7 @@ class Shares:
         for key, share in list(self._shares.items()):
             if share.home in (0, host):
                 self._tend(key)
+        self._pump_all()
 
     def host_down(self, host: int) -> None:
         """Looks for a new home: the coordinator appoints one if the host stays away for long."""
@@ -303,17 +449,28 @@ class Shares:
             if share.home == host:
                 self._tend(key)
 
-    def host_left(self, host: int) -> None:
+    def host_left(self, host: int, unsettled: list[Message]) -> None:
+        """Forgets a host that has left the cluster. Its sessions have ended: what was on the way to their
+        members goes to others, except for QoS 2, which they may have received."""
         for place in [place for place in self._members if place[1] == host]:
             self._set_members(place, 0)
+        for message in unsettled:
+            if message.qos == 1 and message.topic.startswith(_ADDRESSED):
+                meant, key, topic = read_envelope(message.topic)
+                if meant == host:
+                    self._hub.hand_to_shared(*key, _opened(message, topic))
 
     def moved(self, id: str, host: int) -> None:
         """Applies the coordinator's notice of a home's host."""
-        for key, share in list(self._shares.items()):
-            if _id(key) == id and share.home != host:
-                if share.home == self._host:
-                    share.home = 0
-                self._tend(key)
+        key = _key(id)
+        share = self._shares.get(key)
+        if share is not None and share.home != host:
+            if share.home == self._host:
+                share.home = 0
+            self._tend(key)
+        elif share is None and host != self._host:
+            self._give_up(key)
+        self._pump(key)
 
 
 def _id(key: Key) -> str:
@@ -321,16 +478,54 @@ def _id(key: Key) -> str:
     return (key[0] + b"/" + key[1]).decode()
 
 
-def enveloped(message: Message, key: Key) -> Message:
+def _key(id: str) -> Key:
+    name, _, filter = id.encode().partition(b"/")
+    return name, filter
+
+
+def _is_local(key: Key) -> bool:
+    """Whether the topics are local to each host, and so are the members."""
+    return key[1].startswith(b"$")
+
+
+def pattern_of(key: Key) -> Pattern:
+    """Returns the pattern by which a host announces members."""
+    return (_LEVEL, key[0].decode(), *key[1].decode().split("/"))
+
+
+def share_of(pattern: Pattern) -> Key | None:
+    """Returns the shared subscription of an announced pattern; None if it is another pattern."""
+    if len(pattern) < 3 or pattern[0] != _LEVEL or not pattern[1]:
+        return None
+    return pattern[1].encode(), "/".join(pattern[2:]).encode()
+
+
+def enveloped(message: Message, key: Key, host: int) -> Message:
     """Returns the message in its envelope for a member on another host."""
-    topic = PREFIX + key[0] + b"/" + key[1] + b"\0" + message.topic
-    return Message(topic, message.payload, message.qos, False, message.properties, message.expires_at)
+    topic = b"%s%d/%s/%s\0%s" % (_ADDRESSED, host, *key, message.topic)
+    return Message(
+        topic, message.payload, message.qos, message.retain, message.properties, message.expires_at
+    )
 
 
-def read_envelope(topic: bytes) -> tuple[Key, bytes]:
-    """Returns ((name, filter), the message's topic). Raises INVALID_TOPIC if it is no envelope."""
-    share, zero, rest = topic.removeprefix(PREFIX).partition(b"\0")
+def _opened(message: Message, topic: bytes) -> Message:
+    return Message(
+        topic, message.payload, message.qos, message.retain, message.properties, message.expires_at
+    )
+
+
+def read_envelope(topic: bytes) -> tuple[int, Key, bytes]:
+    """Returns (host that it is for; 0: any, (name, filter), the message's topic).
+
+    Raises INVALID_TOPIC if it is no envelope.
+    """
+    head, zero, rest = topic.partition(b"\0")
+    host = b"0"
+    if head.startswith(_ADDRESSED):
+        host, _, share = head.removeprefix(_ADDRESSED).partition(b"/")
+    else:
+        share = head.removeprefix(_PLAIN)
     name, slash, filter = share.partition(b"/")
-    if not (zero and slash and rest):
+    if not (zero and slash and name and filter and rest and host.isdigit()):
         raise TreecastError(Fault.INVALID_TOPIC, f"{topic!r} is for no shared subscription")
-    return (name, filter), rest
+    return int(host), (name, filter), rest

@@ -10,7 +10,7 @@ from treecast.middleware.broker.pubsub import PubSub, Subscription, Waiter
 from treecast.middleware.relay.interest import ANY, REST, Interest, Pattern
 
 from .sending import Outbox, RemoteHost
-from .shares import Shares
+from .shares import Shares, share_of
 
 _QOS = 2  # messages go to other hosts as they were published
 
@@ -89,14 +89,19 @@ class Wishes:
         remote = self._remotes.get(host)
         if remote is None:
             remote = self._remotes[host] = RemoteHost(self._hub.next_serial(), host, self._outbox)
+        for pattern in added:  # first, so that what a host has added takes the place of what it removed
+            self._apply(remote, pattern, True)
         for pattern in removed:
-            filter = filter_of(pattern)
-            if filter is not None:
-                self._hub.unsubscribe(remote, filter)
-        for pattern in added:
-            filter = filter_of(pattern)
-            if filter is not None:
-                self._hub.subscribe(Subscription(remote, filter, _QOS, False, True))
+            self._apply(remote, pattern, False)
+
+    def _apply(self, remote: RemoteHost, pattern: Pattern, wanted: bool) -> None:
+        filter, share = filter_of(pattern), share_of(pattern)
+        if share is not None and filter_of(pattern[2:]) is not None:
+            self._shares.announced(remote.host, share, wanted)
+        elif filter is not None and wanted:
+            self._hub.subscribe(Subscription(remote, filter, _QOS, False, True))
+        elif filter is not None:
+            self._hub.unsubscribe(remote, filter)
 
 
 def _pattern(filter: bytes) -> Pattern:

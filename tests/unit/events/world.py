@@ -174,6 +174,7 @@ class TestHost:
             self.tables,
         )
         self.hub.wall = 1_700_000_000.0
+        self.events.begin()
         self.hub.use_reach(self.events)
         self.events.start(self.ups, self.world.cluster)
         if self.world.carriers is not None:
@@ -270,6 +271,9 @@ class HomesOf:
     def __init__(self, world: World, host: int) -> None:
         self.world = world
         self.host = host
+
+    def known(self, id: str) -> int:
+        return self.world.homes.get(id, 0)
 
     async def home(self, id: str, *, ask: bool) -> int:
         await asyncio.sleep(0)

@@ -98,6 +98,11 @@ class Told:
     def collect(self, filters: list[bytes], waiter: Waiter) -> bool:
         return True
 
+    def begin(self) -> None: ...
+
+    def grouped(self, group: SharedGroup) -> None:
+        self.told.append(("grouped", group.filter))
+
     def members_changed(self, group: SharedGroup) -> None:
         self.told.append(("members", group.filter))
 
@@ -118,15 +123,19 @@ def test_shared_subscriptions_are_rooted_where_what_is_beyond_the_host_says_so()
     found, beyond = hub(), Told()
     one = Recorder(found.next_serial())
     found.subscribe_shared(b"g", Subscription(one, b"s"))
-    assert found.filters == [b"s"]  # a host alone is the home of all
+    assert found.direct_recorded(b"s").count == 1  # a host alone is the home of all
     found.unsubscribe_shared(b"g", one, b"s")
-    assert found.filters == []
+    assert found.direct_recorded(b"s").count == 0
     found.use_reach(beyond)
     found.subscribe_shared(b"g", Subscription(one, b"s"))
-    assert (found.filters, beyond.told) == ([], [("members", b"s")])
+    assert (found.filters, beyond.told) == ([], [("grouped", b"s"), ("members", b"s")])
+    assert (found.targets(b"s").count, found.direct_recorded(b"s").count) == (1, 0)
     found.root_shared(b"g", b"s")
+    assert found.direct_recorded(b"s").count == 1
+    assert found.direct(b"s").count == 0  # another host that publishes chooses the receiver itself
     found.unsubscribe_shared(b"g", one, b"s")
-    assert beyond.told[1:] == [("wanted", b"s"), ("unwanted", b"s"), ("members", b"s")]
+    assert beyond.told[2:] == [("members", b"s")]
+    assert found.groups() == []
 
 
 def test_a_topic_that_is_emptied_is_buried_where_other_hosts_may_have_it() -> None:
