@@ -20,7 +20,7 @@ from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.storage.flusher import Flusher
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.storage.segment import SharedFiles
-from treecast.middleware.storage.settings import LogSettings
+from treecast.middleware.storage.settings import LOOK_MS, LogSettings
 from treecast.middleware.storage.summaries import LogSummaries
 from treecast.middleware.storage.summary import summarise
 from treecast.middleware.storage.tables import Change, Tables
@@ -176,9 +176,9 @@ class Parts:
     def _chores(self, settings: BrokerSettings) -> list[Chore]:
         elsewhere = self._joined is not None  # then writes of homes may wait for other hosts
         return [
-            Chore("journal", settings.fsync_interval_ms / 1000, self.pubsub.force),
             Chore("retained messages", _SWEEP_EVERY, self.pubsub.sweep),
-            Chore("flush", min(settings.fsync_interval_ms, 1000) / 1000, self._flush),
+            Chore("force", settings.fsync_interval_ms / 1000, self._force),
+            Chore("flush", min(settings.fsync_interval_ms, LOOK_MS) / 1000, self._flush),
             Chore(
                 "transactions",
                 settings.transaction_check_interval_ms / 1000,
@@ -191,7 +191,14 @@ class Parts:
             Chore("compaction", settings.compaction_check_interval_ms / 1000, self._compact, slow=True),
         ]
 
+    async def _force(self, now: float) -> None:
+        """Begins to force what every store but the logs has written: the journal, the stores that take part
+        in its turn, and the tables. All of it is done beside the loop."""
+        self.pubsub.force()
+        self.tables.force()
+
     async def _flush(self, now: float) -> None:
+        """Begins to force the logs that are due. Topics may ask for it more often than the interval."""
         self.flusher.flush_due(self._shared.to_flush(), int(now * 1000))
 
     async def _expire_transactions(self, now: float) -> None:

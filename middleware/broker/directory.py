@@ -22,6 +22,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.storage.disk import Disk, make_directory
 
 FORMAT = 1
 ALONE = 1  # the host id of a standalone host
@@ -86,7 +87,7 @@ class DataDirectory:
         """
         try:
             known = _read_meta(path, host_id)
-            path.mkdir(mode=0o750, parents=True, exist_ok=True)
+            make_directory(str(path))
             lock = _take_lock(path)
         except OSError as error:
             raise DataDirectoryError(f"cannot use data directory {path}: {error.strerror}") from error
@@ -281,8 +282,4 @@ def _take_lock(path: Path) -> int:
 
 def _sync(path: Path) -> None:
     """Makes the directory's entries durable (fsync)."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    Disk().sync_directory(str(path))

@@ -17,10 +17,10 @@ from pathlib import Path
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
 from treecast.middleware.model.logs import Log
+from treecast.middleware.storage.disk import Disk
+from treecast.middleware.storage.durability import OWNER_FILE
 
 _log = Log(__name__)
-
-_METADATA = "partition.metadata"
 
 
 class PartitionDirectories:
@@ -29,6 +29,7 @@ class PartitionDirectories:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._root = str(directory)
+        self._renamed = False  # since the directory was forced to the disk
         self._removals: set[asyncio.Future[None]] = set()
 
     def path(self, topic: str, index: int) -> str:
@@ -41,7 +42,7 @@ class PartitionDirectories:
 
     def claim(self, topic: str, topic_id: TopicId, index: int) -> None:
         """Records the owner of a newly made directory."""
-        path = Path(self.path(topic, index), _METADATA)
+        path = Path(self.path(topic, index), OWNER_FILE)
         coded = base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
         try:
             path.write_text(f"version: 0\ntopic_id: {coded}\n")
@@ -51,7 +52,7 @@ class PartitionDirectories:
     def owner(self, topic: str, index: int) -> TopicId | None:
         """Returns the id of the directory's topic, or None if there is no directory or it holds no id."""
         try:
-            lines = Path(self.path(topic, index), _METADATA).read_text().splitlines()
+            lines = Path(self.path(topic, index), OWNER_FILE).read_text().splitlines()
             coded = next(line.removeprefix("topic_id: ") for line in lines if line.startswith("topic_id: "))
             return uuid.UUID(bytes=base64.urlsafe_b64decode(coded + "=="))
         except (OSError, StopIteration, ValueError):
@@ -71,6 +72,7 @@ class PartitionDirectories:
         aside = self._directory / f"{topic_id.hex}.{index}-{why}"
         try:
             os.rename(path, aside)
+            self._renamed = True
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -102,8 +104,11 @@ class PartitionDirectories:
         self._remove_trees(list(self._directory.glob("*-delete")))
 
     async def settle(self) -> None:
-        """Waits for the running removals."""
+        """Waits for the running removals, and forces all renaming to the disk."""
         await asyncio.gather(*self._removals)
+        if self._renamed:
+            self._renamed = False
+            await asyncio.get_running_loop().run_in_executor(None, Disk().sync_directory, self._root)
 
     def _remove_trees(self, paths: list[Path]) -> None:
         if paths:

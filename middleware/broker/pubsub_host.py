@@ -70,7 +70,6 @@ class HostPubSub:
         disk: Disk | None = None,
     ) -> None:
         """`directory` is the journal's. `clock` returns seconds since the Unix epoch."""
-        self._fsync = fsync
         self._counters = counters
         self._clock = clock
         self._loop = asyncio.get_running_loop()
@@ -86,10 +85,7 @@ class HostPubSub:
 
     def _open(self, directory: str, disk: Disk) -> Journal:
         hub = self.hub
-        syncs = self._fsync is not FsyncPolicy.NEVER
-        journal, highest = open_journal(
-            directory, disk, hub.settings, hub.counters, hub.retained, syncs=syncs
-        )
+        journal, highest = open_journal(directory, disk, hub.settings, hub.counters, hub.retained, syncs=True)
         hub.journal = journal
         self.turn.add_store(journal)
         for message in hub.retained.all():
@@ -152,7 +148,7 @@ class HostPubSub:
         levels.journal_bytes = self.journal.size
 
     async def close(self) -> None:
-        """Closes after the faces and before the cluster. Forces writes to disk according to the policy."""
+        """Closes after the faces and before the cluster. Forces writes to disk under every policy."""
         if self._shared is not None:
             bridge, cluster = self._shared
             self._shared = None
@@ -171,9 +167,8 @@ class HostPubSub:
             return
         self.turn.remove_store(journal)
         journal.flush()
-        if self._fsync is not FsyncPolicy.NEVER:
-            with suppress(OSError):
-                journal.begin_sync()[0].run()
+        with suppress(OSError):
+            journal.begin_sync()[0].run()
         journal.close()
         self._edge.close()
 
@@ -183,7 +178,7 @@ class HostPubSub:
         """Forgets retained messages that have expired."""
         self.hub.sweep()
 
-    async def force(self, now: float) -> None:
-        """Forces what was written since the last call to disk, with fsync per interval."""
-        if self._fsync is FsyncPolicy.INTERVAL:
-            self.turn.force()
+    def force(self) -> None:
+        """Begins to force to disk what was written since the last call, if the policy says so: the journal,
+        and the stores of faces that take part in the turn."""
+        self.turn.force()

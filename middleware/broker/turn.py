@@ -34,6 +34,11 @@ class Store(Protocol):
     error: str
     unsynced: bool  # something was written and not yet forced to disk
 
+    @property
+    def rolled(self) -> bool:
+        """Whether something waits for a sync that no policy may leave to the kernel: full segments, whose
+        order decides what a power loss takes, and segments that may go once their successors are on disk."""
+
     def flush(self) -> bool:
         """Writes everything new since the last call, with one call. Returns whether all is written."""
 
@@ -127,6 +132,7 @@ class Turn:
     def __init__(self, policy: FsyncPolicy, edge: Edge) -> None:
         self.state = _R
         self._edge = edge
+        self._policy = policy
         self._forces = policy is FsyncPolicy.BATCH
         self._stores: list[Store] = []
         self._departures: list[Departures] = []
@@ -267,8 +273,10 @@ class Turn:
         then(next((error for error in [failed, *errors] if error), ""))
 
     def force(self) -> None:
-        """Forces what was written to disk in the background, with fsync per interval."""
-        unsynced = [store for store in self._stores if store.unsynced]
+        """Forces in the background what was written: all of it with fsync per interval; what cannot wait for
+        the kernel with `never`."""
+        never = self._policy is FsyncPolicy.NEVER
+        unsynced = [store for store in self._stores if (store.rolled if never else store.unsynced)]
         if unsynced and not self._forces and not self._in_background:
             self._in_background = unsynced
             self._force(unsynced, self._forced_in_background)

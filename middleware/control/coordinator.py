@@ -157,6 +157,15 @@ class Coordinator:
             except Exception:
                 _log.exception("check of leases failed")
 
+    async def keep_forced(self, interval: float) -> None:
+        """Lets the store force what it has written, every `interval` seconds, for ever."""
+        while True:
+            await asyncio.sleep(interval)
+            try:
+                await self._beside(self._store.force)
+            except Exception as error:
+                _log.error("coordinator's store waits for the disk", error=error)
+
     async def expire_leases(self) -> None:
         """Advances the clock, and enters hosts whose leases expired as away."""
         self._state.pass_time(self._clock())

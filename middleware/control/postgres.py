@@ -273,6 +273,9 @@ class PostgresStore:
 
         self._session.run("fill", write)
 
+    def force(self) -> None:
+        """Does nothing: a commit returns when it is on the server's disk."""
+
     def close(self) -> None:
         self._session.close()
 

@@ -56,6 +56,7 @@ class ServerSettings:
     cluster_id: str = ""
     coordinator: CoordinatorSettings = field(default_factory=CoordinatorSettings)
     fsync: FsyncPolicy = FsyncPolicy.BATCH
+    fsync_interval: float = 1.0  # seconds, for `FsyncPolicy.INTERVAL`
     max_watchers: int = 10_000
     stall: float = 30.0  # time after which a watcher that reads nothing is dropped
     database: str = ""
@@ -76,15 +77,18 @@ class OpenCoordinator:
         admission = Admission(self.coordinator.cluster_id, settings.token, secrets.token_bytes(16))
         self.service = CoordinatorService(self.coordinator, uuid.uuid4, settings.max_watchers)
         self.calls = Calls(SERVICE, self._serving, admission, clock, settings.stall)
-        self._expiry: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     def _serving(self, method: Method) -> Callable[[Any], Any]:
         call: Callable[[Any], Any] = getattr(self.service, method.attribute)
         return call
 
     def start(self) -> None:
-        """Starts the check of leases."""
-        self._expiry = asyncio.create_task(self.coordinator.watch_leases())
+        """Starts the check of leases, and the store's syncs in the background."""
+        self._tasks.append(asyncio.create_task(self.coordinator.watch_leases()))
+        if self._settings.fsync is FsyncPolicy.INTERVAL:
+            keeping = self.coordinator.keep_forced(self._settings.fsync_interval)
+            self._tasks.append(asyncio.create_task(keeping))
 
     @property
     def cluster_id(self) -> str:
@@ -100,9 +104,9 @@ class OpenCoordinator:
 
     async def close(self) -> None:
         """Ends watchers, finishes waiting commands, and closes the store."""
-        if self._expiry is not None:
-            self._expiry.cancel()
-            await asyncio.gather(self._expiry, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.coordinator.close()
 
 

@@ -24,13 +24,14 @@ from msgspec import Struct
 
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
+from treecast.middleware.storage.disk import Disk, make_directory
 from treecast.middleware.storage.settings import FsyncPolicy
+from treecast.middleware.storage.tables import SYNCHRONOUS
 
 from .values import EVENTS, ItemWrite, event_number
 
 FORMAT = 1
 _log = Log(__name__)
-_SYNCHRONOUS = {FsyncPolicy.NEVER: "OFF", FsyncPolicy.INTERVAL: "NORMAL", FsyncPolicy.BATCH: "FULL"}
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS entries
@@ -101,6 +102,9 @@ class Store(Protocol):
         more follow.
         """
 
+    def force(self) -> None:
+        """Forces to the disk what commits have left to the kernel, if the store has such a policy."""
+
     def close(self) -> None: ...
 
 
@@ -123,7 +127,9 @@ class SqliteStore:
         Raises STORAGE if it belongs to another cluster, has another format, is broken, or is open elsewhere.
         """
         self._path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self._forces = fsync is FsyncPolicy.INTERVAL
+        self._unforced = False
+        make_directory(str(path.parent))
         try:
             self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
         except sqlite3.Error as error:
@@ -131,7 +137,7 @@ class SqliteStore:
         try:
             self._open()
             self._identify(new_id, cluster_id, lasting=fsync is FsyncPolicy.BATCH)
-            self._database.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[fsync]}")
+            self._database.execute(f"PRAGMA synchronous = {SYNCHRONOUS[fsync]}")
         except sqlite3.Error as error:
             self._database.close()
             raise self._refused("open", error) from error
@@ -207,6 +213,18 @@ class SqliteStore:
 
     def confirm(self) -> None:
         """Does nothing: nobody else can open the file."""
+
+    def force(self) -> None:
+        """With fsync per interval: forces the write-ahead log, as `storage.tables` does."""
+        if self._forces and self._unforced:
+            self._unforced = False
+            try:
+                Disk().sync_path(f"{self._path}-wal")
+                Disk().sync_directory(str(self._path.parent))
+            except OSError as error:
+                self._unforced = True
+                detail = f"cannot force {self._path} to the disk: {error}"
+                raise TreecastError(Fault.STORAGE, detail) from error
 
     def items(self, home: str, after: bytes, limit: int) -> tuple[list[tuple[bytes, bytes]], bool]:
         found: list[tuple[bytes, bytes]] = []
@@ -286,6 +304,7 @@ class SqliteStore:
             self._database.execute("BEGIN IMMEDIATE")
             write()
             self._database.execute("COMMIT")
+            self._unforced = True
         except sqlite3.Error as error:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")

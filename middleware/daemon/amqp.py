@@ -28,7 +28,6 @@ from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.disk import Disk
-from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.shims.amqp.access import KIND, KeptUsers, PasswordAccess
 from treecast.shims.amqp.bridge import TopicBridge
 from treecast.shims.amqp.records import properties_of
@@ -168,7 +167,7 @@ class AmqpPart:
             raise cannot_listen("amqp" if self._wanted else "amqp-tls", wanted, error) from error
 
     async def close(self, grace: float) -> None:
-        """Closes the face, writes its queues, and syncs them unless `fsync` is NEVER. Safe to call twice."""
+        """Closes the face, writes its queues, and forces them to disk. Safe to call twice."""
         await self.face.close(grace)
         if self._closed:
             return
@@ -180,9 +179,8 @@ class AmqpPart:
         self.management.close()
         self._turn.remove_store(self.store)
         self.store.flush()
-        if self._settings.fsync is not FsyncPolicy.NEVER:
-            with suppress(OSError):
-                self.store.begin_sync()[0].run()
+        with suppress(OSError):
+            self.store.begin_sync()[0].run()
         self.store.close()
 
 
@@ -199,7 +197,7 @@ def _open_storage(settings: Settings) -> QueueStorage:
         str(Path(settings.data) / "queues"),
         Disk(),
         offset=time.time() - asyncio.get_running_loop().time(),
-        syncs=settings.fsync is not FsyncPolicy.NEVER,
+        syncs=True,
         segment_bytes=_SEGMENT_BYTES,
     )
 

@@ -24,12 +24,13 @@ from treecast.middleware.control.server import CoordinatorServer, ServerSettings
 from treecast.middleware.control.store import successor
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log
+from treecast.middleware.storage.disk import make_directory
 
 from . import logs, tuning
 from .config import Loaded
 from .listeners import StartError, check_free
 from .notify import Notifier
-from .private import DIRECTORY_MODE, keep_private, tighten
+from .private import keep_private, tighten
 from .room import RoomWatch
 from .run import FAILED, Signals, say
 from .settings import STORE, Settings
@@ -38,7 +39,10 @@ from .troubles import COORDINATOR
 from .view import view_process
 
 # The daemon's settings that apply to a coordinator.
-SETTINGS = ("data", "control", "join_token", "store", "fsync", "log_level", "log_format")
+SETTINGS = (
+    *("data", "control", "join_token", "store", "fsync", "fsync_interval_ms"),
+    *("log_level", "log_format"),
+)
 
 _log = Log(__name__)
 
@@ -130,7 +134,7 @@ def _opened(data: Path) -> Path:
             f"{data} is a daemon's data directory: give the coordinator one of its own with --data;"
             " a daemon without --join already contains a coordinator"
         )
-    data.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+    make_directory(str(data))
     tighten(data, STORE)
     return data
 
@@ -146,7 +150,14 @@ def _settings(settings: Settings, data: Path) -> ServerSettings:
             " copy-coordinator`, or give the coordinator another directory with --data"
         )
     token = _token(settings, data)
-    return ServerSettings(address, data / STORE, token, fsync=settings.fsync, database=database)
+    return ServerSettings(
+        address,
+        data / STORE,
+        token,
+        fsync=settings.fsync,
+        fsync_interval=settings.fsync_interval_ms / 1000,
+        database=database,
+    )
 
 
 def given_database(store: str) -> str:

@@ -188,7 +188,12 @@ class Joining:
             raise StartError(f"{self._data / STORE} is missing: restore it, it lists the topics and hosts")
         self.token = self._own_token()
         settings = ServerSettings(
-            self._wanted, self._data / STORE, self.token, self.token.cluster_id, fsync=self._settings.fsync
+            self._wanted,
+            self._data / STORE,
+            self.token,
+            self.token.cluster_id,
+            fsync=self._settings.fsync,
+            fsync_interval=self._settings.fsync_interval_ms / 1000,
         )
         self.coordinator = OpenCoordinator(settings)
         self.coordinator.start()

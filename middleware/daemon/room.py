@@ -83,9 +83,12 @@ def free_descriptors(most: int) -> int:
 
 
 def space_of(directory: str) -> Space | None:
+    """Returns the room on the file system; None if that does not say, as some FUSE file systems do not."""
     try:
         found = os.statvfs(directory)
     except OSError:
+        return None
+    if not found.f_blocks:
         return None
     return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.storage.disk import Disk
 
 from .listeners import StartError
 
@@ -53,6 +54,7 @@ def keep_token(data: Path, token: JoinToken, file: str = FILE) -> None:
             written.flush()
             os.fsync(descriptor)
         new.rename(path)
+        Disk().sync_directory(str(data))
     except OSError as error:
         raise StartError(f"{path} cannot be written: {error.strerror}") from error
 

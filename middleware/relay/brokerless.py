@@ -35,7 +35,7 @@ from treecast.middleware.model.identity import Host, ProducerIdentity, TopicId, 
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.storage.flusher import Flusher
 from treecast.middleware.storage.log import PartitionLog
-from treecast.middleware.storage.settings import FsyncPolicy, LogSettings
+from treecast.middleware.storage.settings import LOOK_MS, FsyncPolicy, LogSettings
 from treecast.middleware.storage.tables import Tables
 
 from .attaching import attach_request, take_run
@@ -188,6 +188,8 @@ class BrokerlessHost:
         pubsub = HostPubSub(self._settings.pubsub, str(directory.pubsub), fsync, counters, time.time)
         self._opened.append(pubsub.close)
         self.hub = pubsub.hub
+        forcing = asyncio.create_task(_keep_forced(tables, pubsub, partitions, flusher))
+        self._opened.append(lambda: _end(forcing))
         return OwnHost(host, tables, partitions, time.time, directory.run, polls, pubsub, counters)
 
     def _compose(self, own: OwnHost, port: Port) -> None:
@@ -257,3 +259,19 @@ class BrokerlessHost:
     def partition(self, topic: str, index: int) -> PartitionLeader:
         """Returns a partition's leader. Raises UNKNOWN_TOPIC if there is no such partition."""
         return self.fabric_host.replicas.partition(topic, index)
+
+
+async def _keep_forced(
+    tables: Tables, pubsub: HostPubSub, partitions: LocalPartitions, flusher: Flusher
+) -> None:
+    """Forces to the disk what the stores have written, at the interval of the fsync policy, for ever."""
+    while True:
+        await asyncio.sleep(LOOK_MS / 1000)
+        pubsub.force()
+        tables.force()
+        flusher.flush_due([partition.log for partition in partitions], int(time.time() * 1000))
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

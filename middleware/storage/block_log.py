@@ -2,8 +2,12 @@
 
   <number, 20 digits>.journal   blocks, each: size of its body (uint32) | CRC-32C of its body (uint32) |
                                 body
+  forced                        the number of the last segment that is wholly on disk and no longer written to
 
 A block is written with one call and is either whole or absent: opening cuts off a torn end left by a crash.
+After a power loss a segment may be torn that others follow, if it was not forced yet: the log ends there, and
+what follows is removed. A torn segment that `forced` covers is damaged, and refused.
+
 The owner decides which segments are dropped. Their files are removed in that order, beside the loop.
 """
 
@@ -11,7 +15,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -22,6 +26,7 @@ from .removals import Removals
 
 _HEAD: Final = struct.Struct(">II")
 _SUFFIX: Final = ".journal"
+_FORCED: Final = "forced"
 _DIGITS: Final = 20
 _CHUNK: Final = 4 * 1024 * 1024
 
@@ -36,20 +41,32 @@ class BlockSegment:
 
 
 class SyncTicket:
-    """One sync: created on the loop, run on any thread."""
+    """One sync: created on the loop, run on any thread. `forced`: the last full segment that it covers, 0 if
+    it covers none. `directories`: those with entries that are not on disk yet."""
 
-    def __init__(self, disk: Disk, directory: str, descriptors: list[int]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        descriptors: list[int],
+        forced: int = 0,
+        directories: Sequence[str] = (),
+    ) -> None:
         self._disk = disk
         self._directory = directory
         self._descriptors = descriptors
+        self._forced = forced
+        self._directories = directories
 
     def run(self) -> None:
         """Waits for the disk. Raises OSError if it refuses."""
         try:
             for descriptor in self._descriptors:
                 self._disk.sync(descriptor)
-            if len(self._descriptors) > 1:
-                self._disk.sync_directory(self._directory)
+            for directory in self._directories:
+                self._disk.sync_directory(directory)
+            if self._forced:
+                self._disk.write_file(_marker(self._directory), b"%d\n" % self._forced, sync=True)
         finally:
             for descriptor in self._descriptors:
                 self._disk.close(descriptor)
@@ -59,7 +76,7 @@ class BlockLog:
     """The log in one directory, opened with `open`. `segments` are oldest first; the last one is written to.
 
     `cut` counts the torn bytes that opening cut off. `syncs` states whether somebody forces written data to
-    the disk, including full segments.
+    the disk, including full segments; under every policy of a daemon, the broker does.
     """
 
     def __init__(self, directory: str, disk: Disk, syncs: bool) -> None:
@@ -69,6 +86,7 @@ class BlockLog:
         self._disk = disk
         self._descriptor = -1
         self._full: list[int] = []  # descriptors of full segments that are not synced
+        self._entries: list[str] = []  # directories with entries that are not synced
         self._syncs = syncs
         self._removals = Removals(disk)
 
@@ -79,25 +97,49 @@ class BlockLog:
         """Opens or creates the log and passes each block to `take` in order. Raises STORAGE if the disk
         refuses.
 
-        Also refuses a log whose broken block cannot be a torn end because others follow it.
+        Also refuses a log whose broken block cannot be a torn end, because its segment was forced to disk.
         """
         log = cls(directory, disk, syncs)
         try:
             os.makedirs(directory, exist_ok=True)
+            # an earlier process may have left entries that were never forced
+            log._entries = [directory, os.path.dirname(directory) or "."]
             numbers = sorted(
                 int(name[:_DIGITS])
                 for name in os.listdir(directory)
                 if name.endswith(_SUFFIX) and name[:_DIGITS].isdigit()
             )
-            for number in numbers:
-                log._read(number, number == numbers[-1], take)
             if numbers:
-                log._descriptor = disk.open(log._path(numbers[-1]))
+                log._read_all(numbers, take)
             else:
+                disk.write_file(_marker(directory), b"0\n", sync=False)
                 log.roll()
         except OSError as error:
             raise refused(error, f"open {directory}") from error
         return log
+
+    def _read_all(self, numbers: list[int], take: Callable[[BlockSegment, bytes], None]) -> None:
+        """Reads the segments up to the first that is torn, and opens the last of them."""
+        forced = _forced(_marker(self.directory), numbers)
+        for index, number in enumerate(numbers):
+            if not self._read(number, number > forced or number == numbers[-1], take):
+                self._remove(numbers[index + 1 :])
+                break
+        for segment in self.segments[:-1]:
+            if segment.number > forced and self._syncs:
+                self._full.append(self._disk.open(self._path(segment.number)))
+        self._descriptor = self._disk.open(self._path(self.segments[-1].number))
+
+    def _remove(self, numbers: list[int]) -> None:
+        """Removes the segments after a torn one, the last one first: what is left is then always a log."""
+        for number in reversed(numbers):
+            self.cut += os.path.getsize(self._path(number))
+            self._disk.unlink(self._path(number))
+
+    @property
+    def rolled(self) -> bool:
+        """Whether there are full segments that are not forced to the disk."""
+        return len(self._full) > 0
 
     @property
     def size(self) -> int:
@@ -158,8 +200,16 @@ class BlockLog:
 
     def begin_sync(self) -> SyncTicket:
         """Returns a ticket for a sync of everything written so far. Raises OSError."""
-        ticket = SyncTicket(self._disk, self.directory, [*self._full, os.dup(self._descriptor)])
+        forced = 0
+        if self._full:
+            forced = self.segments[-1].number - 1
+            if not self._entries:
+                self._entries.append(self.directory)
+        ticket = SyncTicket(
+            self._disk, self.directory, [*self._full, os.dup(self._descriptor)], forced, self._entries
+        )
         self._full.clear()
+        self._entries = []
         return ticket
 
     def close(self) -> None:
@@ -174,7 +224,8 @@ class BlockLog:
     def _path(self, number: int) -> str:
         return f"{self.directory}/{number:0{_DIGITS}}{_SUFFIX}"
 
-    def _read(self, number: int, last: bool, take: Callable[[BlockSegment, bytes], None]) -> None:
+    def _read(self, number: int, may_be_torn: bool, take: Callable[[BlockSegment, bytes], None]) -> bool:
+        """Reads a segment. Returns whether it is whole; cuts off a torn end."""
         path = self._path(number)
         segment = BlockSegment(number, 0)
         self.segments.append(segment)
@@ -183,12 +234,14 @@ class BlockLog:
             while (block := _read_block(file.read, total - segment.size)) is not None:
                 take(segment, block)
                 segment.size += _HEAD.size + len(block)
-        if segment.size < total:
-            if not last:
-                raise TreecastError(
-                    Fault.STORAGE, f"{path} is damaged at byte {segment.size}: restore it from a backup"
-                )
-            self._cut(path, segment.size, total)
+        if segment.size == total:
+            return True
+        if not may_be_torn:
+            raise TreecastError(
+                Fault.STORAGE, f"{path} is damaged at byte {segment.size}: restore it from a backup"
+            )
+        self._cut(path, segment.size, total)
+        return False
 
     def _cut(self, path: str, size: int, total: int) -> None:
         descriptor = self._disk.open(path)
@@ -197,6 +250,25 @@ class BlockLog:
         finally:
             self._disk.close(descriptor)
         self.cut += total - size
+
+
+def _marker(directory: str) -> str:
+    return f"{directory}/{_FORCED}"
+
+
+def _forced(path: str, numbers: list[int]) -> int:
+    """Returns the number of the last segment that was forced to the disk as a whole.
+
+    0 if a power loss has emptied the file. In logs of versions without it all segments but the last one count
+    as forced.
+    """
+    try:
+        with open(path, "rb") as file:
+            return int(file.read())
+    except FileNotFoundError:
+        return numbers[-1] - 1
+    except ValueError:
+        return 0
 
 
 def _read_block(read: Callable[[int], bytes], left: int) -> bytes | None:

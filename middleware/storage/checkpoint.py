@@ -3,9 +3,9 @@
 JSON, replaced atomically. Everything before (`segment`, `position`), at offset `recovery`, was forced to the
 disk. That segment's indexes up to there have the given CRC-32C, and `<recovery>.snapshot`, which has its own
 CRC, holds the producers. Indexes and snapshot need no fsync: a loss at power failure is detected and
-repaired. A clean shutdown writes a checkpoint that covers the whole log. `start` is the log's start offset,
-`cleaned` the first offset that compaction has not seen. If the file is missing or damaged, recovery checks
-everything.
+repaired. The checkpoint itself is forced only where the log starts inside a segment, which nothing else says.
+A clean shutdown writes a checkpoint that covers the whole log. `start` is the log's start offset, `cleaned`
+the first offset that compaction has not seen. If the file is missing or damaged, recovery checks everything.
 """
 
 from __future__ import annotations

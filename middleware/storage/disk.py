@@ -110,3 +110,15 @@ def write_rest(
 def refused(error: OSError, what: str) -> TreecastError:
     """Returns STORAGE with the operation and the kernel's error."""
     return TreecastError(Fault.STORAGE, f"cannot {what}: {error.strerror or error}")
+
+
+def make_directory(path: str) -> None:
+    """Makes a directory, and those above it that are missing, each durably entered in the one above it.
+    Raises OSError."""
+    if os.path.isdir(path):
+        return
+    above = os.path.dirname(os.path.abspath(path))
+    make_directory(above)
+    with suppress(FileExistsError):
+        os.mkdir(path, 0o750)
+    Disk().sync_directory(above)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
+from . import epochs
 from .checkpoint import FILE_NAME, Checkpoint
 from .disk import Disk, refused
 from .files import LogFile
@@ -26,6 +27,8 @@ from .summary import is_small
 if TYPE_CHECKING:
     from .log import PartitionLog
 
+OWNER_FILE: Final = "partition.metadata"  # in a log's directory: its topic's id, in Kafka's format
+
 
 class FlushTicket:
     """The work that makes everything before `offset` durable."""
@@ -37,14 +40,14 @@ class FlushTicket:
         self.generation = generation  # of the log; increased when written data is taken back
         self.files: list[tuple[LogFile, int]] = []  # pinned, with their descriptors
         self.segments: list[tuple[Segment, int]] = []  # with their sizes
-        self.indexes: list[str] = []
+        self.paths: list[str] = []  # other files, which are not open
         self.parts: list[tuple[str, str, bytes]] = []  # temporary path, final path, content
         self.directories: list[str] = []
         self.checkpoint: Checkpoint | None = None
 
     def only_descriptor(self) -> int:
         """Returns the descriptor if one fdatasync of it is all there is to do; else -1."""
-        if len(self.files) != 1 or self.indexes or self.directories or self.parts:
+        if len(self.files) != 1 or self.paths or self.directories or self.parts:
             return -1
         return self.files[0][1] if self.disk.syncs_plainly else -1
 
@@ -55,7 +58,7 @@ class FlushTicket:
         """
         for _, descriptor in self.files:
             self.disk.sync(descriptor)
-        for path in self.indexes:
+        for path in self.paths:
             with suppress(FileNotFoundError):  # deleted meanwhile
                 self.disk.sync_path(path)
         for directory in self.directories:
@@ -82,7 +85,9 @@ class Durability:
         if not recovered.rested:
             self._changed()
         self.flushed_offset = recovered.checkpoint.recovery if self.unflushed else recovered.end_offset
-        self.directory_dirty = self.parent_dirty = recovered.created
+        # what an earlier process wrote and did not flush may lie in a directory that it made
+        self.directory_dirty = self.parent_dirty = recovered.created or bool(self.unflushed)
+        self.epochs_dirty = bool(self.unflushed)  # the file of epochs is not known to be on disk
         self.failed = ""
         self._generation = 0
         self._on_disk = recovered.checkpointed
@@ -137,7 +142,7 @@ class Durability:
         settings = self.log.settings
         age = self.log.config.flush_ms
         if settings.fsync is FsyncPolicy.INTERVAL:
-            age = min(age, settings.fsync_interval_ms)
+            age = min(age, settings.flush_age_ms)
         return now_ms - self._dirty_since_ms >= age or len(self.unflushed) > 1
 
     def begin(self, now_ms: int, *, checkpoint: bool = False) -> FlushTicket | None:
@@ -157,11 +162,15 @@ class Durability:
         self._dirty_since_ms = now_ms
         ticket = FlushTicket(log.shared.disk, log.end_offset, self.since_checkpoint, self._generation)
         self._pin(ticket)
+        if self.epochs_dirty:
+            ticket.paths.append(f"{log.directory}/{epochs.FILE_NAME}")
+            self.epochs_dirty = False
         if checkpoint:
             self._add_checkpoint(ticket)
         if self.directory_dirty:
             ticket.directories.append(log.directory)
             if self.parent_dirty:
+                ticket.paths.append(f"{log.directory}/{OWNER_FILE}")
                 ticket.directories.append(os.path.dirname(log.directory))
             self.directory_dirty = self.parent_dirty = False
         return ticket
@@ -172,9 +181,9 @@ class Durability:
         try:
             for segment in self.unflushed:
                 if segment.aborted:
-                    ticket.indexes.append(segment.path(".txnindex"))
+                    ticket.paths.append(segment.path(".txnindex"))
                 if segment.sealed:
-                    ticket.indexes += [segment.path(".index"), segment.path(".timeindex")]
+                    ticket.paths += [segment.path(".index"), segment.path(".timeindex")]
                 ticket.files.append((segment.file, pool.pin(segment.file)))
                 ticket.segments.append((segment, segment.size))
         except TreecastError:
@@ -238,8 +247,9 @@ class Durability:
         """Lets recovery trust no more than `kept`. Called before the log is cut at `end_offset`."""
         self._generation += 1
         self.flushed_offset = min(self.flushed_offset, end_offset)
+        beyond = self._on_disk and self.checkpoint.recovery > end_offset
         self.checkpoint = kept
-        self.write_checkpoint()
+        self.write_checkpoint(sync=beyond)
 
     def _take(self, ticket: FlushTicket, checkpoint: Checkpoint) -> None:
         """Gives the checkpoint's parts their names, except indexes of a segment that was sealed meanwhile."""
@@ -258,13 +268,19 @@ class Durability:
         self.since_checkpoint -= ticket.size
         self.drop_snapshots()
 
-    def write_checkpoint(self) -> None:
-        """Writes the checkpoint with the log's present start and cleaned offset."""
+    def write_checkpoint(self, *, sync: bool = False) -> None:
+        """Writes the checkpoint with the log's present start and cleaned offset.
+
+        It is forced to the disk, under every policy, if nothing else says where the log starts: a power loss
+        would take the file that this one replaces, and bring records back that were deleted long ago.
+        `sync`: if the one on disk must not come back either.
+        """
         log = self.log
+        sync = sync or log.start_offset > log.bases[0]
         self.checkpoint = replace(self.checkpoint, start=log.start_offset, cleaned=log.cleaned_offset)
         path = f"{log.directory}/{FILE_NAME}"
         try:
-            log.shared.disk.write_file(path, self.checkpoint.encode(), sync=False)
+            log.shared.disk.write_file(path, self.checkpoint.encode(), sync=sync)
         except OSError as error:
             log.counters.write_errors += 1
             raise refused(error, f"write {path}") from error

@@ -92,6 +92,8 @@ def recover(
         summary = None
     if summary is not None:
         checkpoint, leader_epochs = summary.checkpoint, summary.leader_epochs()
+    elif on_disk is not None and on_disk.recovery > segments[0].base_offset and not leader_epochs.entries:
+        on_disk = checkpoint = _without_epochs(directory, on_disk, shared.disk)
     opening = _Opening(
         directory, config, shared, segments, checkpoint, leader_epochs, report, now_ms, names, summary
     )
@@ -101,6 +103,14 @@ def recover(
     elif summary is not None and on_disk is not None:
         recovered.disk_segment = on_disk.segment
     return recovered
+
+
+def _without_epochs(directory: str, checkpoint: Checkpoint, disk: Disk) -> Checkpoint:
+    """Replaces a checkpoint by one that trusts nothing but the log's start, as a power loss took the file of
+    epochs: they are found again in the batches."""
+    left = Checkpoint(start=checkpoint.start, cleaned=checkpoint.cleaned)
+    disk.write_file(f"{directory}/{FILE_NAME}", left.encode(), sync=True)
+    return left
 
 
 def unwritten(directory: str, shared: SharedFiles, now_ms: int) -> Recovered:
@@ -373,6 +383,7 @@ class _Opening:
             if offset > self.end_offset:
                 self.shared.disk.unlink(stem(self.directory, offset) + ".snapshot")
         self.epochs.drop_beyond(self.end_offset)
+        self.epochs.truncate_start(trusted.start)
         known = self.summary
         return Recovered(
             self.segments,
@@ -394,7 +405,7 @@ class _Opening:
         past it.
         """
         if not self.checkpointed and self.inside is None and os.path.exists(f"{self.directory}/{FILE_NAME}"):
-            self.shared.disk.write_file(f"{self.directory}/{FILE_NAME}", self.trusted.encode(), sync=False)
+            self.shared.disk.write_file(f"{self.directory}/{FILE_NAME}", self.trusted.encode(), sync=True)
             self.checkpointed = True
 
     def _begin_at(self, start: int) -> None:

@@ -21,6 +21,7 @@ class FsyncPolicy(enum.Enum):
 
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
+LOOK_MS: Final = 1000  # the longest time between two looks for logs that are due to be flushed
 
 
 class LogSettings(Struct, frozen=True):
@@ -36,3 +37,9 @@ class LogSettings(Struct, frozen=True):
     producer_expiration_ms: int = DAY_MS
     checkpoint_bytes: int = 64 * 1024 * 1024
     compaction_keys: int = 250_000
+
+    @property
+    def flush_age_ms(self) -> int:
+        """The age at which unflushed data is due, for a look at it every `min(fsync_interval_ms, 1000)` ms:
+        with the time until the next look it is the interval."""
+        return self.fsync_interval_ms - min(self.fsync_interval_ms, LOOK_MS)

@@ -266,6 +266,7 @@ class LogWriter:
             self._log.counters.write_errors += 1
             raise refused(error, f"write {path}") from error
         self.epochs_dirty = False
+        self._durability.epochs_dirty = True
 
     # --- segments
 

@@ -81,7 +81,13 @@ class Journal:
         self._handed_count = 0
         self._passing: dict[tuple[int, int, int], None] = {}  # the streams of `passed` not yet written
         self._syncs = syncs
-        self.unsynced = False  # something was written and not yet forced to disk
+        # something was written and not yet forced to disk, perhaps by an earlier process
+        self.unsynced = True
+
+    @property
+    def rolled(self) -> bool:
+        """Whether full segments are not forced to the disk yet."""
+        return self._log.rolled
 
     @property
     def size(self) -> int:

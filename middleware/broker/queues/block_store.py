@@ -104,6 +104,11 @@ class BlockStore:
             raise TreecastError(Fault.STORAGE, self.error)
 
     @property
+    def rolled(self) -> bool:
+        """Whether full segments are not forced to the disk yet, or some may go once that is done."""
+        return self._log.rolled or len(self._leaving) > 0
+
+    @property
     def gathered(self) -> int:
         return len(self._out)
 

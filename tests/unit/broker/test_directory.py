@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.unit.power import Power
 
-from treecast.middleware.broker.directory import DataDirectory, DataDirectoryError
+from treecast.middleware.api.join_token import new_token
+from treecast.middleware.broker.directory import DataDirectory, DataDirectoryError, Membership
+from treecast.middleware.daemon.tokens import keep_token, kept_token
 from treecast.middleware.model.identity import new_cluster_id
 
 
@@ -92,3 +96,45 @@ def test_cluster_ids_have_kafkas_spelling() -> None:
     assert len(new_cluster_id(2**128 - 1)) == 22
     assert new_cluster_id(1) != new_cluster_id(2)
     assert not [bits for bits in range(64) if new_cluster_id(bits << 122).startswith("-")]
+
+
+@pytest.fixture
+def power(monkeypatch: pytest.MonkeyPatch) -> Iterator[Power]:
+    made = Power(monkeypatch)
+    yield made
+    made.close()
+
+
+def test_what_names_a_directory_is_on_the_disk_before_it_is_used(tmp_path: Path, power: Power) -> None:
+    root = tmp_path / "new"
+    opened = DataDirectory.open(root / "deep" / "data", 1, "c")
+    keep_token(opened.path, new_token("c" * 22))
+    left = power.lose(root, tmp_path / "left") / "deep" / "data"
+    again = DataDirectory.open(left, 1, "another")
+    assert (again.meta, again.run, again.was_clean) == (opened.meta, 2, False)
+    assert kept_token(left) == kept_token(opened.path)
+    assert again.logs.is_dir()
+    again.close(clean=False)
+    opened.close(clean=False)
+
+
+def test_a_power_loss_brings_no_mark_of_an_orderly_close_back(tmp_path: Path, power: Power) -> None:
+    data = tmp_path / "data"
+    DataDirectory.open(data, 1, "c").close(clean=True)
+    running = DataDirectory.open(data, 1, "c")
+    assert running.was_clean
+    left = power.lose(data, tmp_path / "left")
+    again = DataDirectory.open(left, 1, "c")
+    assert not again.was_clean
+    again.close(clean=False)
+    running.close(clean=False)
+
+
+def test_a_membership_is_on_the_disk_at_once(tmp_path: Path, power: Power) -> None:
+    opened = DataDirectory.open(tmp_path / "data", None, "alone")
+    opened.join("c", 7, Membership("h", "i", "host:1"))
+    opened.raise_run(40)
+    again = DataDirectory.open(power.lose(tmp_path / "data", tmp_path / "left"), None, "x")
+    assert (again.meta, again.run) == (opened.meta, 41)
+    again.close(clean=False)
+    opened.close(clean=False)

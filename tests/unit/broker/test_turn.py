@@ -23,7 +23,7 @@ class Script:
         self.error = ""
         self.full = False  # the store refuses writes
         self.opens = True  # the file to be synced can be opened
-        self.unsynced = False
+        self.unsynced = self.rolled = False
         self.waits = 0  # replies that wait
         self.gathered = 0
         self.said = 0
@@ -233,6 +233,22 @@ def test_with_fsync_per_interval_the_disk_is_forced_while_nobody_waits() -> None
     assert script.disk("broken") == ["forced 7 broken", "refused: broken"]
     turn.force()
     assert script.disk() == ["force", "forced 7"]
+    turn.force()
+    assert script.since() == []
+
+
+def test_with_never_only_what_the_kernel_must_not_order_is_forced() -> None:
+    script = Script()
+    turn = turn_of(script, FsyncPolicy.NEVER)
+    turn.ask()
+    script.loop()
+    turn.force()
+    assert script.since() == []
+    script.rolled = True
+    turn.force()
+    assert script.since() == ["force"]
+    script.disk()
+    script.rolled = False
     turn.force()
     assert script.since() == []
 

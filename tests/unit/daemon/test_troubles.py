@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,15 @@ def test_a_disk_that_takes_what_is_written_and_one_that_is_not_there(tmp_path: P
     assert space is not None
     assert 0 < space.free <= space.size
     assert space_of(str(tmp_path / "absent")) is None
+
+
+def test_a_file_system_that_does_not_say_how_large_it_is_is_not_taken_for_a_full_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = list(os.statvfs(tmp_path))
+    found[2:5] = [0, 0, 0]  # blocks in all, free and available, as FUSE answers where there is no such call
+    monkeypatch.setattr(room.os, "statvfs", lambda _: os.statvfs_result(found))
+    assert space_of(str(tmp_path)) is None
 
 
 class Disk:

@@ -25,9 +25,9 @@ from treecast.middleware.storage.disk import Disk
 from treecast.middleware.wire.mqtt_publish import PLAIN
 
 
-def opened(path: Path, disk: Disk | None = None) -> tuple[BlockLog, list[bytes]]:
+def opened(path: Path, disk: Disk | None = None, *, syncs: bool = False) -> tuple[BlockLog, list[bytes]]:
     found: list[bytes] = []
-    log = BlockLog.open(str(path), disk or Disk(), False, lambda segment, block: found.append(block))
+    log = BlockLog.open(str(path), disk or Disk(), syncs, lambda segment, block: found.append(block))
     return log, found
 
 
@@ -123,7 +123,7 @@ def test_whatever_is_torn_off_the_end_leaves_whole_blocks(
 ) -> None:
     path = tmp_path_factory.mktemp("log")
     written(path, blocks)
-    (file,) = path.iterdir()
+    (file,) = path.glob("*.journal")
     size = file.stat().st_size
     left = data.draw(st.integers(0, size))
     os.truncate(file, left)
@@ -136,19 +136,66 @@ def test_whatever_is_torn_off_the_end_leaves_whole_blocks(
     assert opened(path)[1] == [*found, b"next"]
 
 
-def test_damage_amid_the_log_is_refused(tmp_path: Path) -> None:
-    log, _ = opened(tmp_path)
-    log.append(b"first")
-    log.roll()
-    log.append(b"second")
-    log.close()
-    first = sorted(tmp_path.iterdir())[0]
-    data = bytearray(first.read_bytes())
+def damage(path: Path, number: int) -> None:
+    """Changes the last byte of a segment, counted from 0."""
+    file = sorted(path.glob("*.journal"))[number]
+    data = bytearray(file.read_bytes())
     data[-1] ^= 1
-    first.write_bytes(data)
+    file.write_bytes(data)
+
+
+def of_four_segments(path: Path, *, forced: int) -> BlockLog:
+    """Writes a log whose first `forced` segments were forced to the disk when they were full."""
+    log, _ = opened(path, syncs=True)
+    for number in range(4):
+        if number:
+            log.roll()
+        log.append(b"%d first" % number)
+        log.append(b"%d second" % number)
+        if number == forced:
+            log.begin_sync().run()
+    return log
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_what_power_tore_ends_the_log_though_segments_follow(tmp_path: Path, number: int) -> None:
+    of_four_segments(tmp_path, forced=0).close()
+    damage(tmp_path, number)
+    log, found = opened(tmp_path, syncs=True)
+    assert found == [b"%d %s" % (n, w) for n in range(number + 1) for w in (b"first", b"second")][:-1]
+    assert len(log.segments) == number + 1
+    assert log.cut > 0
+    log.append(b"next")
+    log.close()
+    assert opened(tmp_path)[1] == [*found, b"next"]
+
+
+def test_a_full_segment_that_an_earlier_process_did_not_force_is_forced_by_the_next(tmp_path: Path) -> None:
+    of_four_segments(tmp_path, forced=1).close()
+    log, _ = opened(tmp_path, syncs=True)
+    assert log.rolled
+    log.begin_sync().run()
+    assert not log.rolled
+    log.close()
+    assert (tmp_path / "forced").read_bytes() == b"3\n"
+
+
+def test_damage_amid_the_log_is_refused(tmp_path: Path) -> None:
+    of_four_segments(tmp_path, forced=2).close()
+    damage(tmp_path, 1)
     with pytest.raises(TreecastError, match="damaged") as caught:
         opened(tmp_path)
     assert caught.value.fault is Fault.STORAGE
+
+
+def test_a_log_of_a_version_without_the_mark_was_forced_but_for_its_last_segment(tmp_path: Path) -> None:
+    of_four_segments(tmp_path, forced=0).close()
+    (tmp_path / "forced").unlink()
+    damage(tmp_path, 3)
+    assert opened(tmp_path)[0].cut > 0
+    damage(tmp_path, 2)
+    with pytest.raises(TreecastError, match="damaged"):
+        opened(tmp_path)
 
 
 class FullDisk(Disk):

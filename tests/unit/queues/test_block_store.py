@@ -104,7 +104,7 @@ def test_messages_beyond_memory_come_back_in_order_and_segments_go(tmp_path: Pat
         host.publish(b"%08d" % number, b"%08d" % number)
         if number % 50 == 0:
             store.flush()
-    assert len(list(tmp_path.iterdir())) > 5
+    assert len(list(tmp_path.glob("*.journal"))) > 5
     parts = [queue.get(host.now, no_ack=False) for _ in range(4000)]
     assert [bodies_of(part)[0] for part in parts if part] == [b"%08d" % (n // 2) for n in range(4000)]
     for part in parts:
@@ -113,7 +113,7 @@ def test_messages_beyond_memory_come_back_in_order_and_segments_go(tmp_path: Pat
     store.flush()
     store.flush()  # frees the segment that was full then
     store.close()  # waits until files are removed
-    assert len(list(tmp_path.iterdir())) == 1
+    assert len(list(tmp_path.glob("*.journal"))) == 1
 
 
 def test_what_has_gathered_is_read_before_it_is_written(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_damage_is_found_when_it_is_read(tmp_path: Path) -> None:
     host.publish(b"x" * 100)
     host.publish(b"y" * 100)
     store.flush()
-    (file,) = tmp_path.iterdir()
+    (file,) = tmp_path.glob("*.journal")
     data = bytearray(file.read_bytes())
     data[data.index(b"y")] ^= 1
     file.write_bytes(data)
@@ -207,4 +207,4 @@ def test_what_an_earlier_process_has_left_is_removed(tmp_path: Path) -> None:
     again = opened(tmp_path)
     assert again.size < 100  # no definitions
     again.close()  # waits until files are removed
-    assert len(list(tmp_path.iterdir())) == 1
+    assert len(list(tmp_path.glob("*.journal"))) == 1

@@ -93,10 +93,10 @@ async def test_flush_messages_makes_every_so_many_wait(kit: Kit, path: Path, flu
 
 
 async def test_the_interval(kit: Kit, path: Path, flusher: Flusher) -> None:
-    log = kit.open(path, settings=LogSettings(FsyncPolicy.INTERVAL, fsync_interval_ms=100))
+    log = kit.open(path, settings=LogSettings(FsyncPolicy.INTERVAL, fsync_interval_ms=3000))
     kit.append(log, kit.batch(), now_ms=1000)
-    assert flusher.flush_due([log], 1099) == 0
-    assert flusher.flush_due([log], 1100) == 1
+    assert flusher.flush_due([log], 2999) == 0
+    assert flusher.flush_due([log], 3000) == 1  # the next look, a second later, would be too late
     await flusher.settle()
     assert log.flushed_offset == 1
     assert flusher.flush_due([log], 9000) == 0

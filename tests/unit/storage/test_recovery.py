@@ -318,3 +318,19 @@ def test_a_checkpoint_beyond_the_log_is_not_trusted_later(kit: Any, path: Path) 
     again = kit.open(path)
     assert kit.read_all(again) == data
     assert again.end_offset == 13
+
+
+def test_leader_epochs_that_a_power_loss_took_are_found_in_the_batches(kit: Any, path: Path) -> None:
+    log = kit.open(path)
+    for epoch in (1, 3, 4):
+        log.begin_epoch(epoch)
+        kit.append(log, kit.batch(2))
+    log.flush(0, checkpoint=True)  # a start would trust all of it
+    assert log.delete_before(1) == 1
+    (path / "leader-epoch-checkpoint").write_bytes(b"")  # its name was renamed, its bytes were not forced
+    again = kit.open(path)
+    assert again.epoch_entries == log.epoch_entries == [(1, 1), (3, 2), (4, 4)]
+    assert again.start_offset == 1
+    assert again.report.checked_batches == 3
+    kit.append(again, kit.batch(1))
+    assert kit.open(path).epoch_entries == [(1, 1), (3, 2), (4, 4)]

@@ -43,10 +43,10 @@ def test_nobody_waits_for_a_slow_disk(tmp_path: Path, disk: SlowDisk) -> None:
     for segment in log.segments[:3]:
         log.drop(segment)
     assert [one.number for one in log.segments] == [4, 5, 6]
-    assert len(list(tmp_path.iterdir())) == 6
+    assert len(list(tmp_path.glob("*.journal"))) == 6
     disk.go.set()
     log.close()
-    assert sorted(int(one.stem) for one in tmp_path.iterdir()) == [4, 5, 6]
+    assert sorted(int(one.stem) for one in tmp_path.glob("*.journal")) == [4, 5, 6]
 
 
 def test_a_file_that_is_refused_comes_before_later_ones(disk: SlowDisk) -> None:

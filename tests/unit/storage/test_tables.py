@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.unit.loops import holds
+from tests.unit.power import Power
 
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.storage.disk import make_directory
 from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Change, Tables
 
@@ -63,4 +67,90 @@ async def test_an_abandoned_commit_still_happens(tmp_path: Path) -> None:
     given_up.cancel()
     await tables.commit([Change("a", "y", b"2")])
     assert tables.load("a") == {"x": b"1", "y": b"2"}
+    tables.close()
+
+
+# --- what a power loss takes
+
+
+@pytest.fixture
+def power(monkeypatch: pytest.MonkeyPatch) -> Iterator[Power]:
+    made = Power(monkeypatch)
+    yield made
+    made.close()
+
+
+def made(folder: Path, policy: FsyncPolicy) -> Tables:
+    make_directory(str(folder / "data"))
+    return Tables(folder / "data" / "t.sqlite", policy)
+
+
+async def forced(tables: Tables) -> None:
+    tables.force()
+    await holds(lambda: tables._forcing is None)
+
+
+def after_loss(power: Power, folder: Path, policy: FsyncPolicy) -> dict[str, bytes]:
+    tables = Tables(power.lose(folder / "data", folder / "left") / "t.sqlite", policy)
+    left = tables.load("a")
+    tables.close()
+    return left
+
+
+async def test_the_interval_forces_the_write_ahead_log(tmp_path: Path, power: Power) -> None:
+    tables = made(tmp_path, FsyncPolicy.INTERVAL)
+    tables.write([Change("a", "old", b"1")])
+    await forced(tables)
+    tables.write([Change("a", "young", b"2")])
+    assert after_loss(power, tmp_path, FsyncPolicy.INTERVAL) == {"old": b"1"}
+    tables.close()
+
+
+async def test_nothing_is_forced_where_nothing_was_written(tmp_path: Path, power: Power) -> None:
+    tables = made(tmp_path, FsyncPolicy.INTERVAL)
+    await forced(tables)
+    syncs: list[str] = []
+    tables._disk.sync_path = syncs.append  # type: ignore[method-assign]
+    await forced(tables)
+    assert syncs == []
+    await tables.commit([Change("a", "x", b"1")])
+    await forced(tables)
+    assert syncs == [f"{tmp_path}/data/t.sqlite-wal"]
+    tables.close()
+
+
+async def test_a_disk_that_refuses_is_asked_again(tmp_path: Path, power: Power) -> None:
+    tables = made(tmp_path, FsyncPolicy.INTERVAL)
+    tables.write([Change("a", "x", b"1")])
+
+    def refuse(path: str) -> None:
+        raise OSError(5, "Input/output error")
+
+    tables._disk.sync_path = refuse  # type: ignore[method-assign]
+    await forced(tables)
+    del tables._disk.sync_path
+    await forced(tables)
+    assert after_loss(power, tmp_path, FsyncPolicy.INTERVAL) == {"x": b"1"}
+    tables.close()
+
+
+def test_with_batch_sqlite_forces_each_commit_and_never_less_than_a_whole_database(tmp_path: Path) -> None:
+    """`synchronous`: 2 is FULL, 1 NORMAL; with 0 a power loss may leave no database at all."""
+    for policy, level in ((FsyncPolicy.BATCH, 2), (FsyncPolicy.INTERVAL, 1), (FsyncPolicy.NEVER, 1)):
+        tables = Tables(tmp_path / policy.value, policy)
+        assert tables._database.execute("PRAGMA synchronous").fetchone() == (level,)
+        tables.close()
+
+
+@pytest.mark.parametrize("policy", [FsyncPolicy.INTERVAL, FsyncPolicy.NEVER])
+async def test_the_write_ahead_log_stays_short_though_nobody_waits_for_a_checkpoint(
+    tmp_path: Path, policy: FsyncPolicy
+) -> None:
+    tables = Tables(tmp_path / "t.db", policy)
+    for round_ in range(20):
+        for number in range(300):
+            tables.write([Change("a", str(number), b"%d" % round_ * 100)])
+        await forced(tables)
+    assert (tmp_path / "t.db-wal").stat().st_size < 4 * 2000 * 4096
+    assert tables.load("a") == {str(number): b"%d" % 19 * 100 for number in range(300)}
     tables.close()
