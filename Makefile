@@ -17,6 +17,7 @@
 #   make crash     300 kills of the daemon under load, resumable   (CRASH=... passes options)
 #   make crash-mqtt  the same under MQTT load of QoS 1 and 2           (CRASH=... passes options)
 #   make crash-amqp  the same under AMQP load with confirms           (CRASH=... passes options)
+#   make power     60 power losses under load of all faces, on LazyFS; LAZYFS names its program   (POWER="--count 6")
 #   make crash-spark  300 kills of daemon and workers and 30 of the driver of a Spark query   (CRASH=...)
 #   make crash-apps  Kafka Streams, Connect and MirrorMaker 2 killed in mid-stream   (APPS="streams --kills 20")
 #   make stare     100,000 states over 20 lossy emulated switches     (STARE="--states 2000 --seed 7")
@@ -37,7 +38,7 @@ SDIST    := .cache/sdist
 PY       := $(VENV)/bin/python
 SELF     := $(MAKE)  # under another name: make -n runs recipes that name it
 
-.PHONY: help setup compiled compiled-unit dist demo test unit check static site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps crash-relay hosts hosts-spark stare clean
+.PHONY: help setup compiled compiled-unit dist demo test unit check static site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps crash-relay power hosts hosts-spark stare clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -213,6 +214,9 @@ crash-mqtt: setup
 
 crash-amqp: setup
 	@$(PY) tests/fault/amqp_crash_run.py $(CRASH)
+
+power: setup
+	@$(PY) tests/fault/power_run.py $(POWER)
 
 crash-spark: setup
 	@$(PY) tests/fault/spark_run.py $(CRASH)
