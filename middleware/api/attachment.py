@@ -1,4 +1,8 @@
-"""A host's attachment to the coordinator: its lease, renewed in time and taken again when it is lost."""
+"""A host's attachment to the coordinator: its lease, renewed in time and taken again when it is lost.
+
+Renewals tell how far the host's data directory has come: a stamp, which is on its disk before it is told. A
+directory with a lower stamp than the coordinator has heard of is an older one (`model.runs`).
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,15 @@ import asyncio
 from collections.abc import Callable
 
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
 
 from .coordinator_client import CoordinatorCalls
 from .lasting import BackOff, lasting
 from .v1 import coordinator_pb2 as pb
+
+STAMP_SECONDS = 10.0  # between two stamps: a copy of a directory is recognised once it is so much older
+
+_log = Log(__name__)
 
 
 class Attachment:
@@ -20,20 +29,26 @@ class Attachment:
         client: CoordinatorCalls,
         request: pb.AttachRequest,
         on_attached: Callable[[pb.AttachResponse], None] = lambda answer: None,
+        move_stamp: Callable[[], int] | None = None,
+        stamp_seconds: float = STAMP_SECONDS,
     ) -> None:
         """`on_attached` is called on the loop after every attach; each has a new session. `on_change` is
-        called after each attempt to attach or renew, with the refusal or None.
+        called after each attempt to attach or renew, with the refusal or None. `move_stamp` raises the stamp
+        on the host's disk and returns it, on a thread of its own; it may raise OSError.
         """
         self._client = client
         self.request = request  # of the next attach
         self.answer: pb.AttachResponse | None = None  # of the last one
         self._on_attached = on_attached
-        self.directory_is_old = False  # an attach got a higher run number than the directory's own
+        self.directory_is_old = False  # an attach of this run found another one, or a later state
         self.on_old_directory: Callable[[], None] = lambda: None
         self.on_change: Callable[[TreecastError | None], None] = lambda error: None
         self._session: pb.HostSession | None = None
         self._lease = 0.0
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._move_stamp = move_stamp
+        self._stamp_seconds = stamp_seconds
+        self._told = 0  # the last stamp that the coordinator has
         self.last_error: TreecastError | None = None  # None while attached without errors
 
     @property
@@ -54,7 +69,8 @@ class Attachment:
         """Attaches once, now. Raises the refusal."""
         self.answer = answer = await self._client.attach(self.request)
         self._session, self._lease = answer.session, answer.lease_seconds
-        is_old = answer.run > self.request.run > 0
+        # a later attach of the same run answers the same again
+        is_old = answer.older and (answer.run > self.request.run or not self.directory_is_old)
         self._on_attached(answer)
         if is_old:
             self.directory_is_old = True
@@ -63,22 +79,49 @@ class Attachment:
 
     def start(self) -> None:
         """Keeps the host attached in the background: attaches if necessary, renews, attaches again."""
-        if self._task is None:
-            work = lasting("attachment to the coordinator", self._run, BackOff(self._client.rng))
-            self._task = asyncio.create_task(work)
+        if self._tasks:
+            return
+        work = lasting("attachment to the coordinator", self._run, BackOff(self._client.rng))
+        self._tasks = [asyncio.create_task(work)]
+        if self._move_stamp is not None:
+            work = lasting("stamps of the data directory", self._stamp, BackOff(self._client.rng))
+            self._tasks.append(asyncio.create_task(work))
 
     async def close(self, *, detach: bool) -> None:
         """Stops renewing. With `detach`, also tells the coordinator; if that fails, the lease expires."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
         session, self._session = self._session, None
         if detach and session is not None:
             try:
-                await self._client.detach(session)
+                await self._take_stamp()
+                await self._client.detach(session, self._stamp_to_tell)
             except TreecastError as error:
                 self.last_error = error
+
+    async def _stamp(self) -> None:
+        """Moves the stamp for ever. Beside the renewals: a slow disk must not cost the lease."""
+        while True:
+            await asyncio.sleep(self._stamp_seconds)
+            await self._take_stamp()
+
+    async def _take_stamp(self) -> None:
+        if self._move_stamp is None or not self.request.runs:
+            return
+        try:
+            stamp = await asyncio.to_thread(self._move_stamp)
+        except OSError as error:
+            _log.warning("stamp of the data directory cannot be written", error=error)
+        else:
+            self.request.runs[-1].stamp = stamp  # also of the next attach
+
+    @property
+    def _stamp_to_tell(self) -> int:
+        """The stamp on disk, or 0 if the coordinator has it already."""
+        stamp = self.request.runs[-1].stamp if self.request.runs else 0
+        return stamp if stamp != self._told else 0
 
     async def _run(self) -> None:
         back_off = BackOff(self._client.rng)
@@ -92,7 +135,9 @@ class Attachment:
             if self._session is None:
                 await self.attach()
             else:
-                self._lease = (await self._client.renew(self._session)).lease_seconds
+                stamp = self._stamp_to_tell
+                self._lease = (await self._client.renew(self._session, stamp)).lease_seconds
+                self._told = stamp or self._told
         except TreecastError as error:
             lost = error.fault is Fault.UNKNOWN_MEMBER and self._session is not None
             if lost:

@@ -110,13 +110,15 @@ class CoordinatorCalls(ABC):
         self.cluster_id = answer.cluster_id
         return answer
 
-    async def renew(self, session: pb.HostSession) -> pb.RenewResponse:
-        answer = await self._call("Renew", pb.RenewRequest(session=session), pb.RenewResponse)
+    async def renew(self, session: pb.HostSession, stamp: int = 0) -> pb.RenewResponse:
+        """Prolongs the lease. `stamp`: of the directory's run, where it has moved."""
+        request = pb.RenewRequest(session=session, stamp=stamp)
+        answer = await self._call("Renew", request, pb.RenewResponse)
         _check_lease(answer.lease_seconds)
         return answer
 
-    async def detach(self, session: pb.HostSession) -> None:
-        await self._call("Detach", pb.DetachRequest(session=session), pb.DetachResponse)
+    async def detach(self, session: pb.HostSession, stamp: int = 0) -> None:
+        await self._call("Detach", pb.DetachRequest(session=session, stamp=stamp), pb.DetachResponse)
 
     # --- topics
 
@@ -192,13 +194,21 @@ class CoordinatorCalls(ABC):
         request = pb.GiveUpRequest(session=session, topic_id=topic_id, partitions=partitions)
         return await self._call("GiveUp", request, pb.TopicEntryResponse)
 
+    async def accept_losses(
+        self, session: pb.HostSession, topic_id: bytes, partition: int
+    ) -> pb.TopicEntryResponse:
+        """Says that an operator knows of what the partition has lost so far."""
+        request = pb.AcceptLossesRequest(session=session, topic_id=topic_id, partition=partition)
+        return await self._call("AcceptLosses", request, pb.TopicEntryResponse)
+
     async def put_ends(self, session: pb.HostSession, ends: Sequence[pb.PartitionEnd]) -> None:
         """Records the end offsets of logs that the caller leads."""
         await self._call("PutEnds", pb.PutEndsRequest(session=session, ends=ends), pb.PutEndsResponse)
 
-    async def get_ends(self, topic_id: bytes) -> Sequence[pb.PartitionEnd]:
-        """Returns the recorded ends of one topic's partitions; partitions without a record are left out."""
-        return (await self._call("GetEnds", pb.GetEndsRequest(topic_id=topic_id), pb.GetEndsResponse)).ends
+    async def get_ends(self, *topic_ids: bytes) -> Sequence[pb.PartitionEnd]:
+        """Returns the recorded ends of topics' partitions; partitions without a record are left out."""
+        request = pb.GetEndsRequest(topic_ids=topic_ids)
+        return (await self._call("GetEnds", request, pb.GetEndsResponse)).ends
 
     # --- ids and interest
 

@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
+from treecast.middleware.model.runs import RunMark
 
 from .messages import form
 from .v1 import coordinator_pb2 as pb
@@ -81,7 +82,8 @@ class HostEntry(Struct, frozen=True):
 
     `run` is the highest known run number under this name, over all its directories. `leads_nothing`: it has
     no broker, and gets no partitions to lead. `zone`: a label of hosts near each other, with outer labels
-    before inner ones, separated by "/".
+    before inner ones, separated by "/". `run_id`: drawn by the run that attached last; empty from an earlier
+    version. `lost_run`: the last run that began on a new directory, or on an older state of it; 0: none.
     """
 
     host_id: int
@@ -94,13 +96,16 @@ class HostEntry(Struct, frozen=True):
     run: int = 0
     leads_nothing: bool = False
     zone: str = ""
+    run_id: str = ""
+    lost_run: int = 0
 
 
 class LostRange(Struct, frozen=True):
     """Lost records of a partition: all from `first` on that only its leader `host` had.
 
     `heard`: records before this offset were heard of. The log continues at `first` with `leader_epoch`.
-    `time_ms` is of the host that leads since then.
+    `time_ms` is of the host that leads since then. `unknown`: nobody knows where the log ended. `accepted`:
+    an operator knows of it.
     """
 
     first: int
@@ -108,6 +113,20 @@ class LostRange(Struct, frozen=True):
     leader_epoch: int
     host: int
     time_ms: int
+    unknown: bool = False
+    accepted: bool = False
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether records are missing or may be. Else the log went on where everybody knew it to end, and
+        only records of the disk's very last moment, of which nobody heard, may have been on it.
+        """
+        return self.unknown or self.heard > self.first
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an operator has yet to look at it."""
+        return self.is_loss and not self.accepted
 
 
 class PartitionEntry(Struct, frozen=True):
@@ -218,12 +237,16 @@ class Update(Struct, frozen=True):
 
 
 class PartitionEnd(Struct, frozen=True):
-    """The end of a log that its host leads, and the leader epoch of its last record."""
+    """The end of a log that its host leads, and the leader epoch of its last record.
+
+    `quiet`: nothing had been written for a while, or the host left in order. Else its disk may have had more.
+    """
 
     topic_id: TopicId
     partition: int
     leader_epoch: int
     end: int
+    quiet: bool = False
 
 
 def home_key(kind: HomeKind, id: str) -> str:
@@ -260,6 +283,7 @@ COUNTER: Final = form(CounterEntry, pb.CounterEntry)
 DEFINITION: Final = form(DefinitionEntry, pb.DefinitionEntry)
 LOST: Final = form(LostRange, pb.LostRange)
 END: Final = form(PartitionEnd, pb.PartitionEnd)
+RUN: Final = form(RunMark, pb.RunMark)
 
 
 def change_message(change: Change) -> pb.EntryChange:

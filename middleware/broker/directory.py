@@ -3,6 +3,7 @@
 meta.json        {"format": 1, "cluster_id": "...", "host_id": 1}; on a joined host also `Membership`'s fields
 lock             locked (flock) while a daemon runs; holds its process id
 run              the number of the last run: the count of openings, unless it was raised
+runs, stamp      the ids of its runs, and how far the present one has come: `model.runs`
 clean-shutdown   exists after an orderly close, removed while a daemon runs
 tables.sqlite    `storage.tables`
 logs/            one directory per partition
@@ -16,17 +17,20 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.runs import RunMark, begun, read_runs, write_runs
 from treecast.middleware.storage.disk import Disk, make_directory
 
 FORMAT = 1
 ALONE = 1  # the host id of a standalone host
 _META, _LOCK, _CLEAN, _RUN = "meta.json", "lock", "clean-shutdown", "run"
+_RUNS, _STAMP = "runs", "stamp"
 # The entries that a directory may hold before its first use. The last entries belong to a coordinator whose
 # store was restored.
 _HARMLESS = {
@@ -67,15 +71,26 @@ class Meta(Struct, frozen=True):
 class DataDirectory:
     """An open, locked data directory. `was_clean`: the last daemon closed it in order, or it is new.
 
-    `run` counts its openings from 1 and survives power failures: no two runs have the same number. The number
-    is raised (`raise_run`) if a joined host's name had other directories before this one.
+    `run` counts its openings from 1 and survives power failures. A directory that was restored counts on from
+    the number that it had: what no other state of it has are the ids in `runs`, of which the last is this
+    run's. The number is raised (`raise_run`) if a joined host's name had later runs than the directory knows.
     """
 
-    def __init__(self, path: Path, meta: Meta, lock: int, *, was_clean: bool, run: int = 1) -> None:
+    def __init__(
+        self,
+        path: Path,
+        meta: Meta,
+        lock: int,
+        *,
+        was_clean: bool,
+        run: int = 1,
+        runs: tuple[RunMark, ...] = (),
+    ) -> None:
         self.path = path
         self.meta = meta
         self.was_clean = was_clean
         self.run = run
+        self.runs = runs
         self._lock = lock
 
     @classmethod
@@ -97,7 +112,7 @@ class DataDirectory:
             clean = known is None or (path / _CLEAN).exists()
             (path / _CLEAN).unlink(missing_ok=True)
             (path / "logs").mkdir(mode=0o750, exist_ok=True)
-            run = _next_run(path)
+            run, runs = _next_run(path), _begin_run(path)
             _sync(path)
         except OSError as error:
             os.close(lock)
@@ -105,7 +120,7 @@ class DataDirectory:
         except BaseException:
             os.close(lock)
             raise
-        return cls(path, meta, lock, was_clean=clean, run=run)
+        return cls(path, meta, lock, was_clean=clean, run=run, runs=runs)
 
     @property
     def logs(self) -> Path:
@@ -140,6 +155,20 @@ class DataDirectory:
             _sync(self.path)
         except OSError as error:
             raise DataDirectoryError(f"cannot write data directory {self.path}: {error.strerror}") from error
+
+    def move_stamp(self) -> int:
+        """Raises this run's stamp on disk, and returns it. May run on a thread of its own.
+
+        Forced before anybody hears of it, under each fsync policy: else a directory that merely lost its last
+        moments with the power would be taken for an older one. Raises OSError.
+        """
+        if self._lock < 0:
+            return self.runs[-1].stamp
+        last = self.runs[-1]
+        moved = RunMark(last.id, last.stamp + 1)
+        _write_stamp(self.path, moved)
+        self.runs = (*self.runs[:-1], moved)
+        return moved.stamp
 
     def _keep(self, meta: Meta) -> None:
         if meta == self.meta:
@@ -224,7 +253,6 @@ def _membership(values: Mapping[str, object] | None) -> Membership | None:
 
 
 def _write_meta(path: Path, meta: Meta) -> Meta:
-    new = path / (_META + ".new")
     values: dict[str, object] = {
         "format": meta.format,
         "cluster_id": meta.cluster_id,
@@ -236,12 +264,7 @@ def _write_meta(path: Path, meta: Meta) -> Meta:
             "instance": meta.membership.instance,
             "coordinator": meta.membership.coordinator,
         }
-    text = json.dumps(values)
-    with new.open("w") as file:
-        file.write(text + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    new.rename(path / _META)
+    _replace(path / _META, json.dumps(values).encode() + b"\n")
     return meta
 
 
@@ -255,13 +278,46 @@ def _next_run(path: Path) -> int:
 
 
 def _write_run(path: Path, run: int) -> int:
-    new = path / (_RUN + ".new")
+    _replace(path / _RUN, b"%d\n" % run)
+    return run
+
+
+def _begin_run(path: Path) -> tuple[RunMark, ...]:
+    """Returns the directory's runs with a new one, after writing them. The caller makes the directory
+    durable.
+
+    A directory of an earlier version has none yet.
+    """
+    runs = begun(read_runs(_content(path / _RUNS)), _content(path / _STAMP), secrets.token_hex(8))
+    _replace(path / _RUNS, write_runs(runs))  # before the stamp, which belongs to the last of them
+    _write_stamp(path, runs[-1])
+    return tuple(runs)
+
+
+def _write_stamp(path: Path, run: RunMark) -> None:
+    """Overwrites the stamp in place: so few bytes are written whole or not at all."""
+    file = os.open(path / _STAMP, os.O_WRONLY | os.O_CREAT, 0o640)
+    try:
+        os.pwrite(file, write_runs([run]), 0)
+        os.fdatasync(file)
+    finally:
+        os.close(file)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _replace(path: Path, content: bytes) -> None:
+    new = path.with_name(path.name + ".new")
     with new.open("wb") as file:
-        file.write(b"%d\n" % run)
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    new.rename(path / _RUN)
-    return run
+    new.rename(path)
 
 
 def _take_lock(path: Path) -> int:

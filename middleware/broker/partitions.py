@@ -77,11 +77,6 @@ class LocalPartitions:
         self._by_topic: dict[str, dict[int, LocalPartition]] = {}
         self._followed: dict[str, dict[int, FollowedPartition]] = {}
 
-    @property
-    def closed_in_order(self) -> bool:
-        """Whether the host's last run closed its logs in order."""
-        return self._unclean_epoch is None
-
     def get(self, topic: str, index: int) -> LocalPartition:
         """Returns a partition that this host leads. Raises UNKNOWN_TOPIC if there is none."""
         partitions = self._by_topic.get(topic)

@@ -10,7 +10,7 @@ from treecast.middleware.api.messages import as_dict
 
 from .options import Control, Json, Token, daemon_at
 from .output import Cell, print_json, print_table
-from .streams import LED, LOST, lost_rows
+from .streams import LED, LOST, lost_rows, open_losses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,6 +122,40 @@ def rebuild(
     with daemon_at(control, token) as client:
         done = client.rebuild_partition(request)
     _tell(done, json)
+
+
+@app.command()
+def accept(
+    topic: Annotated[str, typer.Argument(metavar="[TOPIC]", help="Only this topic's losses.")] = "",
+    partition: Annotated[
+        int | None, typer.Argument(metavar="[PARTITION]", min=0, help="Only this partition's.")
+    ] = None,
+    json: Json = False,
+    control: Control = None,
+    token: Token = None,
+) -> None:
+    """Says that you know of the records that were lost with disks: checks and problems then leave them out.
+
+    They stay listed.
+    """
+    from treecast.middleware.api.v1 import daemon_pb2 as pb
+
+    with daemon_at(control, token) as client:
+        found = [one for one in client.list_partitions(topic) if partition in (None, one.partition)]
+        done = [
+            client.rebuild_partition(
+                pb.RebuildPartitionRequest(topic=one.topic, partition=one.partition, accept_loss=True)
+            )
+            for one in found
+            if one.state == LED and open_losses(one)
+        ]
+    if json:
+        print_json([as_dict(one) for one in done])
+        return
+    for one in done:
+        print(one.said)
+    if not done:
+        print("no loss of records waits to be accepted")
 
 
 def _tell(done: pb.PromotePartitionResponse | pb.RebuildPartitionResponse, json: bool) -> None:

@@ -28,7 +28,7 @@ def streams(
         typer.Option(
             "--check",
             help="End with 1 unless every account is closed, nothing is outstanding, every partition is led,"
-            " and no copy here was refused.",
+            " no copy here was refused, and every loss of records is accepted.",
         ),
     ] = False,
     json: Json = False,
@@ -49,7 +49,7 @@ def streams(
         _show_partitions(partitions)
     accounts = [account for stream in found for account in stream.accounts]
     closed = all(account.closed for account in accounts)
-    led = all(standing.state == LED for standing in partitions)
+    led = all(standing.state == LED and not open_losses(standing) for standing in partitions)
     if any(not account.balanced for account in accounts) or (check and not (closed and led)):
         raise typer.Exit(UNBALANCED)
 
@@ -79,6 +79,7 @@ LOST = (
     "reported end",
     "records",
     "epoch",
+    "accepted",
 )
 RECEIVED = ("origin", "stream", "name", "epoch", "state", "next", "end", "behind")
 
@@ -215,6 +216,11 @@ def _troubled(standing: pb.PartitionStanding) -> list[Cell]:
     return [name, standing.leader, standing.state.upper(), end, standing.problem]
 
 
+def open_losses(standing: pb.PartitionStanding) -> bool:
+    """Whether the partition has lost records of which no operator has said that he knows."""
+    return any(not lost.accepted for lost in standing.lost)
+
+
 def lost_rows(standing: pb.PartitionStanding) -> list[list[Cell]]:
     """Returns one row per lost disk; `records` counts the known lost ones."""
     name = f"{standing.topic}-{standing.partition}"
@@ -224,9 +230,10 @@ def lost_rows(standing: pb.PartitionStanding) -> list[list[Cell]]:
             lost.host,
             time_text(lost.time_ms),
             lost.first,
-            lost.heard,
-            lost.heard - lost.first,
+            "unknown" if lost.unknown else lost.heard,
+            f"{lost.heard - lost.first:,} or more" if lost.unknown else lost.heard - lost.first,
             str(lost.leader_epoch),
+            "yes" if lost.accepted else "NO",
         ]
         for lost in standing.lost
     ]

@@ -9,6 +9,7 @@ from msgspec import Struct
 from treecast.middleware.api.entries import HomeKind, LostRange, PartitionEnd
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import TopicId
+from treecast.middleware.model.runs import RunMark
 
 
 class Session(Struct, frozen=True):
@@ -27,14 +28,22 @@ class Attach(Struct, frozen=True):
     clock_run: int = 0  # a number from the host's clock
     leads_nothing: bool = False  # it has no broker
     zone: str = ""
+    runs: tuple[RunMark, ...] = ()  # that the directory knows, its own last; none from an earlier version
+    heard: RunMark | None = None  # the last stamp of the host, as stored
 
 
 class Renew(Struct, frozen=True):
+    """`stamp`: of the caller's run; 0: as before."""
+
     session: Session
+    stamp: int = 0
 
 
 class Detach(Struct, frozen=True):
+    """`stamp`: the last one of the caller's run; 0: as before."""
+
     session: Session
+    stamp: int = 0
 
 
 class Expire(Struct, frozen=True):
@@ -98,6 +107,14 @@ class GiveUp(Struct, frozen=True):
     session: Session
     topic_id: TopicId
     partitions: tuple[int, ...]
+
+
+class AcceptLosses(Struct, frozen=True):
+    """An operator knows of what the partition has lost so far."""
+
+    session: Session
+    topic_id: TopicId
+    partition: int
 
 
 class PutEnds(Struct, frozen=True):
@@ -207,6 +224,7 @@ Command = (
     | CreatePartitions
     | TakeLead
     | GiveUp
+    | AcceptLosses
     | PutEnds
     | AskHome
     | CheckHome

@@ -9,6 +9,7 @@ group that changes nothing is answered only after the store has confirmed that t
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -180,6 +181,15 @@ class Coordinator:
         """Returns items that a home wrote; see `Store.items`."""
         self._check_open()
         return await self._beside(self._store.items, home, after, limit)
+
+    async def items_of(self, homes: Sequence[str]) -> list[list[tuple[bytes, bytes]]]:
+        """Returns all items of each of `homes`, read at once."""
+        self._check_open()
+
+        def read() -> list[list[tuple[bytes, bytes]]]:
+            return [self._store.items(home, b"", sys.maxsize)[0] for home in homes]
+
+        return await self._beside(read)
 
     async def events(self, after: int, last: int, limit: int) -> tuple[list[bytes], bool]:
         """Returns encoded events: the latest `last`, or else those after the number `after`, up to `limit`

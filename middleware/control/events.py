@@ -3,6 +3,8 @@
 | kind                          | what                                | when                                 |
 | ----------------------------- | ----------------------------------- | ------------------------------------ |
 | `host joined`, `left`, `away` | address of the host                 | it attached, detached; lease expired |
+| `host older`                  | number of its run                   | it came with another data directory, |
+|                               |                                     | or an older state of it              |
 | `joined`, `left`              | address of an application           | the host told so, later              |
 | `missed`                      | number                              | more joined and left than were told  |
 | `created`, `deleted`          | `topic NAME`, or a definition's key | its change was decided               |
@@ -102,6 +104,8 @@ def _of(state: ClusterState, change: Change, by: str) -> Iterator[Event]:
         known = state.host(after.name)
         if known is None or (known.presence, known.incarnation) != (after.presence, after.incarnation):
             yield Event(_PRESENCE[after.presence], after.name, what=after.address)
+        if known is not None and known.lost_run != after.lost_run:
+            yield Event("host older", after.name, what=f"run {after.lost_run}")
     elif change.kind is Kind.INTEREST:
         yield from _of_interest(state.interest(int(change.key)), after, by)
 

@@ -25,23 +25,21 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
 
 from .cluster_state import ClusterState
-from .commands import Done, GiveUp, PutEnds, TakeLead
+from .commands import AcceptLosses, Done, GiveUp, PutEnds, TakeLead
 from .decision import Decision
 from .hosts import caller
 from .values import ItemWrite, ends_home
 
 _HIGHEST_EPOCH: Final = 2**31 - 1
 _INDEX: Final = struct.Struct(">I")
-_END: Final = struct.Struct(">iq")  # leader epoch, end offset
+_END: Final = struct.Struct(">iq?")  # leader epoch, end offset, whether it was quiet
+_EARLIER_END: Final = struct.Struct(">iq")  # of an earlier version
+UNKNOWN_END: Final = (-1, -1)  # the record was lost with the coordinator's store
 
 
 def take_lead(state: ClusterState, command: TakeLead) -> Decision[TopicEntry]:
     host = caller(state, command.session)
-    topic = state.topic_by_id(command.topic_id)
-    if topic is None or command.partition >= len(topic.partitions):
-        raise TreecastError(
-            Fault.UNKNOWN_TOPIC_ID, f"there is no partition {command.partition} of that topic"
-        )
+    topic = _topic_of(state, command)
     entry = topic.partitions[command.partition]
     if (entry.leader, entry.leader_epoch, entry.waits) == (host.host_id, command.leader_epoch, False):
         return Decision(topic)  # a repeat
@@ -60,9 +58,21 @@ def take_lead(state: ClusterState, command: TakeLead) -> Decision[TopicEntry]:
     taken = PartitionEntry(
         host.host_id, command.leader_epoch, False, _bounded(lost, state.settings.limits.lost)
     )
-    number = command.partition
-    changed = replace(topic, partitions=(*topic.partitions[:number], taken, *topic.partitions[number + 1 :]))
+    changed = _with(topic, command.partition, taken)
     return Decision(changed, (put(changed),))
+
+
+def _topic_of(state: ClusterState, command: TakeLead | AcceptLosses) -> TopicEntry:
+    topic = state.topic_by_id(command.topic_id)
+    if topic is None or command.partition >= len(topic.partitions):
+        raise TreecastError(
+            Fault.UNKNOWN_TOPIC_ID, f"there is no partition {command.partition} of that topic"
+        )
+    return topic
+
+
+def _with(topic: TopicEntry, number: int, entry: PartitionEntry) -> TopicEntry:
+    return replace(topic, partitions=(*topic.partitions[:number], entry, *topic.partitions[number + 1 :]))
 
 
 def _check_free(
@@ -83,7 +93,13 @@ def _bounded(lost: tuple[LostRange, ...], limit: int) -> tuple[LostRange, ...]:
     """Merges the oldest two ranges while there are too many; the result covers at least what was lost."""
     while len(lost) > limit:
         one, other, *rest = lost
-        both = replace(other, first=min(one.first, other.first), heard=max(one.heard, other.heard))
+        both = replace(
+            other,
+            first=min(one.first, other.first),
+            heard=max(one.heard, other.heard),
+            unknown=one.unknown or other.unknown,
+            accepted=not (one.is_open or other.is_open),
+        )
         lost = (both, *rest)
     return lost
 
@@ -100,6 +116,16 @@ def give_up(state: ClusterState, command: GiveUp) -> Decision[TopicEntry]:
         for number, entry in enumerate(topic.partitions)
     )
     changed = replace(topic, partitions=partitions)
+    return Decision(changed, (put(changed),) if changed != topic else ())
+
+
+def accept_losses(state: ClusterState, command: AcceptLosses) -> Decision[TopicEntry]:
+    """Marks all that a partition has lost so far as known to an operator."""
+    caller(state, command.session)
+    topic = _topic_of(state, command)
+    entry = topic.partitions[command.partition]
+    lost = tuple(replace(one, accepted=True) for one in entry.lost)
+    changed = _with(topic, command.partition, replace(entry, lost=lost))
     return Decision(changed, (put(changed),) if changed != topic else ())
 
 
@@ -124,14 +150,26 @@ def _leads(state: ClusterState, host_id: int, end: PartitionEnd) -> bool:
 
 
 def _item(end: PartitionEnd) -> ItemWrite:
-    value = _END.pack(end.leader_epoch, end.end)
+    value = _END.pack(end.leader_epoch, end.end, end.quiet)
     return ItemWrite(ends_home(end.topic_id), _INDEX.pack(end.partition), value)
+
+
+def unknown_ends(topics: Iterable[TopicEntry]) -> list[ItemWrite]:
+    """Returns what a store without a record says of all logs: that they ended somewhere. Leaders that have
+    their logs report the ends.
+    """
+    return [
+        _item(PartitionEnd(topic.topic_id, number, *UNKNOWN_END))
+        for topic in topics
+        for number in range(len(topic.partitions))
+    ]
 
 
 def read_ends(topic_id: TopicId, items: Iterable[tuple[bytes, bytes]]) -> list[PartitionEnd]:
     """Returns the recorded ends of a topic."""
     found = []
     for key, value in items:
-        (index,), (epoch, end) = _INDEX.unpack(key), _END.unpack(value)
-        found.append(PartitionEnd(topic_id, index, epoch, end))
+        (index,) = _INDEX.unpack(key)
+        earlier = len(value) == _EARLIER_END.size
+        found.append(PartitionEnd(topic_id, index, *(_EARLIER_END if earlier else _END).unpack(value)))
     return found

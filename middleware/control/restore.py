@@ -1,7 +1,8 @@
 """Restores a coordinator's store from the view of a host, and copies a store into PostgreSQL.
 
-A host keeps everything that is watched, but not the items of homes. Its view may be a little older than the
-lost store, so numbers that only increase continue well above.
+A host keeps everything that is watched, but not the items of homes, nor the record of where logs end. So
+each end is unknown until its leader reports it. A host's view may be a little older than the lost store, so
+numbers that only increase continue well above.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from treecast.middleware.api.entries import (
     CounterEntry,
     HostEntry,
     Presence,
+    TopicEntry,
     decode_change,
     encode_change,
     put,
 )
 from treecast.middleware.model.errors import Fault, TreecastError
 
+from .leads import unknown_ends
 from .postgres import PostgresStore
 from .store import Commit, SqliteStore, StoredChange
 
@@ -79,7 +82,8 @@ def write_store(path: Path, cluster_id: str, changes: list[Change]) -> None:
         stored = tuple(
             StoredChange(change.kind, change.key, encode_change(change), removed=False) for change in changes
         )
-        store.commit([Commit(1, stored)], trim=1)
+        topics = [change.entry for change in changes if isinstance(change.entry, TopicEntry)]
+        store.commit([Commit(1, stored, tuple(unknown_ends(topics)))], trim=1)
     finally:
         store.close()
 

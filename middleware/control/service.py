@@ -11,6 +11,7 @@ from treecast.middleware.api.entries import (
     END,
     HOME,
     LOST,
+    RUN,
     STATE,
     TOPIC,
     HomeEntry,
@@ -24,12 +25,13 @@ from treecast.middleware.api.entries import (
 )
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.runs import RunMark
 
 from . import commands
 from .commands import Command, HomeRefusals, ProducerBlock, Session
 from .coordinator import Coordinator
 from .leads import read_ends
-from .values import ends_home
+from .values import STAMPS, ends_home, read_stamp, stamp_key
 
 CHUNK_BYTES = 512 << 10  # of changes in one message of Watch, and of items in one of GetHomeState
 _CHANGES_TAG = b"\x2a"  # field 5 of WatchResponse, length-delimited
@@ -67,6 +69,8 @@ class CoordinatorService:
             request.clock_run,
             request.leads_nothing,
             request.zone,
+            tuple(map(RUN.read, request.runs)),
+            await self._stamp_of(request.name),
         )
         host: HostEntry = await self._coordinator.do(command)
         return pb.AttachResponse(
@@ -74,14 +78,26 @@ class CoordinatorService:
             cluster_id=self._coordinator.cluster_id,
             lease_seconds=self._lease,
             run=host.run,
+            older=0 < host.run == host.lost_run,
         )
 
+    async def _stamp_of(self, name: str) -> RunMark | None:
+        """Returns how far the last run of the host came, as stored. No other call of the host changes it
+        meanwhile, unless its old daemon still runs.
+        """
+        host = self._coordinator.state.host(name)
+        if host is None:
+            return None
+        before = stamp_key(host.host_id - 1)
+        items, _ = await self._coordinator.home_items(STAMPS, before, 1)
+        return next((read_stamp(value) for key, value in items if key == stamp_key(host.host_id)), None)
+
     async def renew(self, request: pb.RenewRequest) -> pb.RenewResponse:
-        await self._coordinator.do(commands.Renew(_session(request.session)))
+        await self._coordinator.do(commands.Renew(_session(request.session), request.stamp))
         return pb.RenewResponse(lease_seconds=self._lease)
 
     async def detach(self, request: pb.DetachRequest) -> pb.DetachResponse:
-        await self._coordinator.do(commands.Detach(_session(request.session)))
+        await self._coordinator.do(commands.Detach(_session(request.session), request.stamp))
         return pb.DetachResponse()
 
     @property
@@ -165,6 +181,10 @@ class CoordinatorService:
         topic_id, session = _topic_id(request.topic_id), _session(request.session)
         return await self._topic(commands.GiveUp(session, topic_id, tuple(request.partitions)))
 
+    async def accept_losses(self, request: pb.AcceptLossesRequest) -> pb.TopicEntryResponse:
+        topic_id, session = _topic_id(request.topic_id), _session(request.session)
+        return await self._topic(commands.AcceptLosses(session, topic_id, request.partition))
+
     async def put_ends(self, request: pb.PutEndsRequest) -> pb.PutEndsResponse:
         for end in request.ends:
             _topic_id(end.topic_id)
@@ -173,14 +193,10 @@ class CoordinatorService:
         return pb.PutEndsResponse()
 
     async def get_ends(self, request: pb.GetEndsRequest) -> pb.GetEndsResponse:
-        topic_id = _topic_id(request.topic_id)
-        items: list[tuple[bytes, bytes]] = []
-        more = True
-        while more:
-            after = items[-1][0] if items else b""
-            page, more = await self._coordinator.home_items(ends_home(topic_id), after, CHUNK_BYTES)
-            items += page
-        return pb.GetEndsResponse(ends=[END.write(end) for end in read_ends(topic_id, items)])
+        topics = [_topic_id(one) for one in (request.topic_id, *request.topic_ids) if one]
+        items = await self._coordinator.items_of(list(map(ends_home, topics)))
+        ends = [end for topic, found in zip(topics, items, strict=True) for end in read_ends(topic, found)]
+        return pb.GetEndsResponse(ends=map(END.write, ends))
 
     # --- homes
 

@@ -30,6 +30,7 @@ _DECIDERS: Mapping[type, Callable[[ClusterState, Any], Decision[Any]]] = Mapping
         commands.CreatePartitions: topics.create_partitions,
         commands.TakeLead: leads.take_lead,
         commands.GiveUp: leads.give_up,
+        commands.AcceptLosses: leads.accept_losses,
         commands.PutEnds: leads.put_ends,
         commands.AskHome: homes.ask,
         commands.CheckHome: homes.check,

@@ -16,6 +16,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from treecast.middleware.model.identity import TopicId
+from treecast.middleware.model.runs import RunMark, read_runs, write_runs
 
 HOST_ID_MAX = 2**31 - 1  # Kafka's node ids are signed 32-bit numbers
 PRODUCER_ID_MAX = 2**63 - 1
@@ -52,6 +53,22 @@ def event_key(number: int) -> bytes:
 
 def event_number(key: bytes) -> int:
     return int.from_bytes(key, "big")
+
+
+STAMPS = "stamps"  # where the last stamps of hosts are, by host id
+
+
+def stamp_write(host_id: int, run_id: str, stamp: int) -> ItemWrite:
+    """Returns the write of how far a host's run came."""
+    return ItemWrite(STAMPS, stamp_key(host_id), write_runs([RunMark(run_id, stamp)]))
+
+
+def stamp_key(host_id: int) -> bytes:
+    return host_id.to_bytes(4, "big")
+
+
+def read_stamp(value: bytes) -> RunMark | None:
+    return next(iter(read_runs(value)), None)
 
 
 def ends_home(topic_id: TopicId) -> str:

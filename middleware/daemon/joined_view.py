@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TypeVar
 
-from treecast.middleware.api.entries import HostEntry
+from treecast.middleware.api.entries import HostEntry, LostRange
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.broker import Topic
 from treecast.middleware.control.trees.told import read_trees
@@ -208,16 +208,19 @@ class JoinedHost:
             copy=one.end >= 0,
             start=one.start,
             end=one.end,
-            lost=[
-                pb.LostRecords(
-                    first=lost.first,
-                    heard=lost.heard,
-                    leader_epoch=lost.leader_epoch,
-                    host=self.name(lost.host),
-                    time_ms=lost.time_ms,
-                )
-                for lost in one.leader.lost
-            ],
+            lost=[self._lost(lost) for lost in one.leader.lost if lost.is_loss],
+            resumed=[self._lost(lost) for lost in one.leader.lost if not lost.is_loss],
+        )
+
+    def _lost(self, lost: LostRange) -> pb.LostRecords:
+        return pb.LostRecords(
+            first=lost.first,
+            heard=lost.heard,
+            leader_epoch=lost.leader_epoch,
+            host=self.name(lost.host),
+            time_ms=lost.time_ms,
+            unknown=lost.unknown,
+            accepted=lost.accepted,
         )
 
     def export(self, first: int) -> pb.ExportViewResponse:
@@ -243,11 +246,35 @@ class JoinedHost:
 
     def problems(self) -> Sequence[str]:
         found = [isolation] if (isolation := self.isolation()) else []
-        troubled = [one for one in self._operator.troubled() if one.state != LED]
-        found += [f"{one.topic}-{one.partition}: {one.problem}" for one in troubled[:_MOST_TOLD]]
+        if (refusal := self._joining.link.not_attached) is not None:
+            found.append(f"the coordinator does not let this host attach: {refusal.detail}")
+        if self._joining.directory_is_old:
+            found.append(
+                "this data directory is new to the cluster, or was restored to an older state: messages that"
+                " only its queues and sessions had are lost, nobody knows how many"
+            )
+        troubled = [text for one in self._operator.troubled() if (text := self._trouble(one))]
+        found += troubled[:_MOST_TOLD]
         if len(troubled) > _MOST_TOLD:
             found.append(f"{len(troubled) - _MOST_TOLD} more partitions: `treecast partitions list`")
         return found
+
+    def _trouble(self, one: Standing) -> str:
+        name = f"{one.topic}-{one.partition}"
+        if one.state != LED:
+            return f"{name}: {one.problem}"
+        opened = [lost for lost in one.leader.lost if lost.is_open]
+        if not opened:
+            return ""
+        first, unknown = min(lost.first for lost in opened), any(lost.unknown for lost in opened)
+        count = sum(lost.heard - lost.first for lost in opened)
+        many = "nobody knows how many" if unknown else f"{count:,}"
+        are = "may be lost" if unknown and not count else "are lost"
+        return (
+            f"{name}: records from offset {first:,} on {are} with the disk of host"
+            f" {self.name(opened[0].host)}, {many}; `treecast partitions accept {one.topic} {one.partition}`"
+            " once they are dealt with"
+        )
 
     # --- streams
 

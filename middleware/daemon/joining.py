@@ -37,7 +37,7 @@ from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import Host, new_cluster_id
 from treecast.middleware.model.logs import Log
-from treecast.middleware.relay.attaching import attach_request, take_run
+from treecast.middleware.relay.attaching import attach_request, run_unheard, take_run
 from treecast.middleware.relay.cluster import RelayCluster
 from treecast.middleware.relay.composition import join
 from treecast.middleware.relay.link import Link
@@ -70,6 +70,7 @@ class Joining:
         self._client: CoordinatorCalls | None = None
         self.coordinator: OpenCoordinator | None = None  # if it is embedded
         self._port: Port | None = None
+        self.directory_is_old = False  # another one than the cluster knew, or an older state; in this run
         self.directory: DataDirectory
         self.token: JoinToken
         self.host: Host
@@ -89,9 +90,8 @@ class Joining:
         assert self._client is not None
         membership = self._membership(target)
         request = attach_request(self.directory, membership, self.announced, zone=self._settings.zone)
-        self._attachment = Attachment(self._client, request, self._check_host)
+        self._attachment = Attachment(self._client, request, self._attached, self.directory.move_stamp)
         await self._attach(self._attachment, target)
-        take_run(self._attachment, self.directory)
         await self._check_topics()
         keep_token(self._data, self.token)
         self._begin(membership)
@@ -239,6 +239,8 @@ class Joining:
                 reason = str(error)
             if self._known is not None:
                 _log.warning("host starts from its stored view", reason=reason)
+                run_unheard(self.directory)
+                attachment.request.run = self.directory.run
                 return
             if not waiting:
                 waiting = True
@@ -246,6 +248,12 @@ class Joining:
                     "waiting for the coordinator", reason=reason, advice="check --join and the daemon there"
                 )
             await asyncio.sleep(back_off.pause())
+
+    def _attached(self, answer: pb.AttachResponse) -> None:
+        assert self._attachment is not None
+        self._check_host(answer)
+        take_run(self._attachment, self.directory, answer)
+        self.directory_is_old = answer.older
 
     def _check_host(self, answer: pb.AttachResponse) -> None:
         """Checks the host's id, which belongs to its name for ever unless the coordinator's store was

@@ -7,6 +7,7 @@ import time
 import treecast
 from treecast.middleware.api.attachment import Attachment
 from treecast.middleware.api.discovery import Address
+from treecast.middleware.api.entries import RUN
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.broker import DataDirectory, Membership
 from treecast.middleware.model.logs import Log
@@ -34,24 +35,37 @@ def attach_request(
         clock_run=run_by_clock(time.time()),
         leads_nothing=leads_nothing,
         zone=zone,
+        runs=map(RUN.write, directory.runs),
     )
 
 
-def take_run(attachment: Attachment, directory: DataDirectory) -> None:
+def take_run(attachment: Attachment, directory: DataDirectory, answer: pb.AttachResponse) -> None:
     """Raises the directory's run number to the one that the coordinator answered, if that is higher.
 
-    Earlier runs of this host name in other directories may have had higher numbers, which other hosts
-    remember.
+    Earlier runs of this host name in other directories, or in later states of this one, may have had higher
+    numbers, which other hosts remember. Called after each attach: a host that started without the coordinator
+    learns then what its directory is, and uses the number from its next start on.
     """
-    if attachment.answer is not None and attachment.answer.run > directory.run:
-        _log.warning(
+    if answer.run > directory.run:
+        _log.error(
             "data directory is another one, or an older state of it",
             path=directory.path,
             host=attachment.request.name,
-            run=attachment.answer.run,
+            run=answer.run,
+            partitions="are taken from the copies of other hosts",
+            lost="what only its queues and sessions had since; nobody knows how much",
         )
-        directory.raise_run(attachment.answer.run)
+        directory.raise_run(answer.run)
     attachment.request.run = directory.run  # sent with each attach
+
+
+def run_unheard(directory: DataDirectory) -> None:
+    """Raises the run number of a host that starts without the coordinator.
+
+    If the directory is an older state, it counts on from a number that other hosts have heard of: they would
+    take new messages for earlier ones. A number by the clock is above all that were ever counted.
+    """
+    directory.raise_run(run_by_clock(time.time()))
 
 
 def run_by_clock(now: float) -> int:

@@ -38,7 +38,7 @@ from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.storage.settings import LOOK_MS, FsyncPolicy, LogSettings
 from treecast.middleware.storage.tables import Tables
 
-from .attaching import attach_request, take_run
+from .attaching import attach_request, run_unheard, take_run
 from .carrier_choice import CarrierSettings
 from .fabric_host import FabricHost
 from .link import Link
@@ -158,13 +158,16 @@ class BrokerlessHost:
         instance = known.instance if known is not None else secrets.token_hex(16)
         membership = Membership(settings.name, instance, settings.coordinator)
         request = attach_request(directory, membership, address, leads_nothing=True)
-        attachment = Attachment(client, request)
+        attachment = Attachment(
+            client, request, lambda answer: take_run(attachment, directory, answer), directory.move_stamp
+        )
         try:
             await attachment.attach()
         except TreecastError as error:
             if known is None or error.fault is not Fault.COORDINATOR_UNAVAILABLE:
                 raise
-        take_run(attachment, directory)
+            run_unheard(directory)
+            attachment.request.run = directory.run
         host_id = attachment.session.host_id if attachment.attached else directory.meta.host_id
         directory.join(settings.token.cluster_id, host_id, membership)
         attachment.start()

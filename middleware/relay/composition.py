@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from treecast.middleware.broker.parts import LocalParts
 
 from .adoption import Adoption
@@ -33,6 +35,7 @@ class Opening:
         self._link = link
         self._definitions = definitions
         self._adoption = Adoption(parts, link)
+        self._late: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         self._link.load(ViewStore(self._parts.tables))
@@ -40,12 +43,21 @@ class Opening:
         await self._definitions.start()
         self._link.start()
         if self._link.attached:
+            await self._parts.producer_ids.drop_blocks()
             await self._link.first_seen(FIRST_SECONDS)
             await self._definitions.settled()
             if await self._doubts.check():
                 await self._definitions.settled()
+        else:
+            self._link.once_attached(self._attached_late)
+
+    def _attached_late(self) -> None:
+        """The coordinator is back: what this host used up to now as its own may not have been."""
+        self._late = asyncio.get_running_loop().create_task(self._parts.producer_ids.drop_blocks())
 
     async def close(self) -> None:
+        if self._late is not None:
+            await self._late
         await self._definitions.close()
         await self._link.close(detach=True)
 
@@ -70,9 +82,7 @@ def join(parts: LocalParts, link: Link, endpoint: Endpoint) -> RelayCluster:
         parts.settings, parts.host.host_id, link, parts.partitions, homes.forget_topic
     )
     record = LinkRecord(link)
-    doubts = Doubts(
-        parts.host.host_id, parts.partitions, link.view, record, clean=parts.partitions.closed_in_order
-    )
+    doubts = Doubts(parts.host.host_id, parts.partitions, link.view, record)
     partitions = RelayPartitions(
         parts,
         definitions,

@@ -19,6 +19,7 @@ from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.runs import DirectoryState
 
 from .view import ClusterView
 from .view_store import ViewStore
@@ -65,8 +66,10 @@ class Link:
         self._tasks: list[asyncio.Task[None]] = []
         self._waiting: dict[asyncio.Future[None], int] = {}  # -> the revision waited for
         self._away = False
+        self._attached_late: list[Callable[[], None]] = []
         self.refused: TreecastError | None = None  # why the coordinator refuses this host
         self.on_old_directory: Callable[[], None] = lambda: None  # an attach during the run has found it old
+        self.not_attached: TreecastError | None = None  # why it does not let this host attach
         attachment.on_change = self._note_attachment
         attachment.on_old_directory = self._note_old_directory
         view.on_reached(self._reached)
@@ -77,9 +80,10 @@ class Link:
         return self._attachment.session
 
     @property
-    def directory(self) -> str:
-        """The id of this host's data directory at the coordinator."""
-        return self._attachment.request.instance
+    def directory(self) -> DirectoryState:
+        """This host's data directory, as the coordinator knows it."""
+        request = self._attachment.request
+        return DirectoryState(request.instance, tuple(run.id for run in request.runs))
 
     @property
     def directory_is_old(self) -> bool:
@@ -96,6 +100,10 @@ class Link:
     def last_error(self) -> TreecastError | None:
         """Why the coordinator cannot be reached; None if it can."""
         return self._attachment.last_error
+
+    def once_attached(self, listener: Callable[[], None]) -> None:
+        """Calls `listener` when a host that started without the coordinator is attached."""
+        self._attached_late.append(listener)
 
     def load(self, store: ViewStore) -> None:
         """Loads the view that an earlier run stored."""
@@ -219,6 +227,11 @@ class Link:
 
     def _note_attachment(self, error: TreecastError | None) -> None:
         """Called after each attempt to attach or renew."""
+        if error is None:
+            listeners, self._attached_late = self._attached_late, []
+            for listener in listeners:
+                listener()
+        self._note_refusal(error)
         if error is not None and not self._away:
             self._away = True
             self._counters.coordinator_lost += 1
@@ -227,3 +240,10 @@ class Link:
             self._away = False
             self._counters.coordinator_found += 1
             _log.info("coordinator is back")
+
+    def _note_refusal(self, error: TreecastError | None) -> None:
+        """Logs a refusal to attach, which lasts: another daemon has this host's name."""
+        refused = error if error is not None and error.fault is Fault.POLICY_VIOLATION else None
+        if refused is not None and str(refused) != str(self.not_attached):
+            _log.error("coordinator does not let this host attach", error=refused)
+        self.not_attached = refused

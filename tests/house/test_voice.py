@@ -135,7 +135,7 @@ COLUMNS = {
     "topics": "topic, partition, partitions, leader, copies, start, end, stable, epoch, state, records, size,"
     " settings",
     "the copy of this host": "start here, end here, size here",
-    "lost disks": "lost disk of, time, first, reported end, problem",
+    "lost disks": "lost disk of, time, first, reported end, accepted, problem",
     "groups": "group, type, members, protocol, member, client, host, committed, lag",
     "hosts": "id, fabric, presence, channel, round trip, leads",
     "faces": "face, address, connections, requests, received, sent, errors, socket",

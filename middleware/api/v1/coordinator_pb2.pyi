@@ -51,7 +51,7 @@ HOME_KIND_REPLICAS: HomeKind
 HOME_KIND_SHARE: HomeKind
 
 class HostEntry(_message.Message):
-    __slots__ = ("host_id", "name", "instance", "address", "version", "incarnation", "presence", "run", "leads_nothing", "zone")
+    __slots__ = ("host_id", "name", "instance", "address", "version", "incarnation", "presence", "run", "leads_nothing", "zone", "run_id", "lost_run")
     HOST_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
@@ -62,6 +62,8 @@ class HostEntry(_message.Message):
     RUN_FIELD_NUMBER: _ClassVar[int]
     LEADS_NOTHING_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    LOST_RUN_FIELD_NUMBER: _ClassVar[int]
     host_id: int
     name: str
     instance: str
@@ -72,7 +74,9 @@ class HostEntry(_message.Message):
     run: int
     leads_nothing: bool
     zone: str
-    def __init__(self, host_id: _Optional[int] = ..., name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., incarnation: _Optional[int] = ..., presence: _Optional[_Union[HostPresence, str]] = ..., run: _Optional[int] = ..., leads_nothing: _Optional[bool] = ..., zone: _Optional[str] = ...) -> None: ...
+    run_id: str
+    lost_run: int
+    def __init__(self, host_id: _Optional[int] = ..., name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., incarnation: _Optional[int] = ..., presence: _Optional[_Union[HostPresence, str]] = ..., run: _Optional[int] = ..., leads_nothing: _Optional[bool] = ..., zone: _Optional[str] = ..., run_id: _Optional[str] = ..., lost_run: _Optional[int] = ...) -> None: ...
 
 class PartitionEntry(_message.Message):
     __slots__ = ("leader", "leader_epoch", "waits", "lost")
@@ -87,18 +91,22 @@ class PartitionEntry(_message.Message):
     def __init__(self, leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., waits: _Optional[bool] = ..., lost: _Optional[_Iterable[_Union[LostRange, _Mapping]]] = ...) -> None: ...
 
 class LostRange(_message.Message):
-    __slots__ = ("first", "heard", "leader_epoch", "host", "time_ms")
+    __slots__ = ("first", "heard", "leader_epoch", "host", "time_ms", "unknown", "accepted")
     FIRST_FIELD_NUMBER: _ClassVar[int]
     HEARD_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     first: int
     heard: int
     leader_epoch: int
     host: int
     time_ms: int
-    def __init__(self, first: _Optional[int] = ..., heard: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., host: _Optional[int] = ..., time_ms: _Optional[int] = ...) -> None: ...
+    unknown: bool
+    accepted: bool
+    def __init__(self, first: _Optional[int] = ..., heard: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., host: _Optional[int] = ..., time_ms: _Optional[int] = ..., unknown: _Optional[bool] = ..., accepted: _Optional[bool] = ...) -> None: ...
 
 class TopicEntry(_message.Message):
     __slots__ = ("name", "topic_id", "partitions", "config")
@@ -202,7 +210,7 @@ class HostSession(_message.Message):
     def __init__(self, host_id: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class AttachRequest(_message.Message):
-    __slots__ = ("name", "instance", "address", "version", "run", "clock_run", "leads_nothing", "zone")
+    __slots__ = ("name", "instance", "address", "version", "run", "clock_run", "leads_nothing", "zone", "runs")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -211,6 +219,7 @@ class AttachRequest(_message.Message):
     CLOCK_RUN_FIELD_NUMBER: _ClassVar[int]
     LEADS_NOTHING_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
     name: str
     instance: str
     address: str
@@ -219,27 +228,40 @@ class AttachRequest(_message.Message):
     clock_run: int
     leads_nothing: bool
     zone: str
-    def __init__(self, name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., run: _Optional[int] = ..., clock_run: _Optional[int] = ..., leads_nothing: _Optional[bool] = ..., zone: _Optional[str] = ...) -> None: ...
+    runs: _containers.RepeatedCompositeFieldContainer[RunMark]
+    def __init__(self, name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., run: _Optional[int] = ..., clock_run: _Optional[int] = ..., leads_nothing: _Optional[bool] = ..., zone: _Optional[str] = ..., runs: _Optional[_Iterable[_Union[RunMark, _Mapping]]] = ...) -> None: ...
+
+class RunMark(_message.Message):
+    __slots__ = ("id", "stamp")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    STAMP_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    stamp: int
+    def __init__(self, id: _Optional[str] = ..., stamp: _Optional[int] = ...) -> None: ...
 
 class AttachResponse(_message.Message):
-    __slots__ = ("session", "cluster_id", "lease_seconds", "run", "epoch")
+    __slots__ = ("session", "cluster_id", "lease_seconds", "run", "older", "epoch")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     LEASE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
+    OLDER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     session: HostSession
     cluster_id: str
     lease_seconds: float
     run: int
+    older: bool
     epoch: int
-    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., cluster_id: _Optional[str] = ..., lease_seconds: _Optional[float] = ..., run: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., cluster_id: _Optional[str] = ..., lease_seconds: _Optional[float] = ..., run: _Optional[int] = ..., older: _Optional[bool] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class RenewRequest(_message.Message):
-    __slots__ = ("session",)
+    __slots__ = ("session", "stamp")
     SESSION_FIELD_NUMBER: _ClassVar[int]
+    STAMP_FIELD_NUMBER: _ClassVar[int]
     session: HostSession
-    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ...) -> None: ...
+    stamp: int
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., stamp: _Optional[int] = ...) -> None: ...
 
 class RenewResponse(_message.Message):
     __slots__ = ("lease_seconds", "epoch")
@@ -250,10 +272,12 @@ class RenewResponse(_message.Message):
     def __init__(self, lease_seconds: _Optional[float] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class DetachRequest(_message.Message):
-    __slots__ = ("session",)
+    __slots__ = ("session", "stamp")
     SESSION_FIELD_NUMBER: _ClassVar[int]
+    STAMP_FIELD_NUMBER: _ClassVar[int]
     session: HostSession
-    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ...) -> None: ...
+    stamp: int
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., stamp: _Optional[int] = ...) -> None: ...
 
 class DetachResponse(_message.Message):
     __slots__ = ("epoch",)
@@ -383,6 +407,16 @@ class GiveUpRequest(_message.Message):
     partitions: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class AcceptLossesRequest(_message.Message):
+    __slots__ = ("session", "topic_id", "partition")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    session: HostSession
+    topic_id: bytes
+    partition: int
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ...) -> None: ...
+
 class PutEndsRequest(_message.Message):
     __slots__ = ("session", "ends")
     SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -392,16 +426,18 @@ class PutEndsRequest(_message.Message):
     def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., ends: _Optional[_Iterable[_Union[PartitionEnd, _Mapping]]] = ...) -> None: ...
 
 class PartitionEnd(_message.Message):
-    __slots__ = ("topic_id", "partition", "leader_epoch", "end")
+    __slots__ = ("topic_id", "partition", "leader_epoch", "end", "quiet")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    QUIET_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partition: int
     leader_epoch: int
     end: int
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+    quiet: bool
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., end: _Optional[int] = ..., quiet: _Optional[bool] = ...) -> None: ...
 
 class PutEndsResponse(_message.Message):
     __slots__ = ("epoch",)
@@ -410,10 +446,12 @@ class PutEndsResponse(_message.Message):
     def __init__(self, epoch: _Optional[int] = ...) -> None: ...
 
 class GetEndsRequest(_message.Message):
-    __slots__ = ("topic_id",)
+    __slots__ = ("topic_id", "topic_ids")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_IDS_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
-    def __init__(self, topic_id: _Optional[bytes] = ...) -> None: ...
+    topic_ids: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, topic_id: _Optional[bytes] = ..., topic_ids: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class GetEndsResponse(_message.Message):
     __slots__ = ("ends", "epoch")

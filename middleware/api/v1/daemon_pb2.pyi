@@ -585,7 +585,7 @@ class ListPartitionsResponse(_message.Message):
     def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionStanding, _Mapping]]] = ...) -> None: ...
 
 class PartitionStanding(_message.Message):
-    __slots__ = ("topic", "partition", "leader", "leader_epoch", "state", "problem", "copy", "start", "end", "lost")
+    __slots__ = ("topic", "partition", "leader", "leader_epoch", "state", "problem", "copy", "start", "end", "lost", "resumed")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
@@ -596,6 +596,7 @@ class PartitionStanding(_message.Message):
     START_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     leader: str
@@ -606,21 +607,26 @@ class PartitionStanding(_message.Message):
     start: int
     end: int
     lost: _containers.RepeatedCompositeFieldContainer[LostRecords]
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., leader: _Optional[str] = ..., leader_epoch: _Optional[int] = ..., state: _Optional[str] = ..., problem: _Optional[str] = ..., copy: _Optional[bool] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., lost: _Optional[_Iterable[_Union[LostRecords, _Mapping]]] = ...) -> None: ...
+    resumed: _containers.RepeatedCompositeFieldContainer[LostRecords]
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., leader: _Optional[str] = ..., leader_epoch: _Optional[int] = ..., state: _Optional[str] = ..., problem: _Optional[str] = ..., copy: _Optional[bool] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., lost: _Optional[_Iterable[_Union[LostRecords, _Mapping]]] = ..., resumed: _Optional[_Iterable[_Union[LostRecords, _Mapping]]] = ...) -> None: ...
 
 class LostRecords(_message.Message):
-    __slots__ = ("first", "heard", "leader_epoch", "host", "time_ms")
+    __slots__ = ("first", "heard", "leader_epoch", "host", "time_ms", "unknown", "accepted")
     FIRST_FIELD_NUMBER: _ClassVar[int]
     HEARD_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     first: int
     heard: int
     leader_epoch: int
     host: str
     time_ms: int
-    def __init__(self, first: _Optional[int] = ..., heard: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., host: _Optional[str] = ..., time_ms: _Optional[int] = ...) -> None: ...
+    unknown: bool
+    accepted: bool
+    def __init__(self, first: _Optional[int] = ..., heard: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., host: _Optional[str] = ..., time_ms: _Optional[int] = ..., unknown: _Optional[bool] = ..., accepted: _Optional[bool] = ...) -> None: ...
 
 class ListEventsRequest(_message.Message):
     __slots__ = ("after", "last")

@@ -1,7 +1,8 @@
 """Producer ids: allotted in blocks. A block is durable before its first use, and no id is used twice.
 
 A host alone counts by itself. A joined host gets blocks from the coordinator and reserves them in strides, so
-that it can continue with the rest of a block if it restarts while the coordinator is away.
+that it can continue with the rest of a block if it restarts while the coordinator is away. Where the
+coordinator answers, it drops that rest: a data directory that was restored has ids that were given out since.
 
 | table             | key      | value                                                               |
 | ----------------- | -------- | ------------------------------------------------------------------- |
@@ -51,6 +52,18 @@ class ProducerIds:
     def use(self, source: BlockSource) -> None:
         """Sets the source of further ids."""
         self._source = source
+
+    async def drop_blocks(self) -> None:
+        """Drops what is left of earlier blocks and strides, durably. A disk that refuses is logged."""
+        async with self._taking:
+            self._next = self._end
+            if not self._blocks:
+                return
+            self._blocks = []
+            try:
+                await self._tables.commit([Change(PRODUCER_BLOCKS, _BLOCKS, None)])
+            except TreecastError as error:
+                _log.warning("producer ids of earlier runs are dropped here, but not on disk", error=error)
 
     async def take(self) -> int:
         """Returns an unused id. Raises COORDINATOR_UNAVAILABLE if none is left and no block comes."""

@@ -67,6 +67,9 @@ class Receiving:
         self._complaints = Complaints({}, _log, "batch cannot be read", level=logging.ERROR)
         self._streams: dict[tuple[int, int], Received] = {}
         self._passed: dict[tuple[int, int, int], int] = {}  # host, epoch, stream -> the highest number taken
+        # by host: it had said that nothing first sent before will be sent again. Not so an older state of its
+        # data directory, which owes what all hosts have long taken
+        self._floors: dict[int, Lineage] = {}
         self._words = Words()
         self._taken: dict[Received, None] = {}  # streams with deliveries in this turn
         self._gathered: list[tuple[JoinedStream, Progress]] = []  # to acknowledge when the turn is stored
@@ -182,7 +185,7 @@ class Receiving:
         """Whether an event with `count` numbers is new. If so, marks it as taken."""
         key, last = _line(stream, event), event.number + count - 1
         stream.number = last
-        if self._passed.get(key, 0) >= last:
+        if self._passed.get(key, 0) >= last or key[1:] < self._floors.get(stream.host, (0, 0)):
             return False
         if self._hub.journal is not None:
             self._hub.journal.pass_by(key, last)
@@ -241,6 +244,7 @@ class Receiving:
 
     def _forget_settled(self, host: int, floor: Lineage) -> None:
         """Forgets streams before `floor`: their origin will send none of their messages again."""
+        floor = self._floors[host] = max(floor, self._floors.get(host, floor))
         for stream in [one for one in self._streams.values() if one.host == host and one.lineage < floor]:
             self._leave(stream)
         for key in [key for key in self._passed if key[0] == host and key[1:] < floor]:

@@ -45,6 +45,7 @@ class FollowRequest(Struct, frozen=True, array_like=True):
     When the answer is sent, the caller is a receiver of the stream. `end`: end offset of the replica; 0 if
     there is none. `epochs`: of the replica, oldest first. `tail`: whether a replica without records begins at
     the log's end instead of its start. `receiving`: the stream that the caller already receives, if any.
+    `agreed`: the `directory` of the leader with which the replica agreed last; empty if unknown.
     """
 
     partition: PartitionRef
@@ -52,6 +53,7 @@ class FollowRequest(Struct, frozen=True, array_like=True):
     epochs: tuple[EpochStart, ...] = ()
     tail: bool = False
     receiving: ReceivingStream | None = None
+    agreed: str = ""
 
 
 class FollowResponse(Struct, frozen=True, array_like=True):
@@ -59,7 +61,8 @@ class FollowResponse(Struct, frozen=True, array_like=True):
 
     `kept`: the caller continues to receive the stream unchanged. `begin`: offset of the stream's first record
     for the caller; the replica discards its records from there on. `restart`: the replica discards all its
-    records. `end`: end offset of the leader's log. `directory`: the id of the leader's data directory.
+    records. `end`: end offset of the leader's log. `directory`: names the leader's data directory and its
+    run. `knows`: whether that directory has been in the state with which the replica agreed last.
     """
 
     stream: int = 0
@@ -71,6 +74,7 @@ class FollowResponse(Struct, frozen=True, array_like=True):
     end: int = 0
     leader_epoch: int = 0
     directory: str = ""
+    knows: bool = False
 
 
 class LogStartNotice(Struct, frozen=True, array_like=True):
@@ -180,7 +184,8 @@ class HoldsResponse(Struct, frozen=True, array_like=True):
     """The called host's copy of a partition, led or not.
 
     `copy`: whether it has a log, which may be empty. `heard`: the highest end of the leader's log that the
-    host has learnt of.
+    host has learnt of. `current`: it followed the leader until that was gone, has all that it heard of, and
+    heard for a while before that nothing was written.
     """
 
     copy: bool
@@ -189,6 +194,7 @@ class HoldsResponse(Struct, frozen=True, array_like=True):
     end: int
     heard: int
     leads: bool
+    current: bool = False
 
 
 class CopyRequest(Struct, frozen=True, array_like=True):

@@ -48,14 +48,12 @@ class Copies:
     def own(self, topic: Topic, index: int, host: int) -> Copy:
         """Returns this host's copy; an empty one if it has no log."""
         log = self._partitions.held(topic, index)
-        heard = self._heard(topic.name, index)
+        found = self._following.find(topic.name, index)
+        heard = found.heard if found is not None else 0
         if log is None:
             return Copy(host, (), 0, 0, heard)
-        return Copy(host, tuple(log.epoch_entries), log.start_offset, log.end_offset, heard)
-
-    def _heard(self, topic: str, index: int) -> int:
-        found = self._following.find(topic, index)
-        return found.heard if found is not None else 0
+        current = found is not None and found.current and log.end_offset >= heard
+        return Copy(host, tuple(log.epoch_entries), log.start_offset, log.end_offset, heard, current)
 
     def holds(
         self, host: int, ref: calls.PartitionRef, body: memoryview
@@ -69,6 +67,7 @@ class Copies:
             own.end,
             own.heard,
             self._partitions.find(topic.name, index) is not None,
+            own.current,
         )
         return answer, b""
 
@@ -143,7 +142,7 @@ class Survey:
         epochs = tuple((entry.leader_epoch, entry.start) for entry in found.epochs)
         if not found.copy:
             return Copy(host.host_id, (), 0, 0, found.heard)
-        return Copy(host.host_id, epochs, found.start, found.end, found.heard)
+        return Copy(host.host_id, epochs, found.start, found.end, found.heard, found.current)
 
 
 class Copier:

@@ -8,6 +8,9 @@ are reported as lost.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Final
+
 from treecast.middleware.api.entries import TopicEntry
 from treecast.middleware.broker.partition import LocalPartition
 from treecast.middleware.broker.partitions import LocalPartitions
@@ -15,7 +18,10 @@ from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log
 from treecast.middleware.relay.view import ClusterView
 
+from .lost_disk import Recorded
 from .ports import Record
+
+_AT_ONCE: Final = 5_000  # partitions whose recorded ends are asked for together
 
 _log = Log(__name__)
 
@@ -23,17 +29,15 @@ _log = Log(__name__)
 class Doubts:
     """The check, made before any host or client is answered.
 
-    `clean`: whether the last run closed its logs in order.
+    It covers every log, also after an orderly close: the logs may be on a disk of their own, and an older
+    state of them looks as if it had been closed in order.
     """
 
-    def __init__(
-        self, host_id: int, partitions: LocalPartitions, view: ClusterView, record: Record, *, clean: bool
-    ) -> None:
+    def __init__(self, host_id: int, partitions: LocalPartitions, view: ClusterView, record: Record) -> None:
         self._host_id = host_id
         self._partitions = partitions
         self._view = view
         self._record = record
-        self._clean = clean
 
     async def check(self) -> bool:
         """Gives up partitions with logs that are too short. Returns whether there were any.
@@ -41,42 +45,52 @@ class Doubts:
         If the coordinator is away, the remaining logs are led unchecked.
         """
         found = False
-        for topic in self._view.topics:
-            try:
-                found = await self._check(topic) or found
-            except TreecastError as error:
-                _log.warning("logs are led unchecked: the coordinator does not answer", error=error)
-                return found
+        try:
+            for topics in self._together():
+                ends = await self._record.all_ends([topic.topic_id for topic in topics])
+                for topic in topics:
+                    found = await self._check(topic, ends[topic.topic_id]) or found
+        except TreecastError as error:
+            _log.warning("logs are led unchecked: the coordinator does not answer", error=error)
         return found
 
-    async def _check(self, topic: TopicEntry) -> bool:
-        doubtful = self._doubtful(topic)
-        if not doubtful:
-            return False
-        record = await self._record.ends_of(topic.topic_id)
+    def _together(self) -> Iterator[list[TopicEntry]]:
+        """Yields the topics with partitions that are led here, as many at once as one call may ask for."""
+        some: list[TopicEntry] = []
+        size = 0
+        for topic in self._view.topics:
+            if self._led(topic):
+                some.append(topic)
+                size += len(topic.partitions)
+            if size >= _AT_ONCE:
+                yield some
+                some, size = [], 0
+        if some:
+            yield some
+
+    async def _check(self, topic: TopicEntry, record: Mapping[int, Recorded]) -> bool:
+        led = self._led(topic)
         short = [
             index
-            for index, partition in doubtful.items()
+            for index, partition in led.items()
             if index in record and partition.log.end_offset < record[index].end
         ]
         for index in short:
             _log.error(
                 "partition is not led: its log here is shorter than was reported",
                 partition=f"{topic.name}-{index}",
-                end=doubtful[index].log.end_offset,
+                end=led[index].log.end_offset,
                 reported=record[index].end,
             )
         if short:
             await self._record.give_up(topic.topic_id, short)
         return bool(short)
 
-    def _doubtful(self, topic: TopicEntry) -> dict[int, LocalPartition]:
-        """Returns the led partitions that may have lost records; after an orderly close, only empty ones."""
+    def _led(self, topic: TopicEntry) -> dict[int, LocalPartition]:
+        """Returns the partitions of the topic that this host leads."""
         found = {}
         for index, leader in enumerate(topic.partitions):
             partition = self._partitions.find(topic.name, index)
-            if leader.leader != self._host_id or leader.waits or partition is None:
-                continue
-            if not self._clean or not partition.log.end_offset:
+            if leader.leader == self._host_id and not leader.waits and partition is not None:
                 found[index] = partition
         return found

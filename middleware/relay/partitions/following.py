@@ -26,6 +26,7 @@ from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.runs import DirectoryState
 from treecast.middleware.storage.tables import Change, Tables
 
 from . import calls
@@ -56,10 +57,10 @@ class Following:
         counters: RelayCounters,
         clock: Callable[[], float],
         polls: LongPolls,
-        directory: str,
+        directory: DirectoryState,
     ) -> None:
-        """`directory`: the id of this host's data directory."""
-        self._directory = directory
+        """`directory`: this host's data directory."""
+        self._directory = directory.name
         self.on_interest: Callable[[Topic, bool], None] | None = (
             None  # called when a topic becomes wanted here (True) or unwanted (False)
         )

@@ -19,6 +19,7 @@ from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.runs import DirectoryState
 from treecast.middleware.storage.epochs import divergence
 from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.wire.segment import SegmentError, part_size
@@ -72,11 +73,11 @@ class Leading:
         methods: Methods,
         stream_ids: Iterator[int],
         accounts: Accounts,
-        directory: str = "",
+        directory: DirectoryState,
     ) -> None:
         """`run`: this host's run number, the epoch of the streams. `stream_ids`: unused stream ids.
 
-        `directory`: the id of the data directory from which this host leads.
+        `directory`: the data directory from which this host leads.
         """
         self.on_followers: Callable[[Topic], None] | None = None  # called when a topic's followers change
         self._run = run
@@ -136,7 +137,8 @@ class Leading:
             log_start=partition.log.start_offset,
             end=partition.log.end_offset,
             leader_epoch=partition.leader_epoch,
-            directory=self._directory,
+            directory=self._directory.name,
+            knows=self._directory.knows(request.agreed),
         )
         return (answer, b"") if kept else self._begun(stream, answer)
 

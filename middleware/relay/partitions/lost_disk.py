@@ -74,13 +74,18 @@ def last_epoch(epochs: Sequence[tuple[int, int]], end: int) -> int:
 
 
 class Copy(Struct, frozen=True):
-    """A log of the partition at a host. `heard`: the end of the leader's log as far as the host knows."""
+    """A log of the partition at a host. `heard`: the end of the leader's log as far as the host knows.
+
+    `current`: it followed the leader until that was gone, has all that the host heard of, and heard for a
+    while before that nothing was written.
+    """
 
     host: int
     epochs: tuple[tuple[int, int], ...]  # (leader epoch, its first offset), oldest first
     start: int
     end: int
     heard: int = 0
+    current: bool = False
 
     @property
     def epoch(self) -> int:
@@ -94,10 +99,18 @@ class Copy(Struct, frozen=True):
 
 
 class Recorded(Struct, frozen=True):
-    """The coordinator's record of the leader's log."""
+    """The coordinator's record of the leader's log. `end` below 0: it was lost with the coordinator's store.
+
+    `quiet`: the leader said that it had written nothing for a while.
+    """
 
     epoch: int
     end: int
+    quiet: bool = True
+
+    @property
+    def lost(self) -> bool:
+        return self.end < 0
 
 
 class Known(Struct, frozen=True):
@@ -136,6 +149,30 @@ class Known(Struct, frozen=True):
         return self.heard > best.end or (record is not None and (record.epoch, record.end) > best.reach)
 
     @property
+    def unmeasured(self) -> bool:
+        """Whether nobody knows where the leader's log ended: the record is lost, and no host that has the
+        furthest copy followed it until it was gone.
+        """
+        return self.record is not None and self.record.lost and not self._followed
+
+    @property
+    def unsure(self) -> bool:
+        """Whether the lost disk may have had more than was heard of: nobody knows where its log ended, or it
+        was being written to at its last report, or since.
+        """
+        best, record = self.best, self.record
+        if record is None:
+            return best.end > 0 and not self._followed
+        if record.lost:
+            return self.unmeasured
+        return not self._followed and (not record.quiet or best.reach > (record.epoch, record.end))
+
+    @property
+    def _followed(self) -> bool:
+        reach = self.best.reach
+        return any(copy.current and copy.reach == reach for copy in self.copies)
+
+    @property
     def highest_epoch(self) -> int:
         epochs = [epoch for copy in (self.own, *self.copies) for epoch, _ in copy.epochs]
         return max(NO_EPOCH, *epochs, self.record.epoch if self.record is not None else NO_EPOCH, NO_EPOCH)
@@ -158,13 +195,19 @@ def choose(known: Known, waited: float, grace: float, *, accept_loss: bool = Fal
     best, patient = known.best, waited < grace and not accept_loss
     if known.expected and patient:
         return _wait(f"for {_listed(known.expected)}, which may have a copy and is not connected yet")
-    unsure = known.lacking or known.record is None  # the record may have been lost as well
-    if known.absent and unsure and patient:
+    # without a record, which may have been lost as well, any host may have more
+    doubtful = known.lacking or known.unmeasured or known.record is None
+    if known.absent and doubtful and patient:
         return _wait(f"for {_listed(known.absent)}, which may have a copy and cannot be reached")
     if known.lacking and not best.end and not accept_loss:
         away = (*known.expected, *known.absent)
         where = f" ({_listed(away)} cannot be reached)" if away else ""
         return _wait(f"for a copy: there were {known.heard} records, and no host that is here has any{where}")
+    if known.unmeasured and known.absent and not best.end and not accept_loss:
+        return _wait(
+            f"for {_listed(known.absent)}, which may have a copy and cannot be reached: no other host has"
+            " one, and what there was is not known, because the coordinator's store was lost as well"
+        )
     if best is known.own:
         return Choice(Event.NOTHING_TO_COPY)
     return Choice(Event.COPY_FOUND, best)
@@ -179,10 +222,15 @@ def _listed(names: Sequence[str]) -> str:
 
 
 class Gone(Struct, frozen=True):
-    """The records lost if a log continues at `first`: those up to `heard`, the highest known end."""
+    """The records lost if a log continues at `first`: those up to `heard`, the highest known end.
+
+    `unknown`: more may be lost, because nobody knows where the log ended. Without that, and with `heard`
+    equal to `first`, nothing is known to be lost; see `LostRange.is_loss`.
+    """
 
     first: int
     heard: int
+    unknown: bool = False
 
 
 def gone(known: Known, end: int, *, whole: bool) -> Gone | None:
@@ -191,9 +239,9 @@ def gone(known: Known, end: int, *, whole: bool) -> Gone | None:
     `whole`: whether this host's log is the original one and complete.
     """
     heard = max(known.heard, end)
-    if heard == end and (whole or not heard):
+    if heard == end and not known.unsure and (whole or not heard):
         return None
-    return Gone(end, heard)
+    return Gone(end, heard, known.unsure)
 
 
 def next_epoch(known: Known, coordinators: int, runs: Sequence[int]) -> int:
@@ -205,14 +253,14 @@ def next_epoch(known: Known, coordinators: int, runs: Sequence[int]) -> int:
     return max(known.highest_epoch + 1, coordinators + 1, *runs)
 
 
-def refuses(log_start: int, log_end: int, begin: int, *, restart: bool, leader: str, agreed: str) -> bool:
+def refuses(log_start: int, log_end: int, begin: int, *, restart: bool, stranger: bool) -> bool:
     """Whether a follower refuses the leader's order to discard its records from `begin` on, or with `restart`
     all of them.
 
-    `leader`: the leader's data directory. `agreed`: the data directory with which the follower's log last
-    agreed; empty if unknown. The follower obeys a leader that has lost its last records on the same disk.
+    `stranger`: the leader's data directory is another than the one with which the follower's log agreed last,
+    or an older state of it. The follower obeys a leader that has lost its last records on the same disk.
     """
     if restart:
         # the follower may discard what the leader's retention has deleted
         return log_start < log_end and begin < log_end
-    return begin < log_end and bool(leader and agreed) and leader != agreed
+    return begin < log_end and stranger

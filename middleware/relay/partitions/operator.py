@@ -86,7 +86,7 @@ class Operator:
                     yield self._standing(TopicPartition(entry.name, index), leader)
 
     def troubled(self) -> list[Standing]:
-        """Returns, in order, the partitions that wait, have lost records or have a refused replica here."""
+        """Returns, in order, the partitions that wait, had a lost disk or have a refused replica here."""
         names = {
             TopicPartition(entry.name, index): leader
             for entry in self._view.topics
@@ -112,7 +112,7 @@ class Operator:
         if leader.waits and rebuild is None:
             return (
                 WAITS,
-                f"the disk of host {self._name(leader.leader)} is gone, and it does not lead it yet",
+                f"the disk of host {self._name(leader.leader)} is gone or old, and it does not lead it yet",
             )
         if leader.waits and rebuild is not None:
             return self._rebuilt(rebuild)
@@ -125,7 +125,9 @@ class Operator:
         if rebuild.step is Step.WAITING or rebuild.source is None:
             return (
                 WAITS,
-                f"its disk is gone; it waits {rebuild.reason}" if rebuild.reason else "it is looked at",
+                f"its disk is gone or old; it waits {rebuild.reason}"
+                if rebuild.reason
+                else "it is looked at",
             )
         source = rebuild.source
         return (
@@ -179,9 +181,11 @@ class Operator:
             leader.leader_epoch,
             epoch,
             promoted=True,
-            lost=LostRange(lost.first, lost.heard, epoch, leader.leader, now_ms)
-            if lost is not None
-            else None,
+            lost=None
+            if lost is None
+            else LostRange(
+                lost.first, lost.heard, epoch, leader.leader, now_ms, lost.unknown, accepted=accept_loss
+            ),
         )
         await self._record.take_lead(claim)
         return f"host {own} leads {name} from offset {end} on, with leader epoch {epoch}"
@@ -229,6 +233,9 @@ class Operator:
         `host`: where; if empty, the leader of a waiting partition, else this host.
         """
         leader = self._leader(topic, index)
+        if accept_loss and not leader.waits and any(one.is_open for one in leader.lost):
+            await self._record.accept_losses(topic.topic_id, index)
+            return f"what {topic.name}-{index} has lost stays listed, and counts as known from now on"
         target = self._target(host) if host else leader.leader if leader.waits else self._host_id
         if target == self._host_id:
             return await self._rebuild(topic, index, accept_loss)

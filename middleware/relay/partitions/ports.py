@@ -53,11 +53,17 @@ class Record(Protocol):
         """Returns the recorded ends of a topic's logs by partition number; those without a record are left
         out."""
 
+    async def all_ends(self, topic_ids: Sequence[TopicId]) -> Mapping[TopicId, Mapping[int, Recorded]]:
+        """Returns the recorded ends of several topics' logs, as `ends_of` does, with one call."""
+
     async def give_up(self, topic_id: TopicId, partitions: Sequence[int]) -> None:
         """Gives up partitions that this host leads and has lost records of: they then wait for this host.
 
         Returns when the view has the change.
         """
+
+    async def accept_losses(self, topic_id: TopicId, partition: int) -> None:
+        """Marks what a partition has lost so far as known to an operator."""
 
     async def take_lead(self, claim: Claim) -> None:
         """Makes this host the leader of a partition; returns when the view has the change.
@@ -78,6 +84,7 @@ class PartitionSettings(Struct, frozen=True):
     follow_again: float = 10.0  # time without progress after which the stream is joined again
     accounts_every: float = 2.0  # interval of writing accounts
     ends_every: float = 1.0  # interval of reporting grown logs to the coordinator
+    quiet: float = 1.0  # without a record, while its leader is heard, until a replica counts as complete
     rebuild_grace: float = 30.0  # wait for hosts that may have a copy
     rebuild_look: float = 1.0  # interval of surveys
     rebuild_at_once: int = 4  # partitions copied concurrently

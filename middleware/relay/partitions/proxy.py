@@ -122,8 +122,12 @@ class LeaderProxy:
         tail: bool,
         receiving: tuple[int, int] | None,
         progress: Progress | None = None,
+        agreed: str = "",
     ) -> Future[calls.FollowResponse]:
-        """Follows the partition. `receiving`: the received (stream, epoch); `progress`: the counts in it."""
+        """Follows the partition. `receiving`: the received (stream, epoch); `progress`: the counts in it.
+
+        `agreed`: names the leader's directory with which the replica agreed last.
+        """
         report = b""
         if progress is not None:
             report = Report(Mode.LIVE, progress.first, progress.next, totals=progress.totals).encode()
@@ -133,6 +137,7 @@ class LeaderProxy:
             tuple(calls.EpochStart(*one) for one in epochs),
             tail,
             None if receiving is None else calls.ReceivingStream(*receiving, report),
+            agreed,
         )
         return self._call(calls.FOLLOW, request, self._followed, self._settings.call_timeout)
 

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
-from treecast.middleware.api.entries import LostRange, PartitionEntry, TopicEntry
+from treecast.middleware.api.entries import LostRange, PartitionEnd, PartitionEntry, TopicEntry
 from treecast.middleware.broker.partitions import LocalPartitions
 from treecast.middleware.broker.values import Topic
 from treecast.middleware.model.counters import RelayCounters
@@ -22,7 +22,7 @@ from treecast.middleware.relay.view import ClusterView
 from treecast.middleware.storage.tables import Change, Tables
 
 from .copies import Copier, Survey
-from .lost_disk import Copy, Event, Known, Step, choose, follow, gone, next_epoch
+from .lost_disk import NO_EPOCH, Copy, Event, Known, Step, choose, follow, gone, next_epoch
 from .ports import Claim, PartitionSettings, Record, Topics
 
 _log = Log(__name__)
@@ -185,10 +185,11 @@ class Rebuilding:
             rebuild.said = reason
             name = rebuild.name
             _log.warning(
-                "partition has no leader: its disk is lost",
+                "partition has no leader: its disk is lost or old",
                 partition=name,
                 waits=reason,
-                advice=f"give it up with `partitions rebuild {name.topic} {name.partition} --accept-loss`",
+                advice="only if that never comes, give up what no copy has:"
+                f" `treecast partitions rebuild {name.topic} {name.partition} --accept-loss`",
             )
 
     async def _wait(self, rebuild: Rebuild, topic: Topic) -> Event:
@@ -241,9 +242,17 @@ class Rebuilding:
             rebuild.name.partition,
             rebuild.leader.leader_epoch,
             epoch,
-            lost=LostRange(lost.first, lost.heard, epoch, self._host_id, now_ms)
-            if lost is not None
-            else None,
+            lost=None
+            if lost is None
+            else LostRange(
+                lost.first,
+                lost.heard,
+                epoch,
+                self._host_id,
+                now_ms,
+                lost.unknown,
+                accepted=rebuild.accept_loss,
+            ),
         )
 
     async def _led(self, rebuild: Rebuild, claim: Claim, end: int) -> None:
@@ -262,12 +271,20 @@ class Rebuilding:
             source=where,
             leader_epoch=claim.leader_epoch,
         )
-        if lost is not None:
+        if lost is not None and lost.is_loss:
             self._counters.lost_records += lost.heard - lost.first
             _log.error(
-                "records of the lost disk are gone", partition=name, first=lost.first, reported=lost.heard
+                "records of the lost disk are gone",
+                partition=name,
+                first=lost.first,
+                reported=lost.heard,
+                more="may be gone; nobody knows how many" if lost.unknown else "none",
             )
         try:
+            if not end:  # `ends` tells those of other logs
+                await self._record.put_ends(
+                    [PartitionEnd(claim.topic_id, claim.partition, NO_EPOCH, 0, quiet=True)]
+                )
             await self._tables.commit([Change(REBUILDS, rebuild.key, None)])
         except TreecastError as error:
             _log.warning("end of a rebuild cannot be written", partition=name, error=error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 
 from treecast.middleware.api.entries import END, LOST, PartitionEnd
@@ -24,12 +25,22 @@ class LinkRecord:
         await called(self._link.client.put_ends(self._link.session, messages))
 
     async def ends_of(self, topic_id: TopicId) -> Mapping[int, Recorded]:
-        found = await called(self._link.client.get_ends(topic_id.bytes))
-        return {one.partition: Recorded(one.leader_epoch, one.end) for one in found}
+        return (await self.all_ends([topic_id]))[topic_id]
+
+    async def all_ends(self, topic_ids: Sequence[TopicId]) -> Mapping[TopicId, Mapping[int, Recorded]]:
+        found: dict[TopicId, dict[int, Recorded]] = {topic_id: {} for topic_id in topic_ids}
+        for one in await called(self._link.client.get_ends(*[topic_id.bytes for topic_id in topic_ids])):
+            ended = Recorded(one.leader_epoch, one.end, one.quiet)
+            found[uuid.UUID(bytes=one.topic_id)][one.partition] = ended
+        return found
 
     async def give_up(self, topic_id: TopicId, partitions: Sequence[int]) -> None:
         client, session = self._link.client, self._link.session
         answer = await called(client.give_up(session, topic_id.bytes, partitions))
+        await self._link.seen(answer.revision)
+
+    async def accept_losses(self, topic_id: TopicId, partition: int) -> None:
+        answer = await called(self._link.client.accept_losses(self._link.session, topic_id.bytes, partition))
         await self._link.seen(answer.revision)
 
     async def take_lead(self, claim: Claim) -> None:

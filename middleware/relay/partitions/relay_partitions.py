@@ -9,6 +9,7 @@ from treecast.middleware.broker.parts import LocalParts
 from treecast.middleware.fabric.channel import Channels, Methods
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.model.counters import RelayCounters
+from treecast.middleware.model.runs import DirectoryState
 from treecast.middleware.relay.view import ClusterView
 
 from .accounts import Accounts
@@ -41,7 +42,7 @@ class RelayPartitions(Replicas):
         settings: PartitionSettings,
         counters: RelayCounters,
         record: Record,
-        directory: str,
+        directory: DirectoryState,
     ) -> None:
         """`directory`: the id of this host's data directory. `record`: the coordinator's record of logs."""
         super().__init__(parts, topics, view, channels, methods, fabric, settings, counters, directory)

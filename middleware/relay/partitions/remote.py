@@ -110,6 +110,14 @@ class RemotePartition:
         return max(heard, replica.known_end, of_stream, replica.partition.log.end_offset)
 
     @property
+    def current(self) -> bool:
+        """Whether a replica here has followed the leader until now, or until that was gone, and its log was
+        quiet then.
+        """
+        replica = self.replica
+        return replica is not None and replica.current and not replica.refused and replica.quiet
+
+    @property
     def watched(self) -> bool:
         """Whether a reader waits for records."""
         replica = self.replica

@@ -116,6 +116,7 @@ class Replica:
         self._task: asyncio.Task[None] | None = None
         self._failures = 0  # consecutive chunks that could not be appended
         self._progress = (-1, 0.0)  # (end, when it was first seen)
+        self._grown_at = 0.0  # the loop's time of the last records, or when the stream was joined
 
     @property
     def begun(self) -> bool:
@@ -177,7 +178,12 @@ class Replica:
             progress = self.joined.progress if self.joined is not None else None
             end = log.end_offset if log.end_offset or entries else -1
             answer = await self._leader.follow(
-                end, entries, tail=self._tail, receiving=receiving, progress=progress
+                end,
+                entries,
+                tail=self._tail,
+                receiving=receiving,
+                progress=progress,
+                agreed=self._agreed,
             )
             if self._take(answer, end):
                 self._counters.follows += 1
@@ -213,8 +219,7 @@ class Replica:
             log.end_offset,
             answer.begin,
             restart=answer.restart,
-            leader=answer.directory,
-            agreed=self._agreed,
+            stranger=bool(self._agreed) and not answer.knows,
         ):
             self.refused = ""
             return False
@@ -273,6 +278,7 @@ class Replica:
             held=PartitionStreamLog(self.partition.log, self._memory, told=False),
         )
         self._goal = self.known_end
+        self._grown_at = self._now()
         self._set_current(self.partition.log.end_offset >= self._goal)
 
     # --- advances of the leader's log start
@@ -312,6 +318,7 @@ class Replica:
         finally:
             partition.forget_fresh()
         self._failures = 0
+        self._grown_at = self._now()
         self._counters.replicated_batches += len(headers)
         self._counters.replicated_bytes += len(data)
         end = self.partition.log.end_offset
@@ -347,6 +354,13 @@ class Replica:
     def growing(self) -> bool:
         """Whether it is catching up: records have arrived within `_GROWING`."""
         return self.checked and self._now() - self._growth.at < _GROWING
+
+    @property
+    def quiet(self) -> bool:
+        """Whether the leader was heard for a while after its last records."""
+        if self.joined is None:
+            return False
+        return self._now() - self.joined.silence - self._grown_at >= self._settings.quiet
 
     def reaches(self, offset: int) -> bool:
         """Whether it is catching up and will soon reach `offset`. If so, the reader must wait here."""

@@ -17,6 +17,7 @@ from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import Host, TopicPartition
+from treecast.middleware.model.runs import DirectoryState
 from treecast.middleware.relay.view import ClusterView
 from treecast.middleware.storage.tables import Tables
 
@@ -68,9 +69,9 @@ class Replicas:
         fabric: Fabric,
         settings: PartitionSettings,
         counters: RelayCounters,
-        directory: str,
+        directory: DirectoryState,
     ) -> None:
-        """`directory`: the id of this host's data directory."""
+        """`directory`: this host's data directory."""
         self._host_id = parts.host.host_id
         self._local = parts.partitions
         self._topics = topics

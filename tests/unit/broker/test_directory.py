@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from treecast.middleware.api.join_token import new_token
 from treecast.middleware.broker.directory import DataDirectory, DataDirectoryError, Membership
 from treecast.middleware.daemon.tokens import keep_token, kept_token
 from treecast.middleware.model.identity import new_cluster_id
+from treecast.middleware.model.runs import includes
 
 
 def listing(path: Path) -> dict[str, bytes]:
@@ -138,3 +140,61 @@ def test_a_membership_is_on_the_disk_at_once(tmp_path: Path, power: Power) -> No
     assert (again.meta, again.run) == (opened.meta, 41)
     again.close(clean=False)
     opened.close(clean=False)
+
+
+# --- runs
+
+
+def restored(path: Path, copy: Path) -> None:
+    shutil.rmtree(path)
+    shutil.copytree(copy, path)
+
+
+def test_each_run_has_an_id_of_its_own_and_the_directory_knows_them_all(tmp_path: Path) -> None:
+    ids: list[str] = []
+    for clean in (True, False, True):
+        directory = DataDirectory.open(tmp_path, 1, "c")
+        assert [run.id for run in directory.runs[:-1]] == ids
+        ids.append(directory.runs[-1].id)
+        directory.close(clean=clean)
+    assert len(set(ids)) == 3
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_restored_directory_does_not_know_the_run_after_the_copy(tmp_path: Path, clean: bool) -> None:
+    path, copy = tmp_path / "data", tmp_path / "copy"
+    DataDirectory.open(path, 1, "c").close(clean=True)
+    shutil.copytree(path, copy)
+    later = DataDirectory.open(path, 1, "c")
+    later.close(clean=clean)
+    restored(path, copy)
+    found = DataDirectory.open(path, 1, "c")
+    assert found.run == later.run  # the number alone does not tell
+    assert not includes(found.runs, later.runs[-1])
+    assert includes(found.runs, later.runs[0])
+
+
+def test_a_copy_made_while_the_daemon_ran_has_a_lower_stamp(tmp_path: Path) -> None:
+    path, copy = tmp_path / "data", tmp_path / "copy"
+    running = DataDirectory.open(path, 1, "c")
+    running.move_stamp()
+    shutil.copytree(path, copy)
+    early = running.runs[-1]
+    assert running.move_stamp() == early.stamp + 1
+    late = running.runs[-1]
+    running.close(clean=False)
+    assert running.move_stamp() == late.stamp  # closed: nothing is written any more
+    kept = DataDirectory.open(path, 1, "c")
+    assert includes(kept.runs, late)
+    kept.close(clean=False)
+    restored(path, copy)
+    found = DataDirectory.open(path, 1, "c")
+    assert (includes(found.runs, early), includes(found.runs, late)) == (True, False)
+
+
+def test_a_directory_of_an_earlier_version_gets_its_first_run(tmp_path: Path) -> None:
+    DataDirectory.open(tmp_path, 1, "c").close(clean=True)
+    (tmp_path / "runs").unlink()
+    (tmp_path / "stamp").unlink()
+    directory = DataDirectory.open(tmp_path, 1, "c")
+    assert (directory.run, len(directory.runs)) == (2, 1)

@@ -8,6 +8,7 @@ import socket
 import pytest
 
 from treecast.middleware.api.v1 import daemon_pb2 as pb
+from treecast.middleware.cli import partitions as partitions_module
 from treecast.middleware.cli import streams as streams_module
 
 
@@ -32,8 +33,16 @@ class Client:
     def streams(self) -> pb.ListStreamsResponse:
         return pb.ListStreamsResponse(
             streams=[one for one in self._found if isinstance(one, pb.StreamStatus)],
-            partitions=[one for one in self._found if isinstance(one, pb.PartitionStanding)],
+            partitions=self.list_partitions(),
         )
+
+    def list_partitions(self, topic: str = "") -> list[pb.PartitionStanding]:
+        found = [one for one in self._found if isinstance(one, pb.PartitionStanding)]
+        return [one for one in found if topic in ("", one.topic)]
+
+    def rebuild_partition(self, request: pb.RebuildPartitionRequest) -> pb.RebuildPartitionResponse:
+        assert request.accept_loss
+        return pb.RebuildPartitionResponse(said=f"{request.topic}-{request.partition} is accepted")
 
 
 @pytest.fixture
@@ -42,7 +51,8 @@ def beside(command, monkeypatch: pytest.MonkeyPatch):
     streams."""
 
     def make(*found: pb.StreamStatus | pb.PartitionStanding):
-        monkeypatch.setattr(streams_module, "daemon_at", lambda control: Client(*found))
+        for module in (streams_module, partitions_module):
+            monkeypatch.setattr(module, "daemon_at", lambda *where: Client(*found))
         return command
 
     return make
@@ -164,11 +174,45 @@ def test_the_check_fails_while_a_partition_is_not_as_it_should_be(beside, state:
     assert [(one["name"], one["state"], one["accounts"]) for one in found[1:]] == [("t-1", state, [])]
 
 
-def test_what_a_lost_disk_had_is_named_and_is_no_failure(beside) -> None:
-    treecast = beside(stream(), standing("led", lost=[LOST]))
-    ran = treecast("streams", "--check")
-    assert ran.code == 0
-    head, row = ran.lines[-2:]
-    assert head.startswith("partition  lost disk of")
-    assert row.split() == ["t-1", "b", "2023-11-14T22:13:20.000Z", "1,000", "1,003", "3", "7"]
-    assert treecast("streams", "--json").json[1]["lost"][0]["first"] == 1000
+def lost(**fields) -> pb.LostRecords:
+    found = pb.LostRecords()
+    found.CopyFrom(LOST)
+    found.MergeFrom(pb.LostRecords(**fields))
+    return found
+
+
+def test_what_a_lost_disk_had_is_named_and_fails_the_check_until_it_is_accepted(beside) -> None:
+    for accepted, said in ((False, "NO"), (True, "yes")):
+        treecast = beside(stream(), standing("led", lost=[lost(accepted=accepted)]))
+        assert treecast("streams", "--check").code == (0 if accepted else 1)
+        ran = treecast("streams")
+        assert ran.code == 0
+        head, row = ran.lines[-2:]
+        assert head.startswith("partition  lost disk of")
+        assert row.split() == ["t-1", "b", "2023-11-14T22:13:20.000Z", "1,000", "1,003", "3", "7", said]
+        assert treecast("streams", "--json").json[1]["lost"][0]["first"] == 1000
+
+
+def test_a_loss_of_unknown_size_is_shown_as_such(beside) -> None:
+    treecast = beside(standing("led", lost=[lost(unknown=True)]))
+    assert treecast("streams", "--check").code == 1
+    row = treecast("partitions", "list").lines[-1]
+    assert row.split()[3:] == ["1,000", "unknown", "3", "or", "more", "7", "NO"]
+
+
+def test_where_nothing_was_lost_with_a_disk_no_listing_says_so(beside) -> None:
+    treecast = beside(standing("led", resumed=[LOST]))
+    assert treecast("streams", "--check").code == 0
+    assert "lost" not in treecast("streams").out + treecast("partitions", "list").out
+    assert treecast("partitions", "list", "--json").json[0]["resumed"][0]["first"] == 1000
+
+
+def test_losses_are_accepted_partition_by_partition(beside) -> None:
+    treecast = beside(
+        standing("led", lost=[lost()]),
+        pb.PartitionStanding(topic="u", state="waits", lost=[lost()]),
+        pb.PartitionStanding(topic="v", state="led", lost=[lost(accepted=True)]),
+    )
+    assert "no loss" in treecast("partitions", "accept", "t", "0").out
+    ran = treecast("partitions", "accept")
+    assert (ran.code, ran.lines) == (0, ["t-1 is accepted"])

@@ -192,3 +192,37 @@ async def test_over_the_network(client: CoordinatorClient, hello: Callable[..., 
     )
     assert [partition.waits for partition in taken.topic.partitions] == [True, False]
     assert taken.topic.partitions[1].lost[0].heard == 101
+
+
+def test_an_operator_accepts_what_a_partition_has_lost() -> None:
+    state, a, _ = cluster()
+    away(state)
+    a, b = attach(state, "a"), attach(state, "b", "d2")
+    for epoch, lost in enumerate(
+        (LostRange(5, 7, 3, b.host_id, 1), LostRange(5, 5, 4, b.host_id, 2, True)), 3
+    ):
+        step(state, commands.TakeLead(session(b), T, 0, partitions(state)[0].leader_epoch, epoch, lost=lost))
+        step(state, commands.GiveUp(session(b), T, (0,)))
+    assert [lost.is_open for lost in partitions(state)[0].lost] == [True, True]
+    assert refused(state, commands.AcceptLosses(session(a), T, 9)) is Fault.UNKNOWN_TOPIC_ID
+    accept = commands.AcceptLosses(session(a), T, 0)  # any host may ask
+    topic: TopicEntry = step(state, accept).answer
+    assert [lost.accepted for lost in topic.partitions[0].lost] == [True, True]
+    assert topic.partitions[0].waits
+    assert step(state, accept).changes == ()
+    (change,) = [change for change in state.entries() if change.entry == topic]
+    assert decode_change(encode_change(change)) == change
+
+
+def test_losses_that_are_merged_stay_unknown_and_open() -> None:
+    state, _, _ = cluster()
+    away(state)
+    b = attach(state, "b", "d2")
+    ranges = [LostRange(5, 5, 0, b.host_id, 1, True), LostRange(9, 9, 0, b.host_id, 2, accepted=True)]
+    ranges += [LostRange(n, n, 0, b.host_id, n) for n in (20, 30)]
+    for epoch, lost in enumerate(ranges, 3):
+        step(state, commands.TakeLead(session(b), T, 0, partitions(state)[0].leader_epoch, epoch, lost=lost))
+        step(state, commands.GiveUp(session(b), T, (0,)))
+    merged, *rest = partitions(state)[0].lost
+    assert (merged.first, merged.heard, merged.unknown, merged.is_open) == (5, 9, True, True)
+    assert len(rest) == 2

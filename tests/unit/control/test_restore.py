@@ -17,10 +17,11 @@ from treecast.middleware.api.entries import (
 )
 from treecast.middleware.control import commands
 from treecast.middleware.control.cluster_state import ClusterState
+from treecast.middleware.control.leads import UNKNOWN_END, read_ends
 from treecast.middleware.control.restore import restored, write_store
 from treecast.middleware.control.state import step
 from treecast.middleware.control.store import SqliteStore
-from treecast.middleware.control.values import StateSettings
+from treecast.middleware.control.values import StateSettings, ends_home
 from treecast.middleware.model.errors import Fault, TreecastError
 
 
@@ -85,3 +86,16 @@ def test_a_store_that_is_there_is_left_alone(tmp_path: Path) -> None:
         write_store(tmp_path / "store", "cluster", [])
     assert refused.value.fault is Fault.STORAGE
     assert opened(tmp_path / "store").topic("t") is not None
+
+
+def test_where_logs_end_is_unknown_until_their_leaders_tell_it(tmp_path: Path) -> None:
+    write_store(tmp_path / "store", "cluster", restored(told()))
+    store = SqliteStore(tmp_path / "store", lambda: "a name", cluster_id="cluster")
+    try:
+        items, more = store.items(ends_home(uuid.UUID(int=1)), b"", 1 << 20)
+    finally:
+        store.close()
+    assert not more
+    assert [(end.partition, end.leader_epoch, end.end) for end in read_ends(uuid.UUID(int=1), items)] == [
+        (number, *UNKNOWN_END) for number in range(3)
+    ]

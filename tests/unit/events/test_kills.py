@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import shutil
+from pathlib import Path
 
 from tests.unit.events.world import Client, TestHost, World, until
 
@@ -116,3 +118,41 @@ async def test_what_is_not_promised_is_not_sent_again(world: World) -> None:
     await until(lambda: client.got)
     assert numbers(client) == [99]
     assert a.counters.sent_again == 0
+
+
+async def test_an_older_state_of_the_origin_does_not_send_again_what_all_have_taken(
+    world: World, tmp_path: Path
+) -> None:
+    """Its journal owes messages that were settled long ago, and receivers have forgotten their numbers."""
+    a, b = await world.start(1, 2)
+    client = b.client()
+    await client.subscribe("t")
+    sent = count_up(a, 0, 5)
+    a.end_turn()
+    world.kill(2)
+    sent = count_up(a, sent, 10)
+    a.end_turn()  # promised to b, which is away
+    world.kill(1)
+    first = numbers(client)
+    shutil.copytree(tmp_path / "1", tmp_path / "copy")
+    (b,) = await world.start(2, share=False)
+    client = b.client()
+    b.hub.subscribe(Subscription(client, b"t", 2))  # as a lasting session is resumed
+    b.share()
+    (a,) = await world.start(1)
+    await until(lambda: len(first) + len(client.got) == sent)
+    sent = count_up(a, sent, 5)
+    await until(lambda: all(not one.owed for one in a.journal.records.values()))
+    world.kill(1)
+    (a,) = await world.start(1)  # tells b that nothing earlier will be sent again
+    sent = count_up(a, sent, 5)
+    await until(lambda: len(first) + len(client.got) == sent)
+    world.kill(1)
+    shutil.rmtree(tmp_path / "1")
+    shutil.copytree(tmp_path / "copy", tmp_path / "1")
+    (a,) = await world.start(1)  # under a run of its own, as the coordinator lets it
+    sent = count_up(a, sent, 5)
+    a.end_turn()
+    await until(lambda: len(first) + len(client.got) >= sent)
+    assert a.counters.sent_again > 0
+    assert first + numbers(client) == list(range(sent))

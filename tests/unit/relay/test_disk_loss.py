@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
@@ -51,9 +52,10 @@ async def refusal(what: object) -> TreecastError:
 
 
 async def recorded(world: World, end: int) -> None:
-    """Waits until the coordinator has recorded `end`."""
+    """Waits until the coordinator has recorded `end`, and that nothing more is written."""
     topic_id = world.topics["t"].topic_id
-    await until(lambda: world.ends.get((topic_id, 0), Recorded(0, 0)).end >= end)
+    found = lambda: world.ends.get((topic_id, 0), Recorded(0, 0))  # noqa: E731
+    await until(lambda: found().end >= end and found().quiet)
 
 
 async def test_the_last_copy_is_not_cut_and_the_host_leads_again_from_it(world: World) -> None:
@@ -76,7 +78,8 @@ async def test_the_last_copy_is_not_cut_and_the_host_leads_again_from_it(world: 
     assert b.log().leader_epoch == leader(world).leader_epoch >= b.run
     assert b.log().epoch_entries == [(0, 0), (leader(world).leader_epoch, 5)]
     (lost,) = leader(world).lost
-    assert (lost.first, lost.heard) == (5, 5)
+    assert (lost.first, lost.heard, lost.is_loss) == (5, 5, False)  # where it went on; nothing is missing
+    assert b.counters.lost_records == 0
 
 
 async def test_while_it_waits_clients_hear_that_they_may_try_again(world: World) -> None:
@@ -377,3 +380,101 @@ async def test_a_rebuild_that_was_cut_short_goes_on(world: World) -> None:
     await until(lambda: led(world))
     assert len(leader(world).lost) == 1  # it was lost, although the whole copy is here by now
     assert content(b.log()) == content(a.log())
+
+
+async def lose_record(world: World) -> None:
+    """The coordinator's store is lost as well, and a new one is made of what a host knows."""
+    topic = world.topics["t"]
+    for index in range(len(topic.partitions)):
+        world.ends[topic.topic_id, index] = Recorded(-1, -1)
+
+
+async def test_with_the_record_a_loss_of_unknown_size_is_named_until_an_operator_knows(world: World) -> None:
+    world.settings = HASTY
+    await world.topic("t", 2)
+    a, b = await world.start(1, 2)
+    await b.produce(b"one")  # nobody else has heard of it
+    await recorded(world, 1)
+    world.kill(2)
+    await world.lose_disk(2)
+    await lose_record(world)
+    (b,) = await world.start(2)
+    await until(lambda: led(world))
+    (lost,) = leader(world).lost
+    assert (lost.first, lost.heard, lost.unknown, lost.is_open) == (0, 0, True, True)
+    assert world.ends[world.topics["t"].topic_id, 0].end == 0  # from now on it is known
+    topic = a.definitions.known["t"]
+    said = await a.relay.operator.rebuild(topic, 0, "", accept_loss=True)
+    assert "stays listed" in said
+    (lost,) = leader(world).lost
+    assert (lost.unknown, lost.is_open) == (True, False)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_follower_that_was_current_knows_that_nothing_is_missing(
+    world: World, restarted: bool
+) -> None:
+    """One that was started again since cannot know what it has missed."""
+    world.settings = HASTY
+    await world.topic("t", 2)
+    a, b = await world.start(1, 2)
+    await b.produce(b"one", b"two")
+    await copied_to(a)
+    await until(lambda: a.partition().current)
+    kept = content(a.log())
+    world.kill(2)
+    if restarted:
+        world.kill(1)
+        await world.start(1)
+    await world.lose_disk(2)
+    await lose_record(world)
+    (b,) = await world.start(2)
+    await until(lambda: led(world))
+    assert content(b.log()) == kept
+    (lost,) = leader(world).lost
+    assert (lost.first, lost.heard, lost.unknown, lost.is_loss) == (2, 2, restarted, restarted)
+
+
+async def test_an_older_state_of_the_leader_cuts_no_copy_also_where_no_coordinator_noticed_it(
+    world: World, tmp_path: Path
+) -> None:
+    """The host with the coordinator, put back as a whole, or one that starts while the coordinator is
+    away."""
+    await world.topic("t", 2)
+    a, b = await world.start(1, 2)
+    await b.produce(b"one")
+    await copied_to(a)
+    await world.stop(2)
+    shutil.copytree(tmp_path / "2", tmp_path / "copy")
+    (b,) = await world.start(2)
+    await until(a.copied())
+    await b.produce(b"two")
+    await until(a.copied())
+    kept = content(a.log())
+    await world.stop(2)
+    shutil.rmtree(tmp_path / "2")
+    (tmp_path / "copy").rename(tmp_path / "2")
+    (b,) = await world.start(2)
+    await until(lambda: a.counters.refused_replicas)
+    assert content(a.log()) == kept
+    (standing,) = a.relay.operator.standings()
+    assert (standing.state, "1 to 2" in standing.problem) == (REFUSED, True)
+    assert await b.produce(b"other") == 1
+    assert content(a.log()) == kept
+
+
+async def test_a_leader_that_lost_its_last_records_on_its_own_disk_is_obeyed_after_any_restart(
+    world: World,
+) -> None:
+    await world.topic("t", 2)
+    a, b = await world.start(1, 2)
+    await b.produce(b"one")
+    await b.produce(b"two")
+    await copied_to(a)
+    size = len(content(b.log())) // 2
+    world.kill(2, power_loss=size)
+    (b,) = await world.start(2)
+    await until(lambda: a.counters.truncations)
+    await until(a.copied())
+    assert content(a.log()) == content(b.log())
+    assert not a.counters.refused_replicas

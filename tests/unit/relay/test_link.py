@@ -113,3 +113,21 @@ async def test_work_that_fails_in_another_way_is_told_again_and_ends_when_it_say
 
     await lasting("work", work, BackOff(random.Random(1), 0.001, 0.01))
     assert [record.exc_info is not None for record in logged(caplog)] == [True, False]
+
+
+async def test_a_refusal_to_attach_is_logged_once_and_known_while_it_lasts(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another daemon runs on a copy of the directory; unlike a coordinator that is away, that does not pass."""
+    attachment, late = house.link._attachment, []
+    house.link.once_attached(lambda: late.append(1))
+    refusal = TreecastError(Fault.POLICY_VIOLATION, "another daemon runs as host h")
+    for error in (refusal, refusal, TreecastError(Fault.COORDINATOR_UNAVAILABLE, "away")):
+        attachment.on_change(error)
+        assert house.link.not_attached is (refusal if error is refusal else None)
+    assert (len(logged(caplog)), late) == (1, [])
+    attachment.on_change(refusal)
+    assert len(logged(caplog)) == 2
+    for _ in range(2):
+        attachment.on_change(None)
+    assert (house.link.not_attached, late) == (None, [1])

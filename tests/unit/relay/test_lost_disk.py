@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from msgspec.structs import replace
 
+from treecast.middleware.api.entries import LostRange
 from treecast.middleware.relay.partitions.lost_disk import (
     TABLE,
     Copy,
@@ -110,7 +112,24 @@ def test_what_was_heard_of_is_named() -> None:
     found = known(copy(2, 5, heard=6), copy(3, 4, heard=9), record=Recorded(0, 8))
     assert found.lacking
     assert gone(found, 5, whole=False) == Gone(5, 9)
-    assert gone(known(copy(2, 5)), 5, whole=False) == Gone(5, 5)  # its last moments are unknown
+    assert gone(known(), 0, whole=False) is None
+
+
+@pytest.mark.parametrize(
+    ("record", "unknown"),
+    [
+        (Recorded(0, 5), False),
+        (Recorded(0, 5, quiet=False), True),
+        (Recorded(0, 4), True),  # the copy has what was written since
+        (None, True),  # all of it was
+    ],
+)
+def test_a_disk_that_was_written_to_until_it_was_lost_may_have_had_more(
+    record: Recorded | None, unknown: bool
+) -> None:
+    assert gone(known(copy(2, 5), record=record), 5, whole=False) == Gone(5, 5, unknown)
+    quiet = Copy(2, ((0, 0),), 0, 5, 5, current=True)  # it heard for a while that nothing was written
+    assert gone(known(quiet, record=record), 5, whole=False) == Gone(5, 5)
 
 
 def test_a_record_of_a_later_epoch_is_more_than_a_copy_that_is_longer() -> None:
@@ -133,22 +152,60 @@ def test_the_next_epoch_is_above_all_that_were_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("begin", "restart", "leader", "agreed", "refused"),
+    ("begin", "restart", "stranger", "refused"),
     [
-        (5, False, "new", "old", False),  # nothing is cut
-        (3, False, "old", "old", False),  # a power failure at the leader
-        (3, False, "new", "old", True),
-        (3, False, "new", "", False),  # the former directory of its leader is unknown
-        (3, False, "", "old", False),
-        (0, True, "new", "old", True),
-        (0, True, "old", "old", True),  # the disk is the same, but its log is gone
-        (0, True, "", "", True),
-        (5, True, "new", "old", False),  # the leader's retention was ahead of this follower
-        (9, True, "new", "old", False),
+        (5, False, True, False),  # nothing is cut
+        (3, False, False, False),  # a power failure at the leader, or its former directory is unknown
+        (3, False, True, True),
+        (0, True, True, True),
+        (0, True, False, True),  # the disk is the same, but its log is gone
+        (5, True, True, False),  # the leader's retention was ahead of this follower
+        (9, True, True, False),
     ],
 )
 def test_a_follower_is_not_cut_by_a_stranger(
-    begin: int, restart: bool, leader: str, agreed: str, refused: bool
+    begin: int, restart: bool, stranger: bool, refused: bool
 ) -> None:
-    assert refuses(0, 5, begin, restart=restart, leader=leader, agreed=agreed) is refused
-    assert not refuses(5, 5, 5, restart=restart, leader=leader, agreed=agreed)  # its log is empty
+    assert refuses(0, 5, begin, restart=restart, stranger=stranger) is refused
+    assert not refuses(5, 5, 5, restart=restart, stranger=stranger)  # its log is empty
+
+
+# --- the record is lost with the coordinator's store
+
+LOST = Recorded(-1, -1)
+
+
+def test_where_nobody_knows_the_end_a_loss_of_unknown_size_is_named() -> None:
+    found = known(copy(2, 0), record=LOST)
+    assert choose(found, 0.0, GRACE).event is Event.NOTHING_TO_COPY
+    assert gone(found, 0, whole=False) == Gone(0, 0, unknown=True)
+    found = known(copy(2, 5, heard=7), record=LOST)
+    assert choose(found, 0.0, GRACE).event is Event.COPY_FOUND
+    assert gone(found, 5, whole=False) == Gone(5, 7, unknown=True)
+    assert gone(known(own=copy(1, 5), record=LOST), 5, whole=True) == Gone(5, 5, unknown=True)
+
+
+def test_a_host_that_is_away_is_waited_for_where_nobody_knows_the_end() -> None:
+    found = known(copy(2, 0), record=LOST, absent=("d",))
+    assert "host d" in choose(found, 0.0, GRACE).reason
+    late = choose(found, 2 * GRACE, GRACE)
+    assert (late.event, "store was lost" in late.reason) == (Event.NOT_YET, True)
+    assert choose(found, 0.0, GRACE, accept_loss=True).event is Event.NOTHING_TO_COPY
+    assert choose(known(copy(2, 3), record=LOST, absent=("d",)), GRACE, GRACE).event is Event.COPY_FOUND
+
+
+def test_a_host_that_followed_until_the_leader_was_gone_knows_the_end() -> None:
+    current = Copy(2, ((0, 0),), 0, 5, 5, current=True)
+    for found in (known(current, copy(3, 4), record=LOST), known(current, own=copy(1, 5), record=LOST)):
+        lost = gone(found, 5, whole=False)
+        assert lost == Gone(5, 5)  # nothing is known to be lost
+    behind = Copy(2, ((0, 0),), 0, 4, 4, current=True)  # of an earlier leader, as another has more
+    assert gone(known(behind, copy(3, 5), record=LOST), 5, whole=False) == Gone(5, 5, unknown=True)
+
+
+def test_what_is_no_loss_and_what_an_operator_has_yet_to_see() -> None:
+    resumed, some = LostRange(5, 5, 1, 2, 0), LostRange(5, 7, 1, 2, 0)
+    unknown = LostRange(5, 5, 1, 2, 0, unknown=True)
+    assert [one.is_loss for one in (resumed, some, unknown)] == [False, True, True]
+    assert [one.is_open for one in (resumed, some, unknown)] == [False, True, True]
+    assert not any(replace(one, accepted=True).is_open for one in (resumed, some, unknown))

@@ -48,6 +48,7 @@ from treecast.middleware.model.counters import (
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import Host, ProducerIdentity, TopicId, TopicPartition
 from treecast.middleware.model.records import Record
+from treecast.middleware.model.runs import DirectoryState
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.relay.carrier_choice import CarrierSettings
 from treecast.middleware.relay.interest import InterestSettings
@@ -79,6 +80,7 @@ SETTINGS = PartitionSettings(
     follow_again=3.0,
     offsets_wait=0.5,
     ends_every=0.05,
+    quiet=0.1,
     rebuild_look=0.05,
 )
 LOOPBACK = Address("127.0.0.1", 0)
@@ -208,11 +210,22 @@ class FakeRecord:
     async def put_ends(self, ends: Sequence[PartitionEnd]) -> None:
         self._here()
         for one in ends:
-            self.world.ends[one.topic_id, one.partition] = Recorded(one.leader_epoch, one.end)
+            self.world.ends[one.topic_id, one.partition] = Recorded(one.leader_epoch, one.end, one.quiet)
 
     async def ends_of(self, topic_id: TopicId) -> Mapping[int, Recorded]:
         self._here()
         return {index: ended for (one, index), ended in self.world.ends.items() if one == topic_id}
+
+    async def all_ends(self, topic_ids: Sequence[TopicId]) -> Mapping[TopicId, Mapping[int, Recorded]]:
+        return {topic_id: await self.ends_of(topic_id) for topic_id in topic_ids}
+
+    async def accept_losses(self, topic_id: TopicId, partition: int) -> None:
+        (entry,) = [topic for topic in self.world.topics.values() if topic.topic_id == topic_id]
+        leaders = list(entry.partitions)
+        known = tuple(replace(lost, accepted=True) for lost in leaders[partition].lost)
+        leaders[partition] = replace(leaders[partition], lost=known)
+        self.world.topics[entry.name] = replace(entry, partitions=tuple(leaders))
+        await self.world.tell()
 
     async def give_up(self, topic_id: TopicId, partitions: Sequence[int]) -> None:
         raise AssertionError("hosts of this world start without doubts about their logs")
@@ -354,7 +367,7 @@ class TestHost:
             self.world.settings,
             self.counters,
             FakeRecord(self.world, self.number),
-            self.directory_id,
+            DirectoryState(self.directory_id, tuple(run.id for run in self.directory.runs)),
         )
         self.sharing = Sharing(
             FakeLink(self.world, self.number, self.view),  # type: ignore[arg-type]
