@@ -140,9 +140,7 @@ def test_a_file_system_that_does_not_say_how_large_it_is_is_not_taken_for_a_full
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = list(os.statvfs(tmp_path))
-    found[2] = found[3] = found[4] = (
-        0  # blocks, free, available: as FUSE answers for one that has no such call
-    )
+    found[2:5] = [0, 0, 0]  # blocks in all, free and available, as FUSE answers where there is no such call
     monkeypatch.setattr(room.os, "statvfs", lambda _: os.statvfs_result(found))
     assert space_of(str(tmp_path)) is None
 
