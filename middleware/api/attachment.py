@@ -7,12 +7,12 @@ directory with a lower stamp than the coordinator has heard of is an older one (
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 
-from .coordinator_client import CoordinatorCalls
+from .coordinator_client import CoordinatorCalls, ViewWanted
 from .lasting import BackOff, lasting
 from .v1 import coordinator_pb2 as pb
 
@@ -43,12 +43,14 @@ class Attachment:
         self.directory_is_old = False  # an attach of this run found another one, or a later state
         self.on_old_directory: Callable[[], None] = lambda: None
         self.on_change: Callable[[TreecastError | None], None] = lambda error: None
+        # Called when the coordinator wants this host's view, whose store is an older state; hands it in.
+        self.on_wanted: Callable[[ViewWanted], Awaitable[None]] = _cannot
         self._session: pb.HostSession | None = None
         self._lease = 0.0
         self._tasks: list[asyncio.Task[None]] = []
         self._move_stamp = move_stamp
         self._stamp_seconds = stamp_seconds
-        self._told = 0  # the last stamp that the coordinator has
+        self._stamp_told = 0  # the last stamp that the coordinator has
         self.last_error: TreecastError | None = None  # None while attached without errors
 
     @property
@@ -63,7 +65,16 @@ class Attachment:
                 Fault.COORDINATOR_UNAVAILABLE,
                 f"not attached to the coordinator at {self._client.target}: {self.last_error or 'not yet'}",
             )
-        return self._session
+        return self._told(self._session)
+
+    def watching(self) -> pb.HostSession:
+        """Returns the session for a watch, which needs none: how far the host's view is."""
+        return self._told(self._session or pb.HostSession())
+
+    def _told(self, session: pb.HostSession) -> pb.HostSession:
+        heard = self._client.heard()
+        heard.name = self.request.name
+        return pb.HostSession(host_id=session.host_id, incarnation=session.incarnation, heard=heard)
 
     async def attach(self) -> pb.AttachResponse:
         """Attaches once, now. Raises the refusal."""
@@ -121,7 +132,7 @@ class Attachment:
     def _stamp_to_tell(self) -> int:
         """The stamp on disk, or 0 if the coordinator has it already."""
         stamp = self.request.runs[-1].stamp if self.request.runs else 0
-        return stamp if stamp != self._told else 0
+        return stamp if stamp != self._stamp_told else 0
 
     async def _run(self) -> None:
         back_off = BackOff(self._client.rng)
@@ -136,8 +147,10 @@ class Attachment:
                 await self.attach()
             else:
                 stamp = self._stamp_to_tell
-                self._lease = (await self._client.renew(self._session, stamp)).lease_seconds
-                self._told = stamp or self._told
+                self._lease = (await self._client.renew(self.session, stamp)).lease_seconds
+                self._stamp_told = stamp or self._stamp_told
+        except ViewWanted as wanted:
+            return await self._hand_in(wanted, back_off)
         except TreecastError as error:
             lost = error.fault is Fault.UNKNOWN_MEMBER and self._session is not None
             if lost:
@@ -150,3 +163,16 @@ class Attachment:
         self.last_error = None
         self.on_change(None)
         return self._lease / 3 * (0.75 + self._client.rng.random() / 4)
+
+    async def _hand_in(self, wanted: ViewWanted, back_off: BackOff) -> float:
+        try:
+            await self.on_wanted(wanted)
+        except TreecastError as error:
+            self.last_error = error
+            self.on_change(error)
+            return min(back_off.pause(), max(self._lease / 3, 0.1))
+        return 0.0
+
+
+async def _cannot(wanted: ViewWanted) -> None:
+    raise wanted

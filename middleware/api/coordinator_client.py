@@ -35,7 +35,7 @@ from .call_auth import (
     PROTOCOL_KEY,
     Signer,
 )
-from .entries import START, Change, Position, Update, heard_change
+from .entries import START, Change, Position, Update, change_message, heard_change
 from .join_token import JoinToken
 from .lasting import BackOff
 from .rpc import FAULT_KEY, OPTIONS, methods
@@ -44,6 +44,7 @@ from .v1 import coordinator_pb2 as pb
 SERVICE = pb.DESCRIPTOR.services_by_name["Coordinator"]
 CALL_SECONDS = 10.0
 MAX_SNAPSHOT_ENTRIES = 5_000_000
+PAGE_BYTES = 512 << 10  # of a view that is handed in
 _LONGEST_LEASE = 3600.0
 _OPTIONS = (
     *OPTIONS,
@@ -72,6 +73,8 @@ class CoordinatorCalls(ABC):
         self.cluster_id = cluster_id
         self.rng = rng
         self.epoch = 0  # the highest epoch of a leadership that was heard of
+        # How far the caller's view is; the coordinator compares its store with it.
+        self.position: Callable[[], Position] = Position
 
     @abstractmethod
     async def _call(self, name: str, request: Message, response: type[R]) -> R:
@@ -95,10 +98,19 @@ class CoordinatorCalls(ABC):
             )
         self.epoch = max(self.epoch, epoch)
 
+    def heard(self) -> pb.Heard:
+        """Returns how far the caller's view is, in a call."""
+        at = self.position()
+        highest = max(self.epoch, at.epoch)
+        return pb.Heard(history=at.history, revision=at.revision, epoch=at.epoch, highest=highest)
+
     # --- hosts
 
     async def attach(self, request: pb.AttachRequest) -> pb.AttachResponse:
-        """Attaches, and adopts the cluster id if none was known. Raises POLICY_VIOLATION if it differs."""
+        """Attaches, and adopts the cluster id if none was known. Raises POLICY_VIOLATION if it differs, and
+        `ViewWanted`.
+        """
+        request.heard.CopyFrom(self.heard())
         answer = await self._call("Attach", request, pb.AttachResponse)
         if self.cluster_id and answer.cluster_id != self.cluster_id:
             raise TreecastError(
@@ -106,19 +118,44 @@ class CoordinatorCalls(ABC):
                 f"the coordinator at {self.target} is of cluster {answer.cluster_id[:100]!r},"
                 f" not of {self.cluster_id!r}: look at --join",
             )
+        if answer.view_wanted:
+            raise ViewWanted(self.target)
         _check_lease(answer.lease_seconds)
         self.cluster_id = answer.cluster_id
         return answer
 
     async def renew(self, session: pb.HostSession, stamp: int = 0) -> pb.RenewResponse:
-        """Prolongs the lease. `stamp`: of the directory's run, where it has moved."""
+        """Prolongs the lease. `stamp`: of the directory's run, where it has moved. Raises `ViewWanted` if the
+        store lacks what the caller knows.
+        """
         request = pb.RenewRequest(session=session, stamp=stamp)
         answer = await self._call("Renew", request, pb.RenewResponse)
+        if answer.view_wanted:
+            raise ViewWanted(self.target)
         _check_lease(answer.lease_seconds)
         return answer
 
     async def detach(self, session: pb.HostSession, stamp: int = 0) -> None:
         await self._call("Detach", pb.DetachRequest(session=session, stamp=stamp), pb.DetachResponse)
+
+    async def hand_in(self, name: str, position: Position, view: Sequence[Change]) -> None:
+        """Hands in the whole view of host `name` as of `position`, in pages."""
+        highest = max(self.epoch, position.epoch)
+        heard = pb.Heard(
+            history=position.history, revision=position.revision, epoch=position.epoch, highest=highest
+        )
+        request = pb.HandInRequest(name=name, heard=heard, more=True)
+        size = 0
+        for number, change in enumerate(view):
+            message = change_message(change)
+            if size > PAGE_BYTES:
+                await self._call("HandIn", request, pb.HandInResponse)
+                request = pb.HandInRequest(name=name, heard=heard, first=number, more=True)
+                size = 0
+            request.changes.append(message)
+            size += message.ByteSize()
+        request.more = False
+        await self._call("HandIn", request, pb.HandInResponse)
 
     # --- topics
 
@@ -260,15 +297,18 @@ class CoordinatorCalls(ABC):
 
     # --- watching
 
-    async def watch(self, position: Position = START) -> AsyncGenerator[Update, None]:
+    async def watch(
+        self, position: Position = START, host: Callable[[], pb.HostSession] | None = None
+    ) -> AsyncGenerator[Update, None]:
         """Yields all changes from `position` on, across interruptions and restarts of the coordinator.
 
-        Ends only with a refusal that would repeat: another cluster, key or version.
+        `host`: the session of the watching host, or what it has heard alone. Ends only with a refusal that
+        would repeat: another cluster, key or version.
         """
         back_off = BackOff(self.rng)
         while True:
             try:
-                async with aclosing(self._watch_once(position)) as updates:
+                async with aclosing(self._watch_once(position, host)) as updates:
                     async for update in updates:
                         position = update.position
                         back_off.reset()
@@ -280,10 +320,13 @@ class CoordinatorCalls(ABC):
                     position = Position()
             await asyncio.sleep(back_off.pause())
 
-    async def _watch_once(self, position: Position) -> AsyncGenerator[Update, None]:
+    async def _watch_once(
+        self, position: Position, host: Callable[[], pb.HostSession] | None = None
+    ) -> AsyncGenerator[Update, None]:
         parts: list[Change] = []
         unfinished: Position | None = None  # of a snapshot with more parts to come
-        request = pb.WatchRequest(history=position.history, revision=position.revision)
+        session = host() if host is not None else None
+        request = pb.WatchRequest(history=position.history, revision=position.revision, session=session)
         async with aclosing(self._stream("Watch", request)) as messages:
             async for body in messages:
                 message = _parse(pb.WatchResponse, body)
@@ -305,6 +348,17 @@ class CoordinatorCalls(ABC):
                 if unfinished is None:
                     position, changes, parts = reached, tuple(parts), []
                     yield Update(True, position, changes)
+
+
+class ViewWanted(TreecastError):
+    """The coordinator's store is an older state than the caller's view, which is handed in first."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__(
+            Fault.COORDINATOR_UNAVAILABLE,
+            f"the store of the coordinator at {target} is an older state than this host knows: this host"
+            " hands in its view",
+        )
 
 
 class NotLeading(TreecastError):

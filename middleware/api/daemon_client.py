@@ -66,7 +66,11 @@ class DaemonClient:
                 continue
             changes = [*whole.changes, *page.changes]
             whole = pb.ExportViewResponse(
-                cluster_id=page.cluster_id, revision=page.revision, changes=changes, more=page.more
+                cluster_id=page.cluster_id,
+                revision=page.revision,
+                changes=changes,
+                more=page.more,
+                history=page.history,
             )
         return whole
 

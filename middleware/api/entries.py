@@ -73,7 +73,7 @@ class Counter(enum.Enum):
     HOST_ID = "host-id"  # the last one given
     PRODUCER_ID = "producer-id"  # the next one to give
     STATE_ID = "state-id"  # the next one to try
-    HOME_EPOCH = "home-epoch"  # the highest epoch of all forgotten homes
+    HOME_EPOCH = "home-epoch"  # the highest epoch of all forgotten homes; new ones begin above
 
 
 class HostEntry(Struct, frozen=True):

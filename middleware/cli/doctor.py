@@ -241,6 +241,7 @@ def _daemon(running: Running) -> Iterator[Finding]:
     else:
         yield Finding("open files", "ok", told)
     yield from (Finding("daemon", "bad", problem) for problem in status.problems)
+    yield from (Finding("coordinator", "bad", text) for text in status.coordinator.missing)
     yield from _copies(running)
 
 

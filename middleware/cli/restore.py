@@ -38,6 +38,7 @@ def restore_coordinator(
     Write it to an empty directory, then start there the process that ran before. Data of homes, such as
     committed offsets, comes from the homes.
     """
+    from treecast.middleware.api.entries import Position
     from treecast.middleware.control.restore import restored, write_store
     from treecast.middleware.daemon.private import DIRECTORY_MODE, keep_private
     from treecast.middleware.daemon.settings import STORE
@@ -54,7 +55,7 @@ def restore_coordinator(
         )
     changes = restored(told.changes)
     data.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-    write_store(data / STORE, token.cluster_id, changes)
+    write_store(data / STORE, token.cluster_id, changes, Position(told.history, told.revision))
     keep_token(data, token)
     done = {"store": str(data / STORE), "entries": len(changes), "revision": told.revision}
     if json:

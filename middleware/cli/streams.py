@@ -28,7 +28,8 @@ def streams(
         typer.Option(
             "--check",
             help="End with 1 unless every account is closed, nothing is outstanding, every partition is led,"
-            " no copy here was refused, and every loss of records is accepted.",
+            " no copy here was refused, every loss of records is accepted, and the coordinator's store lacks"
+            " nothing that hosts know.",
         ),
     ] = False,
     json: Json = False,
@@ -43,14 +44,18 @@ def streams(
     found = [stream for stream in answer.streams if name is None or _topic(stream) == name]
     partitions = [standing for standing in answer.partitions if name is None or standing.topic == name]
     if json:
-        print_json([*map(as_dict, found), *map(_as_stream, partitions)])
+        missing = map(_as_older, answer.missing)
+        print_json([*map(as_dict, found), *map(_as_stream, partitions), *missing])
     else:
         _show([stream for stream in found if stream.outgoing], [s for s in found if not s.outgoing])
         _show_partitions(partitions)
+        for text in answer.missing:
+            print(f"\nPROBLEM: {text}")
     accounts = [account for stream in found for account in stream.accounts]
     closed = all(account.closed for account in accounts)
     led = all(standing.state == LED and not open_losses(standing) for standing in partitions)
-    if any(not account.balanced for account in accounts) or (check and not (closed and led)):
+    well = closed and led and not answer.missing
+    if any(not account.balanced for account in accounts) or (check and not well):
         raise typer.Exit(UNBALANCED)
 
 
@@ -175,6 +180,13 @@ def _as_stream(standing: pb.PartitionStanding) -> dict[str, object]:
 
     name = f"{standing.topic}-{standing.partition}"
     return {**as_dict(pb.StreamStatus(name=name, origin=standing.leader)), **as_dict(standing)}
+
+
+def _as_older(text: str) -> dict[str, object]:
+    """Returns what the coordinator's store lacks as a stream without a name."""
+    from treecast.middleware.api.v1 import daemon_pb2 as pb
+
+    return {**as_dict(pb.StreamStatus(state="older store")), "problem": text}
 
 
 def _show_partitions(partitions: Sequence[pb.PartitionStanding]) -> None:

@@ -29,7 +29,7 @@ def take_producer_ids(state: ClusterState, command: TakeProducerIds) -> Decision
     count = command.count or state.settings.producer_block
     if not 1 <= count <= limit:
         raise TreecastError(Fault.INVALID_REQUEST, f"a block has 1 to {limit} producer ids, not {count}")
-    first = max(state.counter(Counter.PRODUCER_ID), command.at_least)
+    first = max(state.counter(Counter.PRODUCER_ID), state.producer_floor, command.at_least)
     check_room("producer ids", first, count, PRODUCER_ID_MAX)
     return Decision(ProducerBlock(first, count), (put(CounterEntry(Counter.PRODUCER_ID, first + count)),))
 

@@ -7,7 +7,8 @@ lease, and the absence of every home that was away starts again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 from treecast.middleware.api.entries import (
@@ -47,6 +48,7 @@ class ClusterState:
         self._bound: dict[str, dict[str, None]] = {}  # keys of bindings, by the key of either end
         self._led: dict[int, int] = {}  # host id -> number of partitions that it leads
         self.last_event = 0  # its number
+        self.producer_floor = 0  # no lower producer id is given
         self._elapsed = 0.0  # seconds that have counted so far
         self._seen: float | None = None  # the clock at the last call
         self._leases: dict[str, float] = {}  # host name -> end of its lease, in elapsed time
@@ -58,6 +60,13 @@ class ClusterState:
         """Yields the whole state as changes that build it."""
         for found in self._entries.values():
             yield from (put(entry) for entry in found.values())
+
+    def all(self, kind: Kind) -> Mapping[str, Entry]:
+        """Returns the entries of a kind by key, read-only."""
+        return MappingProxyType(self._entries[kind])
+
+    def entry(self, kind: Kind, key: str) -> Entry | None:
+        return self._entries[kind].get(key)
 
     def size(self, kind: Kind) -> int:
         return len(self._entries[kind])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from treecast.middleware.api.entries import HomeKind, LostRange, PartitionEnd
+from treecast.middleware.api.entries import Change, HomeKind, Kind, LostRange, PartitionEnd
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import TopicId
 from treecast.middleware.model.runs import RunMark
@@ -213,6 +213,23 @@ class PutEvents(Struct, frozen=True):
     missed: int = 0
 
 
+class AdoptView(Struct, frozen=True):
+    """Adopts the view of host `name` at `revision`: the whole of what it knows of this store's own later
+    state.
+
+    `own`: what was changed here since this state was left behind; None if that is not known any more.
+    """
+
+    name: str
+    revision: int
+    changes: tuple[Change, ...]
+    own: frozenset[tuple[Kind, str]] | None
+
+
+class SkipNumbers(Struct, frozen=True):
+    """Leaves out numbers that a later state of the store may have given out."""
+
+
 Command = (
     Attach
     | Renew
@@ -235,6 +252,8 @@ Command = (
     | PutInterest
     | PutDefinitions
     | PutEvents
+    | AdoptView
+    | SkipNumbers
 )
 
 
@@ -252,6 +271,13 @@ class ProducerBlock(Struct, frozen=True):
 
     first: int
     count: int
+
+
+class Returned(Struct, frozen=True):
+    """The outcome of an adoption. `missing`: what could not come back, as sentences."""
+
+    entries: int
+    missing: tuple[str, ...]
 
 
 class Done(Struct, frozen=True):

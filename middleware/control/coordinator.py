@@ -4,33 +4,51 @@ Commands that wait together are decided in order and written in one transaction 
 disk makes larger groups. If the disk refuses, the whole group is refused and the state is read from the store
 again: memory is never ahead of the disk for longer than one write. If several coordinators share the store, a
 group that changes nothing is answered only after the store has confirmed that this one leads.
+
+A host tells with each call how far its view is. If the store lacks an update of that view, it is an older
+state of itself (`lineage.py`): its history gets another name, the host hands in its view, and the store
+adopts what it lacks (`adopting.py`). Meanwhile, and until all hosts were heard that were attached, nothing is
+given out (`hearing.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import time
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
-from treecast.middleware.api.entries import Change, decode_change, encode_change
+from treecast.middleware.api.entries import (
+    Change,
+    Kind,
+    Position,
+    Presence,
+    decode_change,
+    encode_change,
+)
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 
 from . import events
 from .cluster_state import ClusterState
-from .commands import Command, Expire
+from .commands import AdoptView, Command, Expire, Returned, SkipNumbers
 from .decision import Decision
+from .hearing import Hearing, waits
 from .history import History, Revision
+from .lineage import Lineage, producer_floor
 from .state import decide, step
 from .store import Commit, Loaded, Store, StoredChange
 from .values import EVENTS, StateSettings, event_key
 
 R = TypeVar("R")
+_HIGHEST = 2**62  # above all epochs
+_MISSING = 200  # sentences about what could not come back that are kept
 
 _log = Log(__name__)
 
@@ -86,9 +104,17 @@ class Coordinator:
         self._last_snapshot: asyncio.Task[Snapshot] | None = None  # of `revision`, shared by all requests
         self._closed = self._released = False
         self.ended = asyncio.Event()  # it answers no more commands
-        self.epoch = store.epoch
+        self._between: list[tuple[Callable[[], Awaitable[None]], asyncio.Future[None]]] = []
+        self._all_heard = asyncio.Event()
         self.refused_writes = 0  # groups of commands that the disk refused
-        self._take(store.load() if loaded is None else loaded)
+        self.older_states = 0  # views that were adopted
+        self.missing: tuple[str, ...] = ()  # what could not come back with them, as sentences
+        self._waits_for = ""  # a view that the store lacks
+        loaded = store.load() if loaded is None else loaded
+        self._producer_floor = producer_floor(time.time()) if loaded.revision else 0
+        self._take(loaded)
+        attached = [host.host_id for host in self._state.hosts() if host.presence is Presence.ATTACHED]
+        self._hearing = Hearing(attached, clock(), settings.state.hearing)
 
     def _take(self, loaded: Loaded) -> None:
         self.cluster_id = loaded.cluster_id
@@ -97,10 +123,17 @@ class Coordinator:
         self._state.pass_time(self._clock())
         self._state.apply(decode_change(entry) for entry in loaded.entries)
         self._state.last_event = loaded.last_event
+        self._state.producer_floor = self._producer_floor
+        self.lineage: Lineage = loaded.lineage
         kept = [Revision(number, changes) for number, changes in loaded.log]
         self._history = History(
             loaded.revision, kept, self._settings.history_revisions, self._settings.history_bytes
         )
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of this leadership."""
+        return self._store.epoch
 
     @property
     def revision(self) -> int:
@@ -117,6 +150,8 @@ class Coordinator:
     async def do(self, command: Command) -> Any:
         """Executes `command` and returns its answer once its changes are on disk. Raises TreecastError."""
         self._check_open()
+        if waits(self._state, command):
+            await self._hear()
         if len(self._waiting) >= self._settings.queue:
             raise TreecastError(
                 Fault.COORDINATOR_UNAVAILABLE, "too many commands wait for the coordinator's disk: try later"
@@ -206,7 +241,8 @@ class Coordinator:
     async def _drain(self) -> None:
         """Decides and writes waiting commands, a group at a time, until none are left."""
         try:
-            while self._waiting or self._snapshots:
+            while self._waiting or self._snapshots or self._between:
+                await self._work_between()
                 self._take_snapshot()
                 group, self._waiting = self._waiting, []
                 await self._do_group(group)
@@ -296,6 +332,180 @@ class Coordinator:
         self.ended.set()
         self.wake()
 
+    # --- an older state of the store
+
+    async def meet(self, name: str, host_id: int, told: Position, highest: int = 0) -> bool:
+        """Takes a host's word about how far its view is, and the highest epoch that it has heard of.
+
+        Returns whether its view is wanted, because the store is an older state. Raises
+        COORDINATOR_UNAVAILABLE while another host hands in its view, and if another coordinator seems to
+        lead.
+        """
+        if highest > self.epoch:
+            await self._do_between(lambda: self._rise(name, highest))
+        if not self._lacks(told):
+            if self._hearing.heard(host_id):
+                self._note_heard()
+            return False
+        if told.history == self.history_id:
+            await self._do_between(lambda: self._turn_history(name, told))
+        if not self._hearing.wanted(name, self._clock()):
+            raise TreecastError(
+                Fault.COORDINATOR_UNAVAILABLE, "the coordinator takes in another host's view: try again"
+            )
+        self._waits_for = (
+            f"the coordinator's store is an older state: host {name} has revision {told.revision} of history"
+            f" {told.history}; its view is awaited"
+        )
+        return True
+
+    def _lacks(self, told: Position) -> bool:
+        return self.lineage.lacks(self.history_id, self._history.last, told)
+
+    async def adopt(self, name: str, told: Position, changes: tuple[Change, ...]) -> None:
+        """Adopts the whole view of a host, unless the store has it by now."""
+        await self._do_between(lambda: self._adopt(name, told, changes))
+        self._hearing.handed_in()
+        self._waits_for = ""
+        self._note_heard()
+
+    async def _adopt(self, name: str, told: Position, changes: tuple[Change, ...]) -> None:
+        known = self.lineage.known(self.history_id, self._history.last, told)
+        if known is None or not known.lacks(told):
+            return
+        own = self._changed_since(known.shared(told.epoch), [one.at for one in known.adopted])
+        waiting = _Waiting(
+            AdoptView(name, told.revision, changes, own), asyncio.get_running_loop().create_future()
+        )
+        await self._do_group([waiting])
+        answer: Returned = await waiting.done
+        last = self._history.last
+        lineage = self.lineage.adopted(told, last if answer.entries else 0)
+        await self._write_turn(self.epoch, self.history_id, last, lineage)
+        self._note_adopted(name, told, answer)
+
+    def _note_adopted(self, name: str, told: Position, answer: Returned) -> None:
+        self.older_states += 1
+        self.missing = tuple(dict.fromkeys((*self.missing, *answer.missing)))[:_MISSING]
+        _log.error(
+            "coordinator's store was an older state; it has adopted a host's view",
+            host=name,
+            revision=told.revision,
+            entries=answer.entries,
+            missing=len(answer.missing),
+        )
+        for text in answer.missing:
+            _log.error("entry could not come back to the coordinator's store", host=name, detail=text)
+
+    def _changed_since(self, revision: int, adoptions: Sequence[int]) -> frozenset[tuple[Kind, str]] | None:
+        """Returns what this store changed itself after `revision`; None if it does not know that any more."""
+        found = self._history.after(revision, self._settings.history_bytes)
+        if found is None:
+            return None
+        own = (decode_change(one) for each in found if each.number not in adoptions for one in each.changes)
+        return frozenset((change.kind, change.key) for change in own)
+
+    async def _turn_history(self, name: str, told: Position) -> None:
+        """Gives the history another name: its next revisions are not those that the host knows."""
+        if told.history != self.history_id or not self._lacks(told):
+            return
+        before, last = self.history_id, self._history.last
+        following = max(last, told.revision)
+        lineage = self.lineage.turned(before, last, self.epoch, following)
+        await self._write_turn(self.epoch, uuid.uuid4().hex, following, lineage)
+        _log.error(
+            "coordinator's store is an older state of itself",
+            revision=last,
+            host=name,
+            knows=told.revision,
+        )
+
+    async def _rise(self, name: str, highest: int) -> None:
+        """Goes on in a higher epoch than the one that a host has heard of."""
+        before, last = self.epoch, self._history.last
+        if highest <= before:
+            return
+        if highest >= _HIGHEST or not self._store.may_follow(highest):
+            raise TreecastError(
+                Fault.COORDINATOR_UNAVAILABLE,
+                f"host {name} has heard of epoch {highest}, and this coordinator decides in epoch {before}:"
+                " another server was promoted. If this database alone is to go on, execute UPDATE"
+                f" treecast.standing SET epoch = {highest}",
+            )
+        await self._write_turn(highest + 1, self.history_id, last, self.lineage.led(highest + 1, last))
+        _log.error(
+            "coordinator goes on in a higher epoch, because hosts have heard of later ones",
+            host=name,
+            before=before,
+            epoch=self.epoch,
+        )
+
+    async def _write_turn(self, epoch: int, history: str, revision: int, lineage: Lineage) -> None:
+        await self._beside(self._store.turn, epoch, history, revision, lineage)
+        self.lineage = lineage
+        if history != self.history_id:
+            self.history_id = history
+            self._history.skip(revision)
+            self._last_snapshot = None
+            self.wake()
+
+    async def _do_between(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Does work between two groups of commands."""
+        self._check_open()
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._between.append((work, done))
+        self._start_draining()
+        await done
+
+    async def _work_between(self) -> None:
+        between, self._between = self._between, []
+        for work, done in between:
+            try:
+                await work()
+            except Exception as error:
+                if not done.done():
+                    done.set_exception(error)
+            else:
+                if not done.done():
+                    done.set_result(None)
+
+    async def _hear(self) -> None:
+        """Waits until the attached hosts were heard, or that takes too long, and no view is awaited.
+
+        Raises COORDINATOR_UNAVAILABLE if a host goes on to know more than the store.
+        """
+        now = self._clock()
+        until = now + self._hearing.bound
+        while (left := self._hearing.left(now)) > 0 and not self._closed:
+            if now >= until:
+                raise TreecastError(
+                    Fault.COORDINATOR_UNAVAILABLE, f"nothing is given out now: {self._waits_for}"
+                )
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left, until - now)):
+                    await self._all_heard.wait()
+            now = self._clock()
+        self._check_open()
+        if self._hearing.unheard:
+            await self._go_on_without()
+
+    async def _go_on_without(self) -> None:
+        """Goes on without hosts that may know of numbers which this store would give again."""
+        unheard, self._hearing.unheard = self._hearing.unheard, set()
+        names = [host.name for one in sorted(unheard) if (host := self._state.host_by_id(one)) is not None]
+        _log.info("coordinator goes on without having heard from hosts", hosts=", ".join(names[:20]))
+        await self.do(SkipNumbers())
+
+    def _note_heard(self) -> None:
+        """Lets those go on that wait for hosts."""
+        if not self._hearing.left(self._clock()):
+            self._all_heard.set()
+            self._all_heard = asyncio.Event()
+
+    def problems(self) -> list[str]:
+        """Returns what the store lacks, as sentences."""
+        return [text for text in (self._waits_for, *self.missing) if text]
+
     # --- watching
 
     def after(self, history: str, revision: int, max_bytes: int) -> list[Revision] | None:
@@ -344,6 +554,7 @@ class Coordinator:
         """Finishes waiting commands, then closes the store. Safe to call twice."""
         self._closed = True
         self.ended.set()
+        self._all_heard.set()
         self.wake()
         while self._draining is not None:
             await self._draining

@@ -263,7 +263,7 @@ class ElectedCoordinator:
                 return self._status
             raise self._refusal()
         call = getattr(service, method.attribute)
-        return call if method.name == "Watch" else partial(_stamped, call, self.coordinator.epoch)
+        return call if method.name == "Watch" else partial(_stamped, call, self.coordinator)
 
     def _refusal(self) -> Refused:
         leader = self.leader.address if self.role is Role.STANDBY else ""
@@ -289,9 +289,9 @@ class ElectedCoordinator:
         self.about(status)
 
 
-async def _stamped(call: Callable[[Any], Awaitable[Any]], epoch: int, request: Any) -> Any:
+async def _stamped(call: Callable[[Any], Awaitable[Any]], coordinator: Coordinator, request: Any) -> Any:
     response = await call(request)
-    response.epoch = epoch
+    response.epoch = coordinator.epoch  # which the call may have raised
     return response
 
 

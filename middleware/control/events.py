@@ -11,6 +11,8 @@
 | `changed`                     | a definition's key                  | another definition replaced it       |
 | `bound`, `unbound`            | a binding's key                     | its change was decided               |
 | `subscribed`, `unsubscribed`  | a pattern of topics                 | a host's interest was recorded       |
+| `store older`                 | revision of a host's view           | the view was adopted                 |
+| `came back`, `not restored`   | an entry, or why it could not       | the same                             |
 
 The coordinator derives most of them from its own changes, and stores them in the same transaction. So no
 event tells of something that did not happen, and none is missing. Keys of definitions are those of
@@ -36,7 +38,7 @@ from treecast.middleware.model.applications import JOINED, LEFT
 from treecast.middleware.model.errors import Fault, TreecastError
 
 from .cluster_state import ClusterState
-from .commands import Command, Done, PutEvents
+from .commands import AdoptView, Command, Done, PutEvents
 from .decision import Decision, check_text
 from .hosts import caller
 from .values import EVENTS, Event, ItemWrite, event_key
@@ -79,6 +81,8 @@ def _shown(text: str) -> str:
 
 def of_changes(state: ClusterState, command: Command, changes: Iterable[Change]) -> tuple[Event, ...]:
     """Returns the events in changes that are not applied yet."""
+    if isinstance(command, AdoptView):
+        return ()  # it has events of its own: nothing of it happens now
     by = _caller(state, command)
     found = [event for change in changes for event in _of(state, change, by)]
     if len(found) > _MOST:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
 
@@ -20,7 +21,9 @@ class Revision(Struct, frozen=True):
 
 
 class History:
-    """Revisions `first` to `last` without a gap; empty if `first` is `last + 1`."""
+    """Revisions `first` to `last`; empty if `first` is `last + 1`. Numbers between them are missing only
+    where the history was given another name.
+    """
 
     def __init__(self, last: int, kept: Iterable[Revision], max_revisions: int, max_bytes: int) -> None:
         self._max_revisions = max_revisions
@@ -40,6 +43,10 @@ class History:
         self.last = revision.number
         self._append(revision)
 
+    def skip(self, last: int) -> None:
+        """Leaves out the numbers to `last`."""
+        self.last = last
+
     def _append(self, revision: Revision) -> None:
         self._revisions.append(revision)
         self._bytes += revision.size
@@ -54,7 +61,7 @@ class History:
             return None
         found: list[Revision] = []
         size = 0
-        start = revision + 1 - self.first
+        start = bisect_right(self._revisions, revision, key=lambda one: one.number)
         for index in range(start, len(self._revisions)):
             entry = self._revisions[index]
             size += entry.size

@@ -41,7 +41,7 @@ def ask(state: ClusterState, command: AskHome) -> Decision[HomeEntry]:
     elif not _may_be_taken_over(state, home):
         return Decision(home)
     else:
-        epoch = home.epoch + 1
+        epoch = max(home.epoch, state.counter(Counter.HOME_EPOCH)) + 1
     taken = HomeEntry(command.kind, command.id, host.host_id, epoch)
     return Decision(taken, (put(taken),))
 

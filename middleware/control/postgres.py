@@ -1,7 +1,7 @@
 """The coordinator's store in PostgreSQL, which several coordinators share and one of them leads on.
 
   standing  one row: format, cluster, history, revision; the epoch and address of the coordinator that leads;
-            birth, when the store was made, and server, on which it was written last
+            birth, when the store was made, and server, on which it was written last; lineage (`lineage.py`)
   entries   (kind, key) -> the entry, as an `EntryChange` message
   changes   (revision, position) -> an `EntryChange` message; only the last revisions
   items     (home, key) -> opaque bytes of that home
@@ -26,18 +26,19 @@ from msgspec import Struct
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
+from .lineage import BEGINNING, Lineage
 from .postgres_session import Session
-from .store import FORMAT, Commit, Loaded, StoredChange
+from .store import FORMAT, Commit, Loaded, StoredChange, read_lineage
 from .values import EVENTS, ItemWrite, event_number
 
 PREFETCH: Final = 50  # rows of items that are read at once
-_BEGINNING: Final = 1_767_225_600  # 2026-01-01, Unix time
+_TIMELINE: Final = 20  # bits of an epoch below the server's timeline
 _SCHEMA: Final = """
 CREATE SCHEMA treecast;
 CREATE TABLE treecast.standing (
     one boolean PRIMARY KEY CHECK (one), format integer NOT NULL, cluster text NOT NULL,
     history text NOT NULL, revision bigint NOT NULL, epoch bigint NOT NULL, leader text NOT NULL,
-    birth bigint NOT NULL, server text NOT NULL);
+    birth bigint NOT NULL, server text NOT NULL, lineage text NOT NULL DEFAULT '');
 CREATE TABLE treecast.entries
     (kind integer NOT NULL, key bytea NOT NULL, value bytea NOT NULL, PRIMARY KEY (kind, key));
 CREATE TABLE treecast.changes
@@ -46,6 +47,11 @@ CREATE TABLE treecast.changes
 CREATE TABLE treecast.items
     (home bytea NOT NULL, key bytea NOT NULL, value bytea NOT NULL, PRIMARY KEY (home, key));
 """
+_HAS_LINEAGE: Final = """
+SELECT count(*) FROM information_schema.columns
+WHERE table_schema = 'treecast' AND table_name = 'standing' AND column_name = 'lineage'
+"""
+_ADD_LINEAGE: Final = "ALTER TABLE treecast.standing ADD COLUMN lineage text NOT NULL DEFAULT ''"
 _SERVER: Final = """
 SELECT (SELECT system_identifier FROM pg_control_system())::text AS system,
        ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint AS timeline,
@@ -132,23 +138,32 @@ class PostgresStore:
             if not await _exists(connection):
                 await connection.execute(_SCHEMA)
                 await connection.execute(
-                    "INSERT INTO treecast.standing VALUES (true, $1, $2, $3, 0, 0, '', $4, '')",
+                    "INSERT INTO treecast.standing VALUES (true, $1, $2, $3, 0, 0, '', $4, '', '')",
                     FORMAT,
                     self._cluster_id,
                     self._new_id(),
-                    max(server["now"] - _BEGINNING, 0),
+                    max(server["now"] - BEGINNING, 0),
                 )
+            if not await connection.fetchval(_HAS_LINEAGE):  # an earlier version made the store
+                await connection.execute(_ADD_LINEAGE)
+                await connection.reload_schema_state()  # prepared statements know the row without it
             row = await connection.fetchrow("SELECT * FROM treecast.standing FOR UPDATE")
             self._check(row)
             name = f"{server['system']}:{server['timeline']}"
             epoch: int = max(row["epoch"] + 1, first_epoch(row["birth"], server["timeline"]))
-            history = row["history"] if row["server"] in ("", name) else self._new_id()
+            history, lineage, last = row["history"], read_lineage(row["lineage"]), row["revision"]
+            if row["server"] in ("", name):
+                lineage = lineage.led(epoch, last)
+            else:
+                lineage, history = lineage.turned(history, last, epoch, last), self._new_id()
             await connection.execute(
-                "UPDATE treecast.standing SET epoch = $1, leader = $2, server = $3, history = $4",
+                "UPDATE treecast.standing"
+                " SET epoch = $1, leader = $2, server = $3, history = $4, lineage = $5",
                 epoch,
                 self._address,
                 name,
                 history,
+                lineage.text(),
             )
         return epoch
 
@@ -198,9 +213,28 @@ class PostgresStore:
                 tuple(value for (value,) in entries),
                 tuple((revision, tuple(values)) for revision, values in log.items()),
                 event_number(last or b""),
+                read_lineage(row["lineage"]),
             )
 
         return self._session.run("read", read)
+
+    def may_follow(self, epoch: int) -> bool:
+        """A promoted server's epochs are of a later timeline: then this server may be its old primary."""
+        return epoch >> _TIMELINE == self.epoch >> _TIMELINE
+
+    def turn(self, epoch: int, history: str, revision: int, lineage: Lineage) -> None:
+        async def write(connection: Any) -> None:
+            async with self._leading(connection):
+                await connection.execute(
+                    "UPDATE treecast.standing SET epoch = $1, history = $2, revision = $3, lineage = $4",
+                    epoch,
+                    history,
+                    revision,
+                    lineage.text(),
+                )
+
+        self._session.run("write", write)
+        self.epoch = epoch
 
     def commit(self, commits: Sequence[Commit], trim: int) -> None:
         async def write(connection: Any) -> None:
@@ -266,9 +300,10 @@ class PostgresStore:
                 for batch in items:
                     await _write_items(connection, batch)
                 await connection.execute(
-                    "UPDATE treecast.standing SET history = $1, revision = $2",
+                    "UPDATE treecast.standing SET history = $1, revision = $2, lineage = $3",
                     loaded.history,
                     loaded.revision,
+                    loaded.lineage.led(self.epoch, loaded.revision).text(),
                 )
 
         self._session.run("fill", write)
@@ -282,7 +317,7 @@ class PostgresStore:
 
 def first_epoch(birth: int, timeline: int) -> int:
     """Returns the lowest epoch of a store on a server's timeline; see the module."""
-    return (birth & 0x7FFF_FFFF) << 32 | min(timeline, 0xFFF) << 20
+    return (birth & 0x7FFF_FFFF) << 32 | min(timeline, 0xFFF) << _TIMELINE
 
 
 async def _exists(connection: Any) -> bool:

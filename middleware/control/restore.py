@@ -1,8 +1,8 @@
 """Restores a coordinator's store from the view of a host, and copies a store into PostgreSQL.
 
 A host keeps everything that is watched, but not the items of homes, nor the record of where logs end. So
-each end is unknown until its leader reports it. A host's view may be a little older than the lost store, so
-numbers that only increase continue well above.
+each end is unknown until its leader reports it. An empty store adopts the view as a store does that is an
+older state (`adopting.py`).
 """
 
 from __future__ import annotations
@@ -15,29 +15,22 @@ from typing import Final
 from msgspec.structs import replace
 
 from treecast.middleware.api.entries import (
+    START,
     Change,
-    Counter,
-    CounterEntry,
-    HostEntry,
-    Presence,
+    Position,
     TopicEntry,
     decode_change,
     encode_change,
-    put,
 )
 from treecast.middleware.model.errors import Fault, TreecastError
 
+from .adopting import Merge
+from .cluster_state import ClusterState
 from .leads import unknown_ends
+from .lineage import Adopted, Past
 from .postgres import PostgresStore
 from .store import Commit, SqliteStore, StoredChange
-
-# How many of each number may have been given out without the host's knowledge.
-_AHEAD: Final = {
-    Counter.HOST_ID: 0,  # a host that joined last joins again
-    Counter.PRODUCER_ID: 1_000_000,
-    Counter.STATE_ID: 0,
-    Counter.HOME_EPOCH: 1_000,
-}
+from .values import StateSettings
 
 LOCK_SECONDS: Final = 5.0  # that a coordinator on the target has to end
 ITEM_BYTES: Final = 4 << 20  # of items that are copied together
@@ -47,34 +40,16 @@ def restored(changes: Iterable[bytes]) -> list[Change]:
     """Returns the entries of the new store, with all hosts away until they attach. Raises STORAGE for invalid
     bytes.
     """
-    found: list[Change] = []
-    for change in map(decode_change, changes):
-        match change.entry:
-            case HostEntry() as host if host.presence is Presence.ATTACHED:
-                found.append(put(replace(host, presence=Presence.AWAY)))
-            case CounterEntry() as counter:
-                found.append(put(replace(counter, value=counter.value + _AHEAD[counter.name])))
-            case None:
-                continue
-            case _:
-                found.append(change)
-    _check_host_ids(found)
-    return found
+    merge = Merge(ClusterState(StateSettings()), frozenset())
+    merge.take(map(decode_change, changes))
+    return list(merge.changes())
 
 
-def _check_host_ids(changes: list[Change]) -> None:
-    """Raises the host id counter above every id in use."""
-    hosts = [change.entry for change in changes if isinstance(change.entry, HostEntry)]
-    highest = max((host.host_id for host in hosts), default=0)
-    for number, change in enumerate(changes):
-        if isinstance(change.entry, CounterEntry) and change.entry.name is Counter.HOST_ID:
-            changes[number] = put(replace(change.entry, value=max(change.entry.value, highest)))
-            return
-    changes.append(put(CounterEntry(Counter.HOST_ID, highest)))
+def write_store(path: Path, cluster_id: str, changes: list[Change], view: Position = START) -> None:
+    """Creates the store `path`, which must not exist. Raises STORAGE.
 
-
-def write_store(path: Path, cluster_id: str, changes: list[Change]) -> None:
-    """Creates the store `path`, which must not exist. Raises STORAGE."""
+    `view`: how far the view is of which it is made. A host with a later view of that history hands it in.
+    """
     if path.exists():
         raise TreecastError(Fault.STORAGE, f"{path} exists already: the new store needs a free path")
     store = SqliteStore(path, lambda: uuid.uuid4().hex, cluster_id=cluster_id)
@@ -83,9 +58,19 @@ def write_store(path: Path, cluster_id: str, changes: list[Change]) -> None:
             StoredChange(change.kind, change.key, encode_change(change), removed=False) for change in changes
         )
         topics = [change.entry for change in changes if isinstance(change.entry, TopicEntry)]
-        store.commit([Commit(1, stored, tuple(unknown_ends(topics)))], trim=1)
+        store.commit([Commit(view.revision + 1, stored, tuple(unknown_ends(topics)))], trim=1)
+        if view.history:
+            _note_view(store, view)
     finally:
         store.close()
+
+
+def _note_view(store: SqliteStore, view: Position) -> None:
+    """Makes the store know the view as one that it has adopted."""
+    loaded, made = store.load(), Adopted(view.revision, view.revision + 1)
+    past = Past(view.history, (), view.revision, (made,))
+    lineage = replace(loaded.lineage, past=(past,))
+    store.turn(store.epoch, loaded.history, loaded.revision, lineage)
 
 
 def copy_store(path: Path, url: str, *, retire: bool = True) -> tuple[str, int]:

@@ -18,6 +18,7 @@ from treecast.middleware.api.entries import (
     HomeKind,
     HostEntry,
     InterestEntry,
+    Position,
     Presence,
     StateEntry,
     TopicEntry,
@@ -30,6 +31,7 @@ from treecast.middleware.model.runs import RunMark
 from . import commands
 from .commands import Command, HomeRefusals, ProducerBlock, Session
 from .coordinator import Coordinator
+from .handed_views import HandedViews
 from .leads import read_ends
 from .values import STAMPS, ends_home, read_stamp, stamp_key
 
@@ -49,6 +51,7 @@ class CoordinatorService:
         self._max_watchers = max_watchers
         self._watchers = 0
         self._watched = True
+        self._views = HandedViews()
         self.about: Callable[[pb.CoordinatorStatusResponse], None] = lambda status: None
 
     def end_watches(self) -> None:
@@ -60,6 +63,10 @@ class CoordinatorService:
 
     async def attach(self, request: pb.AttachRequest) -> pb.AttachResponse:
         _check_address(request.address)
+        known = self._coordinator.state.host(request.name)
+        host_id = known.host_id if known is not None else 0
+        if await self._wants(request.name, host_id, request.heard):
+            return pb.AttachResponse(view_wanted=True, cluster_id=self._coordinator.cluster_id)
         command = commands.Attach(
             request.name,
             request.instance,
@@ -93,12 +100,50 @@ class CoordinatorService:
         return next((read_stamp(value) for key, value in items if key == stamp_key(host.host_id)), None)
 
     async def renew(self, request: pb.RenewRequest) -> pb.RenewResponse:
-        await self._coordinator.do(commands.Renew(_session(request.session), request.stamp))
+        name, session = self._name(request.session), request.session
+        if await self._wants(name, session.host_id, session.heard):
+            return pb.RenewResponse(view_wanted=True)
+        await self._coordinator.do(commands.Renew(_session(session), request.stamp))
         return pb.RenewResponse(lease_seconds=self._lease)
 
     async def detach(self, request: pb.DetachRequest) -> pb.DetachResponse:
         await self._coordinator.do(commands.Detach(_session(request.session), request.stamp))
         return pb.DetachResponse()
+
+    # --- an older state of the store
+
+    async def _wants(self, name: str, host_id: int, heard: pb.Heard) -> bool:
+        """Returns whether the caller's view is wanted, because it has what the store lacks."""
+        told = Position(heard.history, heard.revision, heard.epoch)
+        return await self._coordinator.meet(name, host_id, told, heard.highest)
+
+    def _name(self, session: pb.HostSession) -> str:
+        host = self._coordinator.state.host_by_id(session.host_id)
+        return host.name if host is not None else session.heard.name or f"with id {session.host_id}"
+
+    async def _caller(self, session: pb.HostSession) -> Session:
+        """Returns the session of a call. Raises COORDINATOR_UNAVAILABLE if the store is an older state than
+        the caller's view: its answer would be about another state.
+        """
+        await self._check_not_older(self._name(session), session.host_id, session.heard)
+        return _session(session)
+
+    async def _check_not_older(self, name: str, host_id: int, heard: pb.Heard) -> None:
+        if await self._wants(name, host_id, heard):
+            raise TreecastError(
+                Fault.COORDINATOR_UNAVAILABLE,
+                f"the coordinator's store is an older state than host {name} knows: it waits for that host's"
+                " view, which the host hands in when it renews its lease",
+            )
+
+    async def hand_in(self, request: pb.HandInRequest) -> pb.HandInResponse:
+        heard = request.heard
+        told = Position(heard.history, heard.revision, heard.epoch)
+        if not await self._wants(request.name, 0, heard):
+            self._views.forget(request.name)  # the store has it by now
+        elif (view := self._views.page(request, told)) is not None:
+            await self._coordinator.adopt(request.name, told, view)
+        return pb.HandInResponse()
 
     @property
     def _lease(self) -> float:
@@ -115,18 +160,19 @@ class CoordinatorService:
             )
         self._watchers += 1
         try:
-            history, revision, epoch = request.history, request.revision, self._coordinator.epoch
+            history, revision = request.history, request.revision
+            await self._check_watcher(request)
             while self._watched and not self._coordinator.closed:
                 found = self._coordinator.after(history, revision, CHUNK_BYTES)
                 if found is None:
                     history, taken = self._coordinator.history_id, await self._coordinator.snapshot()
-                    header = pb.WatchResponse(history=history, revision=taken.revision, epoch=epoch)
+                    header = self._header(history, taken.revision)
                     for message in _snapshot_messages(header, taken.changes):
                         yield message
                     revision = taken.revision
                 elif found:
                     revision = found[-1].number
-                    header = pb.WatchResponse(history=history, revision=revision, epoch=epoch)
+                    header = self._header(history, revision)
                     yield _with_changes(header, [change for each in found for change in each.changes])
                 else:
                     await self._coordinator.moved(revision)
@@ -134,6 +180,18 @@ class CoordinatorService:
             self._watchers -= 1
             if not self._watchers:
                 self._coordinator.forget_snapshot()
+
+    def _header(self, history: str, revision: int) -> pb.WatchResponse:
+        return pb.WatchResponse(history=history, revision=revision, epoch=self._coordinator.epoch)
+
+    async def _check_watcher(self, request: pb.WatchRequest) -> None:
+        """Refuses a watcher that knows more than the store: a snapshot would take it from the watcher."""
+        session = request.session
+        if session.heard.history:
+            await self._check_not_older(self._name(session), session.host_id, session.heard)
+        else:  # of an earlier version, or no host
+            heard = pb.Heard(history=request.history, revision=request.revision)
+            await self._check_not_older("that watches", 0, heard)
 
     # --- topics
 
@@ -167,7 +225,7 @@ class CoordinatorService:
 
     async def take_lead(self, request: pb.TakeLeadRequest) -> pb.TopicEntryResponse:
         command = commands.TakeLead(
-            _session(request.session),
+            await self._caller(request.session),
             _topic_id(request.topic_id),
             request.partition,
             request.known_epoch,
@@ -178,18 +236,18 @@ class CoordinatorService:
         return await self._topic(command)
 
     async def give_up(self, request: pb.GiveUpRequest) -> pb.TopicEntryResponse:
-        topic_id, session = _topic_id(request.topic_id), _session(request.session)
+        topic_id, session = _topic_id(request.topic_id), await self._caller(request.session)
         return await self._topic(commands.GiveUp(session, topic_id, tuple(request.partitions)))
 
     async def accept_losses(self, request: pb.AcceptLossesRequest) -> pb.TopicEntryResponse:
-        topic_id, session = _topic_id(request.topic_id), _session(request.session)
+        topic_id, session = _topic_id(request.topic_id), await self._caller(request.session)
         return await self._topic(commands.AcceptLosses(session, topic_id, request.partition))
 
     async def put_ends(self, request: pb.PutEndsRequest) -> pb.PutEndsResponse:
         for end in request.ends:
             _topic_id(end.topic_id)
         ends = tuple(map(END.read, request.ends))
-        await self._coordinator.do(commands.PutEnds(_session(request.session), ends))
+        await self._coordinator.do(commands.PutEnds(await self._caller(request.session), ends))
         return pb.PutEndsResponse()
 
     async def get_ends(self, request: pb.GetEndsRequest) -> pb.GetEndsResponse:
@@ -213,13 +271,13 @@ class CoordinatorService:
         return await self._home(request, HomeKind.SHARE)
 
     async def _home(self, request: pb.HomeRequest, kind: HomeKind) -> pb.HomeResponse:
-        command = commands.AskHome(_session(request.session), kind, request.id)
+        command = commands.AskHome(await self._caller(request.session), kind, request.id)
         home: HomeEntry = await self._coordinator.do(command)
         return pb.HomeResponse(home=HOME.write(home))
 
     async def put_home_state(self, request: pb.PutHomeStateRequest) -> pb.PutHomeStateResponse:
         writes = tuple(_home_write(write) for write in request.writes)
-        command = commands.PutHomeState(_session(request.session), writes)
+        command = commands.PutHomeState(await self._caller(request.session), writes)
         answer: HomeRefusals = await self._coordinator.do(command)
         return pb.PutHomeStateResponse(
             refused=[
@@ -230,7 +288,7 @@ class CoordinatorService:
 
     async def get_home_state(self, request: pb.GetHomeStateRequest) -> pb.GetHomeStateResponse:
         kind = _home_kind(request.kind)
-        command = commands.CheckHome(_session(request.session), kind, request.id, request.epoch)
+        command = commands.CheckHome(await self._caller(request.session), kind, request.id, request.epoch)
         await self._coordinator.do(command)
         key = home_key(kind, request.id)
         items, more = await self._coordinator.home_items(key, request.after, CHUNK_BYTES)
@@ -241,22 +299,26 @@ class CoordinatorService:
     # --- ids and interest
 
     async def producer_ids(self, request: pb.ProducerIdsRequest) -> pb.ProducerIdsResponse:
-        command = commands.TakeProducerIds(_session(request.session), request.count, request.at_least)
+        command = commands.TakeProducerIds(
+            await self._caller(request.session), request.count, request.at_least
+        )
         block: ProducerBlock = await self._coordinator.do(command)
         return pb.ProducerIdsResponse(first=block.first, count=block.count)
 
     async def allot_state(self, request: pb.AllotStateRequest) -> pb.AllotStateResponse:
-        command = commands.AllotState(_session(request.session), tuple(request.levels))
+        command = commands.AllotState(await self._caller(request.session), tuple(request.levels))
         state: StateEntry = await self._coordinator.do(command)
         return pb.AllotStateResponse(state=STATE.write(state))
 
     async def release_state(self, request: pb.ReleaseStateRequest) -> pb.ReleaseStateResponse:
-        command = commands.ReleaseState(_session(request.session), request.state_id, request.force)
+        command = commands.ReleaseState(await self._caller(request.session), request.state_id, request.force)
         await self._coordinator.do(command)
         return pb.ReleaseStateResponse()
 
     async def put_interest(self, request: pb.PutInterestRequest) -> pb.PutInterestResponse:
-        command = commands.PutInterest(_session(request.session), request.version, tuple(request.patterns))
+        command = commands.PutInterest(
+            await self._caller(request.session), request.version, tuple(request.patterns)
+        )
         recorded: InterestEntry = await self._coordinator.do(command)
         return pb.PutInterestResponse(version=recorded.version)
 
@@ -267,14 +329,16 @@ class CoordinatorService:
             )
             for write in request.writes
         )
-        await self._coordinator.do(commands.PutDefinitions(_session(request.session), writes))
+        await self._coordinator.do(commands.PutDefinitions(await self._caller(request.session), writes))
         return pb.PutDefinitionsResponse(revision=self._coordinator.revision)
 
     # --- events
 
     async def put_events(self, request: pb.PutEventsRequest) -> pb.PutEventsResponse:
         told = tuple(commands.ToldEvent(one.kind, one.face, one.who, one.what) for one in request.events)
-        await self._coordinator.do(commands.PutEvents(_session(request.session), told, request.missed))
+        await self._coordinator.do(
+            commands.PutEvents(await self._caller(request.session), told, request.missed)
+        )
         return pb.PutEventsResponse()
 
     async def get_events(self, request: pb.GetEventsRequest) -> pb.GetEventsResponse:
@@ -294,6 +358,8 @@ class CoordinatorService:
             refused_writes=coordinator.refused_writes,
             epoch=coordinator.epoch,
         )
+        found.missing.extend(coordinator.problems())
+        found.problems.extend(found.missing)
         self.about(found)
         return found
 

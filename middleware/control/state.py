@@ -2,7 +2,7 @@
 
 Pure: deciding changes nothing. The caller makes the decision durable, applies its changes, and only then
 answers. A refusal is a raised TreecastError and changes nothing. The decisions are in `hosts` (with the table
-of a host's life), `topics`, `leads`, `homes`, `allotments`, `definitions` and `events`.
+of a host's life), `topics`, `leads`, `homes`, `allotments`, `definitions`, `events` and `adopting`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from msgspec.structs import replace
 
-from . import allotments, commands, definitions, events, homes, hosts, leads, topics
+from . import adopting, allotments, commands, definitions, events, homes, hosts, leads, topics
 from .cluster_state import ClusterState
 from .commands import Command
 from .decision import Decision
@@ -41,6 +41,8 @@ _DECIDERS: Mapping[type, Callable[[ClusterState, Any], Decision[Any]]] = Mapping
         commands.PutInterest: allotments.put_interest,
         commands.PutDefinitions: definitions.put_all,
         commands.PutEvents: events.tell,
+        commands.AdoptView: adopting.adopt,
+        commands.SkipNumbers: adopting.skip,
     }
 )
 assert set(_DECIDERS) == set(get_args(Command))

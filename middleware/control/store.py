@@ -1,6 +1,6 @@
 """The coordinator's store in SQLite: entries, their change log by revision, and the items of homes.
 
-  meta     name -> text: format, cluster, history, revision
+  meta     name -> text: format, cluster, history, revision, epoch, lineage (`lineage.py`)
   entries  (kind, key) -> the entry, as an `EntryChange` message
   changes  (revision, position) -> an `EntryChange` message; only the last revisions
   items    (home, key) -> opaque bytes of that home
@@ -9,11 +9,14 @@ A revision is one command's changes. The history's name changes whenever revisio
 (a new store; a start after a power loss that could have taken the last ones), so that no watcher resumes from
 a revision with another meaning. The mark of an orderly close and the name of the machine's boot show whether
 power was lost.
+
+Each start has an epoch of its own. It shows whether a host knows of revisions that this file never had.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -28,6 +31,7 @@ from treecast.middleware.storage.disk import Disk, make_directory
 from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import SYNCHRONOUS
 
+from .lineage import Lineage, epoch_by_clock
 from .values import EVENTS, ItemWrite, event_number
 
 FORMAT = 1
@@ -71,6 +75,7 @@ class Loaded(Struct, frozen=True):
     entries: tuple[bytes, ...]
     log: tuple[tuple[int, tuple[bytes, ...]], ...]
     last_event: int = 0
+    lineage: Lineage = Lineage()
 
 
 class Store(Protocol):
@@ -87,9 +92,17 @@ class Store(Protocol):
 
     @property
     def epoch(self) -> int:
-        """The epoch of this coordinator's leadership; 0 if the store is not shared."""
+        """The epoch of this coordinator's leadership, or of its start if the store is not shared."""
 
     def load(self) -> Loaded: ...
+
+    def may_follow(self, epoch: int) -> bool:
+        """Returns whether callers can have heard of a higher epoch because this store is an older state.
+        Otherwise another store may go on.
+        """
+
+    def turn(self, epoch: int, history: str, revision: int, lineage: Lineage) -> None:
+        """Goes on in this epoch, under this name of the history and after this revision."""
 
     def commit(self, commits: Sequence[Commit], trim: int) -> None:
         """Writes all of `commits` or none, and deletes revisions below `trim` from the change log."""
@@ -112,7 +125,6 @@ class SqliteStore:
     """A `Store` in one SQLite file, which it opens exclusively."""
 
     shared = False
-    epoch = 0
 
     def __init__(
         self,
@@ -121,8 +133,10 @@ class SqliteStore:
         *,
         cluster_id: str = "",
         fsync: FsyncPolicy = FsyncPolicy.BATCH,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Opens or creates `path`. `new_id` names a new cluster (if `cluster_id` is empty) and histories.
+        `clock`: Unix time.
 
         Raises STORAGE if it belongs to another cluster, has another format, is broken, or is open elsewhere.
         """
@@ -130,6 +144,8 @@ class SqliteStore:
         self._forces = fsync is FsyncPolicy.INTERVAL
         self._unforced = False
         make_directory(str(path.parent))
+        self._clock = clock
+        self.epoch = 0
         try:
             self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
         except sqlite3.Error as error:
@@ -175,10 +191,21 @@ class SqliteStore:
         if not meta:
             meta = {"format": str(FORMAT), "cluster": wanted or new_id(), "revision": "0"}
         whole = lasting or meta.get("closed") == "1" or meta.get("boot") == _boot()
-        if "history" not in meta or not whole:
-            meta["history"] = new_id()
+        meta |= self._begun(meta, new_id, whole=whole)
         meta |= {"closed": "0", "boot": _boot()}
         self._transact(lambda: self._put_meta(meta))
+
+    def _begun(self, meta: dict[str, str], new_id: Callable[[], str], *, whole: bool) -> dict[str, str]:
+        """Returns what the beginning of another leadership changes. `whole`: no revision can be missing."""
+        history, revision = meta.get("history", ""), int(meta["revision"])
+        self.epoch = epoch = max(int(meta.get("epoch", "0")) + 1, epoch_by_clock(self._clock()))
+        lineage = read_lineage(meta.get("lineage", ""))
+        if history and whole:
+            lineage = lineage.led(epoch, revision)
+        else:
+            lineage = lineage.turned(history, revision, epoch, revision)
+            history = new_id()
+        return {"history": history, "epoch": str(epoch), "lineage": lineage.text()}
 
     def load(self) -> Loaded:
         try:
@@ -198,7 +225,21 @@ class SqliteStore:
             tuple(bytes(value) for (value,) in entries),
             tuple((revision, tuple(changes)) for revision, changes in log.items()),
             event_number(last[0] or b""),
+            read_lineage(meta.get("lineage", "")),
         )
+
+    def may_follow(self, epoch: int) -> bool:
+        return True
+
+    def turn(self, epoch: int, history: str, revision: int, lineage: Lineage) -> None:
+        meta = {
+            "epoch": str(epoch),
+            "history": history,
+            "revision": str(revision),
+            "lineage": lineage.text(),
+        }
+        self._transact(lambda: self._put_meta(meta))
+        self.epoch = epoch
 
     def commit(self, commits: Sequence[Commit], trim: int) -> None:
         def write() -> None:
@@ -326,6 +367,14 @@ def successor(path: Path) -> str:
     except sqlite3.Error as error:
         raise TreecastError(Fault.STORAGE, f"cannot read {path}: {error}") from error
     return str(found[0]) if found else ""
+
+
+def read_lineage(text: str) -> Lineage:
+    """Returns a stored lineage. Raises STORAGE."""
+    try:
+        return Lineage.of(text)
+    except ValueError as error:
+        raise TreecastError(Fault.STORAGE, f"the coordinator's store has {error}") from error
 
 
 def _boot() -> str:

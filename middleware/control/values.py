@@ -106,10 +106,12 @@ class StateSettings(Struct, frozen=True):
 
     `longest_step`: the most time that one look at the clock may add. The clock is read far more often; a
     longer step means that it jumped or that the coordinator itself was stopped, which no host is to blame
-    for.
+    for. `hearing`: how long hosts that were attached are waited for after a start, before anything is given
+    out.
     """
 
     lease: float = 10.0
+    hearing: float = 8.0
     takeover: float = 30.0  # a home that has been away for longer goes to the next host that asks
     longest_step: float = 5.0
     producer_block: int = 1000

@@ -114,7 +114,10 @@ class DaemonService:
 
     async def list_streams(self, request: pb.ListStreamsRequest) -> pb.ListStreamsResponse:
         joined = self._joined
-        return pb.ListStreamsResponse(streams=joined.streams(), partitions=joined.troubled())
+        coordinator = await joined.ask_coordinator()
+        return pb.ListStreamsResponse(
+            streams=joined.streams(), partitions=joined.troubled(), missing=coordinator.missing
+        )
 
     async def set_trees(self, request: pb.SetTreesRequest) -> pb.SetTreesResponse:
         return pb.SetTreesResponse(version=self._joined.set_trees(request))

@@ -60,11 +60,15 @@ class JoinedHost:
         return pb.ListEventsResponse(events=found.events, more=found.more)
 
     async def ask_coordinator(self) -> pb.CoordinatorStatus:
-        found = self.coordinator()
-        if found.address and found.reachable:
+        found, link = self.coordinator(), self._joining.link
+        if link.wanted:
+            found.missing.append(link.wanted)
+        if found.reachable:
             with contextlib.suppress(TreecastError, TimeoutError):
                 async with asyncio.timeout(_ASK_SECONDS):
-                    found.problems.extend((await self._joining.link.client.status()).problems)
+                    told = await link.client.status()
+                    found.problems.extend(told.problems)
+                    found.missing.extend(told.missing)
         return found
 
     def calls(self) -> CoordinatorCounts | None:
@@ -235,6 +239,7 @@ class JoinedHost:
         return pb.ExportViewResponse(
             cluster_id=self._joining.token.cluster_id,
             revision=self._view.position.revision,
+            history=self._view.position.history,
             changes=page,
             more=first + len(page) < len(entries),
         )
@@ -245,7 +250,7 @@ class JoinedHost:
         return self._neighbours.isolation()
 
     def problems(self) -> Sequence[str]:
-        found = [isolation] if (isolation := self.isolation()) else []
+        found = [text for text in (self.isolation(), self._joining.link.wanted) if text]
         if (refusal := self._joining.link.not_attached) is not None:
             found.append(f"the coordinator does not let this host attach: {refusal.detail}")
         if self._joining.directory_is_old:

@@ -21,9 +21,10 @@ from treecast.middleware.api.attachment import Attachment
 from treecast.middleware.api.coordinator_client import (
     CoordinatorCalls,
     CoordinatorClient,
+    ViewWanted,
 )
 from treecast.middleware.api.discovery import OFF, Address
-from treecast.middleware.api.entries import TopicEntry
+from treecast.middleware.api.entries import Position, TopicEntry
 from treecast.middleware.api.join_token import JoinToken, new_token
 from treecast.middleware.api.lasting import BackOff
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
@@ -43,6 +44,7 @@ from treecast.middleware.relay.composition import join
 from treecast.middleware.relay.link import Link
 from treecast.middleware.relay.neighbours import Endpoint, Port
 from treecast.middleware.relay.view import ClusterView
+from treecast.middleware.relay.view_store import hand_in_stored, stored_position
 
 from .alone import become_alone, own_topics
 from .listeners import StartError, cannot_listen
@@ -91,6 +93,8 @@ class Joining:
         membership = self._membership(target)
         request = attach_request(self.directory, membership, self.announced, zone=self._settings.zone)
         self._attachment = Attachment(self._client, request, self._attached, self.directory.move_stamp)
+        position = stored_position(self.directory.tables) if self._known is not None else Position()
+        self._client.position = lambda: position
         await self._attach(self._attachment, target)
         await self._check_topics()
         keep_token(self._data, self.token)
@@ -231,6 +235,10 @@ class Joining:
                 async with asyncio.timeout(_KNOWN_SECONDS if self._known is not None else None):
                     await attachment.attach()
                 return
+            except ViewWanted as wanted:
+                reason = str(wanted)
+                if await self._hand_in(attachment):
+                    continue
             except TimeoutError:
                 reason = f"the coordinator at {target} does not answer"
             except TreecastError as error:
@@ -254,6 +262,18 @@ class Joining:
         self._check_host(answer)
         take_run(self._attachment, self.directory, answer)
         self.directory_is_old = answer.older
+
+    async def _hand_in(self, attachment: Attachment) -> bool:
+        """Hands in the stored view to a coordinator whose store is an older state. Returns whether it took
+        it.
+        """
+        assert self._client is not None
+        try:
+            await hand_in_stored(self.directory.tables, attachment.request.name, self._client)
+        except TreecastError as error:
+            _log.warning("coordinator does not take this host's view", error=error)
+            return False
+        return True
 
     def _check_host(self, answer: pb.AttachResponse) -> None:
         """Checks the host's id, which belongs to its name for ever unless the coordinator's store was

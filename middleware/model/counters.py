@@ -39,6 +39,7 @@ class RelayCounters(Struct):
     coordinator_updates: int = 0
     coordinator_lost: int = 0  # times that it became unreachable
     coordinator_found: int = 0  # times that it became reachable again
+    views_handed_in: int = 0  # to a coordinator whose store was an older state
 
     local_reads: int = 0  # fetches of partitions led elsewhere, served from local replicas
     local_read_bytes: int = 0

@@ -18,7 +18,7 @@ from msgspec import Struct
 from treecast.middleware.api.attachment import Attachment
 from treecast.middleware.api.coordinator_client import CoordinatorClient
 from treecast.middleware.api.discovery import Address
-from treecast.middleware.api.entries import TopicEntry
+from treecast.middleware.api.entries import Position, TopicEntry
 from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.broker import DataDirectory, Membership
 from treecast.middleware.broker.cluster import PartitionLeader
@@ -46,7 +46,7 @@ from .neighbours import Endpoint, Neighbours, Port
 from .partitions.ports import PartitionSettings
 from .partitions.replicas import Replicas
 from .view import ClusterView
-from .view_store import ViewStore
+from .view_store import ViewStore, stored_position
 
 FIRST_SECONDS = 10.0  # how long a host with an empty view waits for the coordinator's first update
 
@@ -161,6 +161,8 @@ class BrokerlessHost:
         attachment = Attachment(
             client, request, lambda answer: take_run(attachment, directory, answer), directory.move_stamp
         )
+        position = stored_position(directory.tables) if known is not None else Position()
+        client.position = lambda: position
         try:
             await attachment.attach()
         except TreecastError as error:

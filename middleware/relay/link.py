@@ -7,13 +7,14 @@ COORDINATOR_UNAVAILABLE. Loss and return of the coordinator are each logged once
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TypeVar
 
 from treecast.middleware.api import coordinator_client as api
 from treecast.middleware.api.attachment import Attachment
-from treecast.middleware.api.entries import Change, HostEntry, Position, TopicEntry, Update
+from treecast.middleware.api.coordinator_client import ViewWanted
+from treecast.middleware.api.entries import START, Change, HostEntry, Position, TopicEntry, Update
 from treecast.middleware.api.lasting import BackOff, lasting
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.model.counters import RelayCounters
@@ -72,6 +73,9 @@ class Link:
         self.not_attached: TreecastError | None = None  # why it does not let this host attach
         attachment.on_change = self._note_attachment
         attachment.on_old_directory = self._note_old_directory
+        self.wanted = ""  # why the coordinator wants this host's view, until its store has it
+        client.position = lambda: view.position
+        attachment.on_wanted = self._hand_in
         view.on_reached(self._reached)
 
     @property
@@ -119,7 +123,7 @@ class Link:
         Raises COORDINATOR_UNAVAILABLE after `SEEN_SECONDS` without an answer.
         """
         try:
-            async with asyncio.timeout(SEEN_SECONDS), aclosing(self.client.watch()) as updates:
+            async with asyncio.timeout(SEEN_SECONDS), aclosing(self._updates()) as updates:
                 await self._take(await anext(updates))
         except TimeoutError:
             raise TreecastError(
@@ -179,7 +183,7 @@ class Link:
         """Watches the coordinator and retries forever after a refusal: the coordinator may be replaced."""
         while True:
             try:
-                async with aclosing(self.client.watch(self.view.position)) as updates:
+                async with aclosing(self._updates(self.view.position)) as updates:
                     async for update in updates:
                         self.refused = None
                         await self._take(update)
@@ -190,6 +194,9 @@ class Link:
                     )
                 self.refused = error
             await asyncio.sleep(REFUSED_SECONDS)
+
+    def _updates(self, position: Position = START) -> AsyncGenerator[Update, None]:
+        return self.client.watch(position, self._attachment.watching)
 
     async def _take(self, update: Update) -> None:
         if update.snapshot and update.position.history != self.view.position.history:
@@ -225,6 +232,14 @@ class Link:
     def _note_old_directory(self) -> None:
         self.on_old_directory()
 
+    async def _hand_in(self, wanted: ViewWanted) -> None:
+        """Hands in the view to a coordinator whose store is an older state."""
+        if not self.wanted:
+            _log.error("coordinator's store is an older state; this host hands in its view", error=wanted)
+        self.wanted = wanted.detail
+        await self.client.hand_in(self._attachment.request.name, self.view.position, self.view.entries())
+        self._counters.views_handed_in += 1
+
     def _note_attachment(self, error: TreecastError | None) -> None:
         """Called after each attempt to attach or renew."""
         if error is None:
@@ -236,7 +251,9 @@ class Link:
             self._away = True
             self._counters.coordinator_lost += 1
             _log.warning("coordinator is away; the host continues with what it knows", error=error)
-        elif error is None and self._away:
+        if error is None:
+            self.wanted = ""
+        if error is None and self._away:
             self._away = False
             self._counters.coordinator_found += 1
             _log.info("coordinator is back")

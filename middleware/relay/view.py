@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 from treecast.middleware.api.entries import (
     Change,
+    CounterEntry,
     DefinitionEntry,
     Entry,
     HomeEntry,
@@ -25,6 +26,7 @@ from treecast.middleware.api.entries import (
     TopicEntry,
     Update,
     home_key,
+    put,
 )
 from treecast.middleware.model.identity import TopicId
 
@@ -74,8 +76,9 @@ class ClusterView:
 
     def __init__(self) -> None:
         self.position = Position()
-        # True while listeners are notified of a snapshot from another history than before: entries missing
-        # in it may not have been removed, but lost with the coordinator's store.
+        # True while listeners are notified of a snapshot from another history than before, or from before
+        # what is known: entries missing in it may not have been removed, but lost with the coordinator's
+        # store.
         self.doubtful = False
         self.hosts: Shelf[HostEntry] = Shelf(HostEntry)
         self.topics: Shelf[TopicEntry] = Shelf(TopicEntry)
@@ -83,6 +86,7 @@ class ClusterView:
         self.states: Shelf[StateEntry] = Shelf(StateEntry)
         self.interest: Shelf[InterestEntry] = Shelf(InterestEntry)
         self.definitions: Shelf[DefinitionEntry] = Shelf(DefinitionEntry)
+        self._counters: dict[str, CounterEntry] = {}  # of the coordinator, which may lose them
         self._hosts_by_id: dict[int, HostEntry] = {}
         self._names_by_topic_id: dict[TopicId, str] = {}
         self._states_by_topic: dict[tuple[str, ...], StateEntry] = {}
@@ -126,6 +130,12 @@ class ClusterView:
     def interest_of(self, host_id: int) -> InterestEntry | None:
         return self.interest.get(str(host_id))
 
+    def entries(self) -> list[Change]:
+        """Returns everything that is known, as of `position`."""
+        kinds = [kind for kind in Kind if kind is not Kind.COUNTER]
+        found = [put(entry) for kind in kinds for entry in self._shelf(kind)]
+        return [*found, *map(put, self._counters.values())]
+
     def on_reached(self, listener: Callable[[Position], None]) -> None:
         """Calls `listener` after each update, after all other listeners."""
         self._reached.append(listener)
@@ -140,7 +150,9 @@ class ClusterView:
         changes: Iterable[Change] = update.changes
         if update.snapshot:
             changes = (*self._missing_from(update.changes), *update.changes)
-        self.doubtful = update.snapshot and update.position.history != self.position.history
+        before, now = self.position, update.position
+        older = now.history != before.history or now.revision < before.revision
+        self.doubtful = update.snapshot and older
         self.position = update.position
         told = [tell for change in changes for tell in self._put(change)]
         told += [partial(reached, self.position) for reached in self._reached]
@@ -182,6 +194,8 @@ class ClusterView:
             case Kind.DEFINITION:
                 return self.definitions.put(change.key, change.entry)
             case Kind.COUNTER:
+                if isinstance(change.entry, CounterEntry):
+                    self._counters[change.key] = change.entry
                 return ()
 
     def _index_host(self, before: HostEntry | None, after: Entry | None) -> None:

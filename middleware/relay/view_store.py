@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
+from treecast.middleware.api.coordinator_client import CoordinatorCalls
 from treecast.middleware.api.entries import Position, Update, decode_change, encode_change
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log
+from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.middleware.storage.tables import Change as Row
 from treecast.middleware.storage.tables import Tables
 
@@ -37,9 +40,12 @@ class ViewStore:
         self._keys = set(rows)
         if position is None:
             return None
-        known = json.loads(position)
-        changes = tuple(map(decode_change, rows.values()))
-        return Update(True, Position(known["history"], known["revision"], known.get("epoch", 0)), changes)
+        return Update(True, _position(position), tuple(map(decode_change, rows.values())))
+
+    def position(self) -> Position:
+        """Returns how far the stored view is."""
+        position = self._tables.get(VIEW, _POSITION)
+        return _position(position) if position is not None else Position()
 
     def entries(self) -> Iterator[bytes]:
         """Returns all stored entries as `EntryChange` messages, in the order of keys."""
@@ -75,3 +81,33 @@ class ViewStore:
                 self._keys.discard(key)
             else:
                 self._keys.add(key)
+
+
+def _position(row: bytes) -> Position:
+    known = json.loads(row)
+    return Position(known["history"], known["revision"], known.get("epoch", 0))
+
+
+def stored_position(path: Path) -> Position:
+    """Returns how far the view is in the tables at `path`, before they are in use; the empty one for none."""
+    if not path.exists():
+        return Position()
+    tables = Tables(path, FsyncPolicy.NEVER)
+    try:
+        return ViewStore(tables).position()
+    finally:
+        tables.close()
+
+
+async def hand_in_stored(path: Path, name: str, client: CoordinatorCalls) -> None:
+    """Hands in the stored view of host `name` to a coordinator whose store is an older state. The tables are
+    not in use yet.
+    """
+    tables = Tables(path, FsyncPolicy.NEVER)
+    try:
+        known = ViewStore(tables).load()
+    finally:
+        tables.close()
+    if known is not None:
+        _log.error("coordinator's store is an older state; this host hands in its view", host=name)
+        await client.hand_in(name, known.position, known.changes)

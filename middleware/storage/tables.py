@@ -81,6 +81,13 @@ class Tables:
         rows = self._database.execute("SELECT key, value FROM entries WHERE tab = ?", (table,))
         return {key: bytes(value) for key, value in rows}
 
+    def get(self, table: str, key: str) -> bytes | None:
+        """Returns one row."""
+        row = self._database.execute(
+            "SELECT value FROM entries WHERE tab = ? AND key = ?", (table, key)
+        ).fetchone()
+        return None if row is None else bytes(row[0])
+
     def write(self, changes: Sequence[Change]) -> None:
         """Writes `changes` as one transaction, at once. The last change of a key counts."""
         changes = list({(change.table, change.key): change for change in changes}.values())

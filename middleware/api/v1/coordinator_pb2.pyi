@@ -201,16 +201,32 @@ class EntryChange(_message.Message):
     definition: DefinitionEntry
     def __init__(self, kind: _Optional[_Union[EntryKind, str]] = ..., key: _Optional[str] = ..., host: _Optional[_Union[HostEntry, _Mapping]] = ..., topic: _Optional[_Union[TopicEntry, _Mapping]] = ..., home: _Optional[_Union[HomeEntry, _Mapping]] = ..., state: _Optional[_Union[StateEntry, _Mapping]] = ..., interest: _Optional[_Union[InterestEntry, _Mapping]] = ..., counter: _Optional[_Union[CounterEntry, _Mapping]] = ..., definition: _Optional[_Union[DefinitionEntry, _Mapping]] = ...) -> None: ...
 
+class Heard(_message.Message):
+    __slots__ = ("history", "revision", "epoch", "highest", "name")
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HIGHEST_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    history: str
+    revision: int
+    epoch: int
+    highest: int
+    name: str
+    def __init__(self, history: _Optional[str] = ..., revision: _Optional[int] = ..., epoch: _Optional[int] = ..., highest: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
+
 class HostSession(_message.Message):
-    __slots__ = ("host_id", "incarnation")
+    __slots__ = ("host_id", "incarnation", "heard")
     HOST_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    HEARD_FIELD_NUMBER: _ClassVar[int]
     host_id: int
     incarnation: int
-    def __init__(self, host_id: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
+    heard: Heard
+    def __init__(self, host_id: _Optional[int] = ..., incarnation: _Optional[int] = ..., heard: _Optional[_Union[Heard, _Mapping]] = ...) -> None: ...
 
 class AttachRequest(_message.Message):
-    __slots__ = ("name", "instance", "address", "version", "run", "clock_run", "leads_nothing", "zone", "runs")
+    __slots__ = ("name", "instance", "address", "version", "run", "clock_run", "leads_nothing", "zone", "runs", "heard")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -220,6 +236,7 @@ class AttachRequest(_message.Message):
     LEADS_NOTHING_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
     RUNS_FIELD_NUMBER: _ClassVar[int]
+    HEARD_FIELD_NUMBER: _ClassVar[int]
     name: str
     instance: str
     address: str
@@ -229,7 +246,8 @@ class AttachRequest(_message.Message):
     leads_nothing: bool
     zone: str
     runs: _containers.RepeatedCompositeFieldContainer[RunMark]
-    def __init__(self, name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., run: _Optional[int] = ..., clock_run: _Optional[int] = ..., leads_nothing: _Optional[bool] = ..., zone: _Optional[str] = ..., runs: _Optional[_Iterable[_Union[RunMark, _Mapping]]] = ...) -> None: ...
+    heard: Heard
+    def __init__(self, name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., run: _Optional[int] = ..., clock_run: _Optional[int] = ..., leads_nothing: _Optional[bool] = ..., zone: _Optional[str] = ..., runs: _Optional[_Iterable[_Union[RunMark, _Mapping]]] = ..., heard: _Optional[_Union[Heard, _Mapping]] = ...) -> None: ...
 
 class RunMark(_message.Message):
     __slots__ = ("id", "stamp")
@@ -240,20 +258,22 @@ class RunMark(_message.Message):
     def __init__(self, id: _Optional[str] = ..., stamp: _Optional[int] = ...) -> None: ...
 
 class AttachResponse(_message.Message):
-    __slots__ = ("session", "cluster_id", "lease_seconds", "run", "older", "epoch")
+    __slots__ = ("session", "cluster_id", "lease_seconds", "run", "older", "view_wanted", "epoch")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     LEASE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     OLDER_FIELD_NUMBER: _ClassVar[int]
+    VIEW_WANTED_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     session: HostSession
     cluster_id: str
     lease_seconds: float
     run: int
     older: bool
+    view_wanted: bool
     epoch: int
-    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., cluster_id: _Optional[str] = ..., lease_seconds: _Optional[float] = ..., run: _Optional[int] = ..., older: _Optional[bool] = ..., epoch: _Optional[int] = ...) -> None: ...
+    def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., cluster_id: _Optional[str] = ..., lease_seconds: _Optional[float] = ..., run: _Optional[int] = ..., older: _Optional[bool] = ..., view_wanted: _Optional[bool] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class RenewRequest(_message.Message):
     __slots__ = ("session", "stamp")
@@ -264,12 +284,14 @@ class RenewRequest(_message.Message):
     def __init__(self, session: _Optional[_Union[HostSession, _Mapping]] = ..., stamp: _Optional[int] = ...) -> None: ...
 
 class RenewResponse(_message.Message):
-    __slots__ = ("lease_seconds", "epoch")
+    __slots__ = ("lease_seconds", "view_wanted", "epoch")
     LEASE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    VIEW_WANTED_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     lease_seconds: float
+    view_wanted: bool
     epoch: int
-    def __init__(self, lease_seconds: _Optional[float] = ..., epoch: _Optional[int] = ...) -> None: ...
+    def __init__(self, lease_seconds: _Optional[float] = ..., view_wanted: _Optional[bool] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class DetachRequest(_message.Message):
     __slots__ = ("session", "stamp")
@@ -286,12 +308,14 @@ class DetachResponse(_message.Message):
     def __init__(self, epoch: _Optional[int] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
-    __slots__ = ("history", "revision")
+    __slots__ = ("history", "revision", "session")
     HISTORY_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
     history: str
     revision: int
-    def __init__(self, history: _Optional[str] = ..., revision: _Optional[int] = ...) -> None: ...
+    session: HostSession
+    def __init__(self, history: _Optional[str] = ..., revision: _Optional[int] = ..., session: _Optional[_Union[HostSession, _Mapping]] = ...) -> None: ...
 
 class WatchResponse(_message.Message):
     __slots__ = ("history", "revision", "snapshot", "more", "changes", "epoch")
@@ -308,6 +332,26 @@ class WatchResponse(_message.Message):
     changes: _containers.RepeatedCompositeFieldContainer[EntryChange]
     epoch: int
     def __init__(self, history: _Optional[str] = ..., revision: _Optional[int] = ..., snapshot: _Optional[bool] = ..., more: _Optional[bool] = ..., changes: _Optional[_Iterable[_Union[EntryChange, _Mapping]]] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class HandInRequest(_message.Message):
+    __slots__ = ("name", "heard", "first", "changes", "more")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    HEARD_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    heard: Heard
+    first: int
+    changes: _containers.RepeatedCompositeFieldContainer[EntryChange]
+    more: bool
+    def __init__(self, name: _Optional[str] = ..., heard: _Optional[_Union[Heard, _Mapping]] = ..., first: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[EntryChange, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
+
+class HandInResponse(_message.Message):
+    __slots__ = ("epoch",)
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
 
 class CreateTopicEntryRequest(_message.Message):
     __slots__ = ("name", "partitions", "config", "pinned", "validate_only", "topic_id")
@@ -702,7 +746,7 @@ class CoordinatorStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class CoordinatorStatusResponse(_message.Message):
-    __slots__ = ("cluster_id", "version", "revision", "hosts", "watchers", "refused_writes", "problems", "pid", "uptime_seconds", "data_dir", "fsync", "resident_bytes", "cpu_seconds", "open_files", "open_files_limit", "disk_free_bytes", "disk_bytes", "store", "role", "leader", "takeovers", "store_losses", "epoch")
+    __slots__ = ("cluster_id", "version", "revision", "hosts", "watchers", "refused_writes", "problems", "pid", "uptime_seconds", "data_dir", "fsync", "resident_bytes", "cpu_seconds", "open_files", "open_files_limit", "disk_free_bytes", "disk_bytes", "store", "role", "leader", "takeovers", "store_losses", "missing", "epoch")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
@@ -725,6 +769,7 @@ class CoordinatorStatusResponse(_message.Message):
     LEADER_FIELD_NUMBER: _ClassVar[int]
     TAKEOVERS_FIELD_NUMBER: _ClassVar[int]
     STORE_LOSSES_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     version: str
@@ -748,5 +793,6 @@ class CoordinatorStatusResponse(_message.Message):
     leader: str
     takeovers: int
     store_losses: int
+    missing: _containers.RepeatedScalarFieldContainer[str]
     epoch: int
-    def __init__(self, cluster_id: _Optional[str] = ..., version: _Optional[str] = ..., revision: _Optional[int] = ..., hosts: _Optional[int] = ..., watchers: _Optional[int] = ..., refused_writes: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ..., pid: _Optional[int] = ..., uptime_seconds: _Optional[float] = ..., data_dir: _Optional[str] = ..., fsync: _Optional[str] = ..., resident_bytes: _Optional[int] = ..., cpu_seconds: _Optional[float] = ..., open_files: _Optional[int] = ..., open_files_limit: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., store: _Optional[str] = ..., role: _Optional[str] = ..., leader: _Optional[str] = ..., takeovers: _Optional[int] = ..., store_losses: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    def __init__(self, cluster_id: _Optional[str] = ..., version: _Optional[str] = ..., revision: _Optional[int] = ..., hosts: _Optional[int] = ..., watchers: _Optional[int] = ..., refused_writes: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ..., pid: _Optional[int] = ..., uptime_seconds: _Optional[float] = ..., data_dir: _Optional[str] = ..., fsync: _Optional[str] = ..., resident_bytes: _Optional[int] = ..., cpu_seconds: _Optional[float] = ..., open_files: _Optional[int] = ..., open_files_limit: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., store: _Optional[str] = ..., role: _Optional[str] = ..., leader: _Optional[str] = ..., takeovers: _Optional[int] = ..., store_losses: _Optional[int] = ..., missing: _Optional[_Iterable[str]] = ..., epoch: _Optional[int] = ...) -> None: ...

@@ -50,18 +50,20 @@ class StatusResponse(_message.Message):
     def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., cluster_id: _Optional[str] = ..., host_id: _Optional[int] = ..., pid: _Optional[int] = ..., uptime_seconds: _Optional[float] = ..., data_dir: _Optional[str] = ..., fsync: _Optional[str] = ..., event_loop: _Optional[str] = ..., compiled_modules: _Optional[_Iterable[str]] = ..., faces: _Optional[_Iterable[_Union[Face, _Mapping]]] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., coordinator: _Optional[_Union[CoordinatorStatus, _Mapping]] = ..., hosts: _Optional[_Iterable[_Union[HostStatus, _Mapping]]] = ..., problems: _Optional[_Iterable[str]] = ..., why_interpreted: _Optional[str] = ...) -> None: ...
 
 class CoordinatorStatus(_message.Message):
-    __slots__ = ("address", "reachable", "revision", "problem", "problems")
+    __slots__ = ("address", "reachable", "revision", "problem", "problems", "missing")
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     REACHABLE_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
     address: str
     reachable: bool
     revision: int
     problem: str
     problems: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, address: _Optional[str] = ..., reachable: _Optional[bool] = ..., revision: _Optional[int] = ..., problem: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ...) -> None: ...
+    missing: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, address: _Optional[str] = ..., reachable: _Optional[bool] = ..., revision: _Optional[int] = ..., problem: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., missing: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class HostStatus(_message.Message):
     __slots__ = ("host_id", "name", "address", "presence", "version", "incarnation", "leads", "here", "channel")
@@ -288,12 +290,14 @@ class ListStreamsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ListStreamsResponse(_message.Message):
-    __slots__ = ("streams", "partitions")
+    __slots__ = ("streams", "partitions", "missing")
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
     streams: _containers.RepeatedCompositeFieldContainer[StreamStatus]
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionStanding]
-    def __init__(self, streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[PartitionStanding, _Mapping]]] = ...) -> None: ...
+    missing: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[PartitionStanding, _Mapping]]] = ..., missing: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class StreamStatus(_message.Message):
     __slots__ = ("name", "origin_id", "origin", "stream", "epoch", "outgoing", "end", "next", "state", "state_id", "accounts", "sent", "pace")
@@ -702,16 +706,18 @@ class ExportViewRequest(_message.Message):
     def __init__(self, first: _Optional[int] = ...) -> None: ...
 
 class ExportViewResponse(_message.Message):
-    __slots__ = ("cluster_id", "revision", "changes", "more")
+    __slots__ = ("cluster_id", "revision", "changes", "more", "history")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     CHANGES_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     revision: int
     changes: _containers.RepeatedScalarFieldContainer[bytes]
     more: bool
-    def __init__(self, cluster_id: _Optional[str] = ..., revision: _Optional[int] = ..., changes: _Optional[_Iterable[bytes]] = ..., more: _Optional[bool] = ...) -> None: ...
+    history: str
+    def __init__(self, cluster_id: _Optional[str] = ..., revision: _Optional[int] = ..., changes: _Optional[_Iterable[bytes]] = ..., more: _Optional[bool] = ..., history: _Optional[str] = ...) -> None: ...
 
 class PromotePartitionRequest(_message.Message):
     __slots__ = ("topic", "partition", "host", "accept_loss")

@@ -17,7 +17,9 @@ from treecast.middleware.api.coordinator_client import CoordinatorClient
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
+from treecast.middleware.control.coordinator import CoordinatorSettings
 from treecast.middleware.control.server import CoordinatorServer, ServerSettings
+from treecast.middleware.control.values import StateSettings
 from treecast.middleware.storage.settings import FsyncPolicy
 
 CLUSTER = "c" * 22
@@ -27,7 +29,8 @@ TOKEN = JoinToken(CLUSTER, 1, bytes(range(32)))
 @pytest.fixture
 def settings(tmp_path: Path) -> ServerSettings:
     path = tmp_path / "coordinator.sqlite"
-    return ServerSettings(Address("127.0.0.1", 0), path, TOKEN, fsync=FsyncPolicy.NEVER)
+    quick = CoordinatorSettings(StateSettings(hearing=0.05))  # most tests restart it without their hosts
+    return ServerSettings(Address("127.0.0.1", 0), path, TOKEN, coordinator=quick, fsync=FsyncPolicy.NEVER)
 
 
 @pytest.fixture

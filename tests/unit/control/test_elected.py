@@ -10,11 +10,13 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.postgresql import PostgresServer, both
 
-from treecast.middleware.api.coordinator_client import CoordinatorClient
+from treecast.middleware.api.coordinator_client import CoordinatorClient, ViewWanted
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.entries import Position, TopicEntry
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
@@ -382,6 +384,7 @@ async def test_an_answer_of_an_earlier_epoch_is_void(database: str) -> None:
     async with started(database) as server, client_of(server) as client:
         await until(leads(server))
         client.epoch = server.coordinator.epoch + 1
+        client.heard = pb.Heard  # as earlier versions, which do not tell what they have heard
         for call in (lambda: attach(client), lambda: make_topic(client, "t")):
             with pytest.raises(TreecastError, match="its answer is void") as refused:
                 await call()
@@ -389,6 +392,69 @@ async def test_an_answer_of_an_earlier_epoch_is_void(database: str) -> None:
         with pytest.raises(TreecastError, match="void"):
             async with aclosing(client._watch_once(Position())) as updates:
                 await anext(updates)
+
+
+async def test_a_database_restored_from_an_older_dump_takes_back_what_a_host_knows(
+    postgres: PostgresServer, database: str
+) -> None:
+    """Its epoch rises above the one that the host has heard of, or the host would refuse it for ever."""
+    dump, name = f"{database}_dump", database.rpartition("/")[2]
+    async with started(database) as server, client_of(server) as client:
+        await until(leads(server))
+        session = (await attach(client)).session
+    await asyncio.to_thread(postgres.copy_database, name, dump.rpartition("/")[2])
+    for _ in range(3):
+        async with started(database) as server, client_of(server) as client:
+            await until(leads(server))
+            await client.renew(session)
+            await make_topic(client, uuid.uuid4().hex)
+            async with aclosing(client.watch()) as updates:
+                known = await anext(updates)
+    async with started(dump) as server, client_of(server) as client:
+        await until(leads(server))
+        client.epoch, client.position = known.position.epoch, lambda: known.position
+        lower = server.coordinator.epoch
+        assert lower < client.epoch
+        session.heard.CopyFrom(client.heard())
+        with pytest.raises(ViewWanted):
+            await client.renew(session)
+        assert server.coordinator.epoch > known.position.epoch
+        await client.hand_in("h", known.position, known.changes)
+        await client.renew(session)
+        topics = {change.key for change in known.changes if isinstance(change.entry, TopicEntry)}
+        assert {topic.name for topic in server.coordinator.state.topics()} == topics
+        epoch = server.coordinator.epoch
+    async with started(dump) as server:
+        await until(leads(server))
+        assert server.coordinator.epoch == epoch + 1
+
+
+async def test_a_later_timeline_is_not_followed(database: str) -> None:
+    """Another server was promoted, and may go on: only an operator knows."""
+    async with started(database) as server, client_of(server) as client:
+        await until(leads(server))
+        before = server.coordinator.epoch
+        client.epoch = before + (1 << 20)
+        with pytest.raises(TreecastError, match="another server was promoted") as refused:
+            await attach(client)
+        assert refused.value.fault is Fault.COORDINATOR_UNAVAILABLE
+        assert server.coordinator.epoch == before
+
+
+def test_a_store_of_an_earlier_version_gets_a_lineage(database: str) -> None:
+    store = leading(database)
+    store.close()
+
+    async def forget(connection: Any) -> None:
+        await connection.execute("ALTER TABLE treecast.standing DROP COLUMN lineage")
+
+    session = postgres_session.Session(database)
+    session.open()
+    session.run("alter", forget)
+    session.close()
+    store = leading(database)
+    assert [reign.epoch for reign in store.load().lineage.reigns] == [store.epoch]
+    store.close()
 
 
 def test_every_answer_of_a_coordinator_carries_an_epoch() -> None:
@@ -418,7 +484,9 @@ def test_a_file_is_copied_whole_and_never_used_again(database: str, tmp_path: Pa
     with pytest.raises(TreecastError, match="was copied to"):
         SqliteStore(path, lambda: "x")
     target = leading(database)
-    assert target.load() == expected
+    loaded = target.load()
+    assert replace(loaded, lineage=expected.lineage) == expected
+    assert loaded.lineage.reigns[:1] == expected.lineage.reigns
     assert target.items("g:4", b"", 99) == ([(b"k", bytes(4))], False)
     target.close()
 

@@ -165,7 +165,7 @@ async def test_ids_and_interest(
     first = await client.put_definitions(one, [pb.DefinitionWrite(key="k", value=b"x")])
     assert await client.put_definitions(one, [pb.DefinitionWrite(key="k", value=b"x")]) == first
     later = await restart(server)
-    assert (await client.producer_ids(one)).start == 1005
+    assert (await client.producer_ids(one)).start > 1005
     assert (await client.transaction_home(two, "t")).epoch == 1
     await later.close(0)
 
@@ -221,11 +221,21 @@ async def test_who_is_too_far_behind_gets_a_snapshot(settings: ServerSettings, c
         replica.updates = updates
         await replica.follow(server.coordinator.revision)
         assert (replica.known == held(server), replica.snapshots) == (True, 2)
-    # a position of another store, or ahead of this one, is unusable as well
-    for position in (Position("other", 3), Position(replica.position.history, 10**9)):
-        async with aclosing(client.watch(position)) as updates:
-            assert (await asyncio.wait_for(anext(updates), 20)).snapshot
+    async with aclosing(client.watch(Position("other", 3))) as updates:  # of another store
+        assert (await asyncio.wait_for(anext(updates), 20)).snapshot
     await server.close(0)
+
+
+async def test_who_knows_more_than_the_store_is_told_nothing(
+    server: CoordinatorServer, client: CoordinatorClient
+) -> None:
+    """A snapshot would take from the watcher what it knows."""
+    history = server.coordinator.history_id
+    with pytest.raises(TreecastError, match="older state") as refused:
+        async with aclosing(client._watch_once(Position(history, 10**9))) as updates:
+            await anext(updates)
+    assert refused.value.fault is Fault.COORDINATOR_UNAVAILABLE
+    assert server.coordinator.history_id != history
 
 
 async def test_a_snapshot_of_several_messages(

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.unit.relay.test_definitions import House
+from tests.unit.relay.test_definitions import House, Led
 from tests.unit.relay.world import until
 
 from treecast.middleware.api import coordinator_client
@@ -131,3 +131,45 @@ async def test_a_refusal_to_attach_is_logged_once_and_known_while_it_lasts(
     for _ in range(2):
         attachment.on_change(None)
     assert (house.link.not_attached, late) == (None, [1])
+
+
+async def test_a_coordinator_whose_store_is_older_takes_nothing_away(house: House) -> None:
+    """The store is restored from a copy of before a topic was made and another deleted."""
+    for name in ("old", "gone"):
+        await house.definitions.create_topic(NewTopic(name, 1))
+    await house.close()
+    store = house.path / "coordinator.db"
+    copy = store.read_bytes()
+    await house.open()
+    made = await house.definitions.create_topic(NewTopic("new", 1))
+    await house.definitions.delete_topic("gone")
+    await house.close()
+    for path in house.path.glob("coordinator.db*"):
+        path.unlink()
+    store.write_bytes(copy)
+    house.led = Led()
+    await house.open()
+    await until(lambda: house.counters.views_handed_in == 1)
+    await until(lambda: house.link.view.position.history == house.coordinator.coordinator.history_id)
+    await house.definitions.settled()
+    assert sorted(house.definitions.topics()) == ["new", "old"]
+    assert house.definitions.topics()["new"] == made
+    assert not {name for name, _ in house.led.told} & {"remove", "put aside"}
+    await until(lambda: not house.link.wanted)
+    assert house.coordinator.coordinator.problems() == []
+    assert {topic.name for topic in house.coordinator.coordinator.state.topics()} == {"new", "old"}
+
+
+async def test_the_wish_for_a_view_is_shown_until_the_store_has_it(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuses(*arguments: object) -> None:
+        raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, "not now")
+
+    wanted = coordinator_client.ViewWanted("there")
+    monkeypatch.setattr(house.client, "hand_in", refuses)
+    with pytest.raises(TreecastError, match="not now"):
+        await house.link._hand_in(wanted)
+    assert "older state" in house.link.wanted
+    house.link._note_attachment(None)
+    assert house.link.wanted == ""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.broker.groups.host import fault_of, joining
 from tests.unit.relay.homes.town import TAKEOVER, Town, TownHost, until
 
-from treecast.middleware.api.entries import Change, HomeEntry, HomeKind, Kind, Position, Update
+from treecast.middleware.api.entries import Change, HomeEntry, HomeKind, Kind, Position, Update, put
 from treecast.middleware.broker.values import (
     CommittedOffset,
     Joined,
@@ -202,6 +203,18 @@ async def test_while_the_coordinator_is_away_the_home_goes_on_alone(town: Town) 
     a.kill()
     await town.pass_time(TAKEOVER + 10)
     assert await committed(b) == {T0: 4, T1: 1}
+
+
+async def test_what_a_home_holds_is_reported_when_an_older_store_gave_it_away(town: Town) -> None:
+    """Such a store does not have what the home wrote."""
+    a, b = await town.host("a"), await town.host("b")
+    await commit(a, 1)
+    await town.settle()
+    entries = [put(replace(home, host_id=b.host_id, epoch=1001)) for home in a.view.homes]
+    kept = [change for change in a.view.entries() if change.kind is not Kind.HOME]
+    a.view.apply(Update(True, Position("of the older store", 10**6), (*kept, *entries)))
+    assert a.counters.homes.given_up == 1
+    assert a.counters.homes.not_merged > 0
 
 
 async def test_what_was_accepted_alone_survives_a_kill_of_the_home(town: Town) -> None:

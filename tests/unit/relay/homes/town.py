@@ -27,6 +27,7 @@ from treecast.middleware.broker.transactions import ProducerIds, TransactionCoor
 from treecast.middleware.control import commands
 from treecast.middleware.control.coordinator import Coordinator, CoordinatorSettings
 from treecast.middleware.control.store import SqliteStore
+from treecast.middleware.control.values import StateSettings
 from treecast.middleware.fabric.channel import Answer, ChannelError, Methods
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -71,7 +72,10 @@ class Town:
         store = SqliteStore(
             self.path / "coordinator.sqlite", lambda: uuid.uuid4().hex, fsync=FsyncPolicy.NEVER
         )
-        self.coordinator = Coordinator(store, CoordinatorSettings(), lambda: self.now)
+        settings = CoordinatorSettings(
+            StateSettings(hearing=0.0)
+        )  # hosts here do not tell how far their views are
+        self.coordinator = Coordinator(store, settings, lambda: self.now)
 
     async def restart_coordinator(self) -> None:
         self.up = False

@@ -1,0 +1,124 @@
+"""Two daemons; the first, with the coordinator, comes back on an older copy of its directory."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.unit.daemon.test_cluster import PATIENCE, now_or_later, until, up
+
+from treecast.middleware.broker import (
+    GROUPS,
+    LATEST_TIMESTAMP,
+    NOBODY,
+    Cluster,
+    CommittedOffset,
+    Isolation,
+    NewTopic,
+    Topic,
+)
+from treecast.middleware.daemon.daemon import Daemon
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import TopicPartition
+from treecast.middleware.model.records import Record
+from treecast.middleware.wire.record_batch import build_batch
+
+ANY = "127.0.0.1:0"
+
+
+class Pair:
+    """Daemons a, with the coordinator, and b."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.control = ANY
+        self.a: Daemon
+        self.b: Daemon
+
+    async def start_a(self) -> None:
+        self.a = await up(self.folder, "a", ANY, control=self.control)
+        self.control = self.a._faces["control"].address
+
+    async def start(self) -> None:
+        await self.start_a()
+        token = f"@{self.folder / 'a' / 'join-token'}"
+        self.b = await up(self.folder, "b", ANY, join=self.control, join_token=token)
+
+    def copy(self) -> None:
+        """Copies the directory of a daemon that is stopped."""
+        shutil.copytree(self.folder / "a", self.folder / "copy")
+
+    def restore(self) -> None:
+        shutil.rmtree(self.folder / "a")
+        shutil.copytree(self.folder / "copy", self.folder / "a")
+
+
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
+    made = Pair(tmp_path)
+    await made.start()
+    yield made
+    await made.b.close(0)
+    await made.a.close(0)
+
+
+async def made(daemon: Daemon, name: str) -> Topic:
+    """Creates a topic that b leads, once the daemon has reached the coordinator."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                return await cluster(daemon).definitions.create_topic(NewTopic(name, 1, leaders=("b",)))
+            except TreecastError as error:
+                if error.fault is not Fault.COORDINATOR_UNAVAILABLE:
+                    raise
+            await asyncio.sleep(0.05)
+
+
+def cluster(daemon: Daemon) -> Cluster:
+    assert daemon._broker is not None
+    return daemon._broker.cluster
+
+
+async def produce(daemon: Daemon, topic: str, count: int) -> None:
+    batch = build_batch([Record(None, b"%d" % number, (), 1_000) for number in range(count)])
+    await now_or_later(cluster(daemon).partition(topic, 0).append(memoryview(bytearray(batch)), -1, None))
+
+
+async def committed(daemon: Daemon, name: TopicPartition) -> int:
+    found = (await cluster(daemon).home(GROUPS, "g").fetch_offsets("g", [name], require_stable=False))[name]
+    assert isinstance(found, CommittedOffset)
+    return found.offset
+
+
+async def missing(daemon: Daemon) -> list[str]:
+    """Returns what `treecast streams --check` counts as missing."""
+    assert daemon.subject is not None
+    assert daemon.subject.joined is not None
+    return list((await daemon.subject.joined.ask_coordinator()).missing)
+
+
+async def test_topics_records_and_offsets_come_back(pair: Pair) -> None:
+    await made(pair.a, "old")
+    await pair.a.close(0)
+    pair.copy()
+    await pair.start_a()
+    new = await made(pair.b, "new")
+    await produce(pair.b, "new", 20)
+    name = TopicPartition("new", 0)
+    home = cluster(pair.b).home(GROUPS, "g")
+    assert await home.commit_offsets("g", NOBODY, {name: CommittedOffset(15)}) == {}
+    await pair.a.close(0)
+    pair.restore()
+    await pair.start_a()
+    await until(lambda: "new" in cluster(pair.a).definitions.topics())
+    for daemon in (pair.a, pair.b):
+        assert cluster(daemon).definitions.topics()["new"] == new
+        assert await missing(daemon) == []
+        assert await committed(daemon, name) == 15
+        end = (
+            cluster(daemon).partition("new", 0).offset_for_time(LATEST_TIMESTAMP, Isolation.READ_UNCOMMITTED)
+        )
+        assert (await now_or_later(end)).offset == 20
