@@ -261,7 +261,9 @@ class LocalPartitions:
     def _opened(self, topic: Topic, index: int, epoch: int, *, at_start: bool = False) -> LocalPartition:
         """Opens or makes a led partition. If its log is missing at the start, replicas may hold the lost
         records; the log therefore begins with a raised leader epoch."""
-        if at_start and not self.closed_in_order:  # a power loss may have undone the removal of a namesake
+        if (
+            at_start and self._unclean_epoch is not None
+        ):  # a power loss may have undone the removal of a namesake
             self._directories.put_strangers_aside(topic.name, topic.topic_id, index)
         if self._directories.exists(topic.name, index):
             log = self._log(topic, index)

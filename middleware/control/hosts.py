@@ -160,10 +160,13 @@ def _run_id(before: HostEntry | None, command: Attach) -> str:
 
 
 def _run(before: HostEntry | None, command: Attach, *, lost: bool) -> int:
-    """Returns the number of the caller's run, unique under this name across all directories."""
+    """Returns the number of the caller's run, unique under this name across all directories.
+
+    A number above its own tells the caller that its directory is new here, or old.
+    """
     if before is None or not command.run:
         return command.run or (before.run if before is not None else 0)
-    return max(before.run + 1, command.clock_run, command.run) if lost else command.run
+    return max(before.run, command.run, command.clock_run - 1) + 1 if lost else command.run
 
 
 def _check(state: ClusterState, command: Attach) -> None:

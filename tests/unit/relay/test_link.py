@@ -118,7 +118,7 @@ async def test_work_that_fails_in_another_way_is_told_again_and_ends_when_it_say
 async def test_a_refusal_to_attach_is_logged_once_and_known_while_it_lasts(
     house: House, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Another daemon runs on a copy of the directory; unlike a coordinator that is away, that does not pass."""
+    """Another daemon runs on a copy of the directory: unlike an absent coordinator, that does not pass."""
     attachment, late = house.link._attachment, []
     house.link.once_attached(lambda: late.append(1))
     refusal = TreecastError(Fault.POLICY_VIOLATION, "another daemon runs as host h")
