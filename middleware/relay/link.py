@@ -238,6 +238,7 @@ class Link:
             _log.error("coordinator's store is an older state; this host hands in its view", error=wanted)
         self.wanted = wanted.detail
         await self.client.hand_in(self._attachment.request.name, self.view.position, self.view.entries())
+        self.wanted = ""
         self._counters.views_handed_in += 1
 
     def _note_attachment(self, error: TreecastError | None) -> None:
