@@ -404,7 +404,9 @@ class HomeKeeper:
         elif at is None and name in self.owned:
             self.forgotten(name, epoch)
         elif name in self.owned:
-            self.release(name, epoch, not_home(name), {})
+            # a store that came back old has given the home away, and may lack what this host wrote
+            held = self._side(name).items(name.id) if doubtful else {}
+            self.release(name, epoch, not_home(name), {key: Alone(value) for key, value in held.items()})
         elif at is None:
             self._leave_out(name, _values(self._stored.alone.get(name, {})))
         elif at.host_id == self._host_id or name in self._stored.alone:

@@ -200,7 +200,7 @@ async def test_stamps_are_stored_and_compared_after_a_restart_of_the_coordinator
     assert (old.older, old.run) == (False, 3)  # of run B nothing was heard but its beginning
     await client.detach(old.session, 7)
     old = await client.attach(request(hello, RunMark(B), RunMark(C, 6), RunMark(D), run=4))
-    assert (old.older, old.run) == (True, 4)
+    assert (old.older, old.run) == (True, 5)
     again = await client.attach(request(hello, RunMark(C, 6), RunMark(D), run=old.run))
     assert again.older  # still the run that began on the older state
     await client.detach(again.session)

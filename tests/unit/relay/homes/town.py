@@ -18,7 +18,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from treecast.middleware.api.entries import HomeKind, Position, Update, decode_change, home_key
+from treecast.middleware.api.entries import (
+    HomeKind,
+    Position,
+    Presence,
+    Update,
+    decode_change,
+    home_key,
+)
 from treecast.middleware.broker.cluster import GROUPS, TRANSACTIONS, Kind
 from treecast.middleware.broker.groups import GroupCoordinator, GroupSettings
 from treecast.middleware.broker.homes import HomeName
@@ -196,6 +203,7 @@ class TownHost:
         self.session = commands.Session(host_id, incarnation)
         self.directory = f"data of {name}"  # its id
         self.run = FIRST_RUN
+        self.returns_late = False  # on an older directory, once its lease has ended
         self.old_directory = False  # as the last attach has found
         self.cut_off = False  # from the coordinator
         self.sees_first = True  # it starts with the present view, not with the stored one
@@ -310,6 +318,7 @@ class TownHost:
         self.known = list(copy.known)
         if noticed:
             self.run = copy.run - 2
+            self.returns_late = True
 
     async def restart(self) -> None:
         """Starts again after a kill; the coordinator, if reachable, sees another incarnation."""
@@ -321,6 +330,12 @@ class TownHost:
     # --- the coordinator
 
     async def attach(self) -> None:
+        if self.returns_late:  # the later state does not hold its lease any more
+            later = self.town.coordinator.state.host(self.name)
+            if later is not None and later.presence is Presence.ATTACHED:
+                session = commands.Session(later.host_id, later.incarnation)
+                await self.town.coordinator.do(commands.Detach(session))
+            self.returns_late = False
         attach = commands.Attach(self.name, self.directory, "h:1", "1", self.run)
         entry = await self.town.coordinator.do(attach)
         self.session = commands.Session(entry.host_id, entry.incarnation)
