@@ -263,6 +263,8 @@ class Merge:
         here = self._state.home(view.kind, view.id)
         if view.host_id in self._foreign:
             self._lack(f"home of {view.key}: its host could not come back")
+            if here is not None and here.epoch <= view.epoch:
+                self._put(replace(here, epoch=view.epoch + 1))  # that host has written in the epoch
         elif here is None:
             self._add(view, self._state.settings.limits.homes)
         elif view.epoch > here.epoch:
@@ -327,13 +329,8 @@ def _ordered(entries: Mapping[str, Entry]) -> list[Entry]:
 def _merged_host(here: HostEntry, view: HostEntry, *, own: bool) -> HostEntry:
     incarnation, presence = max(here.incarnation, view.incarnation), view.presence
     if own and here.presence is Presence.ATTACHED:
-        same = here.instance == view.instance
-        return replace(
-            view,
-            incarnation=incarnation + 1,  # so its session ends
-            presence=Presence.ATTACHED if same else Presence.AWAY,
-            address=here.address,
-        )
+        # its session ends, and no lease stands in the way of its next attach with a directory that may be old
+        return replace(view, incarnation=incarnation + 1, presence=Presence.AWAY, address=here.address)
     if own:
         presence = here.presence
     elif presence is Presence.ATTACHED and here.presence is not Presence.ATTACHED:
