@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
+from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.records import Compression
 from treecast.middleware.wire.record_batch import BatchHeader, check_batches
 
@@ -33,8 +34,12 @@ class Apart(Protocol):
 
 def prepare(batches: memoryview, max_bytes: int, codec: Compression | None) -> Prepared:
     """Checks and recompresses a producer's batches. Runs on a thread. Raises as `check_batches`."""
-    headers = check_batches(batches, max_bytes)
-    return (batches, headers) if codec is None else recompressed(batches, headers, codec, max_bytes)
+    try:
+        headers = check_batches(batches, max_bytes)
+        return (batches, headers) if codec is None else recompressed(batches, headers, codec, max_bytes)
+    except TreecastError as error:
+        # its frames hold what was decompressed, and the futures that hand it on make a cycle with them
+        raise error.with_traceback(None) from None
 
 
 def is_heavy(headers: Sequence[BatchHeader], codec: Compression | None) -> bool:

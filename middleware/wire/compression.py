@@ -44,7 +44,7 @@ _SNAPPY_MAGIC = b"\x82SNAPPY\x00"
 _SNAPPY_HEADER = _SNAPPY_MAGIC + struct.pack(">ii", 1, 1)
 _INT32 = struct.Struct(">i")
 _STEP = 256 * 1024
-_LZ4_INPUT = 64 * 1024  # given at a time, because lz4 copies what it has not used yet at each step
+_PIECE = 64 * 1024  # of input given at a time, because zlib and lz4 copy what they have not used at each step
 _MOST_FRAMES = 64  # each frame costs a copy of the rest; clients write one
 _SMALL_BLOCK = 64  # smallest average size of snappy blocks that is accepted; clients write 32 KiB
 
@@ -133,19 +133,27 @@ def _bounded(data: bytes, limit: int) -> bytes:
 
 def _decompress_gzip(data: Input, limit: int) -> bytes:
     parts: list[bytes] = []
-    size = 0
-    rest: Input = data
+    size = position = 0
+    view = memoryview(data)
     for _ in range(_MOST_FRAMES):
         member = zlib.decompressobj(_GZIP_WINDOW)
-        part = member.decompress(rest, limit - size + 1)
-        size += len(part)
-        if size > limit:
-            raise _too_large(limit)
-        if not member.eof:
-            raise _Broken("it ends too soon")
-        parts.append(part)
-        rest = member.unused_data
-        if not rest:
+        more = False  # the last step was full: zlib may hold output without any input
+        while not member.eof:
+            given: Input = member.unconsumed_tail
+            if not given and not more:
+                given = view[position : position + _PIECE]
+                position += len(given)
+                if not given:
+                    raise _Broken("it ends too soon")
+            most = min(_STEP, limit - size + 1)
+            part = member.decompress(given, most)
+            more = len(part) == most
+            size += len(part)
+            if size > limit:
+                raise _too_large(limit)
+            parts.append(part)
+        position -= len(member.unused_data)
+        if position == len(view):
             return b"".join(parts)
     raise _Broken(f"it has more than {_MOST_FRAMES} members")
 
@@ -201,7 +209,7 @@ def _decompress_lz4(data: Input, limit: int) -> bytes:
     for _ in range(_MOST_FRAMES):
         frame = lz4.frame.LZ4FrameDecompressor()
         while not frame.eof:
-            given = view[position : position + _LZ4_INPUT] if frame.needs_input else b""
+            given = view[position : position + _PIECE] if frame.needs_input else b""
             if frame.needs_input and not given:
                 raise _Broken("it ends too soon")
             position += len(given)

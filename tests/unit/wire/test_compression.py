@@ -239,7 +239,7 @@ def test_lz4_reads_frames_that_end_anywhere_in_its_input(monkeypatch: pytest.Mon
     parts = [rng.randbytes(size) for size in (0, 1, 700, 70_000)]
     framed = b"".join(lz4.frame.compress(part) for part in parts)
     for step in (1, 7, 1000, 1 << 20):
-        monkeypatch.setattr(compression, "_LZ4_INPUT", step)
+        monkeypatch.setattr(compression, "_PIECE", step)
         assert decompress(Compression.LZ4, framed, LIMIT) == b"".join(parts)
         assert refused(Compression.LZ4, framed[:-1]).fault is Fault.CORRUPT_BATCH
         assert refused(Compression.LZ4, framed + b"x").fault is Fault.CORRUPT_BATCH
