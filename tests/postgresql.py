@@ -45,8 +45,11 @@ def free_port() -> int:
 class PostgresServer:
     """One server, on a port that it keeps; `start` and `stop` may alternate. `close` removes its folder."""
 
-    def __init__(self, *, of: PostgresServer | None = None, port: int = 0) -> None:
-        """Makes a new server; a standby of a running one if `of` is given."""
+    def __init__(
+        self, *, of: PostgresServer | None = None, port: int = 0, within: Sequence[str] = ()
+    ) -> None:
+        """Makes a new server; a standby of a running one if `of` is given. `within`: words that begin each of
+        its commands, for example those that enter a network namespace."""
         found = programs()
         assert found is not None, "PostgreSQL is not installed"
         self._programs = found
@@ -54,7 +57,10 @@ class PostgresServer:
         self._data = self._folder / "data"
         user = _unprivileged()
         # not by subprocess's `user`: that forks, which gRPC in the same process does not always survive
-        self._before = ["setpriv", f"--reuid={user}", "--clear-groups", "--"] if user is not None else []
+        self._within = list(within)
+        self._before = list(within)
+        if user is not None:
+            self._before += ["setpriv", f"--reuid={user}", "--clear-groups", "--"]
         self._process: subprocess.Popen[bytes] | None = None
         self.port = port or free_port()
         if user is not None:
@@ -99,7 +105,8 @@ class PostgresServer:
 
     def ready(self) -> bool:
         place = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-d", "postgres"]
-        return subprocess.run([str(self._programs / "pg_isready"), "-q", *place], check=False).returncode == 0
+        asked = [*self._within, str(self._programs / "pg_isready"), "-q", *place]
+        return subprocess.run(asked, check=False).returncode == 0
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """SIGINT: in order, sessions are ended. SIGQUIT: at once, as after a crash."""
@@ -133,6 +140,20 @@ class PostgresServer:
         """Copies a database that nobody uses."""
         self.sql(f'CREATE DATABASE "{copy}" TEMPLATE "{name}"')
         return self.url(copy)
+
+    def dump(self, database: str) -> Path:
+        """Writes the database as it is now into a file."""
+        file = self._folder / f"{database}.dump"
+        place = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres"]
+        self._ran("pg_dump", *place, "-Fc", "-f", str(file), database)
+        return file
+
+    def restore(self, database: str, dump: Path) -> None:
+        """Replaces the database by what `dump` wrote. Nobody may be connected to it."""
+        place = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres"]
+        self._ran("dropdb", *place, "--force", database)
+        self._ran("createdb", *place, database)
+        self._ran("pg_restore", *place, "-d", database, str(dump))
 
     # --- replication
 

@@ -7,9 +7,10 @@
     python -m tests.fault.hosts leader
     python -m tests.fault.hosts disk-loss --count 20
     python -m tests.fault.hosts full-disk --count 6
+    python -m tests.fault.hosts old-copy --count 20
     python -m tests.fault.hosts wire
     python -m tests.fault.hosts burst --receivers 2,8 --mb 100
-    python -m tests.fault.hosts all         all of these, about 50 minutes
+    python -m tests.fault.hosts all         all of these, about 65 minutes
 
 Producers record acknowledgements with offsets; consumers on every host record what they read. Both ledgers
 must agree on every record: each once, in order, at the same offset everywhere; and the accounts of `treecast
@@ -47,6 +48,7 @@ ALL: list[tuple[str, dict[str, Any]]] = [
     ("leader", {}),
     ("disk-loss", {"count": 20}),
     ("full-disk", {"count": 6}),
+    ("old-copy", {"count": 20}),
     ("wire", {}),
     ("burst", {}),
 ]
@@ -111,7 +113,8 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=1000.0, help="records per second")
     parser.add_argument("--size", type=int, default=1024, help="bytes of a record")
     parser.add_argument("--behind", type=int, default=1_000_000, help="records that a cut-off host lacks")
-    parser.add_argument("--count", type=int, default=20, help="kills, lost disks or full disks")
+    parser.add_argument("--count", type=int, default=20, help="kills, lost, full or old disks")
+    parser.add_argument("--age", type=float, default=5.0, help="seconds in which a copy of a disk grows old")
     parser.add_argument(
         "--rounds", type=int, default=3, help="outages, each with a control; also for --compare"
     )
@@ -147,7 +150,7 @@ def finished(name: str, options: Options, given: argparse.Namespace) -> tuple[Re
 def label(name: str, options: Options) -> str:
     if name == "burst":
         return f"{name}-seed{options.seed}-size{options.size}-{burst.label(options.burst)}"
-    numbers = ("seconds", "seed", "hosts", "loss", "rate", "size", "behind", "count", "rounds")
+    numbers = ("seconds", "seed", "hosts", "loss", "rate", "size", "behind", "count", "age", "rounds")
     return "-".join([name, *(f"{key}{getattr(options, key):g}" for key in numbers)])
 
 

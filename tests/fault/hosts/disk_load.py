@@ -27,6 +27,13 @@ class Ack:
     at: float
 
 
+def acks_of(file: Path, producer: int) -> Iterator[Ack]:
+    """Reads the acknowledgements that a producer has written."""
+    for line in file.read_text().splitlines():
+        topic, partition, offset, sequence, at = line.split()
+        yield Ack((topic, int(partition)), int(offset), producer, int(sequence), float(at))
+
+
 class Load:
     """`topics`: each host's topic, by the host that leads it."""
 
@@ -59,9 +66,7 @@ class Load:
 
     def acks(self) -> Iterator[Ack]:
         for number, file in enumerate(self._files):
-            for line in file.read_text().splitlines():
-                topic, partition, offset, sequence, at = line.split()
-                yield Ack((topic, int(partition)), int(offset), number, int(sequence), float(at))
+            yield from acks_of(file, number)
 
     def audited(self, host: str) -> dict[Place, dict[int, tuple[int, int]]]:
         """Returns (producer, sequence) by offset, as the host holds them at the end."""

@@ -113,7 +113,7 @@ class Losing(Load):
         other = self._other(host)
         if not coordinates:
             first = self.site.daemons[self.site.names[0]]
-            wait_for(lambda: _presence(first, host) == "away", f"the lease of {host} to end", every=0.5)
+            wait_for(lambda: presence(first, host) == "away", f"the lease of {host} to end", every=0.5)
         kept = self._kept(host)
         if coordinates:
             token = self.site.daemons[other].data / "join-token"
@@ -177,33 +177,39 @@ class Losing(Load):
     # --- at the end
 
     def named(self) -> dict[Place, list[int]]:
-        """Returns the first offset of each loss, which `treecast streams` must name identically at every
-        host."""
-        told: list[dict[Place, list[int]]] = []
-
-        def alike() -> bool:
-            """A host hears of a loss when its watch of the coordinator resumes."""
-            told[:] = [self._named_at(daemon) for daemon in self.site.daemons.values()]
-            return all(one == told[0] for one in told)
-
-        try:
-            wait_for(alike, "all hosts to name the same losses", PATIENCE_S, 0.5)
-        except Amiss as error:
-            self.result.problems.append(f"{error}: {told}")
-        return told[0]
-
-    def _named_at(self, daemon: HostDaemon) -> dict[Place, list[int]]:
-        """Returns where each log went on after a lost disk, with a loss or without."""
-        found: dict[Place, list[int]] = {}
-        for one in daemon.treecast("streams"):
-            after = [*one.get("lost", ()), *one.get("resumed", ())]
-            if after:
-                firsts = [lost["first"] for lost in sorted(after, key=lambda lost: lost["leader_epoch"])]
-                found[one["topic"], one["partition"]] = firsts
-        return found
+        return losses_at(self.site, self.result)
 
 
-def _presence(daemon: HostDaemon, host: str) -> str:
+def losses_at(site: Site, result: Result, *, resumed: bool = True) -> dict[Place, list[int]]:
+    """Returns the first offset of each loss, which `treecast streams` must name identically at every host.
+
+    `resumed`: also where a log went on without a loss.
+    """
+    told: list[dict[Place, list[int]]] = []
+
+    def alike() -> bool:
+        """A host hears of a loss when its watch of the coordinator resumes."""
+        told[:] = [_named_at(daemon, resumed) for daemon in site.daemons.values()]
+        return all(one == told[0] for one in told)
+
+    try:
+        wait_for(alike, "all hosts to name the same losses", PATIENCE_S, 0.5)
+    except Amiss as error:
+        result.problems.append(f"{error}: {told}")
+    return told[0]
+
+
+def _named_at(daemon: HostDaemon, resumed: bool) -> dict[Place, list[int]]:
+    found: dict[Place, list[int]] = {}
+    for one in daemon.treecast("streams"):
+        after = [*one.get("lost", ()), *(one.get("resumed", ()) if resumed else ())]
+        if after:
+            firsts = [lost["first"] for lost in sorted(after, key=lambda lost: lost["leader_epoch"])]
+            found[one["topic"], one["partition"]] = firsts
+    return found
+
+
+def presence(daemon: HostDaemon, host: str) -> str:
     found: list[dict[str, Any]] = daemon.treecast("status")["hosts"]
     return next(str(one["presence"]) for one in found if one["name"] == host)
 

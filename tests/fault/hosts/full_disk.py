@@ -156,7 +156,8 @@ class Messages:
         for number, (host, publisher) in enumerate(self.publishers.items()):
             last = dict(publisher.said)
             result.problems += publisher.result(PATIENCE_S).problems
-            acked[number] = {int(line) for line in self._file("publish", host).read_text().split()}
+            lines = self._file("publish", host).read_text().splitlines()
+            acked[number] = {int(line.split()[0]) for line in lines}
             sent[number] = max([int(last.get("sent", 0)), *(one + 1 for one in acked[number])])
         for host, subscriber in self.subscribers.items():
             with contextlib.suppress(Amiss):  # the comparison below reports missing messages

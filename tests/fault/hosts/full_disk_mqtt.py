@@ -1,7 +1,7 @@
 """MQTT clients of the scenario `full-disk`, as processes: `full_disk_mqtt.py publish|subscribe ADDRESS FILE`.
 
 publish    QoS 1 to TOPIC until its standard input ends, then until all is acknowledged; writes the number of
-           each message that was acknowledged as a line of FILE
+           each message that was acknowledged and when (s, a steady clock) as a line of FILE
 subscribe  QoS 1, to all of `full/#`, in a session that lasts; writes (publisher, number) of each message as a
            line of FILE, until its standard input ends
 
@@ -110,7 +110,7 @@ class Publishing(End):
             self.refused += 1
             self._again.append(number)
         else:
-            self.file.write(f"{number}\n")
+            self.file.write(f"{number} {time.monotonic()}\n")
             self.done += 1
 
     def _publish(self, number: int) -> None:

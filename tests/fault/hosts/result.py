@@ -39,6 +39,7 @@ class Options:
     count: int = 20
     subscribers: tuple[int, ...] = (1, 3, 7)  # host counts, one after the other
     phase: float = 10.0  # seconds of each latency window
+    age: float = 5.0  # seconds from a copy of a directory to its return, for each run in between
     rounds: int = 1  # outages, each followed by a control
     judged: bool = False  # whether a latency can be a problem; on a busy machine it says nothing
     python: str = ""

@@ -26,7 +26,7 @@ from .ledger import Ledger
 HERE = Path(__file__).parent
 READY_S, STOP_S, ANSWER_S = 120.0, 60.0, 120.0
 _BUSY = ("Deadline Exceeded", "did not answer within", "no coordinator answers", "TIMED_OUT", "timed out")
-FABRIC, CONTROL, KAFKA, MQTT = 7672, 7671, 9092, 1883
+FABRIC, CONTROL, KAFKA, MQTT, AMQP = 7672, 7671, 9092, 1883, 5672
 ADMIN = "127.0.0.1:7670"  # in each host's namespace
 
 
@@ -115,7 +115,8 @@ class HostDaemon:
         address = self.site.lab.ipv4(self.host)
         words = [self.site.python, "-m", "treecast.middleware.cli", "up", "--name", self.host]
         words += ["--data", str(self.data), "--kafka", f"127.0.0.1:{KAFKA}", "--admin", ADMIN]
-        words += ["--mqtt", self.mqtt if self.site.mqtt else "off", "--amqp", "off"]
+        words += ["--mqtt", self.mqtt if self.site.mqtt else "off"]
+        words += ["--amqp", self.amqp if self.site.amqp else "off"]
         words += ["--control", f"{address}:{CONTROL}", "--fabric", f"{address}:{FABRIC}"]
         return [*words, *self.flags]
 
@@ -160,6 +161,10 @@ class HostDaemon:
     @property
     def mqtt(self) -> str:
         return f"127.0.0.1:{MQTT}"
+
+    @property
+    def amqp(self) -> str:
+        return f"127.0.0.1:{AMQP}"
 
     def metrics(self) -> dict[str, float]:
         """Returns the daemon's metrics by name with labels."""
@@ -315,7 +320,7 @@ class Site:
     """Made by `with Site(...)`: the lab, and a daemon in each host; the first holds the coordinator.
 
     `relayed`: the hosts whose links have relays; all hosts by default. `zones`: the number of zones with a
-    router between them, on which no link has a relay; 0: one switch.
+    router between them, on which no link has a relay; 0: one switch. `besides`: hosts without a daemon.
     """
 
     def __init__(
@@ -329,16 +334,19 @@ class Site:
         python: str = "",
         flags: list[str] | None = None,
         mqtt: bool = False,
+        amqp: bool = False,
         zones: int = 0,
+        besides: Sequence[str] = (),
     ) -> None:
         self.names = [f"h{number}" for number in range(1, hosts + 1)]
         self.python = python or sys.executable
         self.client_python = sys.executable
         self.mqtt = mqtt
+        self.amqp = amqp
         self.daemons: dict[str, HostDaemon] = {}
         self._folder = folder
         self.zones = zones_of(self.names, zones) if zones else {}
-        links = description(self.names, self.names if relayed is None else relayed, relay)
+        links = description([*self.names, *besides], self.names if relayed is None else relayed, relay)
         links = zoned(self.zones) if zones else links
         self._description = parse(links, "the site")
         self._seed = seed
@@ -371,11 +379,14 @@ class Site:
         self.daemons[first] = HostDaemon(self, first, self._folder / first, self._flags_of(first))
         self.daemons[first].start()
         token = self._folder / first / "join-token"
-        join = ["--join", f"{self.lab.ipv4(first)}:{CONTROL}", "--join-token", f"@{token}"]
-        for host in others:
+        self._join_all(others, ["--join", f"{self.lab.ipv4(first)}:{CONTROL}", "--join-token", f"@{token}"])
+
+    def _join_all(self, hosts: Sequence[str], join: list[str]) -> None:
+        """Starts daemons at the same time; returns when all are ready."""
+        for host in hosts:
             self.daemons[host] = HostDaemon(self, host, self._folder / host, [*join, *self._flags_of(host)])
             self.daemons[host].launch()
-        for host in others:
+        for host in hosts:
             self.daemons[host].wait_ready()
 
     def _flags_of(self, host: str) -> list[str]:
