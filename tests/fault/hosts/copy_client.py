@@ -93,7 +93,7 @@ class Transactions:
         self.sent = self.acked = self.fenced = 0
 
     def once(self) -> None:
-        """Runs one transaction, or begins anew after a failure."""
+        """Runs one transaction, with another producer after a failure."""
         try:
             producer = self._producer or self._begun()
             self._placed.clear()

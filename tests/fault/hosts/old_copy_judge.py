@@ -1,4 +1,4 @@
-"""What may be missing after old copies were restored, and what may not. Pure."""
+"""Judges what is missing after old copies were restored: what was lost, and what is named. Pure."""
 
 from __future__ import annotations
 
