@@ -38,7 +38,7 @@ from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import Host, new_cluster_id
 from treecast.middleware.model.logs import Log
-from treecast.middleware.relay.attaching import attach_request, run_unheard, take_run
+from treecast.middleware.relay.attaching import attach_request, count_by_clock, take_run
 from treecast.middleware.relay.cluster import RelayCluster
 from treecast.middleware.relay.composition import join
 from treecast.middleware.relay.link import Link
@@ -91,6 +91,8 @@ class Joining:
             self._embed()
         assert self._client is not None
         membership = self._membership(target)
+        if self._known is not None:
+            count_by_clock(self.directory)
         request = attach_request(self.directory, membership, self.announced, zone=self._settings.zone)
         self._attachment = Attachment(self._client, request, self._attached, self.directory.move_stamp)
         position = stored_position(self.directory.tables) if self._known is not None else Position()
@@ -247,8 +249,6 @@ class Joining:
                 reason = str(error)
             if self._known is not None:
                 _log.warning("host starts from its stored view", reason=reason)
-                run_unheard(self.directory)
-                attachment.request.run = self.directory.run
                 return
             if not waiting:
                 waiting = True

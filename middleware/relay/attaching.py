@@ -43,8 +43,8 @@ def take_run(attachment: Attachment, directory: DataDirectory, answer: pb.Attach
     """Raises the directory's run number to the one that the coordinator answered, if that is higher.
 
     Earlier runs of this host name in other directories, or in later states of this one, may have had higher
-    numbers, which other hosts remember. Called after each attach: a host that started without the coordinator
-    learns then what its directory is, and uses the number from its next start on.
+    numbers, which other hosts remember. Called after each attach: a host that started without the coordinator,
+    or with one as old as itself, learns then what its directory is.
     """
     if answer.run > directory.run:
         _log.error(
@@ -59,11 +59,12 @@ def take_run(attachment: Attachment, directory: DataDirectory, answer: pb.Attach
     attachment.request.run = directory.run  # sent with each attach
 
 
-def run_unheard(directory: DataDirectory) -> None:
-    """Raises the run number of a host that starts without the coordinator.
+def count_by_clock(directory: DataDirectory) -> None:
+    """Raises the run number of a host that was attached before to one by the clock. Called at each start.
 
-    If the directory is an older state, it counts on from a number that other hosts have heard of: they would
-    take new messages for earlier ones. A number by the clock is above all that were ever counted.
+    Other hosts refuse a run below one that they know, and take messages under it for earlier ones. The
+    coordinator's word is not enough against a directory that is an older state: it may be as old itself, from
+    the same backup, or not answer.
     """
     directory.raise_run(run_by_clock(time.time()))
 

@@ -38,7 +38,7 @@ from treecast.middleware.storage.log import PartitionLog
 from treecast.middleware.storage.settings import LOOK_MS, FsyncPolicy, LogSettings
 from treecast.middleware.storage.tables import Tables
 
-from .attaching import attach_request, run_unheard, take_run
+from .attaching import attach_request, count_by_clock, take_run
 from .carrier_choice import CarrierSettings
 from .fabric_host import FabricHost
 from .link import Link
@@ -153,6 +153,8 @@ class BrokerlessHost:
         with its stored view.
         """
         settings, known = self._settings, directory.meta.membership
+        if known is not None:
+            count_by_clock(directory)
         client = CoordinatorClient(settings.coordinator, settings.token)
         self._opened.append(client.close)
         instance = known.instance if known is not None else secrets.token_hex(16)
@@ -168,8 +170,6 @@ class BrokerlessHost:
         except TreecastError as error:
             if known is None or error.fault is not Fault.COORDINATOR_UNAVAILABLE:
                 raise
-            run_unheard(directory)
-            attachment.request.run = directory.run
         host_id = attachment.session.host_id if attachment.attached else directory.meta.host_id
         directory.join(settings.token.cluster_id, host_id, membership)
         attachment.start()

@@ -56,6 +56,7 @@ async def test_what_is_older_than_the_interval_is_there(
     assert isinstance(store, SqliteStore)
     if policy is FsyncPolicy.INTERVAL:
         await holds(lambda: not store._unforced)
+        await opened.coordinator._beside(lambda: None)  # it says so before it has forced: on the same thread
     assert revision_after_loss(power, tmp_path / "data", policy) == 2
     await opened.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from treecast.middleware.daemon.daemon import Daemon
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
 from treecast.middleware.model.records import Record
+from treecast.middleware.relay import attaching
 from treecast.middleware.wire.record_batch import build_batch
 
 ANY = "127.0.0.1:0"
@@ -65,12 +67,12 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     await made.a.close(0)
 
 
-async def made(daemon: Daemon, name: str) -> Topic:
-    """Creates a topic that b leads, once the daemon has reached the coordinator."""
+async def made(daemon: Daemon, name: str, leader: str = "b") -> Topic:
+    """Creates a topic, once the daemon has reached the coordinator."""
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
-                return await cluster(daemon).definitions.create_topic(NewTopic(name, 1, leaders=("b",)))
+                return await cluster(daemon).definitions.create_topic(NewTopic(name, 1, leaders=(leader,)))
             except TreecastError as error:
                 if error.fault is not Fault.COORDINATOR_UNAVAILABLE:
                     raise
@@ -91,6 +93,11 @@ async def committed(daemon: Daemon, name: TopicPartition) -> int:
     found = (await cluster(daemon).home(GROUPS, "g").fetch_offsets("g", [name], require_stable=False))[name]
     assert isinstance(found, CommittedOffset)
     return found.offset
+
+
+def connected(daemon: Daemon) -> bool:
+    assert daemon._joining is not None
+    return [peer.connected for peer in daemon._joining.relay.neighbours.channels.peers()] == [True]
 
 
 async def missing(daemon: Daemon) -> list[str]:
@@ -124,3 +131,29 @@ async def test_topics_records_and_offsets_come_back(pair: Pair) -> None:
             cluster(daemon).partition("new", 0).offset_for_time(LATEST_TIMESTAMP, Isolation.READ_UNCOMMITTED)
         )
         assert (await now_or_later(end)).offset == 20
+
+
+async def test_a_directory_two_runs_old_is_accepted_by_the_host_that_knows_its_later_runs(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store in it is as old as the directory, and cannot know the later runs when the host attaches."""
+    minutes = itertools.count(1_000_000, 60)  # here a start takes no second
+    monkeypatch.setattr(attaching, "run_by_clock", lambda _: next(minutes))
+    await made(pair.a, "of-a", "a")
+    await pair.a.close(0)
+    pair.copy()
+    for _ in range(2):
+        await pair.start_a()
+        await until(lambda: connected(pair.b))
+        await pair.a.close(0)
+        await until(lambda: not connected(pair.b))
+    pair.restore()
+    await pair.start_a()
+    await until(lambda: connected(pair.a) and connected(pair.b))
+    await produce(pair.a, "of-a", 3)
+    async with asyncio.timeout(PATIENCE):
+        while await missing(pair.a) or await missing(pair.b):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert connected(pair.a)
+    assert connected(pair.b)
+    assert pair.b.counters.channel.opened == 4  # one for each run of a
