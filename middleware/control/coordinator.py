@@ -49,6 +49,7 @@ from .values import EVENTS, StateSettings, event_key
 R = TypeVar("R")
 _HIGHEST = 2**62  # above all epochs
 _MISSING = 200  # sentences about what could not come back that are kept
+_MOST_BOUNDS = 4  # of `hearing`, for which the store's own host waits while hosts hand in views one by one
 
 _log = Log(__name__)
 
@@ -488,6 +489,24 @@ class Coordinator:
         self._check_open()
         if self._hearing.unheard:
             await self._go_on_without()
+
+    async def hear_others(self, name: str) -> None:
+        """Waits until the hosts other than `name` were heard, or that takes too long.
+
+        For the host whose data directory holds the store: an old copy of it is an old state of both, which
+        only the other hosts can tell. Until then the host must not lead on its logs.
+        """
+        others = {host.host_id: host for host in self._state.hosts() if host.name != name}
+        self._hearing.unheard &= others.keys()
+        now = self._clock()
+        if not self._hearing.unheard:
+            self._hearing.hear_any(others, now)
+        until = now + _MOST_BOUNDS * self._hearing.bound
+        while (left := min(self._hearing.left(now), until - now)) > 0 and not self._closed:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._all_heard.wait()
+            now = self._clock()
 
     async def _go_on_without(self) -> None:
         """Goes on without hosts that may know of numbers which this store would give again."""

@@ -40,6 +40,9 @@ _FREE: Final = (
     AdoptView,
     SkipNumbers,
 )
+COMING_SECONDS: Final = (
+    4.0  # in which a host that runs, and was not attached, has called: it tries this often
+)
 HAND_IN_SECONDS: Final = 3.0  # without a page, after which another host may hand in its view
 
 
@@ -58,16 +61,23 @@ class Hearing:
         self.unheard = set(hosts)
         self._until = now + bound
         self.bound = bound
+        self._coming: set[int] = set()
+        self._coming_until = now
         self._view_until = now  # while a host says that it knows more than the store
         self._by = ""  # who hands in a view
         self._by_until = now
 
     def heard(self, host_id: int) -> bool:
         """Notes that a host has nothing that the store lacks. Returns whether it was the last one."""
-        if host_id not in self.unheard:
-            return False
+        awaited = host_id in self.unheard or host_id in self._coming
         self.unheard.discard(host_id)
-        return not self.unheard
+        if host_id in self._coming:
+            self._coming.clear()
+        return awaited and not self.unheard and not self._coming
+
+    def hear_any(self, hosts: Iterable[int], now: float) -> None:
+        """Waits for a first one of `hosts` as well, which may have come after the store's state."""
+        self._coming, self._coming_until = set(hosts), now + min(COMING_SECONDS, self.bound)
 
     def wanted(self, name: str, now: float) -> bool:
         """Notes that host `name` knows more than the store. Returns whether it is its turn to hand in its
@@ -81,9 +91,11 @@ class Hearing:
 
     def handed_in(self) -> None:
         """Notes that a view was adopted, or is not needed any longer."""
+        self._coming.clear()
         self._by, self._view_until = "", 0.0
 
     def left(self, now: float) -> float:
         """Returns for how many seconds nothing is given out; 0 if everybody was heard."""
         for_hosts = self._until - now if self.unheard else 0.0
-        return max(for_hosts, self._view_until - now, 0.0)
+        for_any = self._coming_until - now if self._coming else 0.0
+        return max(for_hosts, for_any, self._view_until - now, 0.0)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import grpc.aio
 
@@ -13,7 +14,7 @@ from treecast.middleware.api.calls import Calls
 from treecast.middleware.api.daemon_client import SERVICE
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.join_token import JoinToken
-from treecast.middleware.api.rpc import KEEPALIVE, MAX_CALLS, OPTIONS
+from treecast.middleware.api.rpc import KEEPALIVE, MAX_CALLS, OPTIONS, Method
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.broker import (
     GROUPS,
@@ -53,11 +54,14 @@ DEAD = "Dead"  # the home's description of a group that does not exist
 
 
 class ControlServer:
-    """The gRPC server. Listens on TCP and optionally on a Unix socket, from `start` to `close`."""
+    """The gRPC server. Listens on TCP and optionally on a Unix socket, from `start` to `close`.
+
+    A coordinator's calls are answered from then on, the daemon's own once it shows itself (`show`).
+    """
 
     def __init__(
         self,
-        subject: Subject,
+        cluster_id: str,
         address: Address,
         unix_path: Path | None,
         coordinator: grpc.GenericRpcHandler | None = None,
@@ -68,11 +72,11 @@ class ControlServer:
         """
         options = OPTIONS if coordinator is None else (*OPTIONS, *KEEPALIVE)
         self._server = grpc.aio.server(options=options, maximum_concurrent_rpcs=MAX_CALLS)
-        admission = ControlAdmission(subject.cluster.cluster_id, token, lambda: self.address.port)
-        service = DaemonService(subject)
+        admission = ControlAdmission(cluster_id, token, lambda: self.address.port)
+        self._service: DaemonService | None = None
         self.calls = Calls(
             SERVICE,
-            lambda method: getattr(service, method.attribute),
+            self._serving,
             admission,
             time.monotonic,
             _STALL_SECONDS,
@@ -80,17 +84,27 @@ class ControlServer:
         self._server.add_generic_rpc_handlers((self.calls.handler,))
         if coordinator is not None:
             self._server.add_generic_rpc_handlers((coordinator,))
-        self._unix_path = unix_path
+        self.unix_path = unix_path
         self._wanted = address
         self.address = address
+
+    def show(self, subject: Subject) -> None:
+        """Answers the daemon's own calls from now on."""
+        self._service = DaemonService(subject)
+
+    def _serving(self, method: Method) -> Callable[[Any], Any]:
+        if self._service is None:
+            raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, "this daemon is still starting: try again")
+        call: Callable[[Any], Any] = getattr(self._service, method.attribute)
+        return call
 
     async def start(self) -> None:
         """Starts to listen. Raises StartError if the address is not available."""
         wanted = check_free("control", self._wanted)  # gRPC does not report why it cannot bind
         try:
             port = self._server.add_insecure_port(str(wanted))
-            if self._unix_path is not None:
-                self._server.add_insecure_port(f"unix:{self._unix_path}")
+            if self.unix_path is not None:
+                self._server.add_insecure_port(f"unix:{self.unix_path}")
         except RuntimeError as error:
             raise StartError(f"--control {wanted}: cannot listen there: {error}") from error
         self.address = Address(wanted.host, port)

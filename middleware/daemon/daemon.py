@@ -33,6 +33,8 @@ from .stare_face import StareFaceServer
 from .status import OpenFace, Subject
 
 if TYPE_CHECKING:
+    from treecast.middleware.control.server import OpenCoordinator
+
     from .amqp import AmqpPart
     from .joining import Joining
     from .mqtt import MqttPart
@@ -107,7 +109,7 @@ class Daemon:
         await self._open_mqtt()
         await self._open_amqp()
         self.subject.explanation = self._explanation(broker)
-        await self._start_control()
+        await self._show_control(self.subject)
         self._admin.start(self.subject)
         if self._joining is not None:
             self._opened("fabric", self._joining.address, None)
@@ -156,7 +158,7 @@ class Daemon:
         else:
             from .joining import Joining  # imported here because a host alone does not need it
 
-            self._joining = Joining(self.settings, self.counters, fabric)
+            self._joining = Joining(self.settings, self.counters, fabric, self._open_control)
             await self._joining.open()
             self._broker = Broker(
                 settings,
@@ -256,30 +258,33 @@ class Daemon:
         if self._amqp.tls_address is not None:
             self._faces["amqp-tls"] = OpenFace("amqp-tls", str(self._amqp.tls_address), None)
 
-    async def _start_control(self) -> None:
+    async def _open_control(
+        self, cluster_id: str, token: JoinToken, coordinator: OpenCoordinator | None
+    ) -> None:
+        """Listens at the control address, for calls of the coordinator at first."""
         address = self._wanted("control")
-        if address is None or self.subject is None:
+        if address is None:
             return
-        unix_path = self._claim("control")
-        coordinator = self._joining.coordinator if self._joining is not None else None
-        self._control = ControlServer(
-            self.subject,
-            address,
-            unix_path,
-            coordinator.calls.handler if coordinator is not None else None,
-            self._control_token(),
-        )
+        calls = coordinator.calls.handler if coordinator is not None else None
+        self._control = ControlServer(cluster_id, address, self._claim("control"), calls, token)
         await self._control.start()
-        self._opened("control", self._control.address, unix_path)
 
-    def _control_token(self) -> JoinToken:
+    async def _show_control(self, subject: Subject) -> None:
+        if self._control is None:
+            cluster_id = subject.cluster.cluster_id
+            coordinator = self._joining.coordinator if self._joining is not None else None
+            await self._open_control(cluster_id, self._control_token(cluster_id), coordinator)
+        if self._control is not None:
+            self._control.show(subject)
+            self._opened("control", self._control.address, self._control.unix_path)
+
+    def _control_token(self, cluster_id: str) -> JoinToken:
         """Returns the token whose key signs calls from other hosts to the control address."""
         if self._joining is not None:
             return self._joining.token
         from .control_access import control_token
 
-        assert self.subject is not None
-        return control_token(Path(self.settings.data), self.subject.cluster.cluster_id)
+        return control_token(Path(self.settings.data), cluster_id)
 
     # --- serving
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,10 +61,17 @@ _KNOWN_SECONDS = 2.0  # time for which a host with a stored view waits for the c
 _log = Log(__name__)
 
 
+# Opens the control address of the coordinator's cluster: (cluster id, token, coordinator).
+OpenControl = Callable[[str, JoinToken, OpenCoordinator], Awaitable[None]]
+
+
 class Joining:
     """The joining of one daemon, from `open` to `close`. The broker and its cluster use its parts."""
 
-    def __init__(self, settings: Settings, counters: Counters, fabric: Address) -> None:
+    def __init__(
+        self, settings: Settings, counters: Counters, fabric: Address, open_control: OpenControl
+    ) -> None:
+        self._open_control = open_control
         self._settings = settings
         self._counters = counters
         self._wanted = fabric
@@ -90,6 +98,8 @@ class Joining:
         else:
             self._embed()
         assert self._client is not None
+        if self.coordinator is not None and self._known is not None:
+            await self._hear_others(self.coordinator)
         membership = self._membership(target)
         if self._known is not None:
             count_by_clock(self.directory)
@@ -204,6 +214,13 @@ class Joining:
         self.coordinator = OpenCoordinator(settings)
         self.coordinator.start()
         self._client = LocalCoordinator(self.coordinator)
+
+    async def _hear_others(self, coordinator: OpenCoordinator) -> None:
+        """Lets other hosts reach the coordinator before this host opens its logs, and waits for those that it
+        knows: this directory may be an older state, and its coordinator's store with it.
+        """
+        await self._open_control(coordinator.cluster_id, self.token, coordinator)
+        await coordinator.coordinator.hear_others(self._settings.name)
 
     def _own_token(self) -> JoinToken:
         cluster_id = self.directory.meta.cluster_id

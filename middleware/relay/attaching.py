@@ -43,8 +43,8 @@ def take_run(attachment: Attachment, directory: DataDirectory, answer: pb.Attach
     """Raises the directory's run number to the one that the coordinator answered, if that is higher.
 
     Earlier runs of this host name in other directories, or in later states of this one, may have had higher
-    numbers, which other hosts remember. Called after each attach: a host that started without the coordinator,
-    or with one as old as itself, learns then what its directory is.
+    numbers, which other hosts remember. Called after each attach: a host that started without the
+    coordinator, or with one as old as itself, learns then what its directory is.
     """
     if answer.run > directory.run:
         _log.error(

@@ -24,7 +24,7 @@ from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.control import coordinator
 from treecast.middleware.control.coordinator import Coordinator, CoordinatorSettings
 from treecast.middleware.control.handed_views import HandedViews
-from treecast.middleware.control.hearing import HAND_IN_SECONDS, Hearing
+from treecast.middleware.control.hearing import COMING_SECONDS, HAND_IN_SECONDS, Hearing
 from treecast.middleware.control.lineage import producer_floor
 from treecast.middleware.control.restore import restored, write_store
 from treecast.middleware.control.server import LocalCoordinator, OpenCoordinator, ServerSettings
@@ -455,3 +455,16 @@ def test_who_is_waited_for_and_how_long() -> None:
     assert hearing.wanted("b", 112.0)
     assert hearing.left(112.0) == 8.0
     assert Hearing([], 0.0, 8.0).left(0.0) == 0.0
+
+
+def test_one_of_the_hosts_that_were_not_attached_is_waited_for_when_none_was() -> None:
+    hearing = Hearing([], 100.0, 8.0)
+    hearing.hear_any([1, 2], 100.0)
+    assert hearing.left(101.0) == COMING_SECONDS - 1.0
+    assert not hearing.heard(3)
+    assert hearing.heard(2), "it is enough"
+    assert hearing.left(101.0) == 0.0
+    hearing.hear_any([1], 101.0)
+    assert hearing.wanted("a", 102.0)
+    hearing.handed_in()
+    assert hearing.left(103.0) == 0.0

@@ -45,7 +45,8 @@ def named(subscriber: Subscriber, name: str) -> Subscriber:
 
 @pytest.fixture
 async def server(subject: Subject, tmp_path: Path) -> AsyncIterator[ControlServer]:
-    made = ControlServer(subject, Address("127.0.0.1", 0), tmp_path / "control.sock")
+    made = ControlServer(subject.cluster.cluster_id, Address("127.0.0.1", 0), tmp_path / "control.sock")
+    made.show(subject)
     await made.start()
     yield made
     await made.close(0)
@@ -245,9 +246,24 @@ def test_nobody_there() -> None:
         client.status()
 
 
+async def test_a_daemon_that_is_still_starting_says_so(subject: Subject) -> None:
+    server = ControlServer(subject.cluster.cluster_id, Address("127.0.0.1", 0), None)
+    await server.start()
+
+    def ask() -> None:
+        with DaemonClient(str(server.address), timeout=20) as client:
+            client.status()
+
+    with pytest.raises(TreecastError, match="this daemon is still starting: try again"):
+        await asyncio.to_thread(ask)
+    server.show(subject)
+    await asyncio.to_thread(ask)
+    await server.close(0)
+
+
 async def test_a_port_in_use(subject: Subject) -> None:
     with listen("admin", Address("127.0.0.1", 0)) as listener:
-        taken = ControlServer(subject, bound_address(listener), None)
+        taken = ControlServer(subject.cluster.cluster_id, bound_address(listener), None)
         with pytest.raises(StartError, match=r"--control .* the port is in use"):
             await taken.start()
 

@@ -39,7 +39,8 @@ async def foreign(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
     """Returns `foreign(method, *arguments, token=...)`, which calls as if from another host."""
     monkeypatch.setattr(control_access.ControlAdmission.__init__, "__defaults__", (lambda peer, port: False,))
     token = JoinToken(subject.cluster.cluster_id, 1, b"k" * 32)
-    server = ControlServer(subject, Address("127.0.0.1", 0), None, None, token)
+    server = ControlServer(token.cluster_id, Address("127.0.0.1", 0), None, None, token)
+    server.show(subject)
     await server.start()
 
     def call(name: str, arguments: tuple[Any, ...], token: JoinToken | None) -> Any:
@@ -97,7 +98,8 @@ async def test_another_clusters_token_is_refused(foreign: Callable[..., Any], su
 
 
 async def test_without_a_key_a_token_is_refused_before_anything_is_done(subject: Subject) -> None:
-    server = ControlServer(subject, Address("127.0.0.1", 0), None)
+    server = ControlServer(subject.cluster.cluster_id, Address("127.0.0.1", 0), None)
+    server.show(subject)
     await server.start()
     token = JoinToken(subject.cluster.cluster_id, 1, b"k" * 32)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
-from tests.unit.daemon.test_cluster import PATIENCE, now_or_later, until, up
+from tests.unit.daemon.test_cluster import PATIENCE, now_or_later, read, until, up
 
 from treecast.middleware.broker import (
     GROUPS,
@@ -29,6 +30,7 @@ from treecast.middleware.relay import attaching
 from treecast.middleware.wire.record_batch import build_batch
 
 ANY = "127.0.0.1:0"
+T = TypeVar("T")
 
 
 class Pair:
@@ -67,16 +69,24 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     await made.a.close(0)
 
 
-async def made(daemon: Daemon, name: str, leader: str = "b") -> Topic:
-    """Creates a topic, once the daemon has reached the coordinator."""
+_RETRIABLE = {Fault.COORDINATOR_UNAVAILABLE, Fault.NOT_LEADER, Fault.LEADER_UNAVAILABLE}
+
+
+async def retried(work: Callable[[], Awaitable[T]]) -> T:
+    """Repeats what hosts refuse while they find each other again."""
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
-                return await cluster(daemon).definitions.create_topic(NewTopic(name, 1, leaders=(leader,)))
+                return await work()
             except TreecastError as error:
-                if error.fault is not Fault.COORDINATOR_UNAVAILABLE:
+                if error.fault not in _RETRIABLE:
                     raise
             await asyncio.sleep(0.05)
+
+
+async def made(daemon: Daemon, name: str, leader: str = "b") -> Topic:
+    new = NewTopic(name, 1, leaders=(leader,))
+    return await retried(lambda: cluster(daemon).definitions.create_topic(new))
 
 
 def cluster(daemon: Daemon) -> Cluster:
@@ -98,6 +108,19 @@ async def committed(daemon: Daemon, name: TopicPartition) -> int:
 def connected(daemon: Daemon) -> bool:
     assert daemon._joining is not None
     return [peer.connected for peer in daemon._joining.relay.neighbours.channels.peers()] == [True]
+
+
+def copied(daemon: Daemon, topic: str) -> int:
+    """Returns where the daemon's own log of partition 0 ends."""
+    assert daemon._broker is not None
+    return max(
+        (log.log.end_offset for log in daemon._broker._open.partitions if log.name.topic == topic), default=0
+    )
+
+
+def leads(daemon: Daemon, topic: str) -> bool:
+    assert daemon._broker is not None
+    return daemon._broker._open.partitions.find(topic, 0) is not None
 
 
 async def missing(daemon: Daemon) -> list[str]:
@@ -142,15 +165,21 @@ async def test_a_directory_two_runs_old_is_accepted_by_the_host_that_knows_its_l
     await made(pair.a, "of-a", "a")
     await pair.a.close(0)
     pair.copy()
-    for _ in range(2):
+    for run in range(2):
         await pair.start_a()
         await until(lambda: connected(pair.b))
+        await produce(pair.a, "of-a", 5)
+        await retried(lambda: read(cluster(pair.b).partition("of-a", 0)))  # from now on b keeps a copy
+        await until(lambda run=run: copied(pair.b, "of-a") == 5 * run + 5)
         await pair.a.close(0)
         await until(lambda: not connected(pair.b))
     pair.restore()
     await pair.start_a()
     await until(lambda: connected(pair.a) and connected(pair.b))
+    await until(lambda: leads(pair.a, "of-a"))
+    assert copied(pair.a, "of-a") == 10  # it does not lead on its old log
     await produce(pair.a, "of-a", 3)
+    await until(lambda: copied(pair.a, "of-a") == copied(pair.b, "of-a") == 13)
     async with asyncio.timeout(PATIENCE):
         while await missing(pair.a) or await missing(pair.b):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
