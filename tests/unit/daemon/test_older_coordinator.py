@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import shutil
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -95,7 +96,8 @@ def cluster(daemon: Daemon) -> Cluster:
 
 
 async def produce(daemon: Daemon, topic: str, count: int) -> None:
-    batch = build_batch([Record(None, b"%d" % number, (), 1_000) for number in range(count)])
+    now_ms = int(time.time() * 1000)  # or else retention removes them
+    batch = build_batch([Record(None, b"%d" % number, (), now_ms) for number in range(count)])
     await now_or_later(cluster(daemon).partition(topic, 0).append(memoryview(bytearray(batch)), -1, None))
 
 
