@@ -89,7 +89,7 @@ class ControlServer:
         self.address = address
 
     def show(self, subject: Subject) -> None:
-        """Answers the daemon's own calls from now on."""
+        """Lets the daemon's own calls be answered, about `subject`."""
         self._service = DaemonService(subject)
 
     def _serving(self, method: Method) -> Callable[[Any], Any]:
