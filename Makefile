@@ -22,6 +22,7 @@
 #   make crash-apps  Kafka Streams, Connect and MirrorMaker 2 killed in mid-stream   (APPS="streams --kills 20")
 #   make stare     100,000 states over 20 lossy emulated switches     (STARE="--states 2000 --seed 7")
 #   make crash-relay  hosts that send on to their zone are killed 20 times, as root   (KILLS=50)
+#   make strangers  clients without a secret beside a steady pair of each face   (STRANGERS="--only kafka-bombs")
 #   make hosts     several hosts on bad links, cut off, killed     (HOSTS="loss --loss 0.1 --seconds 60")
 #   make hosts-spark  executors on several hosts read from their own hosts' daemons, as root   (SPARK="--hosts 4")
 
@@ -38,7 +39,7 @@ SDIST    := .cache/sdist
 PY       := $(VENV)/bin/python
 SELF     := $(MAKE)  # under another name: make -n runs recipes that name it
 
-.PHONY: help setup compiled compiled-unit dist demo test unit check static site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps crash-relay power hosts hosts-spark stare clean
+.PHONY: help setup compiled compiled-unit dist demo test unit check static site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps crash-relay power hosts hosts-spark strangers stare clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -202,6 +203,9 @@ hosts: setup compiled
 
 hosts-spark: setup compiled
 	@$(PY) -m tests.fault.spark_hosts --python $(COMPILED)/bin/python $(SPARK)
+
+strangers: setup compiled
+	@$(PY) -m tests.fault.strangers --python $(COMPILED)/bin/python $(STRANGERS)
 
 stare: setup
 	@$(PY) -m tests.fault.stare $(STARE)

@@ -1,0 +1,221 @@
+"""One visit: a daemon, its steady pairs, a stranger that comes and goes, and what is measured meanwhile."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+
+from treecast.middleware.daemon.process import DaemonProcess
+
+from .visitors import VISITORS, Place
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+MIB: Final = 1 << 20
+FACES: Final = ("kafka", "amqp", "mqtt")
+QUIET_S: Final = 3.0  # of each window without a stranger
+STAY_S: Final = 2.0  # for which a stranger stays after its last act
+GONE_S: Final = 10.0  # after which nothing of it is left
+LONGEST_S: Final = 120.0  # of one act
+OPEN_FILES: Final = 512  # so few that 600 connections would take them all
+
+P99_S: Final = 0.050
+MOST_BYTES: Final = 512 * MIB
+# What counts as back where it was: the allocator and caches may keep a little, and a p99 of 150 messages
+# moves by itself.
+BYTES_LEFT: Final = 32 * MIB
+FILES_LEFT: Final = 10
+P99_LEFT_S: Final = 0.010
+
+
+class Window(Struct, frozen=True):
+    """What the pairs saw in one window. Seconds; `lost`: why a pair ended."""
+
+    p50: Mapping[str, float]
+    p99: Mapping[str, float]
+    longest: Mapping[str, float]
+    lost: Sequence[str]
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Window:
+        times = {face: sorted(one["times"]) or [0.0] for face, one in told.items()}
+        return cls(
+            {face: some[len(some) // 2] for face, some in times.items()},
+            {face: some[min(int(len(some) * 0.99), len(some) - 1)] for face, some in times.items()},
+            {face: some[-1] for face, some in times.items()},
+            [f"{face}: {one['problem']}" for face, one in told.items() if one["problem"]],
+        )
+
+    @property
+    def worst(self) -> float:
+        return max(self.p99.values())
+
+
+class Use(Struct, frozen=True):
+    """What the daemon's process uses. `peak`: since the last reset; `cpu`: seconds since its start."""
+
+    resident: int
+    peak: int
+    files: int
+    cpu: float
+
+
+class Visit(Struct, frozen=True):
+    name: str
+    did: str
+    before: Window
+    during: Window
+    after: Window
+    used_before: Use
+    used: Use
+    used_after: Use
+    problems: Sequence[str]
+
+
+class Pairs:
+    """The process of the steady pairs."""
+
+    def __init__(self, addresses: Mapping[str, str]) -> None:
+        wanted = json.dumps({face: addresses[face] for face in FACES})
+        command = [sys.executable, "-m", "tests.fault.strangers.steady", wanted]
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._read()
+
+    def _read(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("the steady pairs ended")
+        return line
+
+    def window(self) -> Window:
+        """Ends a window, and returns it."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return Window.of(json.loads(self._read()))
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.terminate()
+        self._process.wait()
+
+
+def use(pid: int) -> Use:
+    status = dict(
+        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line
+    )
+    times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return Use(
+        int(status["VmRSS"].split()[0]) * 1024,
+        int(status["VmHWM"].split()[0]) * 1024,
+        len(os.listdir(f"/proc/{pid}/fd")),
+        (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK"),
+    )
+
+
+def password_file(folder: Path) -> Path:
+    """Writes a password file as `mosquitto_passwd` does: guest, with the password guest."""
+    salt = b"twelve bytes"
+    digest = hashlib.pbkdf2_hmac("sha512", b"guest", salt, 100_000, 64)
+    path = folder / "passwords"
+    path.write_text(f"guest:$7$100000${b64encode(salt).decode()}${b64encode(digest).decode()}\n")
+    path.chmod(0o600)
+    return path
+
+
+def visit(name: str, python: str, gone: float = GONE_S) -> Visit:
+    """Runs one visit at a daemon of its own, which is a first host with a coordinator."""
+    with tempfile.TemporaryDirectory(prefix="treecast-strangers-") as text:
+        folder = Path(text)
+        flags = ["--fabric", "127.0.0.1:0", "--mqtt-password-file", str(password_file(folder))]
+        daemon = DaemonProcess(folder / "data", flags, python=python)
+        try:
+            daemon.start()
+            limit_files(daemon.pid)
+            return _visited(name, daemon, gone)
+        finally:
+            if daemon.running:
+                daemon.kill()
+            daemon.clean_up()
+
+
+def limit_files(pid: int) -> None:
+    import resource
+
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
+
+
+def _visited(name: str, daemon: DaemonProcess, gone: float) -> Visit:
+    pairs, place = Pairs(daemon.ready), Place(daemon.ready)
+    try:
+        time.sleep(1.0)  # first messages open files
+        pairs.window()
+        time.sleep(QUIET_S)
+        before, used_before = pairs.window(), use(daemon.pid)
+        Path(f"/proc/{daemon.pid}/clear_refs").write_text("5")  # resets the peak
+        did = _act(name, place)
+        time.sleep(STAY_S)
+        during, used = pairs.window(), use(daemon.pid)
+        place.leave()
+        time.sleep(gone)
+        pairs.window()
+        time.sleep(QUIET_S)
+        after, used_after = pairs.window(), use(daemon.pid)
+    finally:
+        place.leave()
+        pairs.close()
+    problems = judged(before, during, after, used_before, used, used_after)
+    if "Traceback" in daemon.log():
+        problems.append("the daemon logged an error of its own")
+    return Visit(name, did, before, during, after, used_before, used, used_after, problems)
+
+
+def _act(name: str, place: Place) -> str:
+    """Acts on a thread of its own: a stranger that the daemon lets wait for ever does not end the run."""
+    did: list[str] = []
+
+    def act() -> None:
+        try:
+            did.append(VISITORS[name].act(place))
+        except OSError as error:
+            did.append(f"{type(error).__name__}: {error}")
+
+    thread = threading.Thread(target=act, daemon=True)
+    thread.start()
+    thread.join(LONGEST_S)
+    return did[0] if did else f"is not done after {LONGEST_S:.0f} s"
+
+
+def judged(
+    before: Window, during: Window, after: Window, used_before: Use, used: Use, used_after: Use
+) -> list[str]:
+    """Returns what is wrong. Pure."""
+    found = list(dict.fromkeys([*during.lost, *after.lost]))
+    for face, p99 in during.p99.items():
+        if p99 > P99_S:
+            found.append(f"{face}: p99 {p99 * 1e3:.0f} ms beside the stranger, {P99_S * 1e3:.0f} is the most")
+    for face, p99 in after.p99.items():
+        if p99 > before.p99[face] + P99_LEFT_S:
+            found.append(f"{face}: p99 {p99 * 1e3:.0f} ms after it, {before.p99[face] * 1e3:.0f} before")
+    if used.peak > MOST_BYTES:
+        found.append(f"{used.peak // MIB} MiB of memory, {MOST_BYTES // MIB} is the most")
+    if used_after.resident > used_before.resident + BYTES_LEFT:
+        found.append(f"{used_after.resident // MIB} MiB after it, {used_before.resident // MIB} before")
+    if used_after.files > used_before.files + FILES_LEFT:
+        found.append(f"{used_after.files} descriptors after it, {used_before.files} before")
+    return found
