@@ -40,6 +40,7 @@ from treecast.middleware.api.entries import (
     binding_ends,
     put,
 )
+from treecast.middleware.model.runs import LATER
 
 from .cluster_state import ClusterState
 from .commands import AdoptView, Done, Returned, SkipNumbers
@@ -75,6 +76,7 @@ _REMOVED: Final = (Kind.TOPIC, Kind.HOME, Kind.STATE, Kind.DEFINITION)
 def adopt(state: ClusterState, command: AdoptView) -> Decision[Returned]:
     merge = Merge(state, command.own)
     merge.take(command.changes)
+    merge.doubt(command.beside)
     changes, missing = merge.changes(), merge.missing()
     told = [Event("store older", command.name, what=f"the view has revision {command.revision}")]
     told += [Event("not restored", command.name, what=text) for text in missing]
@@ -137,6 +139,15 @@ class Merge:
             for entry in _ordered(view[kind]):
                 self._take(entry)
         self._check_host_ids()
+
+    def doubt(self, name: str) -> None:
+        """Lets host `name`, which holds the store, count as one with an older directory when it attaches.
+
+        Run ids do not always tell so, as what the store knows of the host's runs is as old as the directory.
+        """
+        host = self._now(Kind.HOST, name)
+        if isinstance(host, HostEntry):
+            self._put(replace(host, presence=Presence.AWAY, run_id=LATER))
 
     def changes(self) -> tuple[Change, ...]:
         """Returns what changes, removals first: no two entries may hold the same number at any time."""

@@ -218,12 +218,14 @@ class AdoptView(Struct, frozen=True):
     state.
 
     `own`: what was changed here since this state was left behind; None if that is not known any more.
+    `beside`: the host in whose data directory the store is, which is as old.
     """
 
     name: str
     revision: int
     changes: tuple[Change, ...]
     own: frozenset[tuple[Kind, str]] | None
+    beside: str = ""
 
 
 class SkipNumbers(Struct, frozen=True):

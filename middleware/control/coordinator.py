@@ -110,6 +110,7 @@ class Coordinator:
         self.refused_writes = 0  # groups of commands that the disk refused
         self.older_states = 0  # views that were adopted
         self.missing: tuple[str, ...] = ()  # what could not come back with them, as sentences
+        self._beside_host = ""  # in whose data directory the store is
         self._waits_for = ""  # a view that the store lacks
         loaded = store.load() if loaded is None else loaded
         self._producer_floor = producer_floor(time.time()) if loaded.revision else 0
@@ -376,7 +377,8 @@ class Coordinator:
             return
         own = self._changed_since(known.shared(told.epoch), [one.at for one in known.adopted])
         waiting = _Waiting(
-            AdoptView(name, told.revision, changes, own), asyncio.get_running_loop().create_future()
+            AdoptView(name, told.revision, changes, own, self._beside_host),
+            asyncio.get_running_loop().create_future(),
         )
         await self._do_group([waiting])
         answer: Returned = await waiting.done
@@ -496,6 +498,7 @@ class Coordinator:
         For the host whose data directory holds the store: an old copy of it is an old state of both, which
         only the other hosts can tell. Until then the host must not lead on its logs.
         """
+        self._beside_host = name
         others = {host.host_id: host for host in self._state.hosts() if host.name != name}
         self._hearing.unheard &= others.keys()
         now = self._clock()

@@ -17,6 +17,9 @@ from typing import Final
 
 from msgspec import Struct
 
+LATER: Final = (
+    "0" * 16
+)  # the id of a run that no directory has: of a later state, about which nothing is known
 MOST: Final = 500  # runs that a directory remembers
 _LINE: Final = re.compile(r"([0-9a-f]{16}) ([0-9]{19})\Z")
 

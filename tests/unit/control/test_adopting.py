@@ -29,6 +29,7 @@ from treecast.middleware.control.events import stored
 from treecast.middleware.control.state import step
 from treecast.middleware.control.values import LAST_STATE_ID, Limits, StateSettings
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.runs import RunMark
 
 GROUP = HomeKind.GROUP
 
@@ -229,6 +230,26 @@ def test_a_host_that_attached_to_the_older_state_attaches_again(before: Line, in
     old = store.state.topic("old")
     assert old is not None
     assert [one.waits for one in old.partitions] == [True]
+
+
+def test_the_host_that_holds_the_store_is_as_old_as_the_store(before: Line) -> None:
+    """What the store knows of its runs does not tell: that is as old as the directory."""
+    runs = (RunMark("a" * 16, 5),)
+    for line in (store := before.copy(), later := before.copy()):
+        line.do(commands.Attach("a", "data of a", "h:1", "1", 2, runs=runs))
+    session = Session(1, store.state.host("a").incarnation)  # type: ignore[union-attr]
+    later.topic("new")
+    store.do(AdoptView("b", 99, tuple(later.state.entries()), frozenset(store.own), beside="a"))
+    with pytest.raises(TreecastError):
+        store.do(commands.Renew(session))
+    store.do(commands.Attach("a", "data of a", "h:1", "1", 2, runs=runs))
+    old, a = store.state.topic("old"), store.state.host("a")
+    assert old is not None
+    assert a is not None
+    assert [one.waits for one in old.partitions] == [True]
+    assert (a.presence, a.run, a.lost_run) == (Presence.ATTACHED, 3, 3)
+    store.do(commands.Attach("a", "data of a", "h:1", "1", 3, runs=runs))
+    assert store.state.host("a").lost_run == 3  # type: ignore[union-attr]
 
 
 def test_a_host_that_did_not_attach_again_keeps_its_session(before: Line) -> None:
