@@ -12,13 +12,11 @@ Each answers 421 to a request for another host (`host_names`).
 
 from __future__ import annotations
 
-import logging
 import socket
 import time
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 
 import treecast
 from treecast.middleware.api.messages import as_dict
@@ -31,12 +29,6 @@ from .view import list_groups, list_partitions, view_process
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _LONGEST_NAME = 200  # characters of a foreign name that are quoted
-
-
-def _is_own_error(record: logging.LogRecord) -> bool:
-    """Leaves out of aiohttp's log what a caller did, which would fill it: no HTTP, an end within a body."""
-    kind = record.exc_info[0] if record.exc_info else None
-    return kind is None or not issubclass(kind, HttpProcessingError | ConnectionError)
 
 
 def _own_names(settings: Settings) -> frozenset[str]:
@@ -146,7 +138,6 @@ def application(subject: Subject) -> web.Application:
 
 def runner(subject: Subject) -> web.AppRunner:
     """Returns the runner that serves the pages on given sockets."""
-    logging.getLogger("aiohttp.server").addFilter(_is_own_error)
     return web.AppRunner(
         application(subject),
         access_log=None,

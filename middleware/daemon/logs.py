@@ -58,6 +58,7 @@ def configure(settings: Settings) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
         )
     )
+    logging.getLogger("aiohttp.server").addFilter(_is_own_error)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(_level(settings.log_level))
@@ -73,6 +74,14 @@ def configure(settings: Settings) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
+    )
+
+
+def _is_own_error(record: logging.LogRecord) -> bool:
+    """Leaves the faults of callers out of aiohttp's log: no HTTP, or an end within a body. They would fill it."""
+    kind = record.exc_info[0] if record.exc_info else None
+    return kind is None or not (
+        issubclass(kind, ConnectionError) or kind.__module__ == "aiohttp.http_exceptions"
     )
 
 

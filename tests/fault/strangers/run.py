@@ -32,15 +32,15 @@ OPEN_FILES: Final = 512  # so few that 600 connections would take them all
 
 P99_S: Final = 0.050
 MOST_BYTES: Final = 512 * MIB
-# What counts as back where it was: the allocator and caches may keep a little, and a p99 of 150 messages
-# moves by itself.
+# The daemon is back where it was within these. The allocator and caches may keep a little, and a p99 of 150
+# messages moves by itself.
 BYTES_LEFT: Final = 32 * MIB
 FILES_LEFT: Final = 10
 P99_LEFT_S: Final = 0.010
 
 
 class Window(Struct, frozen=True):
-    """What the pairs saw in one window. Seconds; `lost`: why a pair ended."""
+    """The times of one window of the pairs. Seconds; `lost`: why a pair ended."""
 
     p50: Mapping[str, float]
     p99: Mapping[str, float]
@@ -63,7 +63,7 @@ class Window(Struct, frozen=True):
 
 
 class Use(Struct, frozen=True):
-    """What the daemon's process uses. `peak`: since the last reset; `cpu`: seconds since its start."""
+    """The resources that a process uses. `peak`: since the last reset; `cpu`: seconds since its start."""
 
     resident: int
     peak: int

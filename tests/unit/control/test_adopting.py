@@ -233,7 +233,7 @@ def test_a_host_that_attached_to_the_older_state_attaches_again(before: Line, in
 
 
 def test_the_host_that_holds_the_store_is_as_old_as_the_store(before: Line) -> None:
-    """What the store knows of its runs does not tell: that is as old as the directory."""
+    """The store's word about its runs does not tell so: that is as old as the directory."""
     runs = (RunMark("a" * 16, 5),)
     for line in (store := before.copy(), later := before.copy()):
         line.do(commands.Attach("a", "data of a", "h:1", "1", 2, runs=runs))

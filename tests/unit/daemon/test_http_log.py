@@ -1,4 +1,4 @@
-"""What callers of the admin address do wrong does not fill the log."""
+"""Faults of callers of the admin address do not fill the log."""
 
 from __future__ import annotations
 
