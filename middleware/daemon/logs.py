@@ -78,7 +78,7 @@ def configure(settings: Settings) -> None:
 
 
 def _is_own_error(record: logging.LogRecord) -> bool:
-    """Leaves the faults of callers out of aiohttp's log: no HTTP, or an end within a body. They would fill it."""
+    """Leaves faults of callers out of aiohttp's log: no HTTP, an end within a body. They would fill it."""
     kind = record.exc_info[0] if record.exc_info else None
     return kind is None or not (
         issubclass(kind, ConnectionError) or kind.__module__ == "aiohttp.http_exceptions"
