@@ -24,6 +24,7 @@
 #   make crash-relay  hosts that send on to their zone are killed 20 times, as root   (KILLS=50)
 #   make strangers  clients without a secret beside a steady pair of each face   (STRANGERS="--only kafka-bombs")
 #   make fuzz      random bytes that are almost right at each face, ten minutes each   (FUZZ="mqtt --seconds 60")
+#   make soak      twenty minutes in which topics, queues and sessions come and go   (SOAK="--seconds 60")
 #   make hosts     several hosts on bad links, cut off, killed     (HOSTS="loss --loss 0.1 --seconds 60")
 #   make hosts-spark  executors on several hosts read from their own hosts' daemons, as root   (SPARK="--hosts 4")
 
@@ -40,7 +41,7 @@ SDIST    := .cache/sdist
 PY       := $(VENV)/bin/python
 SELF     := $(MAKE)  # under another name: make -n runs recipes that name it
 
-.PHONY: help setup compiled compiled-unit dist demo test unit check static site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps crash-relay power hosts hosts-spark strangers fuzz stare clean
+.PHONY: help setup compiled compiled-unit dist demo test unit check static site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps crash-relay power hosts hosts-spark strangers fuzz soak stare clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -210,6 +211,9 @@ strangers: setup compiled
 
 fuzz: setup compiled
 	@$(PY) -m tests.fuzz.live --python $(COMPILED)/bin/python $(FUZZ)
+
+soak: setup compiled
+	@$(PY) -m tests.fault.soak --python $(COMPILED)/bin/python $(SOAK)
 
 stare: setup
 	@$(PY) -m tests.fault.stare $(STARE)
