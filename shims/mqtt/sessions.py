@@ -5,7 +5,6 @@ Client ids and sessions are local to the daemon: the same id on two hosts names 
 
 from __future__ import annotations
 
-import heapq
 from typing import TYPE_CHECKING, Final, Protocol
 
 from treecast.middleware.broker.pubsub import (
@@ -18,6 +17,7 @@ from treecast.middleware.broker.pubsub import (
     WillRecord,
 )
 from treecast.middleware.model.applications import Applications
+from treecast.middleware.model.timers import Due
 
 from . import codec
 from .codec_packets import Connect, Will
@@ -56,10 +56,9 @@ class Sessions:
         self.refused_filters = frozenset([filter.encode() for filter in settings.refused_filters])
         self._rng = rng
         self._states: dict[str, SessionState] = {}
-        self._deadlines: list[tuple[float, int, SessionState]] = []
-        self._idle: list[tuple[float, int, Session]] = []
+        self._deadlines: Due[SessionState] = Due()
+        self._idle: Due[Session] = Due()
         self._new: dict[Session, float] = {}  # deadline for CONNECT, earliest first
-        self._count = 0
         self.connected = 0
         self.maximum = 0
         self.applications = Applications()
@@ -100,6 +99,7 @@ class Sessions:
             self._publish_will(state)  # the will delay passed before the next tick
         state.session = session
         state.will_at = state.ends_at = 0.0
+        self._deadlines.discard(state)
         self.set_expiry(state, self._expiry(connect))
         self._set_will(state, None if connect.will is None else will_record(connect.will))
         self.connected += 1
@@ -153,6 +153,7 @@ class Sessions:
     def closed(self, session: Session, now: float, *, with_will: bool) -> None:
         """Handles the end of a connection. Does nothing if another connection has the session."""
         state = session.state
+        self._idle.discard(session)
         if state is None:
             self._new.pop(session, None)
             return
@@ -172,10 +173,9 @@ class Sessions:
         self.moved(state)
         if state.will is not None:
             state.will_at = now + delay
-            self._watch(state.will_at, state)
         if state.expiry != FOREVER:
             state.ends_at = now + state.expiry
-            self._watch(state.ends_at, state)
+        self._watch(state)
         journal, record = self.hub.journal, state.record
         if journal is not None and record is not None:
             record.gone_at = self.hub.wall
@@ -193,6 +193,7 @@ class Sessions:
         state.subscriptions = {}
         state.clear()
         del self._states[state.client_id]
+        self._deadlines.discard(state)
         for delivery in left:
             self.hub.hand_on(delivery, delivery.creditor)
         journal, record = self.hub.journal, state.record
@@ -221,10 +222,9 @@ class Sessions:
         self._states[state.client_id] = state
         if state.will is not None:
             state.will_at = max(now + since + state.will.delay, now)
-            self._watch(state.will_at, state)
         if state.expiry != FOREVER:
             state.ends_at = max(now + since + state.expiry, now)
-            self._watch(state.ends_at, state)
+        self._watch(state)
 
     # --- wills
 
@@ -246,9 +246,9 @@ class Sessions:
 
     # --- deadlines
 
-    def _watch(self, at: float, state: SessionState) -> None:
-        self._count += 1
-        heapq.heappush(self._deadlines, (at, self._count, state))
+    def _watch(self, state: SessionState) -> None:
+        if state.will_at or state.ends_at:
+            self._deadlines.put(state, min(at for at in (state.will_at, state.ends_at) if at))
 
     def await_connect(self, session: Session, now: float) -> None:
         """Starts the deadline for the CONNECT of a new connection."""
@@ -256,16 +256,14 @@ class Sessions:
 
     def watch_idle(self, session: Session, at: float) -> None:
         """Schedules an idle check of the connection at `at`."""
-        self._count += 1
-        heapq.heappush(self._idle, (at, self._count, session))
+        self._idle.put(session, at)
 
     def look_at_clients(self, now: float) -> None:
         """Handles due deadlines of connections: CONNECT and keep-alives."""
         for late in [session for session, at in self._new.items() if at <= now]:
             late.end_unknown(now)
             self._new.pop(late, None)
-        while self._idle and self._idle[0][0] <= now:
-            session = heapq.heappop(self._idle)[2]
+        for session in self._idle.take(now):
             if not session.closing:
                 at = session.check_idle(now)
                 if at:
@@ -273,8 +271,7 @@ class Sessions:
 
     def tick(self, now: float) -> None:
         """Handles due deadlines of sessions: delayed wills and expiry."""
-        while self._deadlines and self._deadlines[0][0] <= now:
-            state = heapq.heappop(self._deadlines)[2]
+        for state in self._deadlines.take(now):
             if state.ended or state.session is not None:
                 continue
             if state.will_at and state.will_at <= now:
@@ -282,6 +279,8 @@ class Sessions:
             if state.ends_at and state.ends_at <= now:
                 self.hub.counters.sessions_expired += 1
                 self.end(state)
+            else:
+                self._watch(state)  # the will was due before the end
 
 
 def idle_limit(keep_alive: int) -> float:

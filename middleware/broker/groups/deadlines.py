@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections.abc import Callable, Hashable, Iterator
-from itertools import count
 
-from treecast.middleware.model.timers import NEVER, no_sooner
+from treecast.middleware.model.timers import NEVER, Due, no_sooner
 
 
 class Deadlines:
@@ -16,44 +14,36 @@ class Deadlines:
     def __init__(self, clock: Callable[[], float], due: Callable[[], None]) -> None:
         self._clock = clock
         self._due = due
-        self._heap: list[tuple[float, int, Hashable]] = []
-        self._earliest: dict[Hashable, float] = {}
-        self._numbers = count()
+        self._keys: Due[Hashable] = Due()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NEVER
 
     def __len__(self) -> int:
-        return len(self._earliest)
+        return len(self._keys)
 
     def add(self, key: Hashable, deadline: float) -> None:
         """Makes `key` due at `deadline`; an earlier deadline of the same key stays."""
-        if deadline < self._earliest.get(key, NEVER):
-            self._earliest[key] = deadline
-            heapq.heappush(self._heap, (deadline, next(self._numbers), key))
+        if deadline < self._keys.time_of(key):
+            self._keys.put(key, deadline)
             self._arm()
 
     def discard(self, key: Hashable) -> None:
-        self._earliest.pop(key, None)
+        self._keys.discard(key)
 
     def next(self) -> float:
         """Returns the earliest deadline; infinity if there is none."""
-        while self._heap and self._earliest.get(self._heap[0][2]) != self._heap[0][0]:
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else NEVER
+        return self._keys.next()
 
     def take_due(self, now: float) -> Iterator[Hashable]:
         """Removes and yields the keys that are due by `now`."""
         while self.next() <= now:
-            _, _, key = heapq.heappop(self._heap)
-            del self._earliest[key]
-            yield key
+            yield self._keys.pop()
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._timer_at = None, NEVER
-        self._heap.clear()
-        self._earliest.clear()
+        self._keys = Due()
 
     def _arm(self) -> None:
         earliest = self.next()
@@ -68,5 +58,5 @@ class Deadlines:
     def _fire(self) -> None:
         self._timer, self._timer_at = None, NEVER
         self._due()
-        if self._heap:
+        if self._keys:
             self._arm()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import weakref
 from collections.abc import Callable
 
 import pytest
 import uvloop
+from hypothesis import given
+from hypothesis import strategies as st
 
 from treecast.middleware.broker.groups.deadlines import Deadlines
 from treecast.middleware.fabric.channel import ChannelSettings
@@ -21,7 +24,7 @@ from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.stare.wakeups import Wakeups
 from treecast.middleware.model.counters import FabricCounters
-from treecast.middleware.model.timers import no_sooner
+from treecast.middleware.model.timers import Due, no_sooner
 from treecast.middleware.wire.segment import NO_KEYS
 
 LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
@@ -134,3 +137,40 @@ def test_a_fabric_with_a_deadline_does_not_spin(new_loop: Callable[[], asyncio.A
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(main())
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from("pdt"), st.integers(0, 20))))
+def test_keys_are_due_as_in_a_plain_table(steps: list[tuple[int, str, int]]) -> None:
+    due, table = Due[int](), dict[int, tuple[int, int]]()
+    for number, (key, step, at) in enumerate(steps):
+        if step == "p":
+            due.put(key, at)
+            table[key] = at, number
+        elif step == "d":
+            due.discard(key)
+            table.pop(key, None)
+        else:
+            expected = [key for key, (time, _) in sorted(table.items(), key=lambda one: one[1]) if time <= at]
+            assert due.take(at) == expected
+            for gone in expected:
+                del table[gone]
+        assert len(due) == len(table)
+
+
+def test_a_removed_key_is_not_held() -> None:
+    due = Due[object]()
+    kept = [object() for _ in range(10)]
+    for one in kept:
+        due.put(one, 1e9)
+    for _ in range(10_000):
+        key = Key()
+        held = weakref.ref(key)
+        due.put(key, 2e9)
+        due.discard(key)
+        del key
+        assert held() is None
+    assert len(due._heap) < 200
+
+
+class Key:
+    pass
