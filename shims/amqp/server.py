@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from heapq import heappop, heappush
 from typing import Protocol
 
 from treecast.middleware.broker import Turn
@@ -19,7 +18,7 @@ from treecast.middleware.broker.queues import JoinedQueues
 from treecast.middleware.model.counters import FaceCounters, QueueLevels
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.passes import FACES, Passes
-from treecast.middleware.model.timers import NEVER
+from treecast.middleware.model.timers import NEVER, Due
 from treecast.shims.listening import ChunkProtocol, Listeners
 from treecast.shims.protocol_errors import ProtocolErrors
 from treecast.shims.ticks import TICK, Ticks
@@ -92,8 +91,7 @@ class AmqpFace:
         self._passes = passes
         self._scheduled = False
         self._errors = ProtocolErrors(counters.protocol_errors, _log)
-        self._due: list[tuple[float, int, Connection]] = []
-        self._serial = 0
+        self._due: Due[Connection] = Due()
         self._timer: asyncio.TimerHandle | None = None
         self._queue_timer: asyncio.TimerHandle | None = None
         self._queues_at = NEVER
@@ -240,15 +238,13 @@ class AmqpFace:
         self._timer = self.loop.call_later(TICK, self._tick)
 
     def _look_at_due(self, now: float) -> None:
-        while self._due and self._due[0][0] <= now:
-            connection = heappop(self._due)[2]
+        for connection in self._due.take(now):
             if connection in self.connections:
                 self._look(connection, connection.look(now))
 
     def _look(self, connection: Connection, at: float) -> None:
         if at:
-            self._serial += 1
-            heappush(self._due, (at, self._serial, connection))
+            self._due.put(connection, at)
 
     def _time_queues(self, now: float) -> None:
         """Sets a timer for queue deadlines that fall before the next tick."""
@@ -313,6 +309,7 @@ class AmqpFace:
     def closed(self, connection: Connection) -> None:
         self.counters.connections_closed += 1
         self.connections.discard(connection)
+        self._due.discard(connection)
         if connection.joined:
             self.host.applications.left("amqp", connection.name or connection.user, connection.ends[0][0])
         self.act()

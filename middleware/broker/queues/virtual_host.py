@@ -7,12 +7,11 @@ during its own changes. `deaths.cycles` ends endless loops.
 from __future__ import annotations
 
 from collections import deque
-from heapq import heappop, heappush
 from typing import Protocol
 
 from mypy_extensions import mypyc_attr
 
-from treecast.middleware.model.timers import NEVER
+from treecast.middleware.model.timers import Due
 
 from . import deaths
 from .consumers import Consumer
@@ -52,9 +51,7 @@ class VirtualHost(Definitions):
         self.departed = False  # whether a run was promised to another host or a log since this was reset
         self._dead: deque[tuple[MessageQueue, Run, str]] = deque()
         self._burying = False
-        self._due: list[tuple[float, int, MessageQueue]] = []
-        self._watched: dict[bytes, float] = {}  # queues in `_due` and their times
-        self._serial = 0
+        self._due: Due[MessageQueue] = Due()
 
     # --- publishing
 
@@ -217,6 +214,11 @@ class VirtualHost(Definitions):
                 self.sharing.deleted(kind, name.encode())
             known.clear()
 
+    def remove_queue(self, queue: MessageQueue) -> int:
+        count = super().remove_queue(queue)
+        self._due.discard(queue)
+        return count
+
     def release(self, owner: object) -> None:
         """Deletes the exclusive queues of a closed connection."""
         for queue in [queue for queue in self.queues.values() if queue.owner is owner]:
@@ -227,28 +229,18 @@ class VirtualHost(Definitions):
     def watch(self, queue: MessageQueue) -> None:
         """Schedules the queue's next time-out."""
         at = queue.deadline
-        if at == NEVER or self._watched.get(queue.name, NEVER) <= at:
-            return
-        self._watched[queue.name] = at
-        self._serial += 1
-        heappush(self._due, (at, self._serial, queue))
+        if at < self._due.time_of(queue) and self.queues.get(queue.name) is queue:
+            self._due.put(queue, at)
 
     @property
     def deadline(self) -> float:
         """The time when `tick` has something to do; NEVER if there is nothing."""
-        return self._due[0][0] if self._due else NEVER
+        return self._due.next()
 
     def tick(self, now: float) -> None:
         """Expires the messages and queues that are due."""
-        while self._due and self._due[0][0] <= now:
-            at, _, queue = heappop(self._due)
-            if self._watched.get(queue.name) == at:
-                del self._watched[queue.name]
-            known = self.queues.get(queue.name)
-            if known is not queue:
-                if known is not None:
-                    self.watch(known)  # another queue of the same name, which shared this entry
-                continue
+        while self._due.next() <= now:
+            queue = self._due.pop()
             queue.tick(now)
             if queue.expired(now):
                 self.remove_queue(queue)
