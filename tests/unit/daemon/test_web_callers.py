@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from treecast.middleware.daemon.host_names import host_of, is_own_name
+from treecast.middleware.model.web_callers import host_of, is_own_name
 
 NAMES = {"shop-1", "metrics.example.org"}
 
