@@ -184,7 +184,8 @@ class InFlight:
 
 
 class SessionState(Subscriber):
-    """The session state of one client id of a user, "" for nobody. `expiry` is the Session Expiry Interval in seconds, or FOREVER."""
+    """The session state of one client id of a user, "" for nobody. `expiry` is the Session Expiry Interval in
+    seconds, or FOREVER."""
 
     def __init__(self, hub: PubSub, serial: int, client_id: str, user: str = "") -> None:
         super().__init__(serial)
