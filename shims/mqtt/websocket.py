@@ -55,6 +55,9 @@ class WebSocket:
         for event in self._protocol.events_received():
             if isinstance(event, Request):
                 self._answer(event)
+                if self._protocol.state is not OPEN:  # frames may have come with a handshake that is refused
+                    self.closed = True
+                    return []
             elif isinstance(event, Frame):
                 self._frame(event, found)
         if self._protocol.close_expected() or self._protocol.parser_exc is not None:

@@ -67,5 +67,5 @@ async def test_a_foreign_page_is_answered_counted_and_closed(tmp_path: Path) -> 
         answer = await reader.read()
     assert answer.startswith(b"HTTP/1.1 403 ")
     writer.close()
-    assert site.counters.protocol_errors == {"a WebSocket from a foreign web page": 1}
     await site.close()
+    assert site.counters.protocol_errors == {"a WebSocket from a foreign web page": 1}
