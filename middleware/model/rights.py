@@ -65,10 +65,9 @@ def missing(rights: Rights, user: str, vhost: str, needs: Iterable[Need]) -> Nee
     return None
 
 
-def refusal(need: Need, user: str, vhost: str) -> str:
-    """Returns RabbitMQ's text for an operation that is refused for want of `need`."""
+def named(need: Need) -> str:
+    """Returns the resource of a need as RabbitMQ names it in a refusal."""
     name = need.name.decode(errors="replace") or _DEFAULT_EXCHANGE
-    what = f"{need.kind} '{name}'"
     if need.kind == TOPIC:
-        what = f"topic '{need.key.decode(errors='replace')}' in exchange exchange '{name}'"
-    return f"{need.right} access to {what} in vhost '{vhost}' refused for user '{user}'"
+        return f"topic '{need.key.decode(errors='replace')}' in exchange exchange '{name}'"
+    return f"{need.kind} '{name}'"

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from treecast.middleware.broker.queues import MessageQueue, VirtualHost
-from treecast.middleware.model.rights import Need, Rights, missing, refusal
+from treecast.middleware.model.rights import Need, Rights, missing, named
 
 from .session_host import AmqpHost
 from .users import ADMINISTRATOR, Users
@@ -103,7 +103,7 @@ def authenticate(request: Request, users: Users) -> str:
 
 
 class Scope(Struct, frozen=True):
-    """What a user sees: virtual hosts, and in these its own connections, or with `user` None all."""
+    """The view of a user: virtual hosts, and in these its own connections, or with `user` None all."""
 
     vhosts: list[str]
     user: str | None
@@ -171,7 +171,10 @@ class Call:
         """Raises Problem if the user lacks a right that an operation needs."""
         found = missing(self._users, self.user, vhost.name, needs)
         if found is not None:
-            raise not_authorised(f"ACCESS_REFUSED - {refusal(found, self.user, vhost.name)}")
+            raise not_authorised(
+                f"ACCESS_REFUSED - {found.right} access to {named(found)} in vhost '{vhost.name}' refused for"
+                f" user '{self.user}'"
+            )
 
     def has(self, tag: str) -> bool:
         return tag in self._tags

@@ -119,7 +119,7 @@ class Views:
         }
 
     def _of_the_host(self, facts: NodeFacts, now: float) -> Document:
-        """What those see who may see all virtual hosts."""
+        """The rows of users who may see all virtual hosts."""
         opened = {"connection_created": self._host.connections_opened}
         return {
             "churn_rates": self._rates.numbers("all", opened, now),

@@ -308,7 +308,7 @@ class AmqpFace:
 
     def _rights_changed(self, deleted: str) -> None:
         """Has all connections reviewed in the next pass of the event loop, once for all changes of this one.
-        What they do anew is decided by the new rights at once."""
+        The new rights decide about all operations from now on."""
         if not self.connections:
             return
         if deleted:

@@ -23,7 +23,7 @@ from treecast.middleware.broker.queues import (
     VirtualHost,
     not_found,
 )
-from treecast.middleware.model.rights import TOPIC, Need, missing, refusal
+from treecast.middleware.model.rights import TOPIC, Need, missing, named
 
 from . import codec, session_table
 from .codec import AmqpError
@@ -156,7 +156,9 @@ class ChannelBase:
         asked = [need for need in needs if need.kind == TOPIC or not self.permitted(need.right, need.name)]
         found = missing(self._host.access, user, vhost, asked)
         if found is not None:
-            raise AmqpError(codec.ACCESS_REFUSED, refusal(found, user, vhost))
+            what = named(found)
+            detail = f"{found.right} access to {what} in vhost '{vhost}' refused for user '{user}'"
+            raise AmqpError(codec.ACCESS_REFUSED, detail)
         if len(self._permitted) + len(asked) > _PERMITTED:
             self._permitted.clear()
         for need in asked:

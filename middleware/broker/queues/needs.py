@@ -1,4 +1,4 @@
-"""What each operation on exchanges, queues and bindings needs, as in RabbitMQ; see `model.rights`.
+"""The rights that each operation on exchanges, queues and bindings needs, as in RabbitMQ (`model.rights`).
 
 Channels and management calls both ask here. What a declaration needs beyond its own name counts for what is
 new: who declares something again changes nothing.
@@ -31,7 +31,7 @@ def to_declare_queue(vhost: VirtualHost, name: bytes, arguments: Mapping[str, ob
 
 
 def _passing_on(kind: str, name: bytes, arguments: Mapping[str, object], argument: str) -> Needs:
-    """What passes messages on to an exchange reads them in its user's place, and writes them there."""
+    """An exchange or queue that passes messages on reads them, and writes them to the target."""
     target = arguments.get(argument)
     if not isinstance(target, str):
         return ()  # the declaration refuses other types

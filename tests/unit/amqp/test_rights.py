@@ -1,4 +1,4 @@
-"""What users may do: alike over channels and management calls, and until they may no longer."""
+"""Rights of users: alike over channels and management calls, and until they are taken away."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_each_operation_needs_all_that_it_needs(
             found = {one: "" if (one, kind) == (right, "key") else text for one, text in keys.items()}
             site.users.permit_topics("u", "/", "t", TopicPermission(**found))
         operation = OPERATIONS[name][0 if way is over_amqp else 1]
-        assert way(site, operation) is (lacking is None), (way, lacking)  # type: ignore[arg-type]
+        assert way(site, operation) is (lacking is None), (way, lacking)
 
 
 @pytest.mark.parametrize("tags", [("management",), ("management", "impersonator")])

@@ -1,4 +1,4 @@
-"""Who may use MQTT over WebSocket: clients that are no browsers, pages of this address, and listed ones."""
+"""MQTT over WebSocket is for clients that are no browsers, pages of this address, and listed ones."""
 
 from __future__ import annotations
 
