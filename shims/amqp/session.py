@@ -358,7 +358,7 @@ class Session(OpeningConnection):
         if not session_table.TUNING <= self.phase <= session_table.OPEN:
             return
         if self.user in deleted or not self.host.access.knows(self.user):
-            self.close(now, f"user '{self.user}' was deleted")
+            self.close(now, f"user '{self.user}' is deleted")
             return
         for channel in list(self.channels.values()):
             if channel.state == session_table.RUNNING:

@@ -319,7 +319,7 @@ def test_a_deleted_user_is_sent_away(site: Site, again: bool) -> None:
         one.session.review(deleted, site.memory.now)
     (close,) = client.got()
     assert isinstance(close, Connection.Close)
-    assert (close.reply_code, close.reply_text) == (320, "CONNECTION_FORCED - user 'u' was deleted")
+    assert (close.reply_code, close.reply_text) == (320, "CONNECTION_FORCED - user 'u' is deleted")
     guest.publish("q", b"secret")
     assert client.got() == guest.got() == []
     assert site.memory.vhost.queues[b"q"].ready == 1

@@ -307,7 +307,7 @@ async def test_a_user_who_is_deleted_is_sent_away(face: AmqpFace) -> None:
     for client in (first, second):
         told = await client.read()
         assert isinstance(told, commands.Connection.Close)
-        assert told.reply_text == "CONNECTION_FORCED - user 'ann' was deleted"
+        assert told.reply_text == "CONNECTION_FORCED - user 'ann' is deleted"
     assert not face.host.vhosts["/"].queues[b"q"].consumers
     assert isinstance(await guest.ask(commands.Channel.Open(), 1), commands.Channel.OpenOk)
     for client in clients:
