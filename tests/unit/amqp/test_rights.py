@@ -131,15 +131,18 @@ OPERATIONS: dict[str, tuple[base.Frame | bytes, tuple[str, str, object]]] = {
 }
 
 
-def over_amqp(site: Site, operation: base.Frame | bytes) -> bool:
-    """Returns whether the operation is permitted."""
-    client = logged_in(site)
+def over_amqp(site: Site, operation: base.Frame | bytes, client: Client | None = None) -> bool:
+    """Returns whether the operation is permitted. Leaves a channel open."""
+    client = client or logged_in(site)
     if isinstance(operation, bytes):
         client.send_bytes(operation)
     else:
         client.send(operation)
     client.send(Queue.Declare(queue="q", passive=True))
     closes = [one for one in client.got() if isinstance(one, Channel.Close)]
+    if closes:
+        client.send(Channel.CloseOk())
+        client.ask(Channel.Open(), Channel.OpenOk)
     assert all(one.reply_code in (403, 404, 406) for one in closes)
     return not any(
         one.reply_code == 403 or (one.reply_code == 406 and "user_id" in one.reply_text) for one in closes
@@ -234,6 +237,28 @@ def test_a_queue_named_by_the_server_is_decided_by_that_name(site: Site) -> None
 
 
 # --- what is open
+
+
+some_rights = st.tuples(patterns, patterns, patterns)
+some_operation = st.sampled_from(
+    ["publish", "publish a topic", "publish to a queue", "get", "declare a queue"]
+)
+
+
+@given(st.lists(some_rights | st.tuples(keys, keys) | some_operation, max_size=30))
+def test_a_channel_that_remembers_decides_as_one_that_does_not(steps: list[object]) -> None:
+    """The reference asks for each operation anew, as `missing` does for management calls."""
+    site = with_definitions()
+    site.users.permit("u", "/", NOTHING)
+    client = logged_in(site)
+    for step in steps:
+        if isinstance(step, str):
+            amqp, http = OPERATIONS[step]
+            assert over_amqp(site, amqp, client) == over_http(site, http)
+        elif isinstance(step, tuple) and len(step) == 2:
+            site.users.permit_topics("u", "/", "t", TopicPermission(*step))
+        elif isinstance(step, tuple):
+            site.users.permit("u", "/", Permission(*step))
 
 
 def test_a_right_that_is_taken_away_is_gone_at_once(site: Site) -> None:
