@@ -51,7 +51,8 @@ class Access(Rights, Protocol):
         """Whether there is such a user, who then may log in with a certificate."""
 
     def may_come(self, user: str, local: bool) -> bool:
-        """Whether the user may connect from its address. `local` is whether that is this host."""
+        """Whether there is such a user, who may connect from its address. `local` is whether that is this
+        host."""
 
     def renewed(self, user: str, secret: bytes) -> bool:
         """Whether a user may continue with a new secret."""

@@ -37,13 +37,14 @@ P = TypeVar("P", "Permission", "TopicPermission")
 
 
 def fits(password: bytes, password_hash: str, hashing: str) -> bool:
-    """Whether a password matches a hash. Nothing matches an empty or malformed hash."""
+    """Whether a password matches a hash. Nothing matches an empty or malformed hash, nor does an empty
+    password, as in RabbitMQ."""
     digest = _DIGESTS.get(hashing)
     try:
         raw = base64.b64decode(password_hash, validate=True)
     except (binascii.Error, ValueError):
         return False
-    if digest is None or len(raw) <= _SALT:
+    if digest is None or len(raw) <= _SALT or not password:
         return False
     return hmac.compare_digest(digest(raw[:_SALT] + password), raw[_SALT:])
 
@@ -189,13 +190,13 @@ class Users:
 
     def fits(self, name: str, password: bytes) -> bool:
         user = self.users.get(name)
-        return user is not None and bool(password) and fits(password, user.password_hash, user.hashing)
+        return user is not None and fits(password, user.password_hash, user.hashing)
 
     def knows(self, user: str) -> bool:
         return user in self.users
 
     def may_come(self, user: str, local: bool) -> bool:
-        return local or user not in self.local_only
+        return self.knows(user) and (local or user not in self.local_only)
 
     def may_open(self, user: str, vhost: str) -> bool:
         return (user, vhost) in self.permissions
