@@ -1,4 +1,4 @@
-"""A form of a web page that is sent to a face's port: the browser puts HTTP before what the page has chosen."""
+"""A form of a web page, sent to a face: the browser puts HTTP before the bytes that the page has chosen."""
 
 from __future__ import annotations
 

@@ -247,7 +247,7 @@ some_operation = st.sampled_from(
 
 @given(st.lists(some_rights | st.tuples(keys, keys) | some_operation, max_size=30))
 def test_a_channel_that_remembers_decides_as_one_that_does_not(steps: list[object]) -> None:
-    """The reference asks for each operation anew, as `missing` does for management calls."""
+    """The reference asks again for each operation, as management calls do."""
     site = with_definitions()
     site.users.permit("u", "/", NOTHING)
     client = logged_in(site)
