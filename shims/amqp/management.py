@@ -341,7 +341,7 @@ class Management(Messages):
 
     def queue(self, call: Call) -> Document:
         vhost = call.vhost()
-        return self.views.queue_detail(vhost, call.queue(vhost), call.now)
+        return self.views.queue_detail(vhost, call.queue(vhost), call.now, call.scope())
 
     def bindings(self, call: Call) -> Rows:
         return [one for vhost in call.vhosts() for one in self.views.bindings(vhost)]

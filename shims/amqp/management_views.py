@@ -275,11 +275,11 @@ class Views:
             return self._facts().name, "running"
         return node_name(joined.reach.name(queue.home)), "running" if joined.reaches(queue.home) else "down"
 
-    def queue_detail(self, vhost: VirtualHost, queue: MessageQueue, now: float) -> Document:
+    def queue_detail(self, vhost: VirtualHost, queue: MessageQueue, now: float, scope: Scope) -> Document:
         """Returns the view of a single queue, which includes its consumers."""
         consumers = [
             self.consumer(session, channel, one)
-            for session, channel, one in self._consumers(self._open())
+            for session, channel, one in self._consumers(self.seen(scope))
             if one.queue is queue
         ]
         return {

@@ -401,3 +401,7 @@ def test_who_may_not_see_all_sees_its_own_consumers(site: Site) -> None:
     own.consume("q", tag="own")
     assert [one["consumer_tag"] for one in site.get("consumers", "u")] == ["own"]
     assert [one["consumer_tag"] for one in site.get("consumers")] == ["guests", "own"]
+    for user, tags in (("u", ["own"]), ("guest", ["guests", "own"])):
+        shown = site.get("queues/%2F/q", user)
+        assert [one["consumer_tag"] for one in shown["consumer_details"]] == tags
+        assert shown["consumers"] == 2
