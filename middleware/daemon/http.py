@@ -7,12 +7,12 @@
 /readyz    200 while the daemon serves; 503 while it shuts down, no other host accepts it, the disk refuses
            writes, or clients are turned away. With ?for=reads it is 200 even if the disk refuses writes
 
-Each answers 421 to a request for another host (`host_names`).
+Each answers 421 to a request for another host, and 403 to a change that a foreign web page asks for
+(`model.web_callers`).
 """
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Awaitable, Callable
 
@@ -20,22 +20,16 @@ from aiohttp import web
 
 import treecast
 from treecast.middleware.api.messages import as_dict
+from treecast.middleware.model.web_callers import WebCallers
 
-from .host_names import is_own_name
+from .host_names import own_names
 from .metrics import Observed, encode
-from .settings import Settings
 from .status import Subject, take_status
 from .view import list_groups, list_partitions, view_process
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _LONGEST_NAME = 200  # characters of a foreign name that are quoted
-
-
-def _own_names(settings: Settings) -> frozenset[str]:
-    """Returns the host's names beside its addresses, in lower case."""
-    bound = settings.admin.rpartition(":")[0].strip("[]")
-    names = (settings.name, socket.gethostname(), bound, *settings.admin_names.split())
-    return frozenset(name.lower().rstrip(".") for name in names if name)
+_READS = ("GET", "HEAD", "OPTIONS")
 
 
 def _always(group_id: str) -> bool:
@@ -47,22 +41,33 @@ class Pages:
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
-        self._names = _own_names(subject.settings)
+        settings = subject.settings
+        self._callers = WebCallers(own_names(settings, settings.admin, settings.admin_names))
 
     @web.middleware
-    async def check_host(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answers 421 for a name that is not this host's. A Unix socket has no names, and no browser reaches
-        it.
+    async def check_caller(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answers 421 for a name that is not this host's, and 403 to a foreign page that wants a change. A
+        Unix socket has no names, and no browser reaches it.
         """
-        asked = request.headers.get("Host")
         reached = request.transport.get_extra_info("sockname") if request.transport is not None else None
-        if asked is None or not isinstance(reached, tuple) or is_own_name(asked, reached[0], self._names):
+        if not isinstance(reached, tuple):
             return await handler(request)
-        return web.Response(
-            status=421,
-            text=f"this daemon does not know itself as {asked[:_LONGEST_NAME]!r}: call it by its address, as"
-            " localhost, or by its own name; --admin-names allows others\n",
-        )
+        headers = request.headers
+        asked, origin = headers.get("Host"), headers.get("Origin", "")
+        if asked is not None and not self._callers.knows(asked, reached[0]):
+            return web.Response(
+                status=421,
+                text=f"this daemon does not know itself as {asked[:_LONGEST_NAME]!r}: call it by its address,"
+                " as localhost, or by its own name; --admin-names allows others\n",
+            )
+        site = headers.get("Sec-Fetch-Site", "")
+        if request.method not in _READS and not self._callers.admits(asked or "", origin, site):
+            return web.Response(
+                status=403,
+                text=f"a web page of another site ({origin[:_LONGEST_NAME]!r}) may not change anything here:"
+                " use a page of this address, or a tool\n",
+            )
+        return await handler(request)
 
     async def index(self, request: web.Request) -> web.Response:
         links = "".join(f'<li><a href="{path}">{path}</a></li>' for path in PATHS[1:])
@@ -128,7 +133,7 @@ PATHS = ("/", "/metrics", "/status", "/healthz", "/readyz")
 
 def application(subject: Subject) -> web.Application:
     pages = Pages(subject)
-    app = web.Application(middlewares=[pages.check_host])
+    app = web.Application(middlewares=[pages.check_caller])
     if subject.amqp is not None:
         app.router.add_route("*", "/api/{path:.*}", subject.amqp.pages().handle)
     handlers = (pages.index, pages.metrics, pages.status, pages.healthz, pages.readyz)

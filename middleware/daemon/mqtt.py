@@ -7,9 +7,11 @@ from pathlib import Path
 from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.broker import HostPubSub
 from treecast.middleware.model.counters import Counters
+from treecast.middleware.model.web_callers import WebCallers
 from treecast.shims.mqtt.server import MqttFace
 from treecast.shims.mqtt.settings import MqttSettings
 
+from .host_names import own_names
 from .listeners import cannot_listen
 from .secured import passwords, tls_settings
 from .settings import Settings
@@ -90,4 +92,11 @@ def mqtt_settings(settings: Settings, address: Address | None, unix_path: Path |
         max_keep_alive=settings.mqtt_max_keep_alive,
         max_sessions=settings.mqtt_max_sessions,
         refused_filters=tuple(settings.mqtt_refused_filters.split()),
+        callers=_callers(settings),
     )
+
+
+def _callers(settings: Settings) -> WebCallers:
+    names = own_names(settings, settings.mqtt, settings.mqtt_names)
+    secured = own_names(settings, settings.mqtt_tls, "")
+    return WebCallers((*names, *secured), settings.mqtt_origins.split())

@@ -107,7 +107,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         str,
         Meta(
             description="names that the admin address accepts beside its addresses, localhost and the"
-            " host's own, separated by spaces; other names get 421",
+            " host's own, separated by spaces, * for all; other names get 421",
             extra={"placeholder": "NAMES"},
         ),
     ] = ""
@@ -227,6 +227,23 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             description="topic filters that MQTT clients may not subscribe to, separated by spaces",
             extra={"placeholder": "FILTERS"},
+        ),
+    ] = ""
+    mqtt_origins: Annotated[
+        str,
+        Meta(
+            description="origins of web pages that may use MQTT over WebSocket, as in https://shop.example,"
+            " separated by spaces, beside pages of the address itself; * for all, null for files; other pages"
+            " get 403",
+            extra={"placeholder": "ORIGINS"},
+        ),
+    ] = ""
+    mqtt_names: Annotated[
+        str,
+        Meta(
+            description="names that MQTT over WebSocket accepts beside its addresses, localhost and the"
+            " host's own, separated by spaces, * for all; other names get 421",
+            extra={"placeholder": "NAMES"},
         ),
     ] = ""
 

@@ -48,7 +48,7 @@ class KeptUsers(Users):
             self.permissions = {(user, vhost): one for user, vhost, one in found.permissions}
             self.topics = {(user, vhost, exchange): one for user, vhost, exchange, one in found.topics}
             self.joined = found.joined
-        self.changed = self._keep
+        self.keep = self._keep
 
     def _keep(self) -> None:
         kept = _Kept(
@@ -71,6 +71,10 @@ class PasswordAccess(KeptUsers):
     ) -> None:
         super().__init__(recorder, kept if kept is not None else {}, b"")
         self._passwords = passwords
+
+    def changed(self, deleted: str = "") -> None:
+        """A user of the file stays, also if another one of that name was deleted."""
+        super().changed("" if deleted in self._passwords else deleted)
 
     def fits(self, name: str, password: bytes) -> bool:
         if name in self._passwords:

@@ -29,9 +29,10 @@ from msgspec import Struct
 
 from treecast.middleware.broker.queues import OtherHosts
 from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.rights import Rights
 
 from .management import FAILURES, Management, failed, shown
-from .management_call import Call, Problem, Request, Response, Rights, authenticate, bad_request
+from .management_call import Call, Problem, Request, Response, authenticate, bad_request
 from .management_definitions import Document
 from .management_views import node_name
 from .users import Users
@@ -87,6 +88,8 @@ class FarResponse(Struct, frozen=True, array_like=True):
 class _Everything:
     """The rights of a user of another host's password file."""
 
+    version = 0
+
     def __init__(self, tags: frozenset[str]) -> None:
         self._tags = tags
 
@@ -99,12 +102,16 @@ class _Everything:
     def may(self, user: str, vhost: str, permission: str, name: bytes) -> bool:
         return True
 
+    def may_use_topic(self, user: str, vhost: str, permission: str, exchange: bytes, key: bytes) -> bool:
+        return True
+
 
 class _Shared:
     """The rights of a user that all hosts share, also if this host's password file has one of that name."""
 
     def __init__(self, users: Users) -> None:
         self._users = users
+        self.version = users.version
 
     def tags(self, name: str) -> frozenset[str]:
         return Users.tags(self._users, name)
@@ -114,6 +121,9 @@ class _Shared:
 
     def may(self, user: str, vhost: str, permission: str, name: bytes) -> bool:
         return Users.may(self._users, user, vhost, permission, name)
+
+    def may_use_topic(self, user: str, vhost: str, permission: str, exchange: bytes, key: bytes) -> bool:
+        return Users.may_use_topic(self._users, user, vhost, permission, exchange, key)
 
 
 class ClusterManagement:

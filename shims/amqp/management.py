@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from treecast.middleware.broker.queues import Exchange, Reason, Refusal, VirtualHost
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.rights import Rights
 
 from .management_call import (
     MONITORING,
@@ -24,7 +25,6 @@ from .management_call import (
     Problem,
     Request,
     Response,
-    Rights,
     authenticate,
     bad_request,
     listed,
@@ -42,7 +42,6 @@ from .management_definitions import (
     user_item,
 )
 from .management_messages import Messages
-from .session import Session
 from .users import ADMINISTRATOR
 
 _log = Log("treecast.amqp")
@@ -197,7 +196,7 @@ class Management(Messages):
     # --- overview, nodes and definitions
 
     def overview(self, call: Call) -> Document:
-        return self.views.overview(call.now)
+        return self.views.overview(call.now, call.scope())
 
     def whoami(self, call: Call) -> Document:
         return {"name": call.user, "tags": sorted(self.users.tags(call.user)), "is_internal_user": True}
@@ -256,7 +255,7 @@ class Management(Messages):
         self._may_see_permissions(call)
         return [
             permission_item(user, vhost, one)
-            for (user, vhost), one in self.users.permissions.items()
+            for (user, vhost), one in self.users.of_known(self.users.permissions)
             if _asked(call, "user", user) and _asked(call, "vhost", vhost)
         ]
 
@@ -270,7 +269,7 @@ class Management(Messages):
         self._may_see_permissions(call)
         return [
             topic_item(user, vhost, exchange, one)
-            for (user, vhost, exchange), one in self.users.topics.items()
+            for (user, vhost, exchange), one in self.users.of_known(self.users.topics)
             if _asked(call, "user", user) and _asked(call, "vhost", vhost)
         ]
 
@@ -342,7 +341,7 @@ class Management(Messages):
 
     def queue(self, call: Call) -> Document:
         vhost = call.vhost()
-        return self.views.queue_detail(vhost, call.queue(vhost), call.now)
+        return self.views.queue_detail(vhost, call.queue(vhost), call.now, call.scope())
 
     def bindings(self, call: Call) -> Rows:
         return [one for vhost in call.vhosts() for one in self.views.bindings(vhost)]
@@ -384,13 +383,7 @@ class Management(Messages):
     # --- connections
 
     def connections(self, call: Call) -> Rows:
-        return [self.views.connection(one, call.now) for one in self._sessions(call)]
-
-    def _sessions(self, call: Call) -> list[Session]:
-        """Returns the visible connections: a user who may not see all sees only its own."""
-        vhosts = [call.vhost().name] if "vhost" in call.arguments else call.visible()
-        found = self.views.connections(vhosts)
-        return [one for one in found if call.sees_all or one.user == call.user]
+        return [self.views.connection(one, call.now) for one in self.views.seen(call.scope())]
 
     def connection(self, call: Call) -> Document:
         return self.views.connection(self.named_connection(call), call.now)
@@ -399,7 +392,7 @@ class Management(Messages):
         return self.views.channels([self.named_connection(call)])
 
     def channels(self, call: Call) -> Rows:
-        return self.views.channels(self._sessions(call))
+        return self.views.channels(self.views.seen(call.scope()))
 
     def channel(self, call: Call) -> Document:
         for one in self.channels(call):
@@ -408,7 +401,7 @@ class Management(Messages):
         raise not_found()
 
     def consumers(self, call: Call) -> Rows:
-        return self.views.consumers([vhost.name for vhost in call.vhosts()])
+        return self.views.consumers(call.scope())
 
     # --- health
 

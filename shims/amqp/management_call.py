@@ -12,12 +12,13 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import quote
 
 from msgspec import Struct
 
 from treecast.middleware.broker.queues import MessageQueue, VirtualHost
+from treecast.middleware.model.rights import Need, Rights, missing, named
 
 from .session_host import AmqpHost
 from .users import ADMINISTRATOR, Users
@@ -101,14 +102,11 @@ def authenticate(request: Request, users: Users) -> str:
     return name
 
 
-class Rights(Protocol):
-    """The rights of users in management calls."""
+class Scope(Struct, frozen=True):
+    """The view of a user: virtual hosts, and in these its own connections, or with `user` None all."""
 
-    def tags(self, name: str) -> frozenset[str]: ...
-
-    def may_open(self, user: str, vhost: str) -> bool: ...
-
-    def may(self, user: str, vhost: str, permission: str, name: bytes) -> bool: ...
+    vhosts: list[str]
+    user: str | None
 
 
 class Call:
@@ -144,6 +142,11 @@ class Call:
         may_open = self._users.may_open
         return [name for name in self._host.vhosts if self.sees_all or may_open(self.user, name)]
 
+    def scope(self) -> Scope:
+        """Returns what the user may see of what the path names."""
+        vhosts = [self.vhost().name] if "vhost" in self.arguments else self.visible()
+        return Scope(vhosts, None if self.sees_all else self.user)
+
     def vhosts(self) -> list[VirtualHost]:
         """Returns the virtual host of the path, or all that the user may see if the path has none."""
         if "vhost" in self.arguments:
@@ -164,14 +167,17 @@ class Call:
             raise not_authorised("User not authorised to access virtual host")
         return found
 
-    def permit(self, vhost: VirtualHost, permission: str, kind: str, name: bytes) -> None:
-        """Raises Problem if the user lacks the permission on an exchange or a queue."""
-        if not self._users.may(self.user, vhost.name, permission, name):
-            shown = name.decode(errors="replace") or "amq.default"
+    def permit(self, vhost: VirtualHost, needs: Iterable[Need]) -> None:
+        """Raises Problem if the user lacks a right that an operation needs."""
+        found = missing(self._users, self.user, vhost.name, needs)
+        if found is not None:
             raise not_authorised(
-                f"ACCESS_REFUSED - {permission} access to {kind} '{shown}' in vhost '{vhost.name}' refused "
-                f"for user '{self.user}'"
+                f"ACCESS_REFUSED - {found.right} access to {named(found)} in vhost '{vhost.name}' refused for"
+                f" user '{self.user}'"
             )
+
+    def has(self, tag: str) -> bool:
+        return tag in self._tags
 
     # --- path parameters
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 
-from treecast.middleware.broker.queues import Binding, Destination, Policy, VirtualHost
+from treecast.middleware.broker.queues import Binding, Destination, Policy, VirtualHost, needs
+from treecast.middleware.model.rights import EXCHANGE, QUEUE
 
 from .management_call import (
     POLICYMAKER,
@@ -22,7 +23,7 @@ from .management_call import (
 from .management_definitions import BadDefinitions, Import, shown_table
 from .management_views import NodeFacts, Views, connection_name, properties_key
 from .session import Session
-from .session_host import CONFIGURE, DEFAULT_TYPE, READ, TYPES, UNSET_TYPES, WRITE, AmqpHost
+from .session_host import DEFAULT_TYPE, TYPES, UNSET_TYPES, AmqpHost
 from .session_messages import REPLY_TO
 from .users import ADMINISTRATOR, SHA256, Permission, TopicPermission, User, Users, hashed, knows_hashing
 from .users import tags_of as read_tags
@@ -66,7 +67,7 @@ class Changes:
         else:
             raise bad_request("[{key_missing,password}]")
         tags = read_tags(body.get("tags", body.get("tag", "")))
-        return _put(self.users.put(User(name, password_hash, hashing, tags)))
+        return _put(self.users.add(User(name, password_hash, hashing, tags)))
 
     def delete_user(self, call: Call) -> Response:
         call.need(ADMINISTRATOR)
@@ -130,7 +131,8 @@ class Changes:
         new = name not in self.host.vhosts
         if new:
             self.host.add_vhost(name)
-            self.users.permit(call.user, name, _EVERYTHING)
+            if call.user in self.users.users:
+                self.users.permit(call.user, name, _EVERYTHING)
         said = dict(self.host.vhost_metadata.get(name, {}))
         said["description"] = text_of(body, "description", str(said.get("description", "")))
         said["tags"] = list(read_tags(body.get("tags", said.get("tags", []))))
@@ -205,7 +207,8 @@ class Changes:
     def put_exchange(self, call: Call) -> Response:
         vhost, name = call.vhost(used=True), call.name("exchange")
         body = call.body("type")
-        call.permit(vhost, CONFIGURE, "exchange", name)
+        arguments = table_of(body)
+        call.permit(vhost, needs.to_declare_exchange(vhost, name, arguments))
         new = name not in vhost.exchanges
         vhost.declare_exchange(
             name,
@@ -213,7 +216,7 @@ class Changes:
             durable=truth_of(body, "durable", True),
             auto_delete=truth_of(body, "auto_delete", False),
             internal=truth_of(body, "internal", False),
-            arguments=table_of(body),
+            arguments=arguments,
         )
         return _put(new)
 
@@ -221,20 +224,21 @@ class Changes:
         vhost, name = call.vhost(used=True), call.exchange_name()
         if name and name not in vhost.exchanges:
             raise not_found()
-        call.permit(vhost, CONFIGURE, "exchange", name)
+        call.permit(vhost, needs.to_delete(EXCHANGE, name))
         vhost.delete_exchange(name, if_unused=call.flag("if-unused"))
         return CHANGED
 
     def put_queue(self, call: Call) -> Response:
         vhost, name = call.vhost(used=True), call.name("queue")
         body = call.body()
-        call.permit(vhost, CONFIGURE, "queue", name)
+        arguments = table_of(body)
+        call.permit(vhost, needs.to_declare_queue(vhost, name, arguments))
         new = name not in vhost.queues
         queue = vhost.declare_queue(
             name,
             durable=truth_of(body, "durable", True),
             auto_delete=truth_of(body, "auto_delete", False),
-            arguments=table_of(body),
+            arguments=arguments,
             now=call.now,
         )
         vhost.watch(queue)
@@ -243,7 +247,7 @@ class Changes:
     def delete_queue(self, call: Call) -> Response:
         vhost = call.vhost(used=True)
         queue = call.queue(vhost)
-        call.permit(vhost, CONFIGURE, "queue", queue.name)
+        call.permit(vhost, needs.to_delete(QUEUE, queue.name))
         unused, empty = call.flag("if-unused"), call.flag("if-empty")
         vhost.delete_queue(queue.name, None, if_unused=unused, if_empty=empty)
         return CHANGED
@@ -251,7 +255,7 @@ class Changes:
     def purge_queue(self, call: Call) -> Response:
         vhost = call.vhost(used=True)
         queue = call.queue(vhost)
-        call.permit(vhost, READ, "queue", queue.name)
+        call.permit(vhost, needs.to_read(queue.name))
         vhost.owned(queue.name, None).purge()
         return CHANGED
 
@@ -263,8 +267,7 @@ class Changes:
         key, arguments = text_of(body, "routing_key", ""), table_of(body)
         if not target.is_exchange and target.name.startswith(REPLY_TO):
             raise bad_request("cannot bind or unbind to a volatile (direct reply-to) queue")
-        call.permit(vhost, WRITE, "exchange" if target.is_exchange else "queue", target.name)
-        call.permit(vhost, READ, "exchange", source)
+        call.permit(vhost, needs.to_bind(vhost, source, target, key.encode()))
         vhost.bind(source, target, key.encode(), arguments)
         where = f"{target.name.decode()}/{properties_key(key, arguments)}"
         return Response(201, b"", (("Location", where),), depends=True)
@@ -272,8 +275,7 @@ class Changes:
     def unbind(self, call: Call) -> Response:
         vhost, source, target = self._binding_ends(call)
         binding = self.named_binding(call, vhost, source, target)
-        call.permit(vhost, WRITE, "exchange" if target.is_exchange else "queue", target.name)
-        call.permit(vhost, READ, "exchange", source)
+        call.permit(vhost, needs.to_bind(vhost, source, target, binding.key))
         vhost.unbind(source, target, binding.key, vhost.exchanges[source].bindings[binding])
         return CHANGED
 

@@ -26,7 +26,7 @@ from treecast.middleware.broker.queues import (
 
 from .session_host import DEFAULT_TYPE, TYPES, UNSET_TYPES, AmqpHost
 from .session_messages import REPLY_TO
-from .users import Permission, TopicPermission, User, Users, knows_hashing, tags_of
+from .users import SHA256, Permission, TopicPermission, User, Users, hashed, knows_hashing, tags_of
 
 Document = dict[str, object]
 Item = Mapping[str, object]
@@ -118,15 +118,29 @@ class Import:
         if item.get("password_hash") and not knows_hashing(hashing):
             raise _Skip(f"the hashing algorithm {hashing} is unknown, so the user could not log in")
         password = str(item.get("password_hash", ""))
-        self._users.put(User(name, password, hashing, tags_of(item.get("tags"))))
+        if "password" in item:
+            if password:
+                raise _Skip("it has both a password and the hash of one")
+            password, hashing = self._hashed(_text(item, "password")), SHA256
+        self._users.add(User(name, password, hashing, tags_of(item.get("tags"))))
+
+    def _hashed(self, password: str) -> str:
+        return hashed(password.encode(), self._host.random_bytes(4))
+
+    def _known_user(self, item: Item) -> str:
+        """Returns the user of permissions. Rights are not kept for who may come."""
+        user = _text(item, "user")
+        if user not in self._users.users:
+            raise _Skip(f"there is no user {user!r}")
+        return user
 
     def _permission(self, item: Item) -> None:
-        user, vhost = _text(item, "user"), self._named_vhost(item)
+        user, vhost = self._known_user(item), self._named_vhost(item)
         permission = Permission(_text(item, "configure"), _text(item, "write"), _text(item, "read"))
         self._users.permit(user, vhost.name, permission)
 
     def _topic_permission(self, item: Item) -> None:
-        user, vhost = _text(item, "user"), self._named_vhost(item)
+        user, vhost = self._known_user(item), self._named_vhost(item)
         permission = TopicPermission(_text(item, "write"), _text(item, "read"))
         self._users.permit_topics(user, vhost.name, _text(item, "exchange"), permission)
 
@@ -286,8 +300,8 @@ def export(host: AmqpHost, users: Users) -> Document:
         "original_cluster_name": host.cluster_name,
         "users": [user_item(user) for user in users.users.values()],
         "vhosts": [_vhost_item(host, name) for name in host.vhosts],
-        "permissions": [permission_item(*key, one) for key, one in users.permissions.items()],
-        "topic_permissions": [topic_item(*key, one) for key, one in users.topics.items()],
+        "permissions": [permission_item(*key, one) for key, one in users.of_known(users.permissions)],
+        "topic_permissions": [topic_item(*key, one) for key, one in users.of_known(users.topics)],
         "parameters": [one for vhost in vhosts for one in _parameters(vhost)],
         "global_parameters": [{"name": "cluster_name", "value": host.cluster_name}],
         "policies": [policy_item(vhost.name, one) for vhost in vhosts for one in vhost.policies.values()],

@@ -12,7 +12,8 @@ from typing import Final
 from pamqp import commands, header
 from pamqp.exceptions import PAMQPException
 
-from treecast.middleware.broker.queues import MessageQueue, Part, messages
+from treecast.middleware.broker.queues import MessageQueue, Part, messages, needs
+from treecast.middleware.model.rights import IMPERSONATOR
 
 from .codec import BASIC, AmqpError
 from .codec_methods import write_table
@@ -21,7 +22,6 @@ from .management_call import Call, Problem, Response, bad_request, number_of, ta
 from .management_changes import Changes
 from .management_definitions import Document, shown_table, shown_value
 from .session_consuming import shown_data
-from .session_host import READ, WRITE
 from .session_messages import FORMAT, single
 
 _MOST: Final = 100_000  # messages per call
@@ -47,29 +47,22 @@ class Messages(Changes):
         payload = _payload(text_of(body, "payload"), text_of(body, "payload_encoding"))
         if len(payload) > self.host.settings.max_message_bytes:
             raise bad_request("the message exceeds the size limit")
-        call.permit(vhost, WRITE, "exchange", name)
+        call.permit(vhost, needs.to_publish(vhost, name, ()))
         vhost.may_publish(name)
         key = text_of(body, "routing_key").encode()
         if len(key) > 255:
             raise bad_request("routing_key is longer than 255 bytes")
         properties = _properties(table_of(body, "properties"))
         try:
-            run = single(name, key, properties, payload, call.user, b"")
+            sender = None if call.has(IMPERSONATOR) else call.user
+            run = single(name, key, properties, payload, sender, b"")
         except AmqpError as error:
             raise bad_request(error.text) from error
-        self._permit_keys(call, vhost.name, name, run.keys)
+        call.permit(vhost, needs.to_publish(vhost, name, run.keys))
         routed, refused = vhost.publish(run, call.now)
         if refused:
             raise Problem(400, "rejected", "Unable to publish message. Check queue limits.")
         return Response(200, json.dumps({"routed": routed}).encode(), depends=run.persistent)
-
-    def _permit_keys(self, call: Call, vhost: str, name: bytes, keys: tuple[bytes, ...]) -> None:
-        for key in keys:
-            if not self.users.may_use_topic(call.user, vhost, WRITE, name, key):
-                shown = key.decode(errors="replace")
-                raise Problem(
-                    401, "not_authorised", f"ACCESS_REFUSED - write access to topic '{shown}' refused"
-                )
 
     # --- get
 
@@ -85,7 +78,7 @@ class Messages(Changes):
             raise bad_request("Unsupported encoding. Please use auto or base64.")
         if "truncate" in body:
             cut = number_of(body, "truncate")
-        call.permit(vhost, READ, "queue", queue.name)
+        call.permit(vhost, needs.to_read(queue.name))
         vhost.owned(queue.name, None)
         parts: list[Part] = []
         found: list[Document] = []

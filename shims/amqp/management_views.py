@@ -24,6 +24,7 @@ from treecast.middleware.broker.queues import (
     merged_policies,
 )
 
+from .management_call import Scope
 from .management_definitions import Document, shown_table
 from .session import Session
 from .session_consuming import ChannelConsumer
@@ -93,7 +94,7 @@ class Views:
 
     # --- overview and node
 
-    def overview(self, now: float) -> Document:
+    def overview(self, now: float, scope: Scope) -> Document:
         facts, host = self._facts(), self._host
         version = host.settings.version
         return {
@@ -113,25 +114,33 @@ class Views:
                 {"name": name, "description": f"AMQP {name} exchange", "enabled": True}
                 for name in ("direct", "fanout", "headers", "topic")
             ],
-            "message_stats": self._rates.numbers("all", _stats(self._counts()), now),
-            "queue_totals": self._rates.numbers("all", self._totals(), now),
-            "object_totals": self._objects(),
-            "churn_rates": self._rates.numbers("all", {"connection_created": host.connections_opened}, now),
+            **self._numbers(scope, now),
+            **(self._of_the_host(facts, now) if scope.user is None else {}),
+        }
+
+    def _of_the_host(self, facts: NodeFacts, now: float) -> Document:
+        """The rows of users who may see all virtual hosts."""
+        opened = {"connection_created": self._host.connections_opened}
+        return {
+            "churn_rates": self._rates.numbers("all", opened, now),
             "listeners": self._listeners(facts),
             "contexts": [],
         }
 
-    def _counts(self) -> Counts:
-        found = Counts()
-        for vhost in self._host.vhosts.values():
-            found.add(_counts(vhost))
-        return found
+    def _numbers(self, scope: Scope, now: float) -> Document:
+        vhosts = [self._host.vhosts[name] for name in scope.vhosts]
+        of = "all" if scope.user is None else ("seen by", scope.user)
+        counts = Counts()
+        for vhost in vhosts:
+            counts.add(_counts(vhost))
+        depths = _depths([queue for vhost in vhosts for queue in _own(vhost)])
+        return {
+            "message_stats": self._rates.numbers(of, _stats(counts), now),
+            "queue_totals": self._rates.numbers(of, depths, now),
+            "object_totals": self._objects(vhosts, self.seen(scope)),
+        }
 
-    def _totals(self) -> dict[str, int]:
-        return _depths([queue for vhost in self._host.vhosts.values() for queue in _own(vhost)])
-
-    def _objects(self) -> Document:
-        sessions, vhosts = list(self._open()), self._host.vhosts.values()
+    def _objects(self, vhosts: list[VirtualHost], sessions: list[Session]) -> Document:
         return {
             "connections": len(sessions),
             "channels": sum(len(session.channels) for session in sessions),
@@ -266,11 +275,11 @@ class Views:
             return self._facts().name, "running"
         return node_name(joined.reach.name(queue.home)), "running" if joined.reaches(queue.home) else "down"
 
-    def queue_detail(self, vhost: VirtualHost, queue: MessageQueue, now: float) -> Document:
+    def queue_detail(self, vhost: VirtualHost, queue: MessageQueue, now: float, scope: Scope) -> Document:
         """Returns the view of a single queue, which includes its consumers."""
         consumers = [
             self.consumer(session, channel, one)
-            for session, channel, one in self._consumers()
+            for session, channel, one in self._consumers(self.seen(scope))
             if one.queue is queue
         ]
         return {
@@ -306,6 +315,10 @@ class Views:
         """Returns the connections of the given virtual hosts, None for all."""
         known = None if vhosts is None else set(vhosts)
         return [session for session in self._open() if known is None or session.vhost.name in known]
+
+    def seen(self, scope: Scope) -> list[Session]:
+        """Returns the connections in a scope."""
+        return [one for one in self.connections(scope.vhosts) if scope.user in (None, one.user)]
 
     def connection(self, session: Session, now: float) -> Document:
         peer, server = session.ends
@@ -360,16 +373,12 @@ class Views:
             "transactional": channel.transactional,
         }
 
-    def consumers(self, vhosts: Iterable[str]) -> list[Document]:
-        known = set(vhosts)
-        return [
-            self.consumer(session, channel, one)
-            for session, channel, one in self._consumers()
-            if session.vhost.name in known
-        ]
+    def consumers(self, scope: Scope) -> list[Document]:
+        found = self._consumers(self.seen(scope))
+        return [self.consumer(session, channel, one) for session, channel, one in found]
 
-    def _consumers(self) -> Iterable[tuple[Session, Channel, ChannelConsumer]]:
-        for session in self._open():
+    def _consumers(self, sessions: Iterable[Session]) -> Iterable[tuple[Session, Channel, ChannelConsumer]]:
+        for session in sessions:
             for channel in list(session.channels.values()):
                 for one in list(channel.consumers.values()):
                     yield session, channel, one

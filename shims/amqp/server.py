@@ -96,7 +96,10 @@ class AmqpFace:
         self._queue_timer: asyncio.TimerHandle | None = None
         self._queues_at = NEVER
         self._all_closed: asyncio.Event | None = None
+        self._deleted: set[str] = set()  # users, since the last review
+        self._reviews = False
         host.leave_vhost = self._leave_vhost
+        host.access.watch(self._rights_changed)
 
     async def start(self) -> None:
         """Starts listening. Raises OSError if an address cannot be bound or a certificate cannot be read."""
@@ -298,6 +301,24 @@ class AmqpFace:
         for connection in list(self.connections):
             if connection.user and connection.vhost.name == name:
                 connection.close(self.loop.time(), f"vhost '{name}' is deleted")
+
+    def _rights_changed(self, deleted: str) -> None:
+        """Has all connections reviewed in the next pass of the event loop, once for all changes of this one.
+        The new rights decide about all operations from now on."""
+        if not self.connections:
+            return
+        if deleted:
+            self._deleted.add(deleted)
+        if not self._reviews:
+            self._reviews = True
+            self.loop.call_soon(self._review)
+
+    def _review(self) -> None:
+        self._reviews = False
+        deleted, self._deleted = self._deleted, set()
+        now = self.loop.time()
+        for connection in list(self.connections):
+            connection.review(deleted, now)
 
     # --- called by connections
 

@@ -8,7 +8,7 @@ time of day, which the asyncio side updates.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from librt.strings import read_i32_be, read_i64_be
@@ -349,6 +349,24 @@ class Session(OpeningConnection):
             error.method = error.method or method
             return error
         return AmqpError(codec.INTERNAL_ERROR, str(error), method)
+
+    # --- changed rights
+
+    def review(self, deleted: Collection[str], now: float) -> None:
+        """Ends what the user may no longer do, after users or permissions have changed. `deleted`: users that
+        were deleted, though one of the same name may be there again."""
+        if not session_table.TUNING <= self.phase <= session_table.OPEN:
+            return
+        if self.user in deleted or not self.host.access.knows(self.user):
+            self.close(now, f"user '{self.user}' is deleted")
+            return
+        for channel in list(self.channels.values()):
+            if channel.state == session_table.RUNNING:
+                try:
+                    channel.review()
+                except AmqpError as error:
+                    self._refused(channel, error, now)
+        self._settle_up(now)
 
     # --- closing
 

@@ -6,14 +6,13 @@ A channel consists of three parts, each a class derived from the one before: `se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from pamqp import base
 
 from treecast.middleware.broker.queues import (
     Ask,
-    ExchangeType,
     MessageQueue,
     QueueAnswer,
     QueueCall,
@@ -24,6 +23,7 @@ from treecast.middleware.broker.queues import (
     VirtualHost,
     not_found,
 )
+from treecast.middleware.model.rights import TOPIC, Need, missing, named
 
 from . import codec, session_table
 from .codec import AmqpError
@@ -41,7 +41,7 @@ CODES: Final = {
     Reason.NOT_IMPLEMENTED: codec.NOT_IMPLEMENTED,
 }
 _NO_CALL: Final = QueueCall(Ask.COUNT, "", b"")
-_PERMITTED: Final = 64  # permissions cached per channel
+_PERMITTED: Final = 64  # rights cached per channel
 
 
 class Suspended(Exception):
@@ -135,42 +135,44 @@ class ChannelBase:
         self._connection = connection
         self._host = connection.host
         self._vhost = connection.vhost
-        self._permitted: set[tuple[str, bytes]] = set()
+        self._permitted: set[tuple[str, bytes]] = set()  # rights on names, as of version `_decided`
+        self._decided = 0
         self._last_queue = b""  # the queue that an empty name refers to
 
     def send(self, method: base.Frame) -> None:
         self._connection.send(self.number, method)
 
-    def permit(self, permission: str, kind: str, name: bytes) -> None:
-        """Raises ACCESS_REFUSED if the user lacks the permission."""
-        if (permission, name) in self._permitted:
-            return
-        user, vhost = self._connection.user, self._vhost.name
-        if not self._host.access.may(user, vhost, permission, name):
-            what = name.decode(errors="replace") or "amq.default"
-            detail = f"{permission} access to {kind} '{what}' in vhost '{vhost}' refused for user '{user}'"
-            raise AmqpError(codec.ACCESS_REFUSED, detail)
-        if len(self._permitted) >= _PERMITTED:
+    def permitted(self, right: str, name: bytes) -> bool:
+        """Whether the user is known to have a right on an exchange or a queue."""
+        version = self._host.access.version
+        if self._decided != version:
+            self._decided = version
             self._permitted.clear()
-        self._permitted.add((permission, name))
+        return (right, name) in self._permitted
 
-    def permit_topic(self, permission: str, exchange: bytes, keys: tuple[bytes, ...]) -> None:
-        """Raises ACCESS_REFUSED if the user may not use one of the keys of a topic exchange."""
-        found = self._vhost.exchanges.get(exchange)
-        if found is None or found.type is not ExchangeType.TOPIC:
-            return
+    def permit(self, needs: Iterable[Need]) -> None:
+        """Raises ACCESS_REFUSED if the user lacks a right that an operation needs."""
         user, vhost = self._connection.user, self._vhost.name
-        for key in keys:
-            if not self._host.access.may_use_topic(user, vhost, permission, exchange, key):
-                shown, name = key.decode(errors="replace"), exchange.decode(errors="replace")
-                detail = f"{permission} access to topic '{shown}' in exchange exchange '{name}' in vhost "
-                raise AmqpError(codec.ACCESS_REFUSED, f"{detail}'{vhost}' refused for user '{user}'")
+        asked = [need for need in needs if need.kind == TOPIC or not self.permitted(need.right, need.name)]
+        found = missing(self._host.access, user, vhost, asked)
+        if found is not None:
+            what = named(found)
+            detail = f"{found.right} access to {what} in vhost '{vhost}' refused for user '{user}'"
+            raise AmqpError(codec.ACCESS_REFUSED, detail)
+        if len(self._permitted) + len(asked) > _PERMITTED:
+            self._permitted.clear()
+        for need in asked:
+            if need.kind != TOPIC:
+                self._permitted.add((need.right, need.name))
+
+    def review(self) -> None:
+        """Raises ACCESS_REFUSED if the channel goes on with something that its user may no longer do."""
 
     def write_confirms(self) -> None:
         """Writes the confirms of the publishes since the last call."""
 
     def forget_permissions(self) -> None:
-        """Clears the permission cache after the user's permissions may have changed."""
+        """Clears the cache of rights: those of the user may be others with its new secret."""
         self._permitted.clear()
 
     def queue_name(self, given: str) -> bytes:

@@ -19,6 +19,7 @@ from treecast.middleware.broker.queues import (
     StreamStart,
     message,
     messages,
+    needs,
     start_of,
     text,
     unsupported,
@@ -28,7 +29,6 @@ from . import codec, codec_deliver
 from .codec import AmqpError
 from .session_channel import Connection
 from .session_definitions import DefiningChannel
-from .session_host import READ
 from .session_messages import REPLY_TO, shown
 from .session_unsettled import Given, Unsettled
 
@@ -133,7 +133,7 @@ class ConsumingChannel(DefiningChannel):
             queue = self._reply_queue(method.no_ack, now)
         else:
             known = self.queue_name(name)
-            self.permit(READ, "queue", known)
+            self.permit(needs.to_read(known))
             queue = self.readable(known)
         start = self._start(queue, method)
         number = self._at_home(queue, method, tag, start)
@@ -235,6 +235,12 @@ class ConsumingChannel(DefiningChannel):
         if capabilities.get("consumer_cancel_notify") is True:
             self.send(_Basic.Cancel(consumer.tag.decode(), True))
 
+    def review(self) -> None:
+        """Also for consumers: who may no longer read a queue gets no more of it."""
+        for consumer in self.consumers.values():
+            if consumer.queue.name != self.reply:
+                self.permit(needs.to_read(consumer.queue.name))
+
     def pump(self, now: float) -> None:
         """Resumes deliveries after the client reads again."""
         for consumer in list(self.consumers.values()):
@@ -253,7 +259,7 @@ class ConsumingChannel(DefiningChannel):
 
     def get(self, method: commands.Basic.Get, now: float) -> None:
         name = self.queue_name(method.queue)
-        self.permit(READ, "queue", name)
+        self.permit(needs.to_read(name))
         queue = self.readable(name)
         left = 0
         part: Part | None

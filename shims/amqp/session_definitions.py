@@ -14,13 +14,14 @@ from treecast.middleware.broker.queues import (
     QueueCall,
     RemoteQueue,
     StreamQueue,
+    needs,
 )
+from treecast.middleware.model.rights import EXCHANGE, QUEUE
 
 from . import codec
 from .codec import AmqpError
 from .codec_methods import queue_declared
 from .session_channel import ChannelBase, Preparing, Suspended
-from .session_host import CONFIGURE, READ, WRITE
 from .session_messages import REPLY_TO
 
 _Exchange = commands.Exchange
@@ -44,28 +45,22 @@ class DefiningChannel(ChannelBase):
                 raise AmqpError(codec.ACCESS_REFUSED, "operation not permitted on the default exchange")
             self._vhost.exchange(name)
         else:
-            self._permit_new_exchange(name, method)
+            arguments = method.arguments or {}
+            self.permit(needs.to_declare_exchange(self._vhost, name, arguments))
             self._vhost.declare_exchange(
                 name,
                 method.exchange_type,
                 durable=method.durable,
                 auto_delete=method.auto_delete,
                 internal=method.internal,
-                arguments=method.arguments or {},
+                arguments=arguments,
             )
         if not method.nowait:
             self.send(_Exchange.DeclareOk())
 
-    def _permit_new_exchange(self, name: bytes, method: commands.Exchange.Declare) -> None:
-        self.permit(CONFIGURE, "exchange", name)
-        alternate = (method.arguments or {}).get("alternate-exchange")
-        if isinstance(alternate, str):
-            self.permit(READ, "exchange", name)
-            self.permit(WRITE, "exchange", alternate.encode())
-
     def delete_exchange(self, method: commands.Exchange.Delete, now: float) -> None:
         name = _name(method.exchange)
-        self.permit(CONFIGURE, "exchange", name)
+        self.permit(needs.to_delete(EXCHANGE, name))
         self._vhost.delete_exchange(name, if_unused=method.if_unused)
         if not method.nowait:
             self.send(_Exchange.DeleteOk())
@@ -88,10 +83,7 @@ class DefiningChannel(ChannelBase):
         if not target.is_exchange and target.name.startswith(REPLY_TO):
             detail = "cannot bind or unbind to a volatile (direct reply-to) queue"
             raise AmqpError(codec.ACCESS_REFUSED, detail)
-        self.permit(WRITE, "exchange" if target.is_exchange else "queue", target.name)
-        self.permit(READ, "exchange", source)
-        if bind:
-            self.permit_topic(READ, source, (key,))
+        self.permit(needs.to_bind(self._vhost, source, target, key))
         change = self._vhost.bind if bind else self._vhost.unbind
         change(source, target, key, arguments, self._connection)
 
@@ -109,7 +101,8 @@ class DefiningChannel(ChannelBase):
             arguments = self._vhost.typed(
                 method.arguments or {}, method.durable, method.exclusive, method.auto_delete
             )
-            self._permit_new_queue(name, arguments)
+            generated = self._host.made_up(b"amq.gen") if not name else b""
+            self.permit(needs.to_declare_queue(self._vhost, name or generated, arguments))
             self._prepare(name, arguments, method)
             queue = self._vhost.declare_queue(
                 name,
@@ -118,7 +111,7 @@ class DefiningChannel(ChannelBase):
                 auto_delete=method.auto_delete,
                 arguments=arguments,
                 owner=self._connection,
-                generated=self._host.made_up(b"amq.gen") if not name else b"",
+                generated=generated,
                 now=now,
             )
             self._vhost.watch(queue)
@@ -152,16 +145,9 @@ class DefiningChannel(ChannelBase):
         found = self.asked(queue, Ask.COUNT).answer
         return found.messages, found.consumers
 
-    def _permit_new_queue(self, name: bytes, arguments: Mapping[str, object]) -> None:
-        self.permit(CONFIGURE, "queue", name)
-        dead = arguments.get("x-dead-letter-exchange")
-        if isinstance(dead, str):
-            self.permit(READ, "queue", name)
-            self.permit(WRITE, "exchange", dead.encode())
-
     def delete_queue(self, method: commands.Queue.Delete, now: float) -> None:
         name = self.queue_name(method.queue)
-        self.permit(CONFIGURE, "queue", name)
+        self.permit(needs.to_delete(QUEUE, name))
         queue = None if name.startswith(REPLY_TO) else self._vhost.queues.get(name)
         answered = self.answer()
         if answered is not None:  # also if the home's deletion was known here before its answer
@@ -210,7 +196,7 @@ class DefiningChannel(ChannelBase):
 
     def purge_queue(self, method: commands.Queue.Purge, now: float) -> None:
         name = self.queue_name(method.queue)
-        self.permit(READ, "queue", name)
+        self.permit(needs.to_read(name))
         queue = self.readable(name)
         if isinstance(queue, RemoteQueue):
             count = self.asked(queue, Ask.PURGE).answer.messages

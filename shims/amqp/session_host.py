@@ -19,6 +19,7 @@ from treecast.middleware.broker.queues import (
     messages,
 )
 from treecast.middleware.model.applications import Applications
+from treecast.middleware.model.rights import Rights
 
 from .codec import AmqpError
 from .codec_methods import read_table
@@ -26,9 +27,6 @@ from .codec_properties import HEADERS_BIT, fields, values
 from .counting import AmqpCounting
 from .settings import AmqpSettings
 
-CONFIGURE: Final = "configure"
-WRITE: Final = "write"
-READ: Final = "read"
 DEFAULT_TYPE: Final = "default_queue_type"
 TYPES: Final = tuple(one.value for one in QueueType)
 UNSET_TYPES: Final = (None, "", "undefined")  # as RabbitMQ's tools spell that there is none
@@ -38,7 +36,7 @@ AMQPLAIN: Final = "AMQPLAIN"
 PASSWORD_MECHANISMS: Final = ("PLAIN", AMQPLAIN)
 
 
-class Access(Protocol):
+class Access(Rights, Protocol):
     """Authentication and authorisation. A `name` is that of an exchange or a queue.
 
     `mechanisms` are those that take a password.
@@ -53,23 +51,21 @@ class Access(Protocol):
         """Whether there is such a user, who then may log in with a certificate."""
 
     def may_come(self, user: str, local: bool) -> bool:
-        """Whether the user may connect from its address. `local` is whether that is this host."""
-
-    def may_open(self, user: str, vhost: str) -> bool: ...
-
-    def may(self, user: str, vhost: str, permission: str, name: bytes) -> bool: ...
-
-    def may_use_topic(self, user: str, vhost: str, permission: str, exchange: bytes, key: bytes) -> bool:
-        """Whether the user may write or read a routing key of a topic exchange."""
+        """Whether there is such a user, who may connect from its address. `local` is whether that is this
+        host."""
 
     def renewed(self, user: str, secret: bytes) -> bool:
         """Whether a user may continue with a new secret."""
+
+    def watch(self, told: Callable[[str], None]) -> None:
+        """Has `told` called after each change, with the name of the user if one was deleted, else with ""."""
 
 
 class OpenAccess:
     """No access control: any client may do everything under any user name."""
 
     mechanisms: tuple[str, ...] = PASSWORD_MECHANISMS
+    version = 0
 
     def log_in(self, mechanism: str, response: bytes) -> str | None:
         parted = credentials(mechanism, response)
@@ -92,6 +88,12 @@ class OpenAccess:
 
     def renewed(self, user: str, secret: bytes) -> bool:
         return True
+
+    def watch(self, told: Callable[[str], None]) -> None:
+        return
+
+    def tags(self, name: str) -> frozenset[str]:
+        return frozenset()
 
 
 def credentials(mechanism: str, response: bytes) -> tuple[str, bytes] | None:

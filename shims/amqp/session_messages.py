@@ -40,13 +40,16 @@ def run_of(exchange: bytes, key: bytes, data: bytes, count: int, size: int, seen
     return run
 
 
-def single(exchange: bytes, key: bytes, properties: bytes, body: bytes, user: str, reply: bytes) -> Run:
+def single(
+    exchange: bytes, key: bytes, properties: bytes, body: bytes, user: str | None, reply: bytes
+) -> Run:
     """Creates a run of one message with any properties. Raises AmqpError if they are not acceptable.
 
-    `reply` is the queue for the channel's direct replies, or b"".
+    `user` is the only one that it may name as its sender, None for any. `reply` is the queue for direct
+    replies of the channel, or b"".
     """
     seen = look(properties, 0, len(properties))
-    if seen.user is not None and seen.user != user.encode():
+    if seen.user is not None and user is not None and seen.user != user.encode():
         given = seen.user.decode(errors="replace")
         detail = f"user_id property set to '{given}' but authenticated user was '{user}'"
         raise AmqpError(PRECONDITION_FAILED, detail, PUBLISH)

@@ -6,15 +6,15 @@ from typing import Final
 
 from pamqp import commands
 
-from treecast.middleware.broker.queues import Run, messages
+from treecast.middleware.broker.queues import Run, messages, needs
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.rights import IMPERSONATOR, WRITE
 
 from . import codec, codec_deliver
 from .codec import AmqpError
 from .codec_publish import publish_fields
 from .session_channel import Connection
 from .session_consuming import ConsumingChannel
-from .session_host import WRITE
 from .session_messages import single
 
 _MANDATORY: Final = 1
@@ -108,9 +108,13 @@ class Channel(ConsumingChannel):
         self._awaits = _NO_METHOD
         self._pieces = []
         self.may_publish(self._to, self._flags)
-        user = self._connection.user
-        run = single(self._to, self._to_key, self._properties, body, user, self.reply)
+        run = single(self._to, self._to_key, self._properties, body, self._sender(), self.reply)
         self.publish(run, self._flags, now)
+
+    def _sender(self) -> str | None:
+        """Returns the one user that messages may name as theirs, None for any."""
+        user = self._connection.user
+        return None if IMPERSONATOR in self._host.access.tags(user) else user
 
     # --- publishing
 
@@ -122,12 +126,15 @@ class Channel(ConsumingChannel):
         """Raises an error if the user lacks the permission or clients cannot publish to the exchange."""
         if flags & _IMMEDIATE:
             raise AmqpError(codec.NOT_IMPLEMENTED, "immediate=true", codec.PUBLISH)
-        self.permit(WRITE, "exchange", exchange)
+        if not self.permitted(WRITE, exchange):
+            self.permit(needs.to_publish(self._vhost, exchange, ()))
         self._vhost.may_publish(exchange)
 
     def publish(self, run: Run, flags: int, now: float) -> None:
         """Publishes a run after `may_publish`. Raises ACCESS_REFUSED if a routing key is not permitted."""
-        self.permit_topic(WRITE, run.exchange, run.keys)
+        topics = needs.of_topics(self._vhost, WRITE, run.exchange, run.keys)
+        if topics:
+            self.permit(topics)
         mandatory = flags & _MANDATORY != 0
         if self.transactional:
             self._publishes.append((run, mandatory))

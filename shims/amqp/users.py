@@ -13,9 +13,9 @@ import binascii
 import hashlib
 import hmac
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
@@ -32,15 +32,19 @@ _DEFAULT_EXCHANGE: Final = b"amq.default"  # its name in permissions
 _REMEMBERED: Final = 1024  # cached compiled patterns
 ADMINISTRATOR: Final = "administrator"
 
+K = TypeVar("K", tuple[str, str], tuple[str, str, str])  # user, virtual host, exchange
+P = TypeVar("P", "Permission", "TopicPermission")
+
 
 def fits(password: bytes, password_hash: str, hashing: str) -> bool:
-    """Whether a password matches a hash. Nothing matches an empty or malformed hash."""
+    """Whether a password matches a hash. Nothing matches an empty or malformed hash, nor does an empty
+    password, as in RabbitMQ."""
     digest = _DIGESTS.get(hashing)
     try:
         raw = base64.b64decode(password_hash, validate=True)
     except (binascii.Error, ValueError):
         return False
-    if digest is None or len(raw) <= _SALT:
+    if digest is None or len(raw) <= _SALT or not password:
         return False
     return hmac.compare_digest(digest(raw[:_SALT] + password), raw[_SALT:])
 
@@ -87,8 +91,9 @@ class TopicPermission(Struct, frozen=True):
 class Users:
     """All users. Implements `session_host.Access`.
 
-    `permissions` are keyed by user and virtual host, `topics` by exchange as well. `changed` is called after
-    each change, for persistence. `local_only` are the users that may log in from this host only.
+    `permissions` are keyed by user and virtual host, `topics` by exchange as well. `keep` is called after
+    each change, for persistence, and then who watches. `local_only` are the users that may log in from this
+    host only.
     """
 
     mechanisms: tuple[str, ...] = PASSWORD_MECHANISMS
@@ -98,9 +103,21 @@ class Users:
         self.permissions: dict[tuple[str, str], Permission] = {}
         self.topics: dict[tuple[str, str, str], TopicPermission] = {}
         self.local_only = local_only
-        self.changed: Callable[[], None] = _nothing
+        self.version = 0
+        self.keep: Callable[[], None] = _nothing
+        self._watchers: list[Callable[[str], None]] = []
 
     # --- changes
+
+    def watch(self, told: Callable[[str], None]) -> None:
+        self._watchers.append(told)
+
+    def changed(self, deleted: str = "") -> None:
+        """Called after each change; `deleted`: the user that is gone."""
+        self.version += 1
+        self.keep()
+        for told in self._watchers:
+            told(deleted)
 
     def put(self, user: User) -> bool:
         """Adds or replaces a user. Returns whether it is new."""
@@ -109,16 +126,26 @@ class Users:
         self.changed()
         return new
 
+    def add(self, user: User) -> bool:
+        """As `put`, for a change made on this host. A new user has no permissions, also if some were left of
+        an earlier one of that name."""
+        if user.name not in self.users:
+            self._strip(user.name)
+        return self.put(user)
+
     def delete(self, name: str) -> bool:
         """Deletes a user and its permissions. Returns whether it existed."""
         if self.users.pop(name, None) is None:
             return False
+        self._strip(name)
+        self.changed(name)
+        return True
+
+    def _strip(self, name: str) -> None:
         for key in [key for key in self.permissions if key[0] == name]:
             del self.permissions[key]
         for topic in [topic for topic in self.topics if topic[0] == name]:
             del self.topics[topic]
-        self.changed()
-        return True
 
     def permit(self, user: str, vhost: str, permission: Permission) -> bool:
         """Sets permissions. Returns whether they are new. Raises re.error for an invalid pattern."""
@@ -169,7 +196,7 @@ class Users:
         return user in self.users
 
     def may_come(self, user: str, local: bool) -> bool:
-        return local or user not in self.local_only
+        return self.knows(user) and (local or user not in self.local_only)
 
     def may_open(self, user: str, vhost: str) -> bool:
         return (user, vhost) in self.permissions
@@ -193,6 +220,11 @@ class Users:
         return True
 
     # --- the management calls
+
+    def of_known(self, permissions: Mapping[K, P]) -> list[tuple[K, P]]:
+        """Returns the permissions of users that there are. On joined hosts those of others may be left, of a
+        user who was deleted at one host while another gave it permissions."""
+        return [(key, one) for key, one in permissions.items() if key[0] in self.users]
 
     def everything(self, name: str) -> bool:
         """Whether the user has all permissions, whatever they are."""

@@ -57,6 +57,7 @@ class Connection(Session):
     def __init__(self, face: Owner) -> None:
         super().__init__(face.sessions, face.outputs, face.counting, face.loop.time())
         self.peer = ""
+        self.reached = ""  # the address of this host that the client reached; "" for a Unix socket
         self._face = face
         self._loop = face.loop
         self._counting = face.counting
@@ -74,6 +75,8 @@ class Connection(Session):
         self._transport.set_write_buffer_limits(high=self._face.settings.send_buffer_bytes)
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unix socket"
+        here = transport.get_extra_info("sockname")
+        self.reached = str(here[0]) if isinstance(here, tuple) else ""
         self._face.opened(self)
 
     def data_received(self, data: bytes) -> None:
@@ -96,6 +99,7 @@ class Connection(Session):
             self._take(part)
         self.mark()
         if web.closed and not self.closing:
+            self.failure = web.refusal
             self.lost(self._loop.time())
 
     def _take(self, data: bytes) -> None:

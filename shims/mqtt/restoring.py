@@ -35,7 +35,7 @@ def restore(sessions: Sessions, now: float) -> int:
 
 
 def _state(sessions: Sessions, record: Creditor) -> SessionState:
-    state = SessionState(sessions.hub, record.number, record.client_id)
+    state = SessionState(sessions.hub, record.number, record.client_id, record.user)
     state.durable = True
     state.record = record
     state.expiry = record.expiry

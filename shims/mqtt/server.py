@@ -161,7 +161,7 @@ class MqttFace:
         """Returns the framing for a WebSocket client. The library is loaded for the first one."""
         from .websocket import WebSocket
 
-        return WebSocket(self.settings.max_packet_bytes)
+        return WebSocket(self.settings.max_packet_bytes, self.settings.callers, connection.reached)
 
     def _report(self, connection: Connection) -> None:
         """Counts and logs a protocol violation or a disconnection by the server."""

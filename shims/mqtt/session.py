@@ -124,7 +124,7 @@ class Session(SessionInput):
             return MqttError(
                 codec.SERVER_UNAVAILABLE, "4.13", "no durable session while the disk refuses writes"
             )
-        if self._sessions.full and not self._sessions.knows(connect.client_id):
+        if self._sessions.full and not self._sessions.knows(connect):
             return MqttError(codec.QUOTA_EXCEEDED, "4.13", "session limit reached")
         return None
 

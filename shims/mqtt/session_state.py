@@ -184,11 +184,13 @@ class InFlight:
 
 
 class SessionState(Subscriber):
-    """The session state of one client id. `expiry` is the Session Expiry Interval in seconds, or FOREVER."""
+    """The session state of one client id of a user, "" for nobody. `expiry` is the Session Expiry Interval in
+    seconds, or FOREVER."""
 
-    def __init__(self, hub: PubSub, serial: int, client_id: str) -> None:
+    def __init__(self, hub: PubSub, serial: int, client_id: str, user: str = "") -> None:
         super().__init__(serial)
         self.client_id = self.name = client_id
+        self.user = user
         self.expiry = 0
         self.record: Creditor | None = None  # set if the session is durable
         self.session: Session | None = None

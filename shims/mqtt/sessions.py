@@ -1,6 +1,8 @@
-"""All sessions of a daemon by client id: resumption, takeover, expiry and wills.
+"""All sessions of a daemon by user and client id: resumption, takeover, expiry and wills.
 
-Client ids and sessions are local to the daemon: the same id on two hosts names two sessions.
+A client id belongs to its user: of two users with the same id each has a session, and neither can take over
+the other's. Without passwords there are no users, and the name that a client gives does not count. Sessions
+are local to the daemon: the same id on two hosts names two sessions.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ class Sessions:
         self.hub = hub
         self.refused_filters = frozenset([filter.encode() for filter in settings.refused_filters])
         self._rng = rng
-        self._states: dict[str, SessionState] = {}
+        self._states: dict[tuple[str, str], SessionState] = {}  # by user and client id
         self._deadlines: Due[SessionState] = Due()
         self._idle: Due[Session] = Due()
         self._new: dict[Session, float] = {}  # deadline for CONNECT, earliest first
@@ -71,8 +73,18 @@ class Sessions:
         """Whether the session limit is reached."""
         return len(self._states) >= self.settings.max_sessions
 
-    def knows(self, client_id: str) -> bool:
-        return client_id in self._states
+    def knows(self, connect: Connect) -> bool:
+        """Whether the client has a session."""
+        return self._find(self._user(connect), connect.client_id) is not None
+
+    def _user(self, connect: Connect) -> str:
+        """Returns the user who has logged in, "" if no passwords are asked for."""
+        return connect.username or "" if self.settings.passwords is not None else ""
+
+    def _find(self, user: str, client_id: str) -> SessionState | None:
+        """Returns the user's session, or else one of nobody: it was stored before there were passwords, or by
+        a version that did not know users, and goes to the first user who connects with its client id."""
+        return self._states.get((user, client_id)) or self._states.get(("", client_id))
 
     def states(self) -> list[SessionState]:
         return list(self._states.values())
@@ -82,21 +94,23 @@ class Sessions:
     def open(self, session: Session, connect: Connect, now: float) -> Opened:
         """Resumes the client's session or creates one. Disconnects any other client with the same id."""
         self._new.pop(session, None)
-        client_id = connect.client_id
+        client_id, user = connect.client_id, self._user(connect)
         assigned = not client_id
         if assigned:
-            client_id = self._new_id()
-        state = self._states.get(client_id)
+            client_id = self._new_id(user)
+        state = self._find(user, client_id)
         if state is not None:
             self._take_over(state, connect.clean_start, now)
         present = state is not None and not connect.clean_start and not state.ended
         if state is None or not present:
             if state is not None:
                 self.end(state)
-            state = SessionState(self.hub, self.hub.next_serial(), client_id)
-            self._states[client_id] = state
+            state = SessionState(self.hub, self.hub.next_serial(), client_id, user)
+            self._states[user, client_id] = state
         elif state.will_at and state.will_at <= now:
             self._publish_will(state)  # the will delay passed before the next tick
+        if state.user != user:
+            self._give(state, user)
         state.session = session
         state.will_at = state.ends_at = 0.0
         self._deadlines.discard(state)
@@ -106,6 +120,16 @@ class Sessions:
         self.maximum = max(self.maximum, self.connected)
         self.applications.joined("mqtt", client_id, "")
         return Opened(state, present, assigned)
+
+    def _give(self, state: SessionState, user: str) -> None:
+        """Gives a session of nobody to a user."""
+        del self._states[state.user, state.client_id]
+        state.user = user
+        self._states[user, state.client_id] = state
+        journal, record = self.hub.journal, state.record
+        if journal is not None and record is not None:
+            record.user = user
+            journal.given(record)
 
     def _expiry(self, connect: Connect) -> int:
         """Returns the session expiry in seconds. In version 3.1.1 it is either 0 or unlimited."""
@@ -129,13 +153,14 @@ class Sessions:
         elif expiry:
             state.durable = True
             record = state.record = Creditor(state.serial, state.client_id)
+            record.user = state.user
             record.expiry = expiry
             journal.begin(record)
 
-    def _new_id(self) -> str:
+    def _new_id(self, user: str) -> str:
         while True:
             name = "treecast-" + "".join([self._rng.choice(_ALPHABET) for _ in range(14)])
-            if name not in self._states:
+            if self._find(user, name) is None:
                 return name
 
     def _take_over(self, state: SessionState, clean: bool, now: float) -> None:
@@ -192,7 +217,7 @@ class Sessions:
             self.remove(state, filter, subscription)
         state.subscriptions = {}
         state.clear()
-        del self._states[state.client_id]
+        del self._states[state.user, state.client_id]
         self._deadlines.discard(state)
         for delivery in left:
             self.hub.hand_on(delivery, delivery.creditor)
@@ -219,7 +244,7 @@ class Sessions:
         Its expiry and its will delay run from the client's disconnection, at `now + since` seconds, with
         `since` 0 or negative.
         """
-        self._states[state.client_id] = state
+        self._states[state.user, state.client_id] = state
         if state.will is not None:
             state.will_at = max(now + since + state.will.delay, now)
         if state.expiry != FOREVER:

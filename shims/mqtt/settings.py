@@ -6,6 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from treecast.middleware.model.web_callers import WebCallers
 from treecast.shims.listening import TlsSettings
 from treecast.shims.passwords import Passwords
 
@@ -36,6 +37,7 @@ class MqttSettings(Struct, frozen=True):
     max_keep_alive: int = 0xFFFF  # for version 5 clients, sent to them as Server Keep Alive
     passwords: Passwords | None = None  # None: no authentication
     refused_filters: tuple[str, ...] = ()  # topic filters whose subscription is refused, shared or not
+    callers: WebCallers = WebCallers()  # who may use WebSocket
     connect_seconds: float = 10.0  # time limit for CONNECT
     send_buffer_bytes: int = 256 * 1024  # unsent bytes per connection before messages are queued
     sys_interval: float = 10.0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Final
 
 from websockets.exceptions import InvalidState
@@ -16,6 +17,8 @@ from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
+from treecast.middleware.model.web_callers import WebCallers
+
 _log = logging.getLogger("treecast.mqtt.websocket")
 _log.setLevel(logging.WARNING)  # below this level it logs each connection
 
@@ -23,14 +26,20 @@ _ABNORMAL: Final = 1003  # unsupported data type
 _NORMAL: Final = 1000
 _DATA: Final = (Opcode.BINARY, Opcode.CONT)
 _FRAME_BYTES: Final = 64 * 1024
+_LONGEST_NAME: Final = 200  # characters of a foreign name that are quoted
 
 
 class WebSocket:
-    """Translates between network bytes and MQTT bytes. `closed` is whether the WebSocket has ended."""
+    """Translates between network bytes and MQTT bytes. `closed` is whether the WebSocket has ended, `refusal`
+    why its handshake was refused, or ""."""
 
-    def __init__(self, max_bytes: int) -> None:
-        """`max_bytes` is the largest MQTT packet; a frame may be slightly larger."""
+    def __init__(self, max_bytes: int, callers: WebCallers, reached: str) -> None:
+        """`max_bytes` is the largest MQTT packet; a frame may be slightly larger. `reached`: the address of
+        this host that the client reached, "" for a Unix socket, which no browser reaches."""
         self.closed = False
+        self.refusal = ""
+        self._callers = callers
+        self._reached = reached
         self._protocol = ServerProtocol(
             subprotocols=[Subprotocol("mqtt"), Subprotocol("mqttv3.1")],
             max_size=max_bytes + _FRAME_BYTES,
@@ -45,12 +54,33 @@ class WebSocket:
         found: list[bytes] = []
         for event in self._protocol.events_received():
             if isinstance(event, Request):
-                self._protocol.send_response(self._protocol.accept(event))
+                self._answer(event)
+                if self._protocol.state is not OPEN:  # frames may have come with a handshake that is refused
+                    self.closed = True
+                    return []
             elif isinstance(event, Frame):
                 self._frame(event, found)
         if self._protocol.close_expected() or self._protocol.parser_exc is not None:
             self.closed = True
         return found
+
+    def _answer(self, request: Request) -> None:
+        protocol = self._protocol
+        host, origin, site = [
+            ",".join(request.headers.get_all(name)) for name in ("Host", "Origin", "Sec-Fetch-Site")
+        ]
+        if self._reached and host and not self._callers.knows(host, self._reached):
+            text = f"this daemon does not know itself as {host[:_LONGEST_NAME]!r}: --mqtt-names allows names"
+            response = protocol.reject(HTTPStatus.MISDIRECTED_REQUEST, f"{text}\n")
+            self.refusal = "a WebSocket for another host's name"
+        elif self._reached and not self._callers.admits(host, origin, site):
+            shown = origin[:_LONGEST_NAME]
+            text = f"pages of {shown!r} may not use MQTT here: --mqtt-origins allows origins"
+            response = protocol.reject(HTTPStatus.FORBIDDEN, f"{text}\n")
+            self.refusal = "a WebSocket from a foreign web page"
+        else:
+            response = protocol.accept(request)
+        protocol.send_response(response)
 
     def _frame(self, frame: Frame, found: list[bytes]) -> None:
         if frame.opcode in _DATA:

@@ -27,6 +27,7 @@ from .journal_codec import (
     put_message,
     put_owed,
     put_owed_run,
+    put_owner,
     put_passed,
     put_run,
     put_run_head,
@@ -281,6 +282,10 @@ class Journal:
     def changed(self, record: Creditor) -> None:
         """Records a change of the session's expiry, or of whether its client is connected."""
         put_session(self._out, record)
+
+    def given(self, record: Creditor) -> None:
+        """Records to which user the session belongs from now on."""
+        put_owner(self._out, record)
 
     def will(self, record: Creditor, will: WillRecord | None) -> None:
         """Records the will that is published when the client disappears; None: no will."""

@@ -26,6 +26,7 @@
 | RUN           | first number, count, format, publishes (`wire.mqtt_publish`): messages of QoS 1 with      |
 |               | consecutive numbers                                                                       |
 | OWE_RUN       | session, first message, count: of a run                                                   |
+| OWNER         | session, name of the user to whom the client id belongs; none: nobody                    |
 | OWE_SHARED    | as OWE, then the shared subscription: name, "/", filter                                   |
 
 A byte string is its size followed by the bytes.
@@ -62,6 +63,7 @@ NO_WILL: Final = 20
 RUN: Final = 21
 OWE_RUN: Final = 22
 OWE_SHARED: Final = 23
+OWNER: Final = 24
 
 _RETAIN: Final = 4
 _SENT: Final = 8
@@ -134,6 +136,12 @@ def put_session(out: BytesWriter, record: Creditor) -> None:
     put_bytes(out, record.client_id.encode())
 
 
+def put_owner(out: BytesWriter, record: Creditor) -> None:
+    out.append(OWNER)
+    put(out, record.number)
+    put_bytes(out, record.user.encode())
+
+
 def put_subscribed(out: BytesWriter, session: int, filter: bytes, options: int, identifier: int) -> None:
     out.append(SUBSCRIBED)
     put(out, session)
@@ -163,6 +171,8 @@ def put_passed(out: BytesWriter, stream: tuple[int, int, int], number: int) -> N
 def put_state(out: BytesWriter, record: Creditor) -> None:
     """Writes the state of a session, except for the messages owed to it."""
     put_session(out, record)
+    if record.user:
+        put_owner(out, record)
     out.append(STATE)
     put(out, record.number)
     if record.will is not None:

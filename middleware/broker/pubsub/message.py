@@ -406,7 +406,7 @@ class SubscriptionRecord:
 class Creditor:
     """The record of a receiver that is owed messages: a durable session, an event stream, a spool or a shared
     subscription. All but the first have client ids that begin with U+0000, which is not possible for clients.
-    `number` is never reused.
+    `number` is never reused. `user`: whose client id it is, "" if nobody's.
     `gone_at`: when the client disconnected, in seconds since the Unix epoch, 0.0 while it is connected.
     `will`: due `will.delay` after `gone_at`.
 
@@ -418,6 +418,7 @@ class Creditor:
     def __init__(self, number: int, client_id: str) -> None:
         self.number = number
         self.client_id = client_id
+        self.user = ""
         self.expiry = 0
         self.gone_at = 0.0
         self.will: WillRecord | None = None

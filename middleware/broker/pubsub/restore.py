@@ -56,7 +56,7 @@ class Replay:
         elif kind == codec.RUN:
             for message in reader.run():
                 self._message(message)
-        elif codec.OWE <= kind <= codec.STATE or codec.HANDED <= kind <= codec.OWE_SHARED:
+        elif codec.OWE <= kind <= codec.STATE or codec.HANDED <= kind <= codec.OWNER:
             self._of_session(kind, reader)
         else:
             raise TreecastError(Fault.STORAGE, f"the journal has an entry of kind {kind}, of a later version")
@@ -138,6 +138,8 @@ class Replay:
             record.subscriptions[reader.some()] = SubscriptionRecord(options, identifier)
         elif kind == codec.UNSUBSCRIBED:
             record.subscriptions.pop(reader.some(), None)
+        elif kind == codec.OWNER:
+            record.user = reader.some().decode()
         elif kind == codec.ENDED:
             self.sessions.pop(number, None)
         else:

@@ -5,6 +5,7 @@ it. Names not exported here are internal. Everything except `block_store` is pur
 argument and does no I/O.
 """
 
+from . import needs
 from .arguments import Overflow, QueueArguments, QueueType
 from .consumers import Consumer, Counts
 from .deaths import Death
@@ -82,6 +83,7 @@ __all__ = [
     "merged_policies",
     "message",
     "messages",
+    "needs",
     "not_found",
     "skip",
     "start_of",

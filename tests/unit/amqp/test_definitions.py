@@ -270,6 +270,37 @@ def test_a_bad_item_is_skipped_and_the_rest_goes_on() -> None:
     assert found.users.users["u"].tags == ("a", "b")
 
 
+def test_passwords_in_the_clear_are_those_of_their_users_and_rights_of_nobody_are_skipped() -> None:
+    right = {"vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}
+    known = passwords.hashed(b"p", b"salt")
+    found = Migrated(
+        {
+            "users": [
+                {"name": "plain", "password": "word", "tags": "management"},
+                {"name": "both", "password": "word", "password_hash": known, "tags": ""},
+                {"name": "empty", "password": "", "tags": ""},
+                {"name": "none", "tags": ""},
+                {"name": "wrong", "password": 7, "tags": ""},
+            ],
+            "permissions": [{"user": name, **right} for name in ("plain", "both", "ghost")],
+            "topic_permissions": [{"user": "ghost", "exchange": "amq.topic", **right}],
+        }
+    )
+    assert found.client("plain", "word", "/") is not None
+    for name, password in (("plain", ""), ("both", "p"), ("both", "word"), ("empty", ""), ("none", "")):
+        assert found.client(name, password, "/") is None
+    assert found.users.users["plain"].password_hash != found.users.users["empty"].password_hash
+    assert found.report.skipped == [
+        "users both: it has both a password and the hash of one",
+        "users wrong: it cannot be read (TypeError('password'))",
+        "permissions / both: there is no user 'both'",
+        "permissions / ghost: there is no user 'ghost'",
+        "topic_permissions / ghost amq.topic: there is no user 'ghost'",
+    ]
+    exported = export(found.memory.amqp, found.users)
+    assert [one["user"] for one in exported["permissions"]] == ["plain"]  # type: ignore[index,union-attr]
+
+
 # --- passwords
 
 

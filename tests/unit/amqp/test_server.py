@@ -289,6 +289,43 @@ class Watched:
         return getattr(self._transport, name)
 
 
+async def test_a_user_who_is_deleted_is_sent_away(face: AmqpFace) -> None:
+    users = cast(KeptUsers, face.host.access)
+    users.put(User("ann", hashed(b"word", b"tlas")))
+    users.permit("ann", "/", Permission(".*", ".*", ".*"))
+    clients = [await Client.reach(face) for _ in range(3)]
+    for client, login in zip(clients, (("ann", "word"), ("guest", "guest"), ("ann", "word")), strict=True):
+        assert isinstance(await client.log_in(*login), commands.Connection.Tune)
+    first, guest, second = clients
+    assert isinstance(await first.ask(commands.Channel.Open(), 1), commands.Channel.OpenOk)
+    assert isinstance(
+        await first.ask(commands.Queue.Declare(queue="q", durable=True), 1), commands.Queue.DeclareOk
+    )
+    assert isinstance(await first.ask(commands.Basic.Consume(queue="q"), 1), commands.Basic.ConsumeOk)
+    users.delete("ann")
+    users.put(User("ann", hashed(b"word", b"tlas")))  # another one, in the same pass of the loop
+    for client in (first, second):
+        told = await client.read()
+        assert isinstance(told, commands.Connection.Close)
+        assert told.reply_text == "CONNECTION_FORCED - user 'ann' is deleted"
+    assert not face.host.vhosts["/"].queues[b"q"].consumers
+    assert isinstance(await guest.ask(commands.Channel.Open(), 1), commands.Channel.OpenOk)
+    for client in clients:
+        await client.close()
+
+
+def test_a_user_of_a_password_file_is_not_the_one_that_was_deleted() -> None:
+    access = PasswordAccess(Passwords(ANN), Recorder())
+    told: list[str] = []
+    access.watch(told.append)
+    for name in ("ann", "bob"):
+        access.put(User(name))
+        assert access.delete(name)
+    assert told == ["", "", "", "bob"]
+    assert access.knows("ann")
+    assert not access.knows("bob")
+
+
 async def test_the_end_tells_clients(face: AmqpFace) -> None:
     client = await Client.reach(face)
     await client.log_in()

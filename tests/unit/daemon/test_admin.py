@@ -214,3 +214,27 @@ async def test_connections_queue_until_the_pages_are_loaded(
     server.start(subject)
     assert [status for status, _, _ in await asyncio.gather(*early)] == [200] * 5
     await server.close()
+
+
+@pytest.mark.parametrize(
+    ("headers", "refused"),
+    [
+        ({}, False),
+        ({"Origin": "{url}"}, False),
+        ({"Sec-Fetch-Site": "same-origin"}, False),
+        ({"Origin": "https://evil.example"}, True),
+        ({"Origin": "http://127.0.0.1:1"}, True),
+        ({"Origin": "null"}, True),
+        ({"Sec-Fetch-Site": "same-site"}, True),
+        ({"Sec-Fetch-Site": "cross-site", "Content-Type": "text/plain"}, True),
+    ],
+)
+async def test_a_foreign_page_changes_nothing(url: str, headers: dict[str, str], refused: bool) -> None:
+    given = {name: text.format(url=url) for name, text in headers.items()}
+    async with ClientSession() as session:
+        for method in ("POST", "PUT", "DELETE", "PATCH"):
+            async with session.request(method, f"{url}/api/definitions", headers=given) as answer:
+                assert answer.status == (403 if refused else 404)  # this daemon has no management calls
+        for method in ("GET", "HEAD"):
+            async with session.request(method, f"{url}/healthz", headers=given) as answer:
+                assert answer.status == 200

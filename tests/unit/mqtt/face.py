@@ -80,11 +80,14 @@ class Client:
         clean: bool = True,
         keep_alive: int = 0,
         will: Will | None = None,
+        user: str = "",
         **properties: object,
     ) -> Connack:
-        """Connects and returns the first packet; the rest is left to `got`."""
+        """Connects and returns the first packet; the rest is left to `got`. The password of `user` is its
+        name."""
         given = Properties(**properties) if properties else NONE  # type: ignore[arg-type]
-        self.send(Connect(self.version, client_id, clean, keep_alive, will, properties=given))
+        login = (user, user.encode()) if user else (None, None)
+        self.send(Connect(self.version, client_id, clean, keep_alive, will, *login, given))
         data = self.got_bytes()
         size, body = read_length(data, 0, len(data))
         answer = decode(data[0], data[body : body + size], self.version)

@@ -24,7 +24,7 @@ def host(tmp_path: Path) -> MemoryHost:
 def member(host: MemoryHost, name: str, *, lasting: bool = False, window: int = 2, qos: int = 2) -> Client:
     expiry = 100 if lasting else 0
     client = host.connected(name, clean=not lasting, session_expiry=expiry, receive_maximum=window)
-    if host.sessions._states[name].subscriptions == {}:
+    if host.sessions._states["", name].subscriptions == {}:
         client.subscribe(FILTER, qos=qos)
     return client
 
