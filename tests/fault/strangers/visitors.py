@@ -346,7 +346,7 @@ def _feed(to: socket.socket, http2: object) -> int:
 
     assert isinstance(http2, h2.connection.H2Connection)
     headers = [(":method", "POST"), (":scheme", "http"), (":path", "/treecast.v1.Coordinator/Attach")]
-    headers += [(":authority", "x"), ("content-type", "application/grpc"), ("te", "trailers")]
+    headers += [(":authority", "x"), ("content-type", "application/grpc")]
     sent: dict[int, int] = {}
     until = time.monotonic() + 3
     to.settimeout(0.05)
