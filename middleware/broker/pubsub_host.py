@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from treecast.middleware.model.counters import Counters
+from treecast.middleware.model.isolation import Isolation
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.passes import TURN, Passes
 from treecast.middleware.model.rarely import Rarely
@@ -30,8 +31,16 @@ _TICK = 0.5  # seconds between the ends of turns that were not asked for
 class LoopEdge:
     """Implements `turn.Edge` over the running event loop and a thread for syncs."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, passes: Passes | None = None) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        passes: Passes | None = None,
+        isolated: dict[str, int] | None = None,
+    ) -> None:
+        """`isolated`: counts speakers of a turn that have raised."""
         self._loop = loop
+        counted = {} if isolated is None else isolated
+        self._isolation = Isolation(counted, _log, "a part of the turn has failed; the others go on")
         self.soon: Callable[[Callable[[], None]], object] = (passes or Passes(loop.call_soon)).at(TURN)
         self._syncs = SyncThread(loop)
         self._complaint = Rarely()
@@ -42,6 +51,9 @@ class LoopEdge:
     def refused(self, error: str) -> None:
         if self._complaint.due(self._loop.time()):
             _log.error("journal cannot be written", error=error, left_out=self._complaint.left_out())
+
+    def failed(self, error: Exception) -> None:
+        self._isolation.note("speaker", error)
 
     async def settled(self) -> None:
         """Returns when no sync is running."""
@@ -74,7 +86,7 @@ class HostPubSub:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self.passes = Passes(self._loop.call_soon)
-        self._edge = LoopEdge(self._loop, self.passes)
+        self._edge = LoopEdge(self._loop, self.passes, counters.pubsub.isolated)
         self._shared: tuple[Bridge, Cluster] | None = None
         self.turn = Turn(fsync, self._edge)
         self.hub = PubSub(settings, counters.pubsub)

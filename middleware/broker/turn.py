@@ -94,6 +94,9 @@ class Edge(Protocol):
     def refused(self, error: str) -> None:
         """A turn was refused."""
 
+    def failed(self, error: Exception) -> None:
+        """A speaker has raised. The others of the turn are not affected."""
+
 
 class TurnState(enum.Enum):
     RESTING = "nobody has asked"
@@ -207,10 +210,9 @@ class Turn:
             if departures.waiting:
                 departures.place()
         refused = next((store for store in self._stores if not store.flush()), None)
-        self._gathered = [*self._asked, *self._speakers]
+        speakers: list[Speaker] = [*self._asked, *self._speakers]
         self._asked = {}
-        for speaker in self._gathered:
-            speaker.gather()
+        self._gathered = [speaker for speaker in speakers if self._gathers(speaker)]
         if refused is not None:
             self._refuse(refused.error)
             return
@@ -236,13 +238,27 @@ class Turn:
                 departures.send()
         gathered, self._gathered = self._gathered, []
         for speaker in gathered:
-            speaker.say()
+            try:
+                speaker.say()
+            except Exception as error:
+                self._edge.failed(error)
+
+    def _gathers(self, speaker: Speaker) -> bool:
+        try:
+            speaker.gather()
+        except Exception as error:
+            self._edge.failed(error)
+            return False
+        return True
 
     def _refuse(self, error: str) -> None:
         self._edge.refused(error)
         gathered, self._gathered = self._gathered, []
         for speaker in gathered:
-            speaker.refuse()
+            try:
+                speaker.refuse()
+            except Exception as failure:
+                self._edge.failed(failure)
 
     # --- the disk
 

@@ -43,6 +43,7 @@ from msgspec.structs import replace
 
 from treecast.middleware.model.complaints import Complaints
 from treecast.middleware.model.counters import FabricCounters
+from treecast.middleware.model.isolation import Isolation
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.segment import KeyRing, Kind, control, encode
@@ -121,6 +122,9 @@ class Fabric:
         self._random = random
         self._clock = clock
         self._complaints = Complaints(counters.refused, _log, "packet refused", _USUAL)
+        self._isolation = Isolation(
+            counters.isolated, _log, "part of the fabric has failed; the others go on"
+        )
         self._origins: dict[int, Origin] = {}  # by the number of the served stream
         self._joined: dict[tuple[int, int], JoinedStream] = {}  # by origin and stream
         self._soon = False
@@ -174,6 +178,7 @@ class Fabric:
             assembly_bytes=self._settings.assembly_bytes,
             room_bytes=edge.receive_buffer * _PAYLOAD // _TRUESIZE,
             nearest=self.carriers,
+            isolate=self._isolation.note,
         )
         self._inlets = edge.inlets = Inlets(self._streams, self._settings.receive_at_once)
         self.carriers.open(edge)
@@ -326,11 +331,14 @@ class Fabric:
         self.counters.probes_sent += 1
 
     def _answer_probes(self) -> None:
-        for sender, probe in self._streams.probes:
+        found, self._streams.probes = self._streams.probes, []
+        for sender, probe in found:
             self.counters.probes_received += 1
-            if self.on_probe is not None and (not probe.state or self.carriers.is_member(probe.state)):
-                self.on_probe(sender, probe.state, probe.nonce)
-        self._streams.probes.clear()
+            try:
+                if self.on_probe is not None and (not probe.state or self.carriers.is_member(probe.state)):
+                    self.on_probe(sender, probe.state, probe.nonce)
+            except Exception as error:
+                self._isolation.note("probe", error, sender)
 
     def _reach_changed(self) -> None:
         if self.on_reach is not None:
@@ -363,18 +371,24 @@ class Fabric:
 
     def _on_readable(self, end: End) -> None:
         """Reads from a socket. A message that arrived alone is delivered before more is read."""
-        now = self.now()
+        try:
+            if self._read(end, self.now()):
+                return
+        except Exception as error:
+            self._isolation.note("socket", error)
+        self._work_soon()
+
+    def _read(self, end: End, now: float) -> bool:
+        """As `_on_readable`. Returns whether the remaining work may wait for the next messages."""
         inlet = self._inlets.of(end)
         if inlet.several:
             inlet.take_turn(now)
-        else:
-            single = inlet.take_first(now)
-            if self._take(now) == 1 and single:
-                if self._work_later(now):
-                    return
-            else:
-                inlet.take_rest(now)
-        self._work_soon()
+            return False
+        single = inlet.take_first(now)
+        if self._take(now) == 1 and single:
+            return self._work_later(now)
+        inlet.take_rest(now)
+        return False
 
     def _work_later(self, now: float) -> bool:
         """Whether the remaining work after a single message, which is some reports, may wait for the next
@@ -418,7 +432,7 @@ class Fabric:
             elif at < self._timer_at:
                 self._start_timer(now, at)
         except Exception as error:  # not the publisher's fault; the stream is looked at again
-            self._loop.call_exception_handler({"message": "fabric: sending failed", "exception": error})
+            self._isolation.note("origin", error, origin.sender.key)
             self._work_soon()
 
     def _work_soon(self) -> None:
@@ -438,6 +452,15 @@ class Fabric:
         if self._closed:
             return
         now = self._worked_at = self.now()
+        try:
+            self._work_at(now)
+        except (
+            Exception
+        ) as error:  # of no single stream; what was taken off a list is lost, as on the network
+            self._isolation.note("turn", error)
+        self._set_timer(now)
+
+    def _work_at(self, now: float) -> None:
         streams = self._streams
         # After a stall, data about to be requested may already be in a socket.
         answer = not streams.receivers.due(now) or self._inlets.take_some(now) or self._put_off >= _PUT_OFF
@@ -450,7 +473,8 @@ class Fabric:
         # While much waits for the kernel, streams wait as well: data sent now would be dropped.
         if self._udp.queued <= self._settings.queue_bytes // 2:
             self._serve(now)
-        self._set_timer(now)
+        if streams.receivers.broken:
+            self._part_with_broken()
 
     def _take(self, now: float) -> int:
         """Delivers the messages whose turn it is, and returns their number. What sinks publish is sent by
@@ -462,7 +486,25 @@ class Fabric:
                 self._deliver(taken)
             finally:
                 self._working = False
+        if self._streams.receivers.broken:
+            self._part_with_broken()
         return len(taken)
+
+    def _part_with_broken(self) -> None:
+        """Tells the sinks of streams whose receiver has raised: they join again, at what they have taken."""
+        found, self._streams.receivers.broken = self._streams.receivers.broken, []
+        for key, error in found:
+            self._isolation.note("receiver", error, key)
+            joined = self._joined.get(key[:2])
+            if joined is not None and joined.key == key:
+                del self._joined[key[:2]]
+                self._tell_failed(joined, error)
+
+    def _tell_failed(self, joined: JoinedStream, error: Exception) -> None:
+        try:
+            joined.sink.failed(error)
+        except Exception as another:
+            self._isolation.note("sink", another, joined.key)
 
     def _serve(self, now: float) -> None:
         self._ship(self._streams.serve(now))
@@ -480,14 +522,20 @@ class Fabric:
 
     def _ship(self, shipments: list[Shipment]) -> None:
         for one in shipments:
-            if one.carrier == UNICAST:
-                for host in one.hosts:
-                    address = self._unicast.addresses.get(host)
-                    if address is not None:
-                        self._udp.send(one.datagrams, address)
-            else:
-                whole = [bytes(datagram) for datagram in one.datagrams]
-                self._carriers[one.carrier].send(one.group, whole, one.hosts)
+            try:
+                self._ship_one(one)
+            except Exception as error:
+                self._isolation.note("carrier", error, one.hosts)
+
+    def _ship_one(self, one: Shipment) -> None:
+        if one.carrier == UNICAST:
+            for host in one.hosts:
+                address = self._unicast.addresses.get(host)
+                if address is not None:
+                    self._udp.send(one.datagrams, address)
+        else:
+            whole = [bytes(datagram) for datagram in one.datagrams]
+            self._carriers[one.carrier].send(one.group, whole, one.hosts)
 
     def _fall_back(self) -> None:
         """Reports hosts that a carrier does not reach; they are already back on unicast."""
@@ -497,8 +545,11 @@ class Fabric:
             name = self.carriers.all[served.carrier].name
             _log.warning("group does not reach a host", stream=name, group=served.group, host=host)
             origin = self._origins.get(served.number)
-            if origin is not None and self.on_unreached is not None:
-                self.on_unreached(origin, host)
+            try:
+                if origin is not None and self.on_unreached is not None:
+                    self.on_unreached(origin, host)
+            except Exception as error:
+                self._isolation.note("unreached", error, host)
 
     def _deliver(self, taken: list[tuple[tuple[int, int, int], Delivery]]) -> None:
         """Calls a sink once per run of messages of one stream, so that the order between streams is kept."""
@@ -518,7 +569,7 @@ class Fabric:
             _log.exception("received part of a stream cannot be taken", stream=joined.key)
             self.counters.sink_errors += 1
             joined.leave()
-            joined.sink.failed(error)
+            self._tell_failed(joined, error)
 
     def _set_timer(self, now: float) -> None:
         at = self._streams.next_deadline(now)

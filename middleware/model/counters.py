@@ -98,6 +98,7 @@ class PubSubCounters(Struct):
     sessions_expired: int = 0
     journal_errors: int = 0  # times that the disk refused a write
     journal_cut_bytes: int = 0  # torn bytes at the journal's end, cut off at start
+    isolated: dict[str, int] = {}  # errors of one part of a turn that were kept from the others
 
 
 class EventCounters(Struct):
@@ -200,6 +201,7 @@ class FabricCounters(Struct):
     probes_sent: int = 0
     probes_received: int = 0
     sink_errors: int = 0  # streams left because the layer above failed
+    isolated: dict[str, int] = {}  # errors of one part that were kept from the others, by kind of part
 
 
 class StareCounters(Struct):

@@ -16,7 +16,8 @@
     close      end uint64
     probe      state uint32, nonce uint64
 
-A range is [first, end). A body has to fill its payload; otherwise SegmentError(BODY) is raised.
+A range is [first, end). A body has to fill its payload, and each number has to lie in its range; otherwise
+SegmentError(BODY) is raised. What was decoded is therefore safe to calculate with.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from .segment import SegmentError, SegmentFault
+from .segment import MAX_SEGMENTS, SegmentError, SegmentFault
+from .stare import LAST_STATE
 
 MAX_GAPS: Final = 48  # per nak: below 1,100 bytes with headers and tag, so that it is never fragmented
 MAX_SKIPS: Final = 60
@@ -107,6 +109,8 @@ class Nak(Struct, frozen=True):
         gaps = tuple(Gap(*_GAP.unpack_from(data, _NAK.size + _GAP.size * at)) for at in range(count))
         if any(gap.first >= gap.end for gap in gaps):
             raise SegmentError(SegmentFault.BODY, "an empty gap")
+        if any(gap.part + gap.parts > MAX_SEGMENTS or (gap.part and not gap.parts) for gap in gaps):
+            raise SegmentError(SegmentFault.BODY, "parts that no message has")
         return cls(gaps, round_trip)
 
 
@@ -216,6 +220,8 @@ class Report(Struct, frozen=True):
         near, near_bytes, live, repaired, replayed, filtered = rest
         totals = Totals(live, repaired, replayed, filtered, expired, refused)
         _fills(data, position, first <= following and totals.settled == following - first)
+        if parts > MAX_SEGMENTS:
+            raise SegmentError(SegmentFault.BODY, "more parts than a message has")
         echo = not mode & _NO_ECHO
         which = _member(Mode, mode & ~_NO_ECHO)
         return cls(
@@ -302,7 +308,10 @@ class Close(Struct, frozen=True):
 
 
 class Probe(Struct, frozen=True):
-    """A probe sent to the group of `state`. Its receivers answer with `nonce` by another path."""
+    """A probe sent to the group of `state`, a state id of 22 bits; 0: by a carrier without groups.
+
+    Its receivers answer with `nonce` by another path.
+    """
 
     state: int
     nonce: int
@@ -313,7 +322,7 @@ class Probe(Struct, frozen=True):
     @classmethod
     def decode(cls, data: bytes) -> Probe:
         state, nonce = _read(_PROBE, data, 0)
-        _fills(data, _PROBE.size, True)
+        _fills(data, _PROBE.size, state <= LAST_STATE)
         return cls(state, nonce)
 
 

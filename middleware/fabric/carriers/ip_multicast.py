@@ -176,7 +176,8 @@ class IpMulticast:
         self._memberships.leave(stare.group(group, ipv6=self._ipv6))
 
     def is_member(self, group: int) -> bool:
-        return stare.group(group, ipv6=self._ipv6) in self._memberships
+        known = 0 <= group <= stare.LAST_STATE
+        return known and stare.group(group, ipv6=self._ipv6) in self._memberships
 
     def check(self, group: int) -> None:
         stare.check_state(group)

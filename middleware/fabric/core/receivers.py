@@ -40,7 +40,8 @@ class Receivers:
     """The receiving ends of all streams of one host: `receive`, `take`, `to_send`, `next_deadline`.
 
     Each call costs time in proportion to what arrived or became due, not to the number of streams. `complain`
-    is called for each segment that no stream accepts.
+    is called for each segment that no stream accepts. A receiver that raises is left and joins `broken`; the
+    others go on.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Receivers:
         self._room = Room(room_bytes)
         self._share = Share(settings.replay_at_once)
         self._first = 0  # number of the membership that repairs first in the next turn
+        self.broken: list[tuple[StreamKey, Exception]] = []  # streams left; the caller removes them
         self.members: dict[tuple[int, int], _Membership] = {}  # by (origin, stream)
         self._by_number: dict[int, _Membership] = {}
         self._count = 0
@@ -164,7 +166,16 @@ class Receivers:
             self._refuse(Refused.OLD_EPOCH if segment.epoch < member.epoch else Refused.LATER_EPOCH)
         else:
             self._touched[member.number] = None
-            member.receiver.receive(segment, now)
+            try:
+                member.receiver.receive(segment, now)
+            except Exception as error:
+                self._break(member, error)
+
+    def _break(self, member: _Membership, error: Exception) -> None:
+        """Leaves a stream whose receiver has raised: nothing that it holds can be relied on."""
+        origin, stream, _ = key = member.receiver.key
+        self.broken.append((key, error))
+        self.leave(origin, stream)
 
     def _refuse(self, reason: Refused) -> None:
         self.refused[reason.name] = self.refused.get(reason.name, 0) + 1
@@ -188,7 +199,13 @@ class Receivers:
                     touched.append(number)
             before = len(taken)
             for number in touched:
-                self._take(self._by_number[number], taken, now)
+                member = self._by_number.get(number)
+                if member is None:
+                    continue
+                try:
+                    self._take(member, taken, now)
+                except Exception as error:
+                    self._break(member, error)
             touched = []
             if len(taken) == before:
                 break
@@ -235,14 +252,23 @@ class Receivers:
         self._share.begin()
         out: list[Outgoing] = []
         for number in pending:
-            receiver = self._by_number[number].receiver
-            out.extend(receiver.to_send(now))
+            member = self._by_number.get(number)
+            if member is None:
+                continue
+            try:
+                self._send(member, out, now)
+            except Exception as error:
+                self._break(member, error)
             if self._share.left <= 0 and not self._first:
                 self._first = number + 1
-            if receiver.ready:
-                self._touched[number] = None
-            self._schedule.set(number, receiver.next_deadline(now))
         return out
+
+    def _send(self, member: _Membership, out: list[Outgoing], now: float) -> None:
+        receiver = member.receiver
+        out.extend(receiver.to_send(now))
+        if receiver.ready:
+            self._touched[member.number] = None
+        self._schedule.set(member.number, receiver.next_deadline(now))
 
     def due(self, now: float) -> bool:
         """Whether a deadline may have passed."""

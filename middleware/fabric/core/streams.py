@@ -55,6 +55,7 @@ _DATA_KIND: Final = int(Kind.DATA)
 _SENDER: Final = struct.Struct(">I")
 _SENDER_AT: Final = 36
 _JUDGED_BY: Final = 64  # messages sent to a group before a host's requests count against it
+_AGAIN_AFTER: Final = 1.0  # seconds after which an origin that raised is looked at again
 _JUDGED_AFTER: Final = 1.0  # minimum seconds; and twice in a row, because a host that was stopped also asks
 
 
@@ -154,7 +155,8 @@ class Streams:
     """Both ends of a host's streams: `burst` for arrivals, then `receivers.take`, `answers` and `serve`;
     `next_deadline`.
 
-    `complain` is called for each packet that is discarded before a stream sees it.
+    `complain` is called for each packet that is discarded before a stream sees it. `isolate` is called with
+    the kind of a part that raised, its error, and which one it is: the turn goes on without it.
     """
 
     def __init__(
@@ -168,6 +170,7 @@ class Streams:
         assembly_bytes: int,
         room_bytes: int = 8 << 20,
         nearest: Nearest | None = None,
+        isolate: Callable[[str, Exception, object], None] | None = None,
     ) -> None:
         """`room_bytes`: the capacity of the host's sockets. `nearest`: names members to ask for repairs."""
         self.host = host
@@ -185,6 +188,7 @@ class Streams:
         self.roomy: list[Served] = []  # streams that refused messages and have room again; as `probes`
         self._keys = keys
         self._complain = complain
+        self._isolate = isolate
         self._served: dict[tuple[int, int], Served] = {}  # by stream and epoch
         self._by_number: dict[int, Served] = {}
         self._count = 0
@@ -240,7 +244,7 @@ class Streams:
             end = min(start + size, length) if size > 0 else length
             at = start + skip
             if not seen or end - at < HEADER_SIZE or bytes(buffer[start : at + _STREAM_BYTES]) != seen:
-                at = unwraps.unwrap(buffer, start, end)
+                at = self._unwrapped(buffer, start, end, unwraps)
                 if at < 0 or not self._concerns(buffer, at, end):
                     start = end
                     continue
@@ -249,6 +253,19 @@ class Streams:
                     seen = bytes(buffer[start : at + _STREAM_BYTES])
             self._datagram(buffer, at, end, now)
             start = end
+
+    def _unwrapped(self, buffer: memoryview, start: int, end: int, unwraps: Unwraps) -> int:
+        try:
+            return unwraps.unwrap(buffer, start, end)
+        except Exception as error:
+            self._apart("carrier", error, None)
+            return -1
+
+    def _apart(self, part: str, error: Exception, where: object) -> None:
+        """Keeps an error of one part from the others. Without anybody who counts it, it is raised."""
+        if self._isolate is None:
+            raise error
+        self._isolate(part, error, where)
 
     def _concerns(self, buffer: memoryview, start: int, end: int) -> bool:
         """Whether a packet of a group may be for this host; checked before computing a tag.
@@ -294,8 +311,11 @@ class Streams:
         if served is None:
             self._complain(EdgeFault.UNKNOWN_ORIGIN)
             return
-        served.sender.receive(segment, now)
         self._touched[served.number] = None
+        try:
+            served.sender.receive(segment, now)
+        except Exception as error:
+            self._apart("origin", error, served.sender.key)
 
     def _probe(self, segment: Segment) -> None:
         try:
@@ -326,26 +346,35 @@ class Streams:
             turn.begin(now, len(numbers))
         for number in numbers:
             served = self._by_number[number]
-            sender = served.sender
-            alone = sender.take_alone(now)
-            if alone is not None:
-                self._lay_out_alone(served, alone, shipments)
-            else:
-                if not limited:
-                    turn.begin(now)
-                    limited = True
-                out = sender.to_send(now)
-                if out:
-                    self._lay_out(served, out, shipments)
-            if served.carrier != UNICAST:
-                self.unreached.extend([(served, host) for host in served.unreached(now)])
-            if sender.wanting and sender.has_room:
-                sender.wanting = False
-                self.roomy.append(served)
-            self.schedule.set(number, sender.next_deadline(now))
+            try:
+                limited = self._serve_one(served, shipments, limited, now)
+            except Exception as error:
+                self.schedule.set(number, now + _AGAIN_AFTER)
+                self._apart("origin", error, served.sender.key)
             if limited and turn.over and not self._next:
                 self._next = number + 1
         return shipments
+
+    def _serve_one(self, served: Served, shipments: list[Shipment], limited: bool, now: float) -> bool:
+        """Serves one stream. `limited`: the turn's budget has begun; returns whether it has now."""
+        sender = served.sender
+        alone = sender.take_alone(now)
+        if alone is not None:
+            self._lay_out_alone(served, alone, shipments)
+        else:
+            if not limited:
+                self.turn.begin(now)
+                limited = True
+            out = sender.to_send(now)
+            if out:
+                self._lay_out(served, out, shipments)
+        if served.carrier != UNICAST:
+            self.unreached.extend([(served, host) for host in served.unreached(now)])
+        if sender.wanting and sender.has_room:
+            sender.wanting = False
+            self.roomy.append(served)
+        self.schedule.set(served.number, sender.next_deadline(now))
+        return limited
 
     def serve_ahead(self, served: Served, now: float) -> list[Shipment]:
         """Sends a stream's only new message before everything else of the next turn; returns nothing if there

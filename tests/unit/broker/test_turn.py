@@ -42,6 +42,9 @@ class Script:
     def refused(self, error: str) -> None:
         self.done.append(f"refused: {error}")
 
+    def failed(self, error: Exception) -> None:
+        self.done.append(f"failed: {error}")
+
     # the store
 
     def flush(self) -> bool:
@@ -299,3 +302,23 @@ def test_who_leaves_takes_no_part_any_more() -> None:
 def test_a_disk_that_nobody_waits_for_cannot_have_answered() -> None:
     with pytest.raises(ImpossibleTurn):
         turn_of(Script())._forced("")
+
+
+@pytest.mark.parametrize("step", ["gather", "say", "refuse"])
+def test_a_speaker_that_raises_does_not_silence_the_others(step: str) -> None:
+    script, broken = Script(), Script()
+    turn = Turn(FsyncPolicy.NEVER, script)
+    turn.add_store(script)
+    turn.add_speaker(broken)
+    turn.add_speaker(script)
+
+    def raises() -> None:
+        raise RuntimeError(step)
+
+    setattr(broken, step, raises)
+    script.full = step == "refuse"
+    for _ in range(2):
+        script.waits = 1
+        turn.ask()
+        assert f"failed: {step}" in script.loop()
+    assert script.said == (0 if step == "refuse" else 2)

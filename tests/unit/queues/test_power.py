@@ -33,6 +33,9 @@ class Edge:
     def refused(self, error: str) -> None:
         raise AssertionError(error)
 
+    def failed(self, error: Exception) -> None:
+        raise error
+
 
 def turn_of(site: Site, policy: FsyncPolicy) -> Turn:
     turn = Turn(policy, Edge())  # type: ignore[arg-type]

@@ -25,16 +25,17 @@ from treecast.middleware.wire.segment_bodies import (
     Skipped,
     Totals,
 )
+from treecast.middleware.wire.stare import LAST_STATE
 
 Body = Nak | Heartbeat | Report | Skip | Announce | Close | Probe
 KINDS: list[type[Body]] = [Nak, Heartbeat, Report, Skip, Announce, Close, Probe]
 SEQUENCE = st.integers(0, 2**63)
 COUNT = st.integers(1, 2**32 - 1)
-PART = st.integers(0, 65535)
-
-gaps = st.builds(
-    lambda first, count, part, parts: Gap(first, first + count, part, parts), SEQUENCE, COUNT, PART, PART
+PARTS = st.tuples(st.integers(0, 65534), st.integers(0, 65535)).map(
+    lambda pair: (pair[0], min(pair[1], 65535 - pair[0])) if pair[1] else (0, 0)
 )
+
+gaps = st.builds(lambda first, count, parts: Gap(first, first + count, *parts), SEQUENCE, COUNT, PARTS)
 naks = st.builds(Nak, st.lists(gaps, max_size=MAX_GAPS).map(tuple), st.integers(0, 2**32 - 1))
 heartbeats = st.builds(lambda a, b, echo: Heartbeat(max(a, b), min(a, b), echo), SEQUENCE, SEQUENCE, SEQUENCE)
 totals = st.builds(
@@ -70,7 +71,7 @@ announces = st.builds(
     st.lists(st.integers(0, 2**32 - 1), max_size=MAX_MEMBERS),
     st.text(st.characters(codec="utf-8"), max_size=60),
 )
-probes = st.builds(Probe, COUNT, SEQUENCE)
+probes = st.builds(Probe, st.integers(0, LAST_STATE), SEQUENCE)
 bodies = st.one_of(naks, heartbeats, reports, skips, announces, st.builds(Close, SEQUENCE), probes)
 
 GOLDEN: list[tuple[Body, str]] = [
@@ -144,9 +145,14 @@ def test_arbitrary_bytes_are_refused_or_read(kind: type[Body], data: bytes) -> N
         (Report, Report(Mode.LIVE, 3, 2)),
         (Skip, Skip((Skipped(2, 1, Expiry.AGE),))),
         (Announce, Announce(2, 1)),
+        (Nak, Nak((Gap(1, 2, 65535, 1),))),  # a part beyond the last that a message may have
+        (Nak, Nak((Gap(1, 2, 3, 0),))),
+        (Report, Report(Mode.LIVE, parts=65536)),
+        (Probe, Probe(LAST_STATE + 1, 0)),
+        (Probe, Probe(2**32 - 1, 0)),
     ],
 )
-def test_contradictions_are_refused(kind: type[Body], body: Body) -> None:
+def test_contradictions_and_numbers_beyond_their_range_are_refused(kind: type[Body], body: Body) -> None:
     with pytest.raises(SegmentError):
         kind.decode(body.encode())
 
