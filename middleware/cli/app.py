@@ -17,7 +17,7 @@ from .doctor import doctor
 from .evaluate import evaluate
 from .events import events
 from .explain import explain
-from .output import CommandError
+from .output import CommandError, say
 from .produce import produce
 from .restore import copy_coordinator, restore_coordinator
 from .status import status
@@ -100,7 +100,7 @@ def run(arguments: Sequence[str]) -> int:
         _forget_stdout()
         return 0
     except (CommandError, TreecastError) as error:
-        print(f"treecast: {error}{_advice(error)}", file=sys.stderr)
+        say(f"treecast: {error}{_advice(error)}", err=True)
         return FAILED
     return 0
 

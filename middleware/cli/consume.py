@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json as json_module
 import sys
 import time as clock
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 
 from .kafka import BOOTSTRAP_MS, KAFKA_LOGS, explained, quiet
 from .options import INT31, INT63, Kafka, kafka_at
-from .output import CommandError
+from .output import CommandError, json_line, plain_text
 from .times import milliseconds, time_text
 
 POLL_MS = 200
@@ -109,11 +108,13 @@ def _seek(consumer: Any, *, beginning: bool, offset: int | None, at_ms: int | No
 def _print_all(consumer: Any, group: str | None, count: int, idle: float, line: Any) -> None:
     """Prints until `count` or `idle` is reached. A group member commits what it printed."""
     out = sys.stdout.buffer
+    to_person = sys.stdout.isatty()  # who is shown records, and not handed their bytes
     printed = 0
     for records in _polls(consumer, idle):
         wanted = records[: count - printed] if count else records
         for record in wanted:
-            out.write(line(record) + b"\n")
+            found = line(record)
+            out.write((plain_text(found.decode(errors="replace")).encode() if to_person else found) + b"\n")
         out.flush()
         printed += len(wanted)
         if group is not None and wanted:
@@ -164,7 +165,7 @@ def _as_json(record: Any) -> bytes:
         **_text("value", record.value),
         "headers": [{"name": name, **_text("value", value)} for name, value in record.headers],
     }
-    return json_module.dumps(shown, ensure_ascii=False).encode()
+    return json_line(shown).encode()
 
 
 def _text(name: str, value: bytes | None) -> dict[str, str | None]:

@@ -13,7 +13,7 @@ from treecast.middleware.api.messages import as_dict
 from treecast.middleware.model.errors import Fault, TreecastError
 
 from .options import INT31, Control, Json, daemon_at
-from .output import json_line, print_json, print_table
+from .output import json_line, plain, print_json, print_table, say
 from .times import time_text
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _pages(client: DaemonClient, first: list[pb.ClusterEvent]) -> Iterator[Seque
                 raise
             problem = str(error)
         if problem and problem != said:
-            typer.echo(f"treecast: {problem}; waiting", err=True)
+            say(f"treecast: {problem}; waiting", err=True)
         said = problem
         if page:
             after = page[-1].number
@@ -96,7 +96,7 @@ def _show(found: list[pb.ClusterEvent], json: bool) -> None:
 
 def _show_line(one: pb.ClusterEvent, as_json: bool) -> None:
     """Prints one line at once, also into a pipe."""
-    typer.echo(json_line(as_dict(one)) if as_json else "  ".join(_row(one)))
+    typer.echo(json_line(as_dict(one)) if as_json else "  ".join([plain(cell) for cell in _row(one)]))
 
 
 def _row(one: pb.ClusterEvent) -> list[str]:

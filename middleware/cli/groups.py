@@ -9,7 +9,7 @@ import typer
 from treecast.middleware.api.messages import as_dict
 
 from .options import INT63, Control, Json, Token, daemon_at
-from .output import CommandError, print_json, print_pairs, print_table
+from .output import CommandError, print_json, print_pairs, print_table, say
 from .times import milliseconds
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def delete(
     if json:
         print_json({"deleted": group})
     else:
-        print(f"deleted {group}")
+        say(f"deleted {group}")
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ import typer
 from treecast.middleware.api.discovery import DEFAULT_SOURCE, Address, Endpoint, find_face
 from treecast.middleware.model.errors import TreecastError
 
-from .output import CommandError
+from .output import CommandError, say
 
 if TYPE_CHECKING:
     from treecast.middleware.api.daemon_client import DaemonClient
@@ -108,7 +107,7 @@ def _at(face: str, chosen: str | None) -> Endpoint:
 def tell_which(endpoint: Endpoint) -> None:
     """Prints which daemon has answered, unless it is the one at the default address or was named."""
     if endpoint.source not in (NAMED, DEFAULT_SOURCE):
-        print(f"treecast: answered by the daemon at {endpoint}, found by {endpoint.source}", file=sys.stderr)
+        say(f"treecast: answered by the daemon at {endpoint}, found by {endpoint.source}", err=True)
 
 
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:

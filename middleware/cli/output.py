@@ -1,4 +1,9 @@
-"""Output of commands: tables for people, JSON for programs, errors with the next step."""
+"""Output of commands: tables for people, JSON for programs, errors with the next step.
+
+Names come from clients and other hosts, and whoever chose one must not be able to move the cursor, change
+colours or forge a line. All that commands print of them therefore goes through this module, which shows each
+control character, and each that changes the direction of text, by its escape (`\\x1b`).
+"""
 
 from __future__ import annotations
 
@@ -11,18 +16,45 @@ from typing import Any
 Cell = str | int | float
 _WIDE = 10_000
 _SIZE = re.compile(r"[0-9.]+ [KMGT]?i?B")
+# C0 and C1 controls, line and paragraph separators, marks of direction, halves of surrogate pairs
+_UNSHOWN = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_IN_TEXT = re.compile(f"[{_UNSHOWN}]")
+_IN_NAME = re.compile(f"[{_UNSHOWN}\t\n]")
 
 
 class CommandError(Exception):
     """A command cannot do what was requested. The text states the reason and the next step."""
 
 
+def plain(name: str) -> str:
+    """Returns a name as it may be shown: on one line, without characters that a terminal obeys."""
+    return _IN_NAME.sub(_escape, name)
+
+
+def plain_text(text: str) -> str:
+    """As `plain`, for text of several lines."""
+    return _IN_TEXT.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Prints a line, or several, on standard output or standard error."""
+    print(plain_text(text), file=sys.stderr if err else sys.stdout, flush=err)
+
+
 def print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(_IN_TEXT.sub(_json_escape, json.dumps(value, indent=2, ensure_ascii=False)))
 
 
 def json_line(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return _IN_TEXT.sub(_json_escape, json.dumps(value, ensure_ascii=False))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, empty: str) -> None:
@@ -32,14 +64,14 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, empty
 
     listed = [list(row) for row in rows]
     if not listed:
-        print(empty)
+        say(empty)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
         numeric = all(_is_number(row[number]) for row in listed)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in listed:
-        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
+        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else plain(str(cell)) for cell in row))
     if sys.stdout.isatty():
         Console(highlight=False, markup=False).print(table)
         return
@@ -58,7 +90,8 @@ def print_pairs(pairs: Iterable[tuple[str, Cell]]) -> None:
     listed = list(pairs)
     width = max(len(name) for name, _ in listed)
     for name, value in listed:
-        print(f"{name:<{width}}  {value:,}" if isinstance(value, int) else f"{name:<{width}}  {value}")
+        shown = f"{value:,}" if isinstance(value, int) else plain(str(value))
+        print(f"{name:<{width}}  {shown}")
 
 
 def size_text(size: float) -> str:

@@ -9,7 +9,7 @@ import typer
 from treecast.middleware.api.messages import as_dict
 
 from .options import Control, Json, Token, daemon_at
-from .output import Cell, print_json, print_table
+from .output import Cell, print_json, print_table, say
 from .streams import LED, LOST, lost_rows, open_losses
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _explain(found: Sequence[pb.PartitionStanding]) -> None:
     if problems:
         print()
     for standing in problems:
-        print(f"{standing.topic}-{standing.partition}: {standing.problem}")
+        say(f"{standing.topic}-{standing.partition}: {standing.problem}")
 
 
 @app.command()
@@ -153,7 +153,7 @@ def accept(
         print_json([as_dict(one) for one in done])
         return
     for one in done:
-        print(one.said)
+        say(one.said)
     if not done:
         print("no loss of records waits to be accepted")
 
@@ -162,4 +162,4 @@ def _tell(done: pb.PromotePartitionResponse | pb.RebuildPartitionResponse, json:
     if json:
         print_json(as_dict(done))
     else:
-        print(done.said)
+        say(done.said)

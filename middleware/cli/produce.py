@@ -15,7 +15,7 @@ from treecast.middleware.api.discovery import Address
 
 from .kafka import BOOTSTRAP_MS, KAFKA_LOGS, explained, quiet
 from .options import INT31, Kafka, kafka_at, pairs
-from .output import CommandError, print_json, size_text
+from .output import CommandError, print_json, say, size_text
 from .waiting import Waiting
 
 if TYPE_CHECKING:
@@ -178,4 +178,4 @@ def _report(sent: _Sending, topic: str, json: bool) -> None:
     if json:
         print_json({"topic": topic, "records": sent.records, "bytes": sent.size})
     else:
-        print(f"produced {sent.records:,} records ({size_text(sent.size)}) to {topic}", file=sys.stderr)
+        say(f"produced {sent.records:,} records ({size_text(sent.size)}) to {topic}", err=True)

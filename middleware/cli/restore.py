@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from .options import Json, daemon_at
-from .output import CommandError, print_json
+from .output import CommandError, print_json, say
 
 
 def restore_coordinator(
@@ -61,7 +61,7 @@ def restore_coordinator(
     if json:
         print_json(done | {"cluster_id": told.cluster_id})
         return
-    print(f"{data / STORE} has {len(changes)} entries, as of revision {told.revision}")
+    say(f"{data / STORE} has {len(changes)} entries, as of revision {told.revision}")
 
 
 def copy_coordinator(
@@ -96,4 +96,4 @@ def copy_coordinator(
     if json:
         print_json({"store": shown(url), "entries": entries, "cluster_id": cluster_id})
         return
-    print(f"{shown(url)} has the {entries} entries of {data / STORE}")
+    say(f"{shown(url)} has the {entries} entries of {data / STORE}")

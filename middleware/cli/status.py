@@ -10,7 +10,7 @@ import typer
 from treecast.middleware.api.messages import as_dict
 
 from .options import Control, Json, daemon_at
-from .output import Cell, CommandError, duration_text, print_json, print_pairs, print_table, size_text
+from .output import Cell, CommandError, duration_text, print_json, print_pairs, print_table, say, size_text
 
 if TYPE_CHECKING:
     from treecast.middleware.api.v1 import coordinator_pb2
@@ -44,7 +44,7 @@ def status(
     ]
     print_pairs(_summary(found))
     for problem in problems:
-        print(f"\nPROBLEM: {problem}")
+        say(f"\nPROBLEM: {problem}")
     print()
     columns = ("face", "address", "connections", "requests", "received", "sent", "errors", "socket")
     print_table(columns, [_row(face) for face in found.faces], empty="no faces")
@@ -54,7 +54,7 @@ def status(
     if problems:
         print()
     for problem in problems:
-        print(f"PROBLEM: {problem}")
+        say(f"PROBLEM: {problem}")
 
 
 def _show_coordinator(address: str, join_token: str | None, *, json: bool) -> None:
@@ -64,7 +64,7 @@ def _show_coordinator(address: str, join_token: str | None, *, json: bool) -> No
         return
     print_pairs(_of_coordinator(found))
     for problem in found.problems:
-        print(f"\nPROBLEM: {problem}")
+        say(f"\nPROBLEM: {problem}")
 
 
 async def _asked(address: str, join_token: str | None) -> coordinator_pb2.CoordinatorStatusResponse:

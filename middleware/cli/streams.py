@@ -10,7 +10,7 @@ import typer
 from treecast.middleware.api.messages import as_dict
 
 from .options import Control, Json, daemon_at
-from .output import Cell, print_json, print_table, size_text
+from .output import Cell, print_json, print_table, say, size_text
 from .times import time_text
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def streams(
         _show([stream for stream in found if stream.outgoing], [s for s in found if not s.outgoing])
         _show_partitions(partitions)
         for text in answer.missing:
-            print(f"\nPROBLEM: {text}")
+            say(f"\nPROBLEM: {text}")
     accounts = [account for stream in found for account in stream.accounts]
     closed = all(account.closed for account in accounts)
     led = all(standing.state == LED and not open_losses(standing) for standing in partitions)

@@ -10,7 +10,7 @@ from treecast.middleware.api.messages import as_dict
 from treecast.middleware.model.topic_config import WISHED_COPIES
 
 from .options import INT31, Control, Json, Token, daemon_at, pairs
-from .output import CommandError, print_json, print_pairs, print_table, size_text
+from .output import CommandError, print_json, print_pairs, print_table, say, size_text
 
 if TYPE_CHECKING:
     from treecast.middleware.api.v1 import daemon_pb2 as pb
@@ -178,4 +178,4 @@ def _tell(topic: pb.Topic, text: str, json: bool) -> None:
     if json:
         print_json(as_dict(topic))
     else:
-        print(text)
+        say(text)

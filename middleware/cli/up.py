@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from treecast.middleware.daemon.config import ConfigError, Loaded, load, unknown_flag
 from treecast.middleware.daemon.settings import keys
 
@@ -81,8 +83,10 @@ class Foreground:
             given.setdefault(flag, []).append(value)
         return given
 
-    def run(self, arguments: Sequence[str], process: Callable[[Loaded], int]) -> int:
-        """Runs `process` with the settings. Returns the exit code."""
+    def run(
+        self, arguments: Sequence[str], process: Callable[[Loaded], int], remarks: Sequence[str] = ()
+    ) -> int:
+        """Runs `process` with the settings, and with more `remarks` for its log. Returns the exit code."""
         if not _HELP.isdisjoint(arguments):
             print(self.help_text(), end="")
             return 0
@@ -91,16 +95,16 @@ class Foreground:
         except ConfigError as error:
             print(f"treecast {self._name}: {error}\nTry `treecast {self._name} --help`.", file=sys.stderr)
             return WRONG_USE
-        return process(loaded)
+        return process(replace(loaded, remarks=(*loaded.remarks, *remarks)))
 
 
 def command() -> Foreground:
     return Foreground("up", _DESCRIPTION, list(keys()))
 
 
-def up(arguments: Sequence[str]) -> int:
-    """Runs the daemon. Returns the exit code."""
-    return command().run(arguments, _run)
+def up(arguments: Sequence[str], remarks: Sequence[str] = ()) -> int:
+    """Runs the daemon. `remarks`: for its log. Returns the exit code."""
+    return command().run(arguments, _run, remarks)
 
 
 def _run(loaded: Loaded) -> int:
@@ -125,8 +129,8 @@ _DESCRIPTION = (
 )
 
 
-def coordinator(arguments: Sequence[str]) -> int:
-    """Runs the coordinator. Returns the exit code."""
+def coordinator(arguments: Sequence[str], remarks: Sequence[str] = ()) -> int:
+    """Runs the coordinator. `remarks`: for its log. Returns the exit code."""
     from treecast.middleware.daemon.coordinate import SETTINGS, run
 
-    return Foreground("coordinator", _DESCRIPTION, SETTINGS).run(arguments, run)
+    return Foreground("coordinator", _DESCRIPTION, SETTINGS).run(arguments, run, remarks)

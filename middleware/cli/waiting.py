@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final
+
+from .output import say
 
 LOOK_SECONDS: Final = 1.0
 PATIENCE: Final = 5  # looks without progress until the first report
@@ -65,4 +66,4 @@ class Waiting:
             if patience.look(done, left):
                 text = waiting_text(left, self._address, self._problems())
                 if not self._done.is_set():
-                    print(text, file=sys.stderr, flush=True)
+                    say(text, err=True)

@@ -1,7 +1,8 @@
 """Builds `Settings` from flags, variables and a TOML file; reports each mistake with its correction.
 
-Precedence: flag, then variable, then file, then default. An unknown key is refused. A variable that begins
-with TREECAST_ but resembles no setting belongs to some other program, and is only logged.
+Precedence: flag, then variable, then file, then default. An unknown key is refused, and so is a variable that
+is nearly a setting. Any other variable that begins with TREECAST_ belongs to some other program, and is only
+logged: Kubernetes gives every container such variables if a Service of its namespace is named treecast.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ CONFIG_VARIABLE = "TREECAST_CONFIG"
 _OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "TREECAST_CI", "TREECAST_PURE", "TREECAST_TOKEN"})
 _WILDCARDS = frozenset({"0.0.0.0", "::"})
 _MISSPELT = 0.8  # similarity, from 0 to 1, from which a variable counts as a misspelt setting
+# Variables that Kubernetes and container links make of the name of a service and its ports.
+_GENERATED = re.compile(
+    r"TREECAST(_\w+)?_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?|NAME"
+    r"|ENV_\w+)"
+)
 
 
 class ConfigError(Exception):
@@ -89,11 +95,34 @@ def _from_environment(environment: Mapping[str, str]) -> tuple[dict[str, _Given]
             continue
         if variable in by_variable:
             given[by_variable[variable]] = _Given(text, variable)
-        elif similar := _similar(variable, by_variable, _MISSPELT):
+        elif _GENERATED.fullmatch(variable):
+            remarks.append(f"{variable} names a service, as Kubernetes does, and is ignored")
+        elif similar := _misspelt(variable.removeprefix(PREFIX), by_variable):
             raise ConfigError(f"unknown variable {variable}; did you mean {similar}?")
         else:
             remarks.append(f"{variable} is not a setting of the daemon and is ignored")
     return given, tuple(remarks)
+
+
+def _misspelt(rest: str, by_variable: Mapping[str, str]) -> str | None:
+    """Returns the variable that was meant, if `rest` is nearly the name of a setting.
+
+    The prefix, which all have in common, does not count as similar.
+    """
+    names = {variable.removeprefix(PREFIX): variable for variable in by_variable}
+    similar = _similar(rest, names, _MISSPELT) or next((one for one in names if _one_apart(rest, one)), None)
+    return names[similar] if similar is not None else None
+
+
+def _one_apart(one: str, other: str) -> bool:
+    """Whether one letter is wrong, missing or too many, or two neighbours stand the wrong way round."""
+    if len(one) > len(other):
+        one, other = other, one
+    start = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
+    if len(one) < len(other):
+        return one[start:] == other[start + 1 :]
+    swapped = other[start : start + 2][::-1] + other[start + 2 :]
+    return one[start + 1 :] == other[start + 1 :] or one[start:] == swapped
 
 
 def _similar(name: str, valid: Iterable[str], least: float = 0.0) -> str | None:

@@ -53,7 +53,7 @@ def run(loaded: Loaded) -> int:
     tuning.raise_open_files()
     logs.configure(loaded.settings)
     for remark in loaded.remarks:
-        _log.warning("environment variable is ignored", detail=remark)
+        _log.warning("remark on the settings", detail=remark)
     with asyncio.Runner(loop_factory=tuning.new_event_loop) as runner:
         return runner.run(_serve(loaded))
 

@@ -108,8 +108,11 @@ class AmqpError(Exception):
 
 
 def short(text: bytes) -> bytes:
-    """Encodes a short string: its length in one byte, then its bytes."""
-    return bytes((len(text),)) + text
+    """Encodes a short string: its length in one byte, then its bytes, of which there is room for 255.
+
+    Longer names are refused where they are given. One that an older store has must not end its readers.
+    """
+    return bytes((min(len(text), 255),)) + text[:255]
 
 
 def frame(kind: int, channel: int, payload: bytes) -> bytes:

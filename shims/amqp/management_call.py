@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from treecast.middleware.broker.queues import MessageQueue, VirtualHost
+from treecast.middleware.broker.queues import LONGEST_NAME, MessageQueue, VirtualHost
 from treecast.middleware.model.rights import Need, Rights, missing, named
 
 from .session_host import AmqpHost
@@ -30,6 +30,7 @@ _SEES_ALL: Final = frozenset({ADMINISTRATOR, MONITORING})
 _LARGEST_PAGE: Final = 500
 _PAGE: Final = 100  # items
 _INTEGERS: Final = 1 << 63
+_DEPTH: Final = 64  # of objects and lists in each other; AMQP's tables nest no deeper
 
 
 class Request(Struct, frozen=True):
@@ -187,6 +188,11 @@ class Call:
         found = self.arguments["properties"]
         return found, quote(found, safe=".~")
 
+    def named(self, what: str, name: str) -> None:
+        """Raises Problem for a name that no AMQP client could give or be told."""
+        if len(name.encode(errors="replace")) > LONGEST_NAME:
+            raise bad_request(f"{what} is longer than {LONGEST_NAME} bytes")
+
     def name(self, argument: str) -> bytes:
         return self.arguments[argument].encode()
 
@@ -225,11 +231,29 @@ def _json(raw: bytes) -> object:
         found: object = json.loads(raw, parse_int=_integer, parse_float=_float, parse_constant=_float)
         if b"\\u" in raw:
             json.dumps(found, ensure_ascii=False).encode()
+        if _is_deep(found):
+            raise bad_request(f"objects and lists are nested more than {_DEPTH} deep")
     except UnicodeEncodeError:
         raise bad_request("a text with half of a surrogate pair") from None
     except (ValueError, RecursionError):
         raise bad_request("not_json") from None
     return found
+
+
+def _is_deep(found: object) -> bool:
+    """Whether anything is nested deeper than allowed. Goes down level by level, not by recursion."""
+    level: list[object] = [found]
+    for _ in range(_DEPTH):
+        inner: list[object] = []
+        for one in level:
+            if isinstance(one, dict):
+                inner += one.values()
+            elif isinstance(one, list):
+                inner += one
+        if not inner:
+            return False
+        level = inner
+    return True
 
 
 def _integer(digits: str) -> int:

@@ -56,6 +56,7 @@ class Changes:
     def put_user(self, call: Call) -> Response:
         call.need(ADMINISTRATOR)
         body, name = call.body(), call.arguments["user"]
+        call.named("user name", name)
         hashing = text_of(body, "hashing_algorithm", SHA256)
         if "password_hash" in body:
             password_hash = text_of(body, "password_hash")
@@ -129,6 +130,7 @@ class Changes:
         if wanted not in UNSET_TYPES and wanted not in TYPES:
             raise bad_request(f"unsupported default queue type {wanted!r}; known are {', '.join(TYPES)}")
         new = name not in self.host.vhosts
+        call.named("virtual host name", name)
         if new:
             self.host.add_vhost(name)
             if call.user in self.users.users:

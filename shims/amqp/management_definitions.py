@@ -16,6 +16,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from treecast.middleware.broker.queues import (
+    LONGEST_NAME,
     Destination,
     MessageQueue,
     Policy,
@@ -157,6 +158,8 @@ class Import:
                 self._note(f"vhosts {name}: its default queue type {wanted} is not known here")
         if item.get("limits"):
             self._note(f"vhosts {name}: its limits are not kept")
+        if len(name.encode()) > LONGEST_NAME:
+            raise _Skip(f"its name is longer than {LONGEST_NAME} bytes")
         if name not in self._host.vhosts:
             self._host.add_vhost(name)
         self._host.describe(name, said)

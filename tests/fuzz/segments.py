@@ -282,7 +282,7 @@ class Attacked:
         self.probed = [(state, nonce)]
 
     def renew(self) -> None:
-        """Begins all attacked streams again, with different beginnings."""
+        """Begins all attacked streams again, at other places."""
         for origin in self.origins:
             origin.forget()
         for joined in self.joined:
@@ -321,7 +321,7 @@ class Attacked:
         return [(HOST, 1, 1), (HOST, 2, 1), (2, 5, 1), (2, 6, 1), (2, 7, 1), (2, 5, 2)]
 
     def step(self) -> None:
-        """A few segments, and a turn. Every so often streams begin anew, or grow."""
+        """A few segments, and a turn. Now and then streams begin again, or grow."""
         rng = self.rng
         if rng.random() < 0.05:
             self.renew()

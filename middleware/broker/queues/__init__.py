@@ -20,7 +20,7 @@ from .policies import merged as merged_policies
 from .queue import MessageQueue
 from .reach import Ask, Defined, OtherHosts, QueueAnswer, QueueCall, QueueNotice, Reach, Write
 from .recorder import Recorder
-from .refusals import Reason, Refusal, not_found, text
+from .refusals import LONGEST_NAME, Reason, Refusal, not_found, text
 from .routing import Outlet
 from .settings import QueueSettings
 from .shared import OutsideKind, SharedDefinitions, declared_key
@@ -46,6 +46,7 @@ __all__ = [
     "ExchangeType",
     "HEAD",
     "JoinedQueues",
+    "LONGEST_NAME",
     "MemoryStore",
     "MessageQueue",
     "OtherHosts",

@@ -20,7 +20,7 @@ from .message import Part, Run
 from .policed import Both, PolicedRouter
 from .queue import MessageQueue
 from .recorder import Recorder
-from .refusals import Reason, Refusal, inequivalent, precondition, text
+from .refusals import LONGEST_NAME, Reason, Refusal, inequivalent, precondition, text, too_long
 from .routing import DEFAULT
 from .settings import QueueSettings
 from .store import RunStore
@@ -86,6 +86,7 @@ class Definitions(PolicedRouter):
             self._same_exchange(found, types[kind], durable, auto_delete, internal, asked)
             return found
         self._not_reserved("exchange", name)
+        self._not_too_long("exchange name", name)
         exchange = Exchange(
             name,
             types[kind],
@@ -186,6 +187,7 @@ class Definitions(PolicedRouter):
             name = self._server_named(generated, asked)
         elif name not in self.queues:
             self._not_reserved("queue", name)
+            self._not_too_long("queue name", name)
         found = self.queues.get(name)
         if found is not None:
             self._same_queue(found, durable, auto_delete, owner if exclusive else None, owner, asked)
@@ -248,6 +250,8 @@ class Definitions(PolicedRouter):
         which = f"queue '{text(name)}' in vhost '{self.name}'"
         if self.restoring:
             return
+        self._not_too_long("x-dead-letter-exchange", parsed.dead_letter_exchange or b"")
+        self._not_too_long("x-dead-letter-routing-key", parsed.dead_letter_key or b"")
         if parsed.type is not QueueType.CLASSIC:
             for wrong, what in (
                 (auto_delete, "auto-delete"),
@@ -344,6 +348,7 @@ class Definitions(PolicedRouter):
         arguments: Table | None = None,
         owner: object = None,
     ) -> None:
+        self._not_too_long("routing key", key)
         exchange, durable = self._ends(source, destination, owner)
         asked = dict(arguments or {})
         binding = binding_of(destination, key, asked)
@@ -446,6 +451,11 @@ class Definitions(PolicedRouter):
     def _not_default(self, name: bytes) -> None:
         if name == DEFAULT:
             raise Refusal(Reason.ACCESS_REFUSED, "operation not permitted on the default exchange")
+
+    def _not_too_long(self, what: str, name: bytes) -> None:
+        """Refuses what AMQP cannot carry: the management calls could give it, and an older store has it."""
+        if len(name) > LONGEST_NAME and not self.restoring:
+            raise too_long(what, name)
 
     def _not_reserved(self, kind: str, name: bytes) -> None:
         if name.startswith(_RESERVED) and not self.restoring:

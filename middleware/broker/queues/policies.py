@@ -20,7 +20,7 @@ from msgspec import Struct
 from treecast.middleware.wire.field_table import same
 
 from .arguments import QueueType
-from .refusals import Reason, Refusal, text
+from .refusals import LONGEST_NAME, Reason, Refusal, text
 from .stream_start import age_of
 
 Definition = Mapping[str, object]
@@ -62,7 +62,7 @@ def _is_positive(value: object) -> bool:
 
 
 def _is_name(value: object) -> bool:
-    return isinstance(value, str)
+    return isinstance(value, str) and len(value.encode(errors="replace")) <= LONGEST_NAME
 
 
 def _is_one_of(*known: object) -> Callable[[object], bool]:

@@ -6,6 +6,7 @@ A `Refusal` gives the protocol's reason by name, never by its code: only faces k
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 
 class Reason(enum.Enum):
@@ -32,6 +33,14 @@ class Refusal(Exception):
 def text(name: bytes) -> str:
     """Returns a name in readable form."""
     return name.decode("utf-8", "replace")
+
+
+LONGEST_NAME: Final = 255  # bytes: AMQP's names and keys are short strings
+
+
+def too_long(what: str, name: bytes) -> Refusal:
+    """Returns the refusal of a name, or of a key, that no AMQP client could be told."""
+    return precondition(f"{what} of {len(name)} bytes: AMQP's names and keys have at most {LONGEST_NAME}")
 
 
 def not_found(kind: str, name: bytes, vhost: str) -> Refusal:

@@ -247,6 +247,61 @@ def test_what_no_field_of_amqp_can_have_is_refused_and_changes_nothing(site: Sit
     assert b"e" not in site.memory.vhost.exchanges
 
 
+LONG = "n" * 256
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (f"exchanges/%2F/{LONG}", {"type": "fanout"}),
+        (f"queues/%2F/{LONG}", {}),
+        (f"queues/%2F/{'ü' * 128}", {}),
+        (f"vhosts/{LONG}", {}),
+        (f"users/{LONG}", {"password": "p", "tags": ""}),
+        ("queues/%2F/r", {"arguments": {"x-dead-letter-exchange": "e", "x-dead-letter-routing-key": LONG}}),
+        ("queues/%2F/r", {"arguments": {"x-dead-letter-exchange": LONG}}),
+        ("policies/%2F/p", {"pattern": ".*", "definition": {"dead-letter-routing-key": LONG}}),
+    ],
+)
+def test_names_that_amqp_cannot_carry_are_refused(site: Site, path: str, body: dict[str, object]) -> None:
+    before = site.get("definitions")
+    status, found = site.call("PUT", path, body)
+    assert (status, found["error"]) == (400, "bad_request")
+    assert site.get("definitions") == before
+
+
+def test_a_binding_key_that_amqp_cannot_carry_is_refused_and_a_definition_is_left_out(site: Site) -> None:
+    site.put("queues/%2F/q")
+    status, _ = site.call("POST", "bindings/%2F/e/amq.topic/q/q", {"routing_key": LONG})
+    assert status == 400
+    document = {
+        "vhosts": [{"name": LONG}],
+        "queues": [{"name": LONG, "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}],
+        "exchanges": [{"name": LONG, "vhost": "/", "type": "topic"}],
+    }
+    status, report = site.call("POST", "definitions", document)
+    assert (status, report["imported"], len(report["skipped"])) == (200, {}, 3)
+
+
+def test_what_nests_deeper_than_amqps_tables_is_refused(site: Site) -> None:
+    def published(depth: int) -> int:
+        value: object = 1
+        for _ in range(depth):
+            value = {"a": value}
+        return site.call(
+            "POST",
+            "exchanges/%2F/amq.fanout/publish",
+            {
+                "properties": {"headers": {"a": value}},
+                "routing_key": "",
+                "payload": "x",
+                "payload_encoding": "string",
+            },
+        )[0]
+
+    assert [published(depth) for depth in (20, 60, 61, 500)] == [200, 200, 400, 400]
+
+
 def test_headers_of_a_published_message_match_as_a_clients(site: Site) -> None:
     site.put("queues/%2F/q")
     values = {"f": 0.1, "i": -5, "s": "x", "t": True, "a": [1, {"n": 1.5}], "big": 1 << 62}

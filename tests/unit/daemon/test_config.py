@@ -225,6 +225,49 @@ def test_a_variable_of_another_program_is_only_remarked() -> None:
 
 
 @pytest.mark.parametrize(
+    "rest",
+    [
+        *(
+            "PORT",
+            "SERVICE_HOST",
+            "SERVICE_PORT",
+            "SERVICE_PORT_KAFKA",
+            "PORT_9092_TCP",
+            "PORT_9092_TCP_ADDR",
+        ),
+        *(
+            "KAFKA_PORT",
+            "KAFKA_SERVICE_HOST",
+            "MQTT_PORT_1883_TCP_PROTO",
+            "AMQP_PORT",
+            "DATA_PORT_53_UDP_PORT",
+        ),
+        *("JOIN_SERVICE_PORT", "STORE_PORT", "HOME", "USER", "IMAGE", "VERSION", "REPLICAS", "HOST", "POD"),
+    ],
+)
+def test_names_that_others_generate_are_never_fatal(rest: str) -> None:
+    loaded = load({}, {f"TREECAST_{rest}": "tcp://10.0.0.5:9092"})
+    assert len(loaded.remarks) == 1
+    assert loaded.settings == load({}, {}).settings
+
+
+@pytest.mark.parametrize(
+    ("rest", "meant"),
+    [
+        *(("AMPQ", "AMQP"), ("KAFAK", "KAFKA"), ("NAMES", "NAME"), ("DAT", "DATA"), ("FSYNCH", "FSYNC")),
+        *(
+            ("JOIN_TOKKEN", "JOIN_TOKEN"),
+            ("MQTT_MAX_SESSION", "MQTT_MAX_SESSIONS"),
+            ("LOGLEVEL", "LOG_LEVEL"),
+        ),
+    ],
+)
+def test_a_variable_that_is_nearly_a_setting_is_refused(rest: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=f"did you mean TREECAST_{meant}\\?"):
+        load({}, {f"TREECAST_{rest}": "x"})
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--fsnyc", "batch"], "unknown flag --fsnyc; did you mean --fsync?"),

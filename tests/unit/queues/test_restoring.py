@@ -515,3 +515,16 @@ def test_what_is_settled_stays_so_however_many_files_a_kill_leaves(tmp_path: Pat
     site.kill()
     assert disk.left
     assert {body for body, _ in site.held()} == kept
+
+
+def test_a_name_that_is_too_long_and_was_stored_before_it_was_refused(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.vhost.restoring = True
+    site.vhost.declare_exchange(b"e" * 300, "fanout")
+    site.vhost.declare_queue(b"q" * 300)
+    site.vhost.bind(b"e" * 300, Destination(b"q" * 300, False), b"k" * 300)
+    site.vhost.restoring = False
+    site.store.flush()
+    site.kill()
+    assert b"e" * 300 in site.vhost.exchanges
+    assert b"q" * 300 in site.vhost.queues
