@@ -229,7 +229,10 @@ class Connection:
             answer = self._dispatcher.answer(self, request.frame, more)
         except Refused as refused:
             self._dispatcher.end_of_chunk()
-            self._fail(str(refused))
+            if refused.late:
+                self._refuse_later(str(refused))
+            else:
+                self._fail(str(refused))
             return
         except Exception:
             _log.exception("request failed", peer=self.peer)
@@ -322,6 +325,19 @@ class Connection:
         self._face.report(self, reason)
         self._closing = True
         self._abandon()
+
+    def _refuse_later(self, reason: str) -> None:
+        """Serves nothing more, and closes after a while. Clients that connect again at once, without end,
+        come once in this time."""
+        self._muted = True
+        self._waiting.clear()
+        delay = self._face.settings.refuse_after_ms / 1000
+        self._loop.call_later(delay, self._refuse_now, reason)
+
+    def _refuse_now(self, reason: str) -> None:
+        if not self._closing:
+            self._fail(reason)
+            self._settle()
 
     def _abandon(self) -> None:
         self._waiting.clear()

@@ -1,4 +1,5 @@
-"""Message descriptors that kafka-python lacks: those of the new group protocol (KIP-848).
+"""Message descriptors that kafka-python lacks: those of the new group protocol (KIP-848), and of share groups
+(KIP-932) as far as they are refused.
 
 They have the form of Kafka's own descriptors, which `messages` compiles.
 """
@@ -75,6 +76,71 @@ DESCRIPTORS: Mapping[str, Json] = MappingProxyType(
                     _field("MemberEpoch", "int32"),
                     _field("HeartbeatIntervalMs", "int32"),
                     _assignment("Assignment", nullable=True),
+                ],
+            ),
+            _message(
+                76,
+                "ShareGroupHeartbeatRequest",
+                "1",
+                [
+                    _field("GroupId", "string"),
+                    _field("MemberId", "string"),
+                    _field("MemberEpoch", "int32"),
+                    _field("RackId", "string", nullable=True),
+                    _field("SubscribedTopicNames", "[]string", nullable=True),
+                ],
+            ),
+            _message(
+                76,
+                "ShareGroupHeartbeatResponse",
+                "1",
+                [
+                    _field("ThrottleTimeMs", "int32"),
+                    *_OUTCOME,
+                    _field("MemberId", "string", nullable=True),
+                    _field("MemberEpoch", "int32"),
+                    _field("HeartbeatIntervalMs", "int32"),
+                    _assignment("Assignment", nullable=True),
+                ],
+            ),
+            _message(
+                77,
+                "ShareGroupDescribeRequest",
+                "1",
+                [_field("GroupIds", "[]string"), _field("IncludeAuthorizedOperations", "bool")],
+            ),
+            _message(
+                77,
+                "ShareGroupDescribeResponse",
+                "1",
+                [
+                    _field("ThrottleTimeMs", "int32"),
+                    _field(
+                        "Groups",
+                        "[]DescribedGroup",
+                        fields=[
+                            *_OUTCOME,
+                            _field("GroupId", "string"),
+                            _field("GroupState", "string"),
+                            _field("GroupEpoch", "int32"),
+                            _field("AssignmentEpoch", "int32"),
+                            _field("AssignorName", "string"),
+                            _field(
+                                "Members",
+                                "[]Member",
+                                fields=[
+                                    _field("MemberId", "string"),
+                                    _field("RackId", "string", nullable=True),
+                                    _field("MemberEpoch", "int32"),
+                                    _field("ClientId", "string"),
+                                    _field("ClientHost", "string"),
+                                    _field("SubscribedTopicNames", "[]string"),
+                                    _assignment("Assignment", named=True),
+                                ],
+                            ),
+                            _field("AuthorizedOperations", "int32", default=_NO_OPERATIONS),
+                        ],
+                    ),
                 ],
             ),
             _message(

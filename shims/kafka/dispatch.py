@@ -142,7 +142,7 @@ class Dispatcher:
         key, version = header.api_key, header.api_version
         api = _APIS.get(key)
         if api is None:
-            raise Refused(f"unknown API key {key}")
+            raise Refused(f"unknown API key {key}", late=True)
         self._requests[api.name] = self._requests.get(api.name, 0) + 1
         if not api.first <= version <= api.last:
             return self._unsupported(v.APIS[key], header, frame)
@@ -167,7 +167,7 @@ class Dispatcher:
             return refuse_unknown_version(header.correlation_id)
         if api.key == v.PRODUCE and 0 <= version < api.first:
             return refuse_old_produce(header, frame)
-        raise Refused(f"{api.name} version {version}; {api.first} to {api.last} are served")
+        raise Refused(f"{api.name} version {version}; {api.first} to {api.last} are served", late=True)
 
     # --- everything but Produce and Fetch
 

@@ -92,7 +92,15 @@ Deliver = Callable[["Pending", "list[Chunk] | None"], None]
 
 
 class Refused(Exception):
-    """Raised if the connection must be closed without an answer. The text gives the reason."""
+    """Raised if the connection must be closed without an answer. The text gives the reason.
+
+    `late`: the client is told after a while. It sends what was never offered, and would connect again at
+    once.
+    """
+
+    def __init__(self, reason: str, *, late: bool = False) -> None:
+        super().__init__(reason)
+        self.late = late
 
 
 class Pending:

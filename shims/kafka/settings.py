@@ -26,3 +26,4 @@ class KafkaSettings(Struct, frozen=True):
     unread_bytes: int = 256 * 1024 * 1024  # total of all such connections, above which fetches are cut short
     connections_max_idle_ms: int = 600_000  # Kafka: connections.max.idle.ms
     backlog: int = 1024
+    refuse_after_ms: int = 1000  # until a client that sends what was never offered is disconnected

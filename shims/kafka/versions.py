@@ -70,6 +70,8 @@ ELECT_LEADERS: Final = 43
 INCREMENTAL_ALTER_CONFIGS: Final = 44
 LIST_PARTITION_REASSIGNMENTS: Final = 46
 OFFSET_DELETE: Final = 47
+DESCRIBE_CLIENT_QUOTAS: Final = 48
+DESCRIBE_USER_SCRAM_CREDENTIALS: Final = 50
 DESCRIBE_CLUSTER: Final = 60
 DESCRIBE_PRODUCERS: Final = 61
 DESCRIBE_TRANSACTIONS: Final = 65
@@ -77,11 +79,13 @@ LIST_TRANSACTIONS: Final = 66
 CONSUMER_GROUP_HEARTBEAT: Final = 68
 CONSUMER_GROUP_DESCRIBE: Final = 69
 LIST_CONFIG_RESOURCES: Final = 74
+SHARE_GROUP_HEARTBEAT: Final = 76
+SHARE_GROUP_DESCRIBE: Final = 77
 
 _TABLE = (
     Api(PRODUCE, "Produce", 3, 12, 9, advertised=0),
     Api(FETCH, "Fetch", 4, 17, 12),
-    Api(LIST_OFFSETS, "ListOffsets", 1, 7, 6),
+    Api(LIST_OFFSETS, "ListOffsets", 1, 11, 6),
     Api(METADATA, "Metadata", 0, 12, 9),
     Api(OFFSET_COMMIT, "OffsetCommit", 2, 9, 8),
     Api(OFFSET_FETCH, "OffsetFetch", 1, 9, 6),
@@ -114,6 +118,8 @@ _TABLE = (
     Api(INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, 1),
     Api(LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0, 0),
     Api(OFFSET_DELETE, "OffsetDelete", 0, 0, NEVER),
+    Api(DESCRIBE_CLIENT_QUOTAS, "DescribeClientQuotas", 0, 1, 1),
+    Api(DESCRIBE_USER_SCRAM_CREDENTIALS, "DescribeUserScramCredentials", 0, 0, 0),
     Api(DESCRIBE_CLUSTER, "DescribeCluster", 0, 1, 0),
     Api(DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, 0),
     Api(DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, 0),
@@ -121,6 +127,8 @@ _TABLE = (
     Api(CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, 0),
     Api(CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1, 0),
     Api(LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, 0),
+    Api(SHARE_GROUP_HEARTBEAT, "ShareGroupHeartbeat", 1, 1, 0),
+    Api(SHARE_GROUP_DESCRIBE, "ShareGroupDescribe", 1, 1, 0),
 )
 
 APIS: Mapping[int, Api] = MappingProxyType({api.key: api for api in _TABLE})

@@ -14,6 +14,7 @@ from . import (
     hung,
     log_dirs,
     metadata,
+    not_kept,
     offsets,
     placement,
     topics,
@@ -30,6 +31,7 @@ HANDLERS: Mapping[int, Handler] = MappingProxyType(
     | hung.HANDLERS
     | log_dirs.HANDLERS
     | metadata.HANDLERS
+    | not_kept.HANDLERS
     | offsets.HANDLERS
     | placement.HANDLERS
     | topics.HANDLERS

@@ -24,7 +24,11 @@ from .base import (
 )
 
 _OLDEST_TIMESTAMP = -2  # the smallest of ListOffsets 1-6: -2 earliest, -1 latest
-_OLDEST_TIMESTAMP_7 = -3  # from version 7 on, also -3: the largest timestamp (KIP-734)
+# The smallest from a version on: -3 the largest timestamp (KIP-734), -4 the earliest on this host's disk
+# (KIP-405), -5 the last in remote storage (KIP-1005), -6 the first that is not there yet (KIP-1023).
+_OLDEST_TIMESTAMPS = ((11, -6), (9, -5), (8, -4), (7, -3))
+_EARLIEST = -2
+_EARLIEST_LOCAL = -4
 
 PartitionRow = tuple[TopicPartition, Fields]
 
@@ -69,14 +73,20 @@ async def _offset_row(
     ctx: Context, partition: TopicPartition, asked: Message, isolation: Isolation
 ) -> Fields:
     row = {"partition_index": partition.partition}
-    if asked.timestamp < (_OLDEST_TIMESTAMP_7 if ctx.version >= 7 else _OLDEST_TIMESTAMP):
+    oldest = next((time for since, time in _OLDEST_TIMESTAMPS if ctx.version >= since), _OLDEST_TIMESTAMP)
+    if asked.timestamp < oldest:
         return row | {"error_code": errors.UNSUPPORTED_VERSION}
+    # Without remote storage all is on disk, and the answer to what is asked of it is that there is none.
+    remote = asked.timestamp < _EARLIEST_LOCAL
+    time = _EARLIEST if asked.timestamp <= _EARLIEST_LOCAL else asked.timestamp
     try:
         leader = visible_partition(ctx.cluster, partition.topic, partition.partition)
         leader.check_leader_epoch(asked.current_leader_epoch)
-        found = await settled(leader.offset_for_time(asked.timestamp, isolation))
+        found = await settled(leader.offset_for_time(time, isolation))
     except TreecastError as error:
         return row | {"error_code": ctx.code(error)}
+    if remote:
+        return row | {"error_code": errors.NONE, "timestamp": -1, "offset": -1, "leader_epoch": -1}
     return row | {
         "error_code": errors.NONE,
         "timestamp": found.timestamp,

@@ -251,6 +251,43 @@ async def test_offsets_by_time(
     assert (row.error_code, row.timestamp, row.offset) == expected
 
 
+@pytest.mark.parametrize(
+    ("timestamp", "since", "expected"),
+    [(-4, 8, (0, -1, 0, 0)), (-5, 9, (0, -1, -1, -1)), (-6, 11, (0, -1, -1, -1)), (-7, 12, (35, -1, -1, -1))],
+)
+async def test_offsets_of_tiers_that_are_not_there(
+    timestamp: int, since: int, expected: tuple[int, ...], client: Any, filled: Broker
+) -> None:
+    topics = [{"name": "topic", "partitions": [{"partition_index": 0, "timestamp": timestamp}]}]
+    for version in range(7, 12):
+        row = (await client.call("ListOffsets", version, topics=topics)).topics[0].partitions[0]
+        found = (row.error_code, row.timestamp, row.offset, row.leader_epoch)
+        assert found == (expected if version >= since else (errors.UNSUPPORTED_VERSION, -1, -1, -1))
+
+
+async def test_what_is_not_kept_is_listed_as_empty(client: Any) -> None:
+    quotas = await client.call("DescribeClientQuotas", 1, components=[], strict=False)
+    assert (quotas.error_code, quotas.entries) == (0, [])
+    users = await client.call("DescribeUserScramCredentials", 0, users=None)
+    assert (users.error_code, users.results) == (0, [])
+    users = await client.call("DescribeUserScramCredentials", 0, users=[{"name": "bob"}])
+    assert [(row.user, row.error_code) for row in users.results] == [("bob", errors.RESOURCE_NOT_FOUND)]
+
+
+async def test_share_groups_say_that_they_are_not_served(client: Any) -> None:
+    beat = await client.call(
+        "ShareGroupHeartbeat",
+        1,
+        group_id="g",
+        member_id="m",
+        member_epoch=0,
+        subscribed_topic_names=["topic"],
+    )
+    assert (beat.error_code, beat.error_message) == (35, "this broker has no share groups")
+    (group,) = (await client.call("ShareGroupDescribe", 1, group_ids=["g"])).groups
+    assert (group.group_id, group.error_code) == ("g", 35)
+
+
 async def test_offsets_that_are_refused(client: Any, filled: Broker) -> None:
     rows = [
         {"partition_index": 0, "timestamp": -3},

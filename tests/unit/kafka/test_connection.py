@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from treecast.middleware.broker import Broker, PartitionRead
 from treecast.shims.kafka import versions as v
@@ -33,9 +34,6 @@ BAD_INPUT = [
     (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "the client speaks HTTP"),
     (struct.pack(">i", -7), "a negative request size"),
     (struct.pack(">i", 2**31 - 1), "a request larger than is allowed"),
-    (framed(header(9999, 0)), "unknown API key 9999"),
-    (framed(header(v.FETCH, 3) + b"\0" * 40), "Fetch version 3; 4 to 17 are served"),
-    (framed(header(v.FETCH, -1) + b"\0" * 40), "Fetch version -1; 4 to 17 are served"),
     (framed(header(v.HEARTBEAT, 0) + b"\0"), "malformed request"),
     (framed(header(v.PRODUCE, 9) + b"\xff" * 50), "malformed request"),
     (framed(header(v.FETCH, 12) + b"\xff" * 50), "malformed request"),
@@ -53,6 +51,31 @@ async def test_bad_input_closes_its_own_connection(
     assert not bad.transport.sent
     assert face.counters.protocol_errors == {reason: 1}
     assert (await good.call("Metadata", 1, topics=[])).brokers
+
+
+NEVER_OFFERED = [
+    (framed(header(9999, 0)), "unknown API key 9999"),
+    (framed(header(v.FETCH, 3) + b"\0" * 40), "Fetch version 3; 4 to 17 are served"),
+    (framed(header(v.FETCH, 18) + b"\0" * 40), "Fetch version 18; 4 to 17 are served"),
+    (framed(header(v.FETCH, -1) + b"\0" * 40), "Fetch version -1; 4 to 17 are served"),
+]
+
+
+@pytest.mark.parametrize(("data", "reason"), NEVER_OFFERED)
+async def test_what_was_never_offered_is_refused_late_and_nothing_after_it_is_served(
+    data: bytes, reason: str, connect: Callable[[], Any], face: KafkaFace
+) -> None:
+    face.settings = replace(face.settings, refuse_after_ms=50)
+    one, gone = connect(), connect()
+    for client in (one, gone):
+        client.feed(data + client.request("Metadata", 1, topics=[]))
+        assert not client.transport.closed
+    gone.connection.connection_lost(None)
+    while not one.transport.closed:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.01)
+    assert not one.transport.sent
+    assert face.counters.protocol_errors == {reason: 1}
 
 
 async def test_what_was_asked_before_bad_input_is_answered(client: Any) -> None:

@@ -202,6 +202,10 @@ def _others() -> dict[str, Fields]:
         },
         "DeleteAcls": {"filters": [{"resource_type_filter": 1, "operation": 1, "permission_type": 1}]},
         "ListConfigResources": {"resource_types": []},
+        "DescribeClientQuotas": {"components": [], "strict": False},
+        "DescribeUserScramCredentials": {"users": None},
+        "ShareGroupHeartbeat": {"group_id": "g", "member_id": "m", "member_epoch": 0},
+        "ShareGroupDescribe": {"group_ids": ["g"]},
     }
 
 
@@ -236,6 +240,8 @@ EXPECTED = {
     "LeaveGroup": {25},
     "SyncGroup": {25},
     "ConsumerGroupDescribe": {69},
+    "ShareGroupHeartbeat": {35},
+    "ShareGroupDescribe": {35},
     "DeleteGroups": {69},
     "OffsetDelete": {69},
     "AddPartitionsToTxn": {49},
