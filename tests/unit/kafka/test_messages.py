@@ -57,6 +57,8 @@ def value_of(field: dict[str, Any], version: int, draw: Any) -> Any:
         return draw(st.uuids())
     if kind in ("bytes", "records"):
         return draw(st.binary(max_size=8))
+    if kind == "float64":
+        return draw(st.floats(allow_nan=False))
     assert "fields" in field, kind
     return values_of(field["fields"], version, draw)
 
