@@ -17,6 +17,8 @@ from msgspec import Struct
 from treecast.middleware.broker import Turn
 from treecast.middleware.broker.queues import Reach, Recorder
 from treecast.middleware.broker.stored import StoredWaits
+from treecast.middleware.model.logs import Log
+from treecast.shims.amqp.certificates import ends_at
 from treecast.shims.amqp.management_views import NodeFacts, node_name
 from treecast.shims.amqp.server import AmqpFace
 from treecast.shims.amqp.session_host import AmqpHost
@@ -29,6 +31,8 @@ from .view import view_process
 if TYPE_CHECKING:
     from treecast.shims.amqp.cluster_management import ClusterManagement
     from treecast.shims.amqp.http import ManagementPages
+
+_log = Log(__name__)
 
 HOSTS: Final = "vhosts"  # of the definition
 
@@ -152,4 +156,17 @@ class AmqpManagement:
             descriptors_used=process.open_files,
             descriptors_total=process.open_files_limit,
             listeners=self._listeners(),
+            certificates=self._certificates(),
         )
+
+    def _certificates(self) -> tuple[tuple[str, float], ...]:
+        """When the certificate of the face ends. One that cannot be read any more has ended."""
+        tls = self._face.host.settings.tls
+        if tls is None:
+            return ()
+        try:
+            left = ends_at(tls.certificate.read_text(encoding="ascii")) - time.time()
+        except (OSError, ValueError) as error:
+            _log.error("certificate cannot be read", path=tls.certificate, error=error)
+            left = 0.0
+        return (("amqp/ssl", left),)

@@ -11,6 +11,7 @@ called, and the answers are put together by `SPREAD`:
 | FOUND   | of the first host that knows the object                                              |
 | SUMS    | of this host, with the numbers of all hosts                                          |
 | ANY     | of the first host that fails                                                         |
+| EVERY   | of this host, once all hosts have done it                                            |
 
 All other calls are answered here. A host that does not answer is left out of lists and sums: its node is
 shown as not running, its queues as down. Purging, deleting or getting from a queue whose home does not answer
@@ -37,7 +38,7 @@ from .management_definitions import Document
 from .management_views import node_name
 from .users import Users
 
-HOME, NODE, ROWS, FOUND, SUMS, ANY = "home", "node", "rows", "found", "sums", "any"
+HOME, NODE, ROWS, FOUND, SUMS, ANY, EVERY = "home", "node", "rows", "found", "sums", "any", "every"
 SPREAD: Final[Mapping[str, str]] = {
     "queue": HOME,
     "delete_queue": HOME,
@@ -47,6 +48,9 @@ SPREAD: Final[Mapping[str, str]] = {
     "queues": ROWS,
     "consumers": ROWS,
     "connections": ROWS,
+    "connections_of_user": ROWS,
+    "close_connections_of_user": EVERY,
+    "certificate_expiration": ANY,
     "channels": ROWS,
     "nodes": ROWS,
     "node": FOUND,
@@ -198,6 +202,8 @@ class ClusterManagement:
         if spread == FOUND:
             return await self._found(call, others)
         found = self._run(call)
+        if spread == EVERY:
+            await self._all(call, others)
         if isinstance(found, Response):
             return found
         if spread == ANY:

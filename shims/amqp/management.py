@@ -30,6 +30,7 @@ from .management_call import (
     listed,
     not_authorised,
     not_found,
+    number_of,
 )
 from .management_changes import destination
 from .management_definitions import (
@@ -104,10 +105,18 @@ CALLS: Final = (
     ("GET", "parameters/:component", "nothing"),
     ("GET", "parameters/:component/:vhost", "nothing"),
     ("GET", "global-parameters", "global_parameters"),
+    ("GET", "global-parameters/:name", "global_parameter"),
+    ("PUT", "global-parameters/:name", "put_global_parameter"),
+    ("DELETE", "global-parameters/:name", "delete_global_parameter"),
     ("GET", "vhost-limits", "nothing"),
     ("GET", "vhost-limits/:vhost", "nothing"),
+    ("PUT", "vhost-limits/:vhost/:name", "put_limit"),
+    ("DELETE", "vhost-limits/:vhost/:name", "delete_limit"),
     ("GET", "user-limits", "nothing"),
     ("GET", "user-limits/:user", "nothing"),
+    ("PUT", "user-limits/:user/:name", "put_limit"),
+    ("DELETE", "user-limits/:user/:name", "delete_limit"),
+    ("POST", "rebalance/queues", "rebalance"),
     ("GET", "exchanges", "exchanges"),
     ("GET", "exchanges/:vhost", "exchanges"),
     ("GET", "exchanges/:vhost/:exchange", "exchange"),
@@ -132,6 +141,8 @@ CALLS: Final = (
     ("GET", "bindings/:vhost/e/:source/:kind/:target/:properties", "binding"),
     ("DELETE", "bindings/:vhost/e/:source/:kind/:target/:properties", "unbind"),
     ("GET", "connections", "connections"),
+    ("GET", "connections/username/:user", "connections_of_user"),
+    ("DELETE", "connections/username/:user", "close_connections_of_user"),
     ("GET", "connections/:connection", "connection"),
     ("DELETE", "connections/:connection", "close_connection"),
     ("GET", "connections/:connection/channels", "channels_of"),
@@ -142,6 +153,7 @@ CALLS: Final = (
     ("GET", "aliveness-test/:vhost", "healthy"),
     ("GET", "health/checks/alarms", "alarms"),
     ("GET", "health/checks/local-alarms", "local_alarms"),
+    ("GET", "health/checks/certificate-expiration/:within/:unit", "certificate_expiration"),
     ("GET", "health/checks/virtual-hosts", "healthy"),
     ("GET", "health/checks/node-is-quorum-critical", "healthy"),
     ("GET", "health/checks/is-in-service", "healthy"),
@@ -232,6 +244,9 @@ class Management(Messages):
     def global_parameters(self, call: Call) -> Rows:
         call.need(POLICYMAKER)
         return [{"name": "cluster_name", "value": self.host.cluster_name}]
+
+    def global_parameter(self, call: Call) -> Document:
+        return self._named(call, self.global_parameters(call))
 
     # --- users
 
@@ -385,6 +400,9 @@ class Management(Messages):
     def connections(self, call: Call) -> Rows:
         return [self.views.connection(one, call.now) for one in self.views.seen(call.scope())]
 
+    def connections_of_user(self, call: Call) -> Rows:
+        return [row for row in self.connections(call) if row["user"] == call.arguments["user"]]
+
     def connection(self, call: Call) -> Document:
         return self.views.connection(self.named_connection(call), call.now)
 
@@ -420,6 +438,21 @@ class Management(Messages):
     def local_alarms(self, call: Call) -> Document | Response:
         return self.alarms(call)
 
+    def certificate_expiration(self, call: Call) -> Document | Response:
+        """Fails if the certificate of a listener ends within the time of the path."""
+        unit = _UNITS.get(call.arguments["unit"].removesuffix("s"))
+        if unit is None:
+            raise bad_request(f"time unit not recognised: one of {', '.join(f'{one}s' for one in _UNITS)}")
+        within = number_of(call.arguments, "within") * unit
+        ending = [
+            {"protocol": protocol, "seconds": int(left)}
+            for protocol, left in self.views.certificates()
+            if left < within
+        ]
+        if not ending:
+            return {"status": "ok"}
+        return _unhealthy("Certificates expiring", expired=ending)
+
     def port_listener(self, call: Call) -> Document | Response:
         ports = {str(port): port for _, _, port in self.views.listeners()}
         asked = call.arguments["port"]
@@ -435,6 +468,8 @@ class Management(Messages):
         return _unhealthy("No active listener", missing=[asked], protocols=sorted(protocols))
 
 
+_DAY: Final = 86_400
+_UNITS: Final = {"day": _DAY, "week": 7 * _DAY, "month": 30 * _DAY, "year": 365 * _DAY}  # seconds
 FAILURES: Final = (Problem, Refusal, re.error, TreecastError)
 
 

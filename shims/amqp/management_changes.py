@@ -31,6 +31,7 @@ from .users import tags_of as read_tags
 CREATED = Response(201, depends=True)
 CHANGED = Response(204, depends=True)
 _EVERYTHING = Permission(".*", ".*", ".*")
+_CLUSTER_NAME = "cluster_name"  # the one global parameter
 
 
 def _put(new: bool) -> Response:
@@ -65,6 +66,8 @@ class Changes:
         elif "password" in body:
             password = text_of(body, "password").encode()
             password_hash, hashing = hashed(password, self.host.random_bytes(4)), SHA256
+        elif (known := self.users.users.get(name)) is not None:  # only its tags are given
+            password_hash, hashing = known.password_hash, known.hashing
         else:
             raise bad_request("[{key_missing,password}]")
         tags = read_tags(body.get("tags", body.get("tag", "")))
@@ -163,6 +166,43 @@ class Changes:
         call.need(ADMINISTRATOR)
         self.host.cluster_name = text_of(call.body("name"), "name")
         self.users.changed()
+        return CHANGED
+
+    def put_global_parameter(self, call: Call) -> Response:
+        call.need(ADMINISTRATOR)
+        if call.arguments["name"] != _CLUSTER_NAME:
+            raise bad_request(f"this broker knows no global parameter but {_CLUSTER_NAME}")
+        self.host.cluster_name = text_of(call.body("value"), "value")
+        self.users.changed()
+        return CHANGED
+
+    def delete_global_parameter(self, call: Call) -> Response:
+        call.need(ADMINISTRATOR)
+        if call.arguments["name"] != _CLUSTER_NAME:
+            raise not_found()
+        raise bad_request(f"{_CLUSTER_NAME} can be changed only")
+
+    # --- limits, and what does not move
+
+    def put_limit(self, call: Call) -> Response:
+        """Refuses: a limit that is stored and not kept would be a promise."""
+        call.need(ADMINISTRATOR)
+        if "vhost" in call.arguments:
+            call.vhost()
+        raise Problem(
+            400,
+            "not_supported",
+            f"the limit {call.arguments['name']} is not kept by this broker; see its Bounds",
+        )
+
+    def delete_limit(self, call: Call) -> Response:
+        """Succeeds, as in RabbitMQ where there is none."""
+        call.need(ADMINISTRATOR)
+        return CHANGED
+
+    def rebalance(self, call: Call) -> Response:
+        """Moves nothing, as in a RabbitMQ whose leaders are spread: a queue stays at its home."""
+        call.need(ADMINISTRATOR)
         return CHANGED
 
     # --- policies
@@ -317,6 +357,16 @@ class Changes:
         if session.user != call.user:
             call.need(ADMINISTRATOR)
         session.close(call.now, call.request.reason or "Closed via management plugin")
+        return CHANGED
+
+    def close_connections_of_user(self, call: Call) -> Response:
+        """Closes the connections of a user at this host."""
+        name = call.arguments["user"]
+        if name != call.user:
+            call.need(ADMINISTRATOR)
+        for session in self.views.connections(call.visible()):
+            if session.user == name:
+                session.close(call.now, call.request.reason or "Closed via management plugin")
         return CHANGED
 
     def named_connection(self, call: Call) -> Session:

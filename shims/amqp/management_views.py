@@ -18,6 +18,7 @@ from treecast.middleware.broker.queues import (
     Counts,
     Destination,
     Exchange,
+    ExchangeType,
     MessageQueue,
     QueueType,
     VirtualHost,
@@ -50,6 +51,7 @@ class NodeFacts(Struct, frozen=True):
     descriptors_used: int = 0
     descriptors_total: int = 0
     listeners: tuple[tuple[str, str, int], ...] = ()  # protocol, address, port
+    certificates: tuple[tuple[str, float], ...] = ()  # protocol, seconds until its certificate ends
 
 
 class Rates:
@@ -112,7 +114,7 @@ class Views:
             "default_queue_type": "classic",
             "exchange_types": [
                 {"name": name, "description": f"AMQP {name} exchange", "enabled": True}
-                for name in ("direct", "fanout", "headers", "topic")
+                for name in sorted(one.value for one in ExchangeType)
             ],
             **self._numbers(scope, now),
             **(self._of_the_host(facts, now) if scope.user is None else {}),
@@ -152,6 +154,10 @@ class Views:
     def listeners(self) -> tuple[tuple[str, str, int], ...]:
         """Returns (protocol, address, port) of each listener."""
         return self._facts().listeners
+
+    def certificates(self) -> tuple[tuple[str, float], ...]:
+        """(protocol, seconds until the certificate of its listener ends) of all listeners with TLS."""
+        return self._facts().certificates
 
     def _listeners(self, facts: NodeFacts) -> list[Document]:
         return [

@@ -39,6 +39,7 @@ CODES: Final = {
     Reason.NOT_ALLOWED: codec.NOT_ALLOWED,
     Reason.INTERNAL_ERROR: codec.INTERNAL_ERROR,
     Reason.NOT_IMPLEMENTED: codec.NOT_IMPLEMENTED,
+    Reason.COMMAND_INVALID: codec.COMMAND_INVALID,
 }
 _NO_CALL: Final = QueueCall(Ask.COUNT, "", b"")
 _PERMITTED: Final = 64  # rights cached per channel
@@ -84,6 +85,7 @@ class Connection(SessionOutput):
         self.lane = ""  # see `Run.lane`: the connection's part of it
         self.frame_max = codec.FRAME_MIN
         self.capabilities: Mapping[str, object] = {}
+        self.raises_prefetch = False  # a client whose basic.qos is meant for the consumers that it has
         self.unpumped: dict[int, MessageQueue] = {}  # queues with newly settled messages
         self.unconfirmed: list[ChannelBase] = []  # channels with confirms to write
         self.held = False  # a method waits for another host, and what came after it waits here

@@ -113,11 +113,20 @@ class ConsumingChannel(DefiningChannel):
     # --- consumers
 
     def set_prefetch(self, method: commands.Basic.Qos, now: float) -> None:
-        """Sets the prefetch of new consumers. `global` is ignored, as in RabbitMQ 4.3."""
+        """Sets the prefetch of new consumers. `global` is ignored, as in RabbitMQ 4.3.
+
+        For Celery's client it is that of all consumers of the channel: Celery raises it for each task that
+        has to wait, and takes a broker of another name than RabbitMQ for one that does as the specification
+        says.
+        """
         if method.prefetch_size:
             raise AmqpError(codec.NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
         self.prefetch = method.prefetch_count
         self.send(_Basic.QosOk())
+        if self._connection.raises_prefetch:
+            for consumer in self.consumers.values():
+                consumer.prefetch = 0 if consumer.no_ack else self.prefetch
+            self.pump(now)
 
     def consume(self, method: commands.Basic.Consume, now: float) -> None:
         tag = (method.consumer_tag or "").encode()

@@ -23,6 +23,8 @@ _log = Log("treecast.amqp")
 
 _EXTERNAL: Final = "EXTERNAL"
 _Method = commands.Connection
+# Clients of Celery below 5.7, and of Kombu: see `ConsumingChannel.set_prefetch`.
+_RAISE_PREFETCH: Final = frozenset({"py-amqp"})
 _CAPABILITIES: Final[FieldTable] = {
     "publisher_confirms": True,
     "exchange_exchange_bindings": True,
@@ -150,6 +152,7 @@ class OpeningConnection(Connection):
         self.name = str(properties.get("connection_name", ""))
         self.lane = self.name or f"#{self.number}"
         self.properties = properties
+        self.raises_prefetch = properties.get("product") in _RAISE_PREFETCH
         self.mechanism = mechanism = method.mechanism
         if mechanism not in self._mechanisms().split():
             detail = f"unknown authentication mechanism '{mechanism}'"

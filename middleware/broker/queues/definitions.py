@@ -15,7 +15,7 @@ from treecast.middleware.wire.field_table import same
 from . import arguments as queue_arguments
 from .arguments import QueueArguments, QueueType, Table
 from .consumers import Counts
-from .exchange import Binding, Destination, Exchange, ExchangeType, binding_of
+from .exchange import BY_TURNS, Binding, Destination, Exchange, ExchangeType, binding_of
 from .message import Part, Run
 from .policed import Both, PolicedRouter
 from .queue import MessageQueue
@@ -28,6 +28,7 @@ from .streams import StreamQueue, Streams
 
 _RESERVED: Final = b"amq."
 _TYPE: Final = "x-queue-type"
+_FEDERATED: Final = "x-federation-upstream"
 _BUILT_IN: Final = (
     (b"amq.direct", ExchangeType.DIRECT, False),
     (b"amq.fanout", ExchangeType.FANOUT, False),
@@ -36,6 +37,13 @@ _BUILT_IN: Final = (
     (b"amq.match", ExchangeType.HEADERS, False),
     (b"amq.rabbitmq.trace", ExchangeType.TOPIC, True),
 )
+
+
+def _unknown_type(kind: str) -> Refusal:
+    """RabbitMQ as the downstream of a federation declares its upstream's type first. It goes on with a fanout
+    if the connection ends with COMMAND_INVALID, as older RabbitMQs end it, and gives up after all else."""
+    detail = f"unknown exchange type '{kind}'"
+    return Refusal(Reason.COMMAND_INVALID, detail) if kind == _FEDERATED else precondition(detail)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -78,7 +86,7 @@ class Definitions(PolicedRouter):
         """Returns the exchange: a new one, or the existing one if it is equivalent."""
         types = {one.value: one for one in ExchangeType}
         if kind not in types:
-            raise precondition(f"unknown exchange type '{kind}'")
+            raise _unknown_type(kind)
         self._not_default(name)
         asked = dict(arguments or {})
         found = self.exchanges.get(name)
@@ -350,6 +358,11 @@ class Definitions(PolicedRouter):
     ) -> None:
         self._not_too_long("routing key", key)
         exchange, durable = self._ends(source, destination, owner)
+        if destination.is_exchange and exchange.type in BY_TURNS:
+            raise precondition(
+                f"exchange '{text(source)}' of type '{exchange.type.value}' in vhost '{self.name}' can be "
+                "bound to queues only"
+            )
         asked = dict(arguments or {})
         binding = binding_of(destination, key, asked)
         if not exchange.bind(binding, asked):

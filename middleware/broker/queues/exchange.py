@@ -2,6 +2,10 @@
 
 A destination is a queue or an exchange, by name. The default exchange has no bindings; its keys are names of
 queues (`virtual_host`). Two bindings are equal if their destinations, keys and arguments are.
+
+Two types give each message to one of the queues that are bound, whatever their keys: `x-modulus-hash` by a
+hash of its routing key, so that equal keys reach one queue while bindings stay, and `x-local-random` to one
+of those that are here (`routing`).
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
+from zlib import crc32
 
 from treecast.middleware.broker.pubsub.trie import AMQP, TopicTrie
 
@@ -22,6 +27,11 @@ class ExchangeType(enum.Enum):
     FANOUT = "fanout"
     TOPIC = "topic"
     HEADERS = "headers"
+    MODULUS_HASH = "x-modulus-hash"
+    LOCAL_RANDOM = "x-local-random"
+
+
+BY_TURNS: Final = (ExchangeType.MODULUS_HASH, ExchangeType.LOCAL_RANDOM)  # they choose one of their queues
 
 
 class Destination(NamedTuple):
@@ -83,6 +93,7 @@ class Exchange:
         self._trie: TopicTrie[Destination] = TopicTrie(AMQP)
         self._serials: dict[tuple[bytes, Destination], list[int]] = {}  # keys in the trie: number, bindings
         self._next = 1
+        self._turn = 0  # of the destinations of a local random exchange
 
     @property
     def definition(self) -> dict[str, object]:
@@ -98,7 +109,7 @@ class Exchange:
     @property
     def by_key(self) -> bool:
         """Whether routing depends on the key only."""
-        return self.type is not ExchangeType.HEADERS
+        return self.type is not ExchangeType.HEADERS and self.type is not ExchangeType.LOCAL_RANDOM
 
     def bind(self, binding: Binding, arguments: Mapping[str, object]) -> bool:
         """Adds a binding. Returns whether it is new. Refuses invalid arguments with PRECONDITION_FAILED."""
@@ -113,7 +124,7 @@ class Exchange:
             self.watcher(binding, True)
         if self.type is ExchangeType.DIRECT:
             _count(self._by_key.setdefault(key, {}), destination)
-        elif self.type is ExchangeType.FANOUT:
+        elif self.type is ExchangeType.FANOUT or self.type in BY_TURNS:
             _count(self._all, destination)
         elif self.type is ExchangeType.TOPIC:
             self._bind_topic(key, destination)
@@ -140,7 +151,7 @@ class Exchange:
             _discount(self._by_key[key], destination)
             if not self._by_key[key]:
                 del self._by_key[key]
-        elif self.type is ExchangeType.FANOUT:
+        elif self.type is ExchangeType.FANOUT or self.type in BY_TURNS:
             _discount(self._all, destination)
         elif self.type is ExchangeType.TOPIC:
             self._unbind_topic(key, destination)
@@ -157,8 +168,10 @@ class Exchange:
         """Returns the destinations of a message with `key`, possibly with duplicates."""
         if self.type is ExchangeType.DIRECT:
             return list(self._by_key.get(key, _NOBODY))
-        if self.type is ExchangeType.FANOUT:
+        if self.type is ExchangeType.FANOUT or self.type is ExchangeType.LOCAL_RANDOM:
             return list(self._all)
+        if self.type is ExchangeType.MODULUS_HASH:
+            return self._hashed(key)
         if self.type is ExchangeType.TOPIC:
             return self._trie.match(key)
         found = reader.headers(run) if reader is not None else {}
@@ -167,6 +180,19 @@ class Exchange:
             for binding, arguments in self.bindings.items()
             if headers.matches(arguments, found)
         ]
+
+    def _hashed(self, key: bytes) -> list[Destination]:
+        """The queue for a key, equal on all hosts, whatever the order in which queues were bound."""
+        if not self._all:
+            return []
+        return [sorted(self._all)[crc32(key) % len(self._all)]]
+
+    def turn(self, found: list[Destination]) -> list[Destination]:
+        """One of the destinations, each in its turn; none of none."""
+        if not found:
+            return []
+        self._turn += 1
+        return [found[self._turn % len(found)]]
 
 
 _NOBODY: Final[dict[Destination, int]] = {}

@@ -19,6 +19,7 @@ class Reason(enum.Enum):
     NOT_ALLOWED = "NOT_ALLOWED"
     INTERNAL_ERROR = "INTERNAL_ERROR"  # a feature that is deprecated and not permitted
     NOT_IMPLEMENTED = "NOT_IMPLEMENTED"
+    COMMAND_INVALID = "COMMAND_INVALID"  # what a broker that federates has to be told
 
 
 class Refusal(Exception):

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from mypy_extensions import mypyc_attr
 
-from .exchange import Destination, Exchange, HeaderReader
+from .exchange import Destination, Exchange, ExchangeType, HeaderReader
 from .message import Run
 from .queue import MessageQueue
 from .refusals import Reason, Refusal, not_found, text
@@ -123,6 +123,10 @@ class Router:
                 continue
             by_key = by_key and exchange.by_key
             found = [destination for key in keys for destination in exchange.match(key, run, self.reader)]
+            if exchange.type is ExchangeType.LOCAL_RANDOM:
+                found = exchange.turn([one for one in found if self._is_here(one)])
+            elif exchange.type is ExchangeType.MODULUS_HASH:
+                found = found[:1]
             if not found and exchange.alternate is not None:
                 found = [Destination(exchange.alternate, True)]
             for destination in found:
@@ -132,6 +136,11 @@ class Router:
                     seen.add(destination.name)
                     todo.append(destination.name)
         return self._named(list(reached)), by_key
+
+    def _is_here(self, destination: Destination) -> bool:
+        """Whether a queue is one of this host's own."""
+        queue = self.queues.get(destination.name)
+        return queue is not None and not queue.home
 
     def _named(self, destinations: list[Destination]) -> list[MessageQueue]:
         found = dict.fromkeys(destinations)

@@ -44,6 +44,47 @@ def test_direct_fanout_and_topic(host: Host, kind: str, expected: list[str]) -> 
     assert [name for name in ("a", "b") if host.drained(name)] == expected
 
 
+def test_modulus_hash_gives_equal_keys_to_one_queue_whatever_their_bindings(host: Host) -> None:
+    host.vhost.declare_exchange(b"x", "x-modulus-hash")
+    assert host.publish(b"lost", exchange="x", key="k")[0] is False
+    names = [f"q{number}" for number in range(4)]
+    for name in reversed(names):
+        host.queue(name)
+        host.bind("x", name, "unlike")
+    for number in range(400):
+        host.publish(b"%d" % (number % 40), exchange="x", key=f"k{number % 40}")
+    found = {name: host.drained(name) for name in names}
+    assert sum(map(len, found.values())) == 400
+    assert all(len(bodies) >= 40 for bodies in found.values())
+    whole = [set(bodies) for bodies in found.values()]
+    assert sum(map(len, whole)) == 40  # no key is in two queues
+
+
+def test_local_random_gives_each_run_to_one_queue_that_is_here(host: Host) -> None:
+    host.vhost.declare_exchange(b"x", "x-local-random")
+    names = ["a", "b", "c"]
+    for name in names:
+        host.queue(name)
+        host.bind("x", name, "")
+    host.vhost.queues[b"c"].home = 2
+    for number in range(10):
+        assert host.publish(b"%d" % number, exchange="x", key="k")[0] is True
+    assert [len(host.drained(name)) for name in ("a", "b")] == [5, 5]
+    host.vhost.queues[b"c"].home = 0
+    assert host.drained("c") == []
+
+
+@pytest.mark.parametrize("kind", ["x-modulus-hash", "x-local-random"])
+def test_exchanges_that_choose_a_queue_are_bound_to_queues_only(host: Host, kind: str) -> None:
+    host.vhost.declare_exchange(b"x", kind)
+    host.queue("q")
+    host.bind("x", "q", "k")
+    with pytest.raises(Refusal, match="can be bound to queues only"):
+        host.vhost.bind(b"x", Destination(b"amq.fanout", True), b"")
+    host.vhost.unbind(b"x", Destination(b"q", False), b"k")
+    assert host.publish(b"1", exchange="x", key="k")[0] is False
+
+
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
@@ -178,6 +219,11 @@ def test_an_internal_exchange_is_for_exchanges(host: Host) -> None:
             lambda v: v.declare_exchange(b"y", "odd"),
             Reason.PRECONDITION_FAILED,
             "unknown exchange type 'odd'",
+        ),
+        (
+            lambda v: v.declare_exchange(b"y", "x-federation-upstream"),
+            Reason.COMMAND_INVALID,
+            "unknown exchange type 'x-federation-upstream'",
         ),
         (lambda v: v.declare_exchange(b"amq.y", "direct"), Reason.ACCESS_REFUSED, "reserved prefix 'amq.*'"),
         (lambda v: v.declare_exchange(b"", "direct"), Reason.ACCESS_REFUSED, "default exchange"),
