@@ -73,6 +73,8 @@ class Client:
     call.
     """
 
+    product = "tests"
+
     def __init__(self, host: MemoryHost) -> None:
         self.host = host
         self.session = Session(host.amqp, host.wake, host.now)
@@ -129,7 +131,7 @@ class Client:
         self.send_bytes(PROTOCOL_HEADER)
         (start,) = self.got()
         assert isinstance(start, Connection.Start)
-        properties = {"capabilities": {**CAPABLE, **capabilities}}
+        properties = {"capabilities": {**CAPABLE, **capabilities}, "product": self.product}
         response = f"\0{user}\0{password}"
         self.send(Connection.StartOk(properties, "PLAIN", response), channel=0)
 

@@ -364,3 +364,22 @@ def test_only_what_is_stored_makes_an_answer_depend_on_the_disk(client: Client) 
     assert client.session.depends
     client.got()
     assert not client.session.depends
+
+
+@pytest.mark.parametrize(("product", "more"), [("py-amqp", [b"2", b"3", b"4"]), ("pika", [])])
+def test_celerys_client_raises_the_prefetch_of_the_consumers_that_it_has(
+    host: MemoryHost, monkeypatch: pytest.MonkeyPatch, product: str, more: list[bytes]
+) -> None:
+    monkeypatch.setattr(Client, "product", product)
+    client = host.client()
+    client.declare()
+    client.ask(Basic.Qos(prefetch_count=2), Basic.QosOk)
+    client.publish("q", *[b"%d" % number for number in range(9)])
+    assert len(client.consume()) == 2
+    client.send(Basic.Qos(prefetch_count=5))
+    answer, *found = client.got()
+    assert isinstance(answer, Basic.QosOk)
+    assert [one.body for one in found if isinstance(one, Message)] == more
+    client.ask(Basic.Qos(prefetch_count=1), Basic.QosOk)
+    client.send(Basic.Ack(1))
+    assert client.bodies() == ([] if more else [b"2"])

@@ -1,4 +1,4 @@
-"""What commands print: names of clients and other hosts cannot reach the terminal as more than text."""
+"""Tests of what commands print: a name chosen by others cannot reach the terminal as more than text."""
 
 from __future__ import annotations
 
