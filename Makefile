@@ -3,6 +3,7 @@
 #   make demo      two daemons, clients of Kafka, AMQP and MQTT, two kill -9, and a table that says what arrived
 #   make test      all tests, and those of the hot modules again with these compiled
 #   make check     what a change must pass: format, lint, types, layers, tests
+#   make advisories  asks an advisory database about the run-time dependencies; needs a network that reaches one
 #   make site      the documentation as a site in out/site; dead links are errors
 #   make pages     writes what pages derive from the code: settings, reasons, pictures
 #   make dist      sdist and wheel in dist/, each installed and run in an empty environment
@@ -24,6 +25,7 @@
 #   make crash-relay  hosts that send on to their zone are killed 20 times, as root   (KILLS=50)
 #   make strangers  clients without a secret beside a steady pair of each face   (STRANGERS="--only kafka-bombs")
 #   make fuzz      random bytes that are almost right at each face, ten minutes each   (FUZZ="mqtt --seconds 60")
+#   make fuzz-segments  segments of all kinds with a valid tag, ten minutes   (FUZZ="--seconds 60 --seed 7")
 #   make soak      twenty minutes in which topics, queues and sessions come and go   (SOAK="--seconds 60")
 #   make hosts     several hosts on bad links, cut off, killed     (HOSTS="loss --loss 0.1 --seconds 60")
 #   make hosts-spark  executors on several hosts read from their own hosts' daemons, as root   (SPARK="--hosts 4")
@@ -41,7 +43,7 @@ SDIST    := .cache/sdist
 PY       := $(VENV)/bin/python
 SELF     := $(MAKE)  # under another name: make -n runs recipes that name it
 
-.PHONY: help setup compiled compiled-unit dist demo test unit check static site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps crash-relay power hosts hosts-spark strangers fuzz soak stare clean
+.PHONY: help setup compiled compiled-unit dist demo test unit check static advisories site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps crash-relay power hosts hosts-spark strangers fuzz fuzz-segments soak stare clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -127,6 +129,7 @@ static: setup
 	@$(PY) -m ruff check .
 	@$(PY) -m mypy -p treecast.middleware -p treecast.shims -p treecast.spark_connectors -p bench -p examples
 	@$(PY) -m codespell_lib
+	@$(PY) -m bandit --quiet --configfile pyproject.toml -ll --recursive middleware shims agents spark_connectors
 	@$(PY) -m pytest tests/house
 
 check: static test
@@ -141,8 +144,18 @@ site: setup
 pages: setup
 	@$(PY) -m treecast.middleware.daemon.manual docs/operating.md
 	@$(PY) -m tests.house.reasons
+	@$(PY) -m tests.house.supply docs/dependencies.md
 	@$(PY) docs/sequences.py
 	@$(PY) docs/relay_pictures.py
+
+# Not in CI, which reaches no advisory database: `tests/house/advisories.toml` is the list that it checks.
+advisories: setup
+	@$(PY) -m tests.house.supply > .cache/runtime.txt
+	@$(PY) -m venv .cache/audit && .cache/audit/bin/pip install --quiet pip-audit
+	@.cache/audit/bin/pip-audit --requirement .cache/runtime.txt --no-deps --disable-pip --strict
+
+fuzz-segments: setup
+	@$(PY) -m tests.fuzz segments $(FUZZ)
 
 format: setup
 	@$(PY) -m ruff format .

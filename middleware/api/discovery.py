@@ -61,7 +61,8 @@ class Address(Struct, frozen=True):
     @property
     def reachable(self) -> Address:
         """The address to connect to: loopback for a wildcard."""
-        return Address({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host), self.port)
+        local = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # nosec B104  # what to call, not where to listen
+        return Address(local.get(self.host, self.host), self.port)
 
 
 class Endpoint(Struct, frozen=True):

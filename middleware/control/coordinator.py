@@ -433,7 +433,7 @@ class Coordinator:
                 Fault.COORDINATOR_UNAVAILABLE,
                 f"host {name} has heard of epoch {highest}, and this coordinator decides in epoch {before}:"
                 " another server was promoted. If this database alone is to go on, execute UPDATE"
-                f" treecast.standing SET epoch = {highest}",
+                f" treecast.standing SET epoch = {highest}",  # nosec B608  # a text for the operator
             )
         await self._write_turn(highest + 1, self.history_id, last, self.lineage.led(highest + 1, last))
         _log.error(

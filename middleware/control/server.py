@@ -221,7 +221,7 @@ class CoordinatorServer:
 
 def _told(address: Address) -> Address:
     """Returns the address for other machines: with this machine's name in place of a wildcard."""
-    wild = address.host in ("0.0.0.0", "::")
+    wild = address.host in ("0.0.0.0", "::")  # nosec B104  # compared
     return Address(socket.gethostname(), address.port) if wild else address
 
 

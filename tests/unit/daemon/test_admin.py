@@ -47,19 +47,6 @@ async def commit(subject: Subject) -> None:
     await home.commit_offsets("g", MemberIdentity(), {TopicPartition("orders", 0): CommittedOffset(1)})
 
 
-async def test_what_a_client_wrote_wrongly_leaves_no_trace_in_the_log(
-    url: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    await get(f"{url}/healthz")
-    host, port = url.removeprefix("http://").split(":")
-    for head in (b"Host: localhost\r\nHost: evil", b"Host: localhost\r\nX: " + b"x" * 20_000, b"\xff\xfe"):
-        reader, writer = await asyncio.open_connection(host, int(port))
-        writer.write(b"GET /status HTTP/1.1\r\n" + head + b"\r\n\r\n")
-        assert (await reader.read(12))[9:] == b"400"
-        writer.close()
-    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
-
-
 async def test_metrics(subject: Subject, url: str) -> None:
     await commit(subject)
     subject.counters.broker.refused["UNKNOWN_TOPIC"] = 2

@@ -57,6 +57,8 @@ def test_it_tells_when_it_is_ready_and_keeps_its_places(unit: Path) -> None:
     assert found["Type"] == "notify"
     assert found["StateDirectory"] == unit.stem
     assert found["Restart"] == "on-failure"
+    assert found["WatchdogSec"] == "30s"
+    assert found["MemoryMax"].endswith("%")
     assert found["RestartPreventExitStatus"] == "2"  # the exit code for wrong settings
     assert int(found["LimitNOFILE"]) > 100_000
 

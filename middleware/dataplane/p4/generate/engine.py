@@ -50,7 +50,7 @@ class Generated:
             code = compile(self.source, f"<generated from {machine.program.name}>", "exec")
         except (SyntaxError, RecursionError, MemoryError) as problem:
             raise Unsupported(f"Python can't compile it: {problem}") from problem
-        exec(code, env)
+        exec(code, env)  # nosec B102  # of a program that the operator gives, from its checked form
         front, back = env["front"], env["back"]
         assert callable(front)
         assert callable(back)
