@@ -1,4 +1,4 @@
-"""What runs with a daemon besides Treecast: packages, their licences, and advisories.
+"""Lists what runs with a daemon besides Treecast: packages, their licences, and advisories.
 
     python -m tests.house.supply                        the packages as a requirements file
     python -m tests.house.supply docs/dependencies.md   writes the table of licences into a page

@@ -1,4 +1,4 @@
-"""What runs with a daemon: licences are listed, and nothing older than the mends that are known."""
+"""Licences of what runs with a daemon are listed, and nothing is older than the mends that are known."""
 
 from __future__ import annotations
 
