@@ -141,6 +141,22 @@ class Session:
     # --- receiving
 
     @property
+    def memory(self) -> int:
+        """The bytes that the frame in part needs to be received on: the size of its buffer, or of the next
+        larger one if it is full.
+        """
+        frame = self._frame
+        if frame is None:
+            return 0
+        return len(frame) if self._have < len(frame) else min(GROWTH * len(frame), self._size)
+
+    def forget(self) -> None:
+        """Drops all requests: the client has gone."""
+        self._frame = None
+        self._given.clear()
+        self._order.clear()
+
+    @property
     def wants_data(self) -> bool:
         """Whether to read from the connection: no failure, and room for another request."""
         return not self.failure and len(self._order) < self._max_in_flight
