@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+from collections.abc import Callable
 from typing import Final
 
 from msgspec import Struct
@@ -24,11 +25,13 @@ from treecast.middleware.model.visitors import Limits, Total, Visitors
 from treecast.shims.log_ins import LogIns
 from treecast.shims.ticks import TICK, Ticks
 
+from . import tuning
 from .room import kept_of
 
 _log = Log(__name__)
 
 BEFORE_BYTES: Final = 16 << 20  # of requests before log-in
+_PEAK: Final = 8 << 20  # bytes of requests at a time: more than usual traffic has
 NEW_SECONDS: Final = 10.0
 _MOST_NEW: Final = 4096
 _MOST_ADMIN: Final = 128
@@ -71,11 +74,14 @@ class Guard:
     `before` that of requests before log-in.
     """
 
-    def __init__(self, shares: Shares, memory_bytes: int) -> None:
+    def __init__(
+        self, shares: Shares, memory_bytes: int, give_back: Callable[[], None] = tuning.give_back
+    ) -> None:
         self.shares = shares
         self.memory = RequestMemory(memory_bytes)
         self.before = RequestMemory(min(BEFORE_BYTES, memory_bytes))
         self.log_ins = LogIns()
+        self._give_back = give_back
         self._listeners: list[Visitors] = []
         self._faces = Total(shares.faces)
         self._ticks = Ticks()
@@ -115,6 +121,12 @@ class Guard:
             except Exception:
                 _log.exception("check of connections failed")
 
+    def _after_peak(self, memory: RequestMemory) -> None:
+        """Gives the heap's free memory back to the system, once the requests of a peak have gone."""
+        if memory.peak >= _PEAK and memory.held < _PEAK // 4:
+            memory.peak = memory.held
+            self._give_back()
+
     def tick(self, now: float) -> None:
         """Ends what is too slow, unless this process stood still."""
         before = self._ticks.stood_still
@@ -122,7 +134,8 @@ class Guard:
             for one in self._listeners:
                 one.postpone(self._ticks.stood_still - before)
             return
-        self.memory.tick(now)
-        self.before.tick(now)
+        for memory in (self.memory, self.before):
+            memory.tick(now)
+            self._after_peak(memory)
         for one in self._listeners:
             one.tick(now)

@@ -64,6 +64,21 @@ def test_all_faces_share_descriptors_and_memory() -> None:
     assert entered == guard.shares.faces
 
 
+def test_memory_goes_back_to_the_system_after_a_peak() -> None:
+    given: list[int] = []
+    guard = Guard(shares_of(256, 64), 100 * MIB, lambda: given.append(guard.memory.held))
+    visitor = guard.face(FaceCounters(), logs_in=False).enter(None, Connection(), 0.0)
+    assert visitor is not None
+    for turn in range(4):
+        visitor.holding.hold(50 * MIB, 50 * MIB, turn * TICK)
+        guard.tick(turn * TICK)
+    assert not given
+    visitor.left()
+    for turn in range(4, 8):
+        guard.tick(turn * TICK)
+    assert given == [0]
+
+
 def test_a_tick_ends_what_is_too_slow_unless_the_process_stood_still() -> None:
     guard = Guard(shares_of(256, 64), 10 * MIB)
     face, connection = guard.face(FaceCounters(), logs_in=True), Connection()
