@@ -6,7 +6,7 @@ import asyncio
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from msgspec import Struct
 
@@ -60,8 +60,7 @@ class TurnedAway(asyncio.Protocol):
     """A connection for which there is no room. It is closed at once, so its client does not wait."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        transport.abort()
+        cast(asyncio.WriteTransport, transport).abort()  # uvloop's derive from no class of asyncio
 
 
 class Forwarding(asyncio.BaseProtocol):
@@ -83,8 +82,7 @@ class Forwarding(asyncio.BaseProtocol):
             now = asyncio.get_running_loop().time()
             self._visitor = visitors.enter(transport.get_extra_info("peername"), connection, now)
             if self._visitor is None:
-                assert isinstance(transport, asyncio.WriteTransport)
-                transport.abort()
+                cast(asyncio.WriteTransport, transport).abort()
                 return
             connection.visitor = self._visitor
         connection.connection_made(transport)

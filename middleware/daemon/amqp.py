@@ -45,7 +45,7 @@ from .listeners import cannot_listen
 from .secured import passwords, tls_settings
 from .settings import Settings
 from .troubles import Troubles
-from .view import view_process
+from .view import resident_bytes
 
 _log = Log(__name__)
 
@@ -90,7 +90,7 @@ class AmqpPart:
         kept = KeptHosts(host, recorder, storage.journal.definition("/", HOSTS, b""))
         face_counters, levels = counters.face("amqp"), counters.queue_levels
         self.face = AmqpFace(host, self._turn, self.store, face_counters, levels, pubsub.passes)
-        self.face.pressure = Pressure(_most_memory(settings), troubles, _resident_bytes)
+        self.face.pressure = Pressure(_most_memory(settings), troubles, resident_bytes)
         self._streams = StreamLogs(cluster, pubsub, self.face.act)
         host.use_streams(self._streams)
         self._spools = VirtualHost(SPOOLS, self.store, storage.journal.recorder(SPOOLS), given.queues)
@@ -245,10 +245,6 @@ class Pressure:
         self._given_at = self._clock()
         self._give_back()
         return self._resident() > self._most
-
-
-def _resident_bytes() -> int:
-    return view_process().resident_bytes
 
 
 def _most_memory(settings: Settings) -> float:

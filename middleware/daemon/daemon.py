@@ -23,7 +23,7 @@ from treecast.shims.kafka.settings import KafkaSettings
 from .admin import AdminServer
 from .control import ControlServer
 from .explain import Explanation
-from .guard import Guard, process_shares
+from .guard import Guard, descriptors_left, process_shares
 from .listeners import StartError, bound_address, cannot_listen, check_free, listen, listen_unix
 from .notify import Notifier
 from .private import tighten
@@ -125,7 +125,7 @@ class Daemon:
     def _made_guard(self, room: RoomWatch) -> Guard:
         """Returns the limits of the listeners. The faces leave the shares of the others free."""
         shares = process_shares(self.settings.connections_per_address)
-        room.descriptors.leave(shares.left)
+        room.descriptors.leave(descriptors_left)
         return Guard(shares, self.settings.unfinished_request_bytes)
 
     def _refused_writes(self) -> int:

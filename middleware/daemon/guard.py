@@ -27,11 +27,13 @@ from treecast.shims.ticks import TICK, Ticks
 
 from . import tuning
 from .room import kept_of
+from .view import resident_bytes
 
 _log = Log(__name__)
 
 BEFORE_BYTES: Final = 16 << 20  # of requests before log-in
-_PEAK: Final = 8 << 20  # bytes of requests at a time: more than usual traffic has
+_GROWN: Final = 16 << 20  # bytes of resident memory
+_LOOKS: Final = 5.0  # seconds between looks at it
 NEW_SECONDS: Final = 10.0
 _MOST_NEW: Final = 4096
 _MOST_ADMIN: Final = 128
@@ -69,19 +71,30 @@ def process_shares(each: int = 0) -> Shares:
     return shares_of(limit, kept_of(limit), each)
 
 
+def descriptors_left() -> int:
+    """Returns how many descriptors the faces leave to the other listeners, at the present limit."""
+    return process_shares().left
+
+
 class Guard:
     """The limits of one daemon's listeners, from `start` to `close`. `memory` is the budget of requests,
     `before` that of requests before log-in.
     """
 
     def __init__(
-        self, shares: Shares, memory_bytes: int, give_back: Callable[[], None] = tuning.give_back
+        self,
+        shares: Shares,
+        memory_bytes: int,
+        give_back: Callable[[], None] = tuning.give_back,
+        resident: Callable[[], int] = resident_bytes,
     ) -> None:
         self.shares = shares
         self.memory = RequestMemory(memory_bytes)
         self.before = RequestMemory(min(BEFORE_BYTES, memory_bytes))
         self.log_ins = LogIns()
         self._give_back = give_back
+        self._resident = resident
+        self._least = resident()
         self._listeners: list[Visitors] = []
         self._faces = Total(shares.faces)
         self._ticks = Ticks()
@@ -114,18 +127,26 @@ class Guard:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
+        looked = loop.time()
         while True:
             await asyncio.sleep(TICK)
             try:
                 self.tick(loop.time())
+                if loop.time() - looked >= _LOOKS:
+                    looked = loop.time()
+                    await self.after_peaks()
             except Exception:
                 _log.exception("check of connections failed")
 
-    def _after_peak(self, memory: RequestMemory) -> None:
-        """Gives the heap's free memory back to the system, once the requests of a peak have gone."""
-        if memory.peak >= _PEAK and memory.held < _PEAK // 4:
-            memory.peak = memory.held
-            self._give_back()
+    async def after_peaks(self) -> None:
+        """Gives the heap's free memory back to the system when the process has grown, on another thread. The
+        memory of a peak, as of calls and pages, would stay in the heap otherwise.
+        """
+        resident = self._resident()
+        if resident - self._least >= _GROWN:
+            await asyncio.to_thread(self._give_back)
+            self._least = self._resident()
+        self._least = min(self._least, resident)
 
     def tick(self, now: float) -> None:
         """Ends what is too slow, unless this process stood still."""
@@ -136,6 +157,5 @@ class Guard:
             return
         for memory in (self.memory, self.before):
             memory.tick(now)
-            self._after_peak(memory)
         for one in self._listeners:
             one.tick(now)

@@ -44,12 +44,12 @@ class Descriptors:
     def __init__(self, kept: int, free: Callable[[int], int]) -> None:
         self.kept = kept
         self.turned_away = 0
-        self._others = 0  # further ones that belong to other listeners
+        self._others: Callable[[], int] = int  # further ones that belong to other listeners
         self._free = free
         self._left = 0
 
-    def leave(self, others: int) -> None:
-        """Keeps `others` more for listeners that call `admits_own`."""
+    def leave(self, others: Callable[[], int]) -> None:
+        """Keeps `others` more for listeners that call `admits_own`: so many as it says at each count."""
         self._others = others
 
     def admits_own(self) -> bool:
@@ -66,7 +66,7 @@ class Descriptors:
 
     def count(self) -> bool:
         """Counts again. Returns whether more than the reserved ones are free."""
-        kept = self.kept + self._others
+        kept = self.kept + self._others()
         self._left = self._free(kept + AHEAD) - kept
         return self._left > 0
 

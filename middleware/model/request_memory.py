@@ -44,7 +44,6 @@ class RequestMemory:
         self.most = most
         self.hard = most + most // 2
         self.held = 0
-        self.peak = 0  # highest of `held` since the owner has reset it
         self.dropped = 0
         self.pauses = 0
         self._all: dict[Holding, None] = {}  # in the order of their beginnings
@@ -90,7 +89,6 @@ class RequestMemory:
 
     def grown(self, growth: int) -> None:
         self.held += growth
-        self.peak = max(self.peak, self.held)
         if growth < 0:
             self.let_on()
 
