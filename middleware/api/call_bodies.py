@@ -6,7 +6,7 @@ gRPC receives a whole message, up to `LARGEST` bytes, once it is asked for, and 
 | calls | read at a time | of one connection | when others wait |
 | --- | --- | --- | --- |
 | signed for this run, or over a Unix socket | 64 | 16 | - |
-| any other | 16 | 4 | those that take longer than `HURRY` s end |
+| any other | 8 | 2 | those that take longer than `HURRY` s end |
 
 Calls wait in turn, by connection. Each ends if its request is not there after `SECONDS`. If more than
 `UNREAD` calls wait or are read, the connection with the most loses its earliest.
@@ -29,6 +29,8 @@ WINDOW: Final = 16 << 10
 SECONDS: Final = 10.0
 HURRY: Final = 1.0
 UNREAD: Final = 2048
+OTHERS: Final = 8
+EACH: Final = 2
 STREAMS: Final = 100  # calls of one connection at a time
 
 # Options of a server that strangers reach. `connections` is a limit of its own for each listener.
@@ -165,7 +167,7 @@ class CallBodies:
     def __init__(self) -> None:
         self.ended = 0
         self._trusted = Slots(64, 16)
-        self._others = Slots(16, 4, HURRY)
+        self._others = Slots(OTHERS, EACH, HURRY)
         self._of: dict[str, dict[_Reading, None]] = {}
         self._count = 0
 

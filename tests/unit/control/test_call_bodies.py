@@ -11,7 +11,7 @@ import pytest
 from tests.unit.loops import holds
 
 from treecast.middleware.api import call_bodies
-from treecast.middleware.api.call_bodies import CallBodies
+from treecast.middleware.api.call_bodies import EACH, OTHERS, CallBodies
 from treecast.middleware.model.errors import Fault, TreecastError
 
 
@@ -71,8 +71,8 @@ async def test_few_are_read_at_a_time_and_fewer_of_one_connection(calls: Calls) 
     contexts = [calls.call(peer)[0] for peer in "abcdef" for _ in range(10)]
     await settle()
     asked = [one.peer() for one in contexts if one.asked]
-    assert len(asked) == 16
-    assert {peer: asked.count(peer) for peer in asked} == dict.fromkeys("abcd", 4)
+    assert len(asked) == OTHERS
+    assert {peer: asked.count(peer) for peer in asked} == dict.fromkeys("abcd", EACH)
 
 
 async def test_turns_come_by_connection(calls: Calls) -> None:
@@ -84,7 +84,7 @@ async def test_turns_come_by_connection(calls: Calls) -> None:
     first.message.set_result(b"")
     await settle()
     others = [one.asked for one in flood].count(True)
-    assert late.asked or others == 17
+    assert late.asked or others == OTHERS + 1
     for one in [one for one in flood if one.asked and not one.message.done()][:4]:
         one.message.set_result(b"")
         await settle()
@@ -103,7 +103,7 @@ async def test_a_holder_of_the_key_does_not_wait_for_strangers(calls: Calls) -> 
 
 async def test_slow_ones_end_when_others_wait(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls.bodies._others, "_hurry", 0.01)
-    slow = [calls.call(peer)[1] for peer in "abcd" for _ in range(4)]
+    slow = [calls.call(peer)[1] for peer in "abcd" for _ in range(EACH)]
     await settle()
     context, task = calls.call("e")
     context.message.set_result(b"body")
@@ -148,7 +148,7 @@ async def test_turns_of_calls_that_leave_are_not_lost(calls: Calls) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    contexts = [calls.call(peer)[0] for peer in "abcd" for _ in range(4)]
+    contexts = [calls.call(peer)[0] for peer in "abcd" for _ in range(EACH)]
     await settle()
     assert all(one.asked for one in contexts)
     assert not calls.bodies._others._waiting or all(
