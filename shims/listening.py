@@ -6,11 +6,12 @@ import asyncio
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from msgspec import Struct
 
 from treecast.middleware.model.counters import FaceCounters
+from treecast.middleware.model.visitors import Visitor, Visitors
 
 if TYPE_CHECKING:
     from .tls import TlsLayer
@@ -28,7 +29,16 @@ class TlsSettings(Struct, frozen=True):
 
 
 class FaceConnection(Protocol):
-    """The callbacks of asyncio to a connection of a face, except those for received data."""
+    """The callbacks of asyncio to a connection of a face, except those for received data.
+
+    `visitor`: what the limits of its listener know of it; set before `connection_made`.
+    """
+
+    visitor: Visitor | None
+
+    def wait_for_memory(self, waits: bool) -> None: ...
+
+    def abort(self) -> None: ...
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
 
@@ -50,23 +60,39 @@ class TurnedAway(asyncio.Protocol):
     """A connection for which there is no room. It is closed at once, so its client does not wait."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        transport.abort()
+        cast(asyncio.WriteTransport, transport).abort()  # uvloop's derive from no class of asyncio
 
 
 class Forwarding(asyncio.BaseProtocol):
-    """Forwards asyncio's callbacks to a connection. A compiled class cannot be an asyncio protocol itself."""
+    """Forwards asyncio's callbacks to a connection that the listener's limits admit. A compiled class cannot
+    be an asyncio protocol itself.
+    """
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_connection", "_visitor", "_visitors")
 
-    def __init__(self, connection: FaceConnection) -> None:
+    def __init__(self, connection: FaceConnection, visitors: Visitors | None = None) -> None:
+        """`visitors`: the limits; None for none."""
         self._connection = connection
+        self._visitors = visitors
+        self._visitor: Visitor | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._connection.connection_made(transport)
+        visitors, connection = self._visitors, self._connection
+        if visitors is not None:
+            now = asyncio.get_running_loop().time()
+            self._visitor = visitors.enter(transport.get_extra_info("peername"), connection, now)
+            if self._visitor is None:
+                cast(asyncio.WriteTransport, transport).abort()
+                return
+            connection.visitor = self._visitor
+        connection.connection_made(transport)
+
+    @property
+    def _turned_away(self) -> bool:
+        return self._visitors is not None and self._visitor is None
 
     def eof_received(self) -> bool:
-        return self._connection.eof_received()
+        return not self._turned_away and self._connection.eof_received()
 
     def pause_writing(self) -> None:
         self._connection.pause_writing()
@@ -75,7 +101,11 @@ class Forwarding(asyncio.BaseProtocol):
         self._connection.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._turned_away:
+            return
         self._connection.connection_lost(exc)
+        if self._visitor is not None:
+            self._visitor.left()
 
 
 class ChunkConnection(FaceConnection, Protocol):
@@ -89,8 +119,8 @@ class ChunkProtocol(Forwarding, asyncio.Protocol):
 
     __slots__ = ("data_received",)
 
-    def __init__(self, connection: ChunkConnection) -> None:
-        super().__init__(connection)
+    def __init__(self, connection: ChunkConnection, visitors: Visitors | None = None) -> None:
+        super().__init__(connection, visitors)
         # As an instance attribute, it is called without an interpreter frame in between.
         self.data_received = connection.data_received  # type: ignore[method-assign]
 
@@ -108,8 +138,8 @@ class BufferProtocol(Forwarding, asyncio.BufferedProtocol):
 
     __slots__ = ("buffer_updated", "get_buffer")
 
-    def __init__(self, connection: BufferConnection) -> None:
-        super().__init__(connection)
+    def __init__(self, connection: BufferConnection, visitors: Visitors | None = None) -> None:
+        super().__init__(connection, visitors)
         # As in `ChunkProtocol`.
         self.get_buffer = connection.get_buffer  # type: ignore[method-assign]
         self.buffer_updated = connection.buffer_updated  # type: ignore[method-assign]
@@ -150,7 +180,8 @@ class ListenSettings(Protocol):
 class Listeners:
     """The listeners of one face, from `open` to `close`, and the TLS handshakes in progress.
 
-    `admits`: returns whether there is room for one more connection. `address`: the (host, port) without TLS,
+    `admits`: returns whether there is room for one more connection. `visitors`: the limits on them, before
+    and after the TLS handshake. `address`: the (host, port) without TLS,
     or the configured one if that listener is off. `tls_address`: the (host, port) with TLS, None if it is
     off.
     """
@@ -164,6 +195,7 @@ class Listeners:
     ) -> None:
         """`connect` creates a connection. `refused` gets the (peer, reason) of a failed handshake."""
         self.admits: Callable[[], bool] = always
+        self.visitors = Visitors()
         self.address = (settings.host, settings.port)
         self.tls_address: tuple[str, int] | None = None
         self.loop: asyncio.AbstractEventLoop

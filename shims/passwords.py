@@ -18,6 +18,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from msgspec import Struct
+
 _MOST_ITERATIONS: Final = 100_000
 _MOST_KIB: Final = 262_144
 _MOST_KIB_PASSES: Final = 4 * 262_144  # memory times passes, to which the time is proportional
@@ -25,6 +27,16 @@ _MOST_LANES: Final = 16
 _LONGEST_PASSWORD: Final = 65_535
 
 Fits = Callable[[bytes], bool]
+
+
+class Secret(Struct, frozen=True):
+    """A stored password. `fits` may run on any thread; it costs little if `cheap`.
+    `stored` differs when the password does.
+    """
+
+    fits: Fits
+    stored: bytes = b""
+    cheap: bool = False
 
 
 class PasswordError(ValueError):
@@ -89,17 +101,22 @@ _METHODS: Final[dict[str, tuple[int, Callable[[list[str]], Fits]]]] = {
     "argon2id": (4, _argon2id),
 }
 
+_CHEAP: Final = frozenset({"6"})  # a single hash
+
 
 class Passwords:
-    """The users of a password file."""
+    """The users of a password file. A name that is not there has a secret too, which costs as much as the
+    first user's and which nothing fits, so that the time does not tell names.
+    """
 
     def __init__(self, text: str) -> None:
         """Parses `text`, the content of a password file. Raises PasswordError."""
-        self._secrets: dict[str, Fits] = {}
+        self._secrets: dict[str, Secret] = {}
         for number, line in enumerate(text.splitlines(), 1):
             if line.strip() and not line.startswith("#"):
-                name, secret = _read(line.strip(), number)
-                self._secrets[name] = secret
+                name, fits, cheap = _read(line.strip(), number)
+                self._secrets[name] = Secret(fits, line.strip().encode(), cheap)
+        self._nobody = nobody(next(iter(self._secrets.values()), None))
 
     def __len__(self) -> int:
         return len(self._secrets)
@@ -108,15 +125,34 @@ class Passwords:
         """Whether there is a user of that name."""
         return name in self._secrets
 
+    def secret(self, name: str) -> Secret:
+        """Returns the secret of the user `name`, or that of nobody."""
+        return self._secrets.get(name, self._nobody)
+
     def fits(self, name: str | None, password: bytes | None) -> bool:
-        """Whether `password` is the password of the user `name`."""
-        secret = self._secrets.get(name) if name is not None else None
-        if secret is None or password is None or len(password) > _LONGEST_PASSWORD:
+        """Whether `password` is the password of the user `name`. Takes the time of a check."""
+        if name is None or password is None or len(password) > _LONGEST_PASSWORD:
             return False
-        return secret(password)
+        return self.secret(name).fits(password)
 
 
-def _read(line: str, number: int) -> tuple[str, Fits]:
+def nobody(like: Secret | None) -> Secret:
+    """Returns a secret that nothing fits, and that costs as much as `like`."""
+    if like is None:
+        return Secret(_never, cheap=True)
+
+    def fits(password: bytes) -> bool:
+        like.fits(password)
+        return False
+
+    return Secret(fits, b"", like.cheap)
+
+
+def _never(password: bytes) -> bool:
+    return False
+
+
+def _read(line: str, number: int) -> tuple[str, Fits, bool]:
     name, colon, rest = line.partition(":")
     if not (name and colon and rest.startswith("$")):
         raise PasswordError(f"line {number} is none that mosquitto_passwd writes: expected NAME:$...")
@@ -129,7 +165,7 @@ def _read(line: str, number: int) -> tuple[str, Fits]:
     try:
         if len(fields) != count:
             raise ValueError
-        return name, read(fields)
+        return name, read(fields), method in _CHEAP
     except PasswordError as error:
         raise PasswordError(f"line {number}: {error}") from None
     except (ValueError, binascii.Error):

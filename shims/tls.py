@@ -17,6 +17,8 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final, cast
 
+from treecast.middleware.model.visitors import Visitor
+
 from .listening import Listeners, TlsSettings
 
 SHAKING: Final = 0
@@ -46,12 +48,19 @@ class TlsLayer(asyncio.Protocol):
         self._state = SHAKING
         self._above: asyncio.Protocol | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._visitor: Visitor | None = None  # until the handshake is done
         self.raw: asyncio.Transport
 
     # --- called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.raw = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self._visitor = self._face.visitors.enter(peer, self, self._face.loop.time())
+        if self._visitor is None:
+            self._state = ENDED
+            self.raw.abort()
+            return
         self._face.shaking(self)
         self._timer = self._face.loop.call_later(
             self._seconds, self._refuse, f"no TLS handshake in {self._seconds:g} s"
@@ -103,7 +112,16 @@ class TlsLayer(asyncio.Protocol):
         self._above = self._connect()
         self._above.connection_made(TlsTransport(self))
 
+    def wait_for_memory(self, waits: bool) -> None:
+        """A handshake holds no request."""
+
+    def abort(self) -> None:
+        self.raw.abort()
+
     def _end_handshake(self) -> None:
+        if self._visitor is not None:
+            self._visitor.left()
+            self._visitor = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

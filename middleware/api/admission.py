@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import heapq
+import hmac
 from collections.abc import Mapping
 
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -83,6 +84,11 @@ class Admission:
         self._key = None if token is None else CallKey(token)
         self._run = run
         self._seen = SeenCalls(round(window * 1000), max_nonces)
+
+    def trusts(self, metadata: Mapping[str, str], peer: str) -> bool:
+        """Whether a call names this run, which only holders of the key learn, before its request is read."""
+        proof = Proof.parse(metadata.get(AUTH_KEY, ""))
+        return proof is not None and hmac.compare_digest(proof.run, self._run)
 
     def seal(self, metadata: Mapping[str, str], method: str, number: int, body: bytes) -> bytes:
         """Returns the sealed answer to an admitted call; `number` counts the messages of a stream."""

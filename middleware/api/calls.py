@@ -1,7 +1,9 @@
 """gRPC around a service: admission on the request's bytes, then the call; refusals become statuses.
 
-Requests arrive as bytes because the signature covers the bytes, and so that an invalid message is refused as
-the caller's fault. Writes to streams have a time limit: a client that does not read is dropped.
+To gRPC all calls take a stream of requests, so that `call_bodies` decides when the one request is read; on
+the wire that is the same. Requests arrive as bytes because the signature covers the bytes, and so that an
+invalid message is refused as the caller's fault. Writes to streams have a time limit: a client that does not
+read is dropped.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 
 from .admission import Refused
+from .call_bodies import CallBodies
 from .rpc import FAULT_KEY, Method, methods, status_code
 
 _LONGEST_DETAIL = 1000  # characters: a status is sent in headers
@@ -40,6 +43,9 @@ class CallCounters(Struct):
 
 class Admits(Protocol):
     """The admission of calls: `admission.Admission`, or a daemon's own."""
+
+    def trusts(self, metadata: Mapping[str, str], peer: str) -> bool:
+        """Whether a call seems to come from a holder of the key, before its request is read."""
 
     def admit(self, metadata: Mapping[str, str], method: str, body: bytes, now: float, peer: str) -> None:
         """Raises Refused. `peer`: the caller, as gRPC names it."""
@@ -75,23 +81,24 @@ class Calls:
         self._admission = admission
         self._clock = clock
         self._stall = stall_seconds
+        self.bodies = CallBodies()
         streams = {method.name for method in service.methods if method.server_streaming}
         self.handler = grpc.method_handlers_generic_handler(
             service.full_name,
             {
                 method.name: (
-                    grpc.unary_stream_rpc_method_handler(self._stream(method))
+                    grpc.stream_stream_rpc_method_handler(self._stream(method))
                     if method.name in streams
-                    else grpc.unary_unary_rpc_method_handler(self._unary(method))
+                    else grpc.stream_unary_rpc_method_handler(self._unary(method))
                 )
                 for method in methods(service)
             },
         )
 
-    def _unary(self, method: Method) -> Callable[[bytes, Any], Awaitable[bytes]]:
-        async def answer(body: bytes, context: Any) -> bytes:
+    def _unary(self, method: Method) -> Callable[[Any, Any], Awaitable[bytes]]:
+        async def answer(_: Any, context: Any) -> bytes:
             try:
-                request = self._request(method, body, context)
+                request = await self._request(method, context)
                 call: Callable[[Any], Awaitable[Message]] = self._serving(method)
                 response = await call(request)
                 metadata = _texts(context.invocation_metadata())
@@ -103,10 +110,10 @@ class Calls:
 
         return answer
 
-    def _stream(self, method: Method) -> Callable[[bytes, Any], Awaitable[None]]:
-        async def answer(body: bytes, context: Any) -> None:
+    def _stream(self, method: Method) -> Callable[[Any, Any], Awaitable[None]]:
+        async def answer(_: Any, context: Any) -> None:
             try:
-                request = self._request(method, body, context)
+                request = await self._request(method, context)
                 call: Callable[[Any], AsyncGenerator[bytes, None]] = self._serving(method)
                 metadata, number = _texts(context.invocation_metadata()), 0
                 self.counters.watchers += 1
@@ -135,9 +142,10 @@ class Calls:
                 Fault.TIMED_OUT, f"nothing was read for {self._stall:g} s: watch again from the last revision"
             ) from None
 
-    def _request(self, method: Method, body: bytes, context: Any) -> Message:
+    async def _request(self, method: Method, context: Any) -> Message:
         _count(self.counters.calls, method.name)
         metadata = _texts(context.invocation_metadata())
+        body = await self.bodies.read(context, self._admission.trusts(metadata, context.peer()))
         self._admission.admit(metadata, method.path, body, self._clock(), context.peer())
         try:
             return method.request.FromString(body)

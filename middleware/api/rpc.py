@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
+from . import call_bodies
 from .call_auth import (
     AUTH_KEY,
     CHALLENGE_KEY,
@@ -40,6 +41,14 @@ KEEPALIVE = (
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
 )
+
+
+def server_options(connections: int, *, called_by_hosts: bool) -> tuple[tuple[str, int], ...]:
+    """Returns the options of a server. `connections`: at most so many of each listener, if not 0."""
+    options = (*OPTIONS, *call_bodies.OPTIONS, *(KEEPALIVE if called_by_hosts else ()))
+    return (*options, (call_bodies.MOST_CONNECTIONS, connections)) if connections else options
+
+
 _LARGEST = ("grpc.max_receive_message_length", 256 << 20)  # bytes: an answer may list 100,000 topics
 MAX_CALLS = 20_000  # concurrent ones; gRPC refuses more
 

@@ -25,7 +25,7 @@ from treecast.middleware.api.calls import Calls
 from treecast.middleware.api.coordinator_client import SERVICE, CoordinatorCalls
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.join_token import JoinToken
-from treecast.middleware.api.rpc import KEEPALIVE, MAX_CALLS, OPTIONS, Method, methods
+from treecast.middleware.api.rpc import MAX_CALLS, Method, methods, server_options
 from treecast.middleware.api.v1 import coordinator_pb2 as pb
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import new_cluster_id
@@ -60,6 +60,7 @@ class ServerSettings:
     max_watchers: int = 10_000
     stall: float = 30.0  # time after which a watcher that reads nothing is dropped
     database: str = ""
+    connections: int = 0  # at most so many, if not 0
 
 
 class OpenCoordinator:
@@ -166,7 +167,8 @@ class CoordinatorServer:
 
     async def _listen(self, opened: OpenCoordinator | ElectedCoordinator) -> None:
         settings = self._settings
-        server = grpc.aio.server(options=(*OPTIONS, *KEEPALIVE), maximum_concurrent_rpcs=MAX_CALLS)
+        options = server_options(settings.connections, called_by_hosts=True)
+        server = grpc.aio.server(options=options, maximum_concurrent_rpcs=MAX_CALLS)
         server.add_generic_rpc_handlers((opened.calls.handler,))
         try:
             port = server.add_insecure_port(str(settings.address))

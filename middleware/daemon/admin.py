@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.visitors import Visitors
 
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from .admin_connections import AdminConnections
     from .status import Subject
 
 _log = Log(__name__)
@@ -25,6 +28,9 @@ class AdminServer:
 
     def __init__(self) -> None:
         self._subject: Subject | None = None
+        self._visitors = Visitors()
+        self._admits: Callable[[], bool] = _always
+        self._servers: list[asyncio.AbstractServer] = []
         self._sockets: list[socket.socket] = []
         self._waiting = False
         self._loading: asyncio.Task[None] | None = None
@@ -34,9 +40,17 @@ class AdminServer:
         """Adds a listening socket to serve and, in the end, to close."""
         self._sockets.append(listener)
 
-    def start(self, subject: Subject) -> None:
-        """Starts to wait for the first connection."""
+    def start(
+        self, subject: Subject, visitors: Visitors | None = None, admits: Callable[[], bool] | None = None
+    ) -> None:
+        """Starts to wait for the first connection. `visitors`: the limits on connections. `admits`: whether
+        there is room for one more.
+        """
         self._subject = subject
+        if visitors is not None:
+            self._visitors = visitors
+        if admits is not None:
+            self._admits = admits
         loop = asyncio.get_running_loop()
         self._waiting = True
         for listener in self._sockets:
@@ -57,25 +71,30 @@ class AdminServer:
         """Imports in a thread, so that the faces are served meanwhile."""
         assert self._subject is not None
         try:
-            runner = await asyncio.to_thread(_make_runner, self._subject)
+            runner, connections = await asyncio.to_thread(_make_runner, self._subject, self._visitors)
             await runner.setup()
             self._runner = runner
-            await self._serve(runner)
+            await self._serve(runner, connections)
         except Exception:
             _log.exception("admin server cannot be loaded")
             self._close_sockets()
 
-    async def _serve(self, runner: web.AppRunner) -> None:
-        from aiohttp import web
-
+    async def _serve(self, runner: web.AppRunner, connections: AdminConnections) -> None:
+        made = connections.factory(runner, self._admits)
+        loop = asyncio.get_running_loop()
         for listener in self._sockets:
-            await web.SockSite(runner, listener, backlog=128).start()
+            unix = listener.family == socket.AF_UNIX
+            create = loop.create_unix_server if unix else loop.create_server
+            self._servers.append(await create(made, sock=listener, backlog=128))
 
     async def close(self) -> None:
         """Stops accepting and closes. Safe to call twice."""
         self._stop_waiting()
         if self._loading is not None:
             await self._loading
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -87,7 +106,13 @@ class AdminServer:
         self._sockets.clear()
 
 
-def _make_runner(subject: Subject) -> web.AppRunner:
+def _always() -> bool:
+    return True
+
+
+def _make_runner(subject: Subject, visitors: Visitors) -> tuple[web.AppRunner, AdminConnections]:
+    from .admin_connections import AdminConnections
     from .http import runner
 
-    return runner(subject)
+    connections = AdminConnections(visitors)
+    return runner(subject, connections), connections

@@ -37,13 +37,15 @@ from treecast.shims.amqp.session_messages import FORMAT
 from treecast.shims.amqp.settings import AmqpSettings
 from treecast.shims.amqp.shared_access import SharedAccess
 from treecast.shims.amqp.stream_logs import StreamLogs
+from treecast.shims.log_ins import LogIns
 
+from . import tuning
 from .amqp_management import HOSTS, AmqpManagement, KeptHosts
 from .listeners import cannot_listen
 from .secured import passwords, tls_settings
 from .settings import Settings
 from .troubles import Troubles
-from .view import view_process
+from .view import resident_bytes
 
 _log = Log(__name__)
 
@@ -52,6 +54,7 @@ LOW_DISK = "low on disk"  # RabbitMQ's wording, which clients show
 LOW_MEMORY = "low on memory"
 _SEGMENT_BYTES = 16 << 20  # of the queue log: one remaining message keeps a whole segment on disk
 _LEAVE = 1.0  # seconds for telling other hosts which queues end with their connections
+_GIVE_BACK = 10.0  # seconds
 _MEMORY_SHARE = 0.6  # of the machine's memory, as in RabbitMQ
 
 
@@ -67,6 +70,7 @@ class AmqpPart:
         pubsub: HostPubSub,
         troubles: Troubles,
         cluster: Cluster,
+        log_ins: LogIns,
     ) -> None:
         """`address`: None to serve over TLS only. Raises StartError, or STORAGE if the disk refuses."""
         reach = cluster.queues
@@ -82,10 +86,11 @@ class AmqpPart:
         recorder = storage.journal.recorder("/")
         host = AmqpHost(given, access, self.store, recorder, random.SystemRandom())
         host.applications = counters.applications
+        host.log_ins = log_ins
         kept = KeptHosts(host, recorder, storage.journal.definition("/", HOSTS, b""))
         face_counters, levels = counters.face("amqp"), counters.queue_levels
         self.face = AmqpFace(host, self._turn, self.store, face_counters, levels, pubsub.passes)
-        self.face.pressure = _pressure(settings, troubles)
+        self.face.pressure = Pressure(_most_memory(settings), troubles, resident_bytes)
         self._streams = StreamLogs(cluster, pubsub, self.face.act)
         host.use_streams(self._streams)
         self._spools = VirtualHost(SPOOLS, self.store, storage.journal.recorder(SPOOLS), given.queues)
@@ -113,6 +118,7 @@ class AmqpPart:
             self._listeners,
             reach,
             shared,
+            log_ins,
         )
 
     def _restore(self, storage: QueueStorage, host: AmqpHost) -> None:
@@ -202,17 +208,43 @@ def _open_storage(settings: Settings) -> QueueStorage:
     )
 
 
-def _pressure(settings: Settings, troubles: Troubles) -> Callable[[], str]:
-    """Returns a function that returns the reason for which publishers have to wait, "" if there is none."""
-    most = _most_memory(settings)
+class Pressure:
+    """Tells the reason for which publishers have to wait, "" if there is none.
 
-    def pressure() -> str:
-        space = troubles.space
-        if troubles.disk.text or (space is not None and space.free < LEAST_FREE):
+    A peak leaves free memory in the heap. It is given back to the system before publishers have to wait, at
+    most every `_GIVE_BACK` s.
+    """
+
+    def __init__(
+        self,
+        most: float,
+        troubles: Troubles,
+        resident: Callable[[], int],
+        give_back: Callable[[], None] = tuning.give_back,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`most`: bytes of resident memory above which they wait. `resident`: the present ones."""
+        self._most = most
+        self._troubles = troubles
+        self._resident = resident
+        self._give_back = give_back
+        self._clock = clock
+        self._given_at = -_GIVE_BACK
+
+    def __call__(self) -> str:
+        space = self._troubles.space
+        if self._troubles.disk.text or (space is not None and space.free < LEAST_FREE):
             return LOW_DISK
-        return LOW_MEMORY if view_process().resident_bytes > most else ""
+        return LOW_MEMORY if self._is_low() else ""
 
-    return pressure
+    def _is_low(self) -> bool:
+        if self._resident() <= self._most:
+            return False
+        if self._clock() - self._given_at < _GIVE_BACK:
+            return True
+        self._given_at = self._clock()
+        self._give_back()
+        return self._resident() > self._most
 
 
 def _most_memory(settings: Settings) -> float:

@@ -18,12 +18,14 @@ from treecast.middleware.broker import Turn
 from treecast.middleware.broker.queues import Reach, Recorder
 from treecast.middleware.broker.stored import StoredWaits
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.request_memory import RequestMemory
 from treecast.shims.amqp.certificates import ends_at
 from treecast.shims.amqp.management_views import NodeFacts, node_name
 from treecast.shims.amqp.server import AmqpFace
 from treecast.shims.amqp.session_host import AmqpHost
 from treecast.shims.amqp.shared_access import SharedAccess
 from treecast.shims.amqp.users import Users
+from treecast.shims.log_ins import LogIns
 
 from .troubles import Troubles
 from .view import view_process
@@ -88,6 +90,7 @@ class AmqpManagement:
         listeners: Callable[[], tuple[tuple[str, str, int], ...]],
         reach: Reach | None,
         shared: SharedAccess | None,
+        log_ins: LogIns,
     ) -> None:
         self._name = name
         self._face = face
@@ -100,15 +103,16 @@ class AmqpManagement:
         self._users = users
         self._reach = reach
         self._shared = shared
+        self._log_ins = log_ins
         self._made: ClusterManagement | None = None
         if reach is not None:
             reach.serve(self._serve)
 
-    def pages(self) -> ManagementPages:
-        """Made when somebody asks for one, as they need the HTTP server."""
+    def pages(self, memory: RequestMemory) -> ManagementPages:
+        """Made when somebody asks for one, as they need the HTTP server. `memory`: for bodies."""
         from treecast.shims.amqp.http import ManagementPages
 
-        return ManagementPages(self._calls())
+        return ManagementPages(self._calls(), memory)
 
     async def _serve(self, host: int, body: bytes) -> bytes:
         return await self._calls().serve(host, body)
@@ -121,7 +125,9 @@ class AmqpManagement:
 
             face = self._face
             calls = Management(face.host, self._users, lambda: face.connections, self._facts)
-            self._made = ClusterManagement(calls, self._reach, self._now, face.act, self._settled)
+            self._made = ClusterManagement(
+                calls, self._reach, self._now, face.act, self._settled, self._log_ins
+            )
         return self._made
 
     def close(self) -> None:

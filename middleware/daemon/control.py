@@ -14,7 +14,7 @@ from treecast.middleware.api.calls import Calls
 from treecast.middleware.api.daemon_client import SERVICE
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.join_token import JoinToken
-from treecast.middleware.api.rpc import KEEPALIVE, MAX_CALLS, OPTIONS, Method
+from treecast.middleware.api.rpc import MAX_CALLS, Method, server_options
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.broker import (
     GROUPS,
@@ -66,11 +66,13 @@ class ControlServer:
         unix_path: Path | None,
         coordinator: grpc.GenericRpcHandler | None = None,
         token: JoinToken | None = None,
+        connections: int = 0,
     ) -> None:
         """`coordinator`: the calls of a coordinator embedded in this daemon. `token`: its key signs changes
-        from other hosts; with None, no other host may make changes.
+        from other hosts; with None, no other host may make changes. `connections`: at most so many of each
+        listener, if not 0.
         """
-        options = OPTIONS if coordinator is None else (*OPTIONS, *KEEPALIVE)
+        options = server_options(connections, called_by_hosts=coordinator is not None)
         self._server = grpc.aio.server(options=options, maximum_concurrent_rpcs=MAX_CALLS)
         admission = ControlAdmission(cluster_id, token, lambda: self.address.port)
         self._service: DaemonService | None = None

@@ -56,6 +56,10 @@ class ControlAdmission:
         self._port = port
         self._own = own
 
+    def trusts(self, metadata: Mapping[str, str], peer: str) -> bool:
+        """Whether a call comes over the Unix socket, or seems to come from a holder of the key."""
+        return peer.startswith("unix:") or self._signed.trusts(metadata, peer)
+
     def admit(self, metadata: Mapping[str, str], method: str, body: bytes, now: float, peer: str) -> None:
         """Raises Refused. `now`: seconds of a steady clock; `peer`: the caller, as gRPC names it."""
         if AUTH_KEY in metadata:

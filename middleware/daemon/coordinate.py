@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import sys
 import time
 from pathlib import Path
@@ -31,7 +32,7 @@ from .config import Loaded
 from .listeners import StartError, check_free
 from .notify import Notifier
 from .private import keep_private, tighten
-from .room import RoomWatch
+from .room import RoomWatch, kept_of
 from .run import FAILED, Signals, say
 from .settings import STORE, Settings
 from .tokens import given_token, keep_token, kept_token
@@ -157,7 +158,14 @@ def _settings(settings: Settings, data: Path) -> ServerSettings:
         fsync=settings.fsync,
         fsync_interval=settings.fsync_interval_ms / 1000,
         database=database,
+        connections=coordinator_connections(),
     )
+
+
+def coordinator_connections() -> int:
+    """Returns how many connections leave enough descriptors for the store."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return max(limit - limit // 8 - kept_of(limit), 8)
 
 
 def given_database(store: str) -> str:

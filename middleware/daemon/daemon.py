@@ -23,6 +23,7 @@ from treecast.shims.kafka.settings import KafkaSettings
 from .admin import AdminServer
 from .control import ControlServer
 from .explain import Explanation
+from .guard import Guard, descriptors_left, process_shares
 from .listeners import StartError, bound_address, cannot_listen, check_free, listen, listen_unix
 from .notify import Notifier
 from .private import tighten
@@ -62,6 +63,7 @@ class Daemon:
         self._admin = AdminServer()
         self._control: ControlServer | None = None
         self._room: RoomWatch | None = None
+        self._guard: Guard | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._faces: dict[str, OpenFace] = {}
         self.subject: Subject | None = None
@@ -89,6 +91,7 @@ class Daemon:
         broker = await self._start_broker()
         tighten(Path(settings.data))
         self._room = room = RoomWatch(settings.data, self._refused_writes)
+        self._guard = guard = self._made_guard(room)
         self.subject = Subject(
             settings, self.counters, broker.cluster, self._faces, time.time(), troubles=room.troubles
         )
@@ -101,22 +104,29 @@ class Daemon:
                     room.troubles.texts()
                 )
         admits = room.descriptors.admits
-        await self._start_kafka(broker, admits)
-        await self._start_stare(admits)
-        self._take_up_mqtt(broker, admits)
-        self._take_up_amqp(broker, room)
+        await self._start_kafka(broker, admits, guard)
+        await self._start_stare(admits, guard)
+        self._take_up_mqtt(broker, admits, guard)
+        self._take_up_amqp(broker, room, guard)
         await broker.begin_events()
         await self._open_mqtt()
         await self._open_amqp()
         self.subject.explanation = self._explanation(broker)
         await self._show_control(self.subject)
-        self._admin.start(self.subject)
+        self._admin.start(self.subject, guard.admin(), room.descriptors.admits_own)
         if self._joining is not None:
             self._opened("fabric", self._joining.address, None)
         room.start()
+        guard.start()
         self._tasks.append(asyncio.create_task(self._keep_house(broker)))
         if self._notifier.watchdog_seconds is not None:
             self._tasks.append(asyncio.create_task(self._feed_watchdog(self._notifier.watchdog_seconds)))
+
+    def _made_guard(self, room: RoomWatch) -> Guard:
+        """Returns the limits of the listeners. The faces leave the shares of the others free."""
+        shares = process_shares(self.settings.connections_per_address)
+        room.descriptors.leave(descriptors_left)
+        return Guard(shares, self.settings.unfinished_request_bytes)
 
     def _refused_writes(self) -> int:
         """Returns how often the disk of the data directory has refused a write."""
@@ -170,7 +180,7 @@ class Daemon:
         await self._broker.start()
         return self._broker
 
-    async def _start_kafka(self, broker: Broker, admits: Callable[[], bool]) -> None:
+    async def _start_kafka(self, broker: Broker, admits: Callable[[], bool], guard: Guard) -> None:
         address = self._wanted("kafka")
         if address is None:
             return
@@ -179,17 +189,19 @@ class Daemon:
         self._kafka = KafkaFace(broker, settings, self.counters.face("kafka"))
         self._kafka.applications = self.counters.applications
         self._kafka.admits = admits
+        self._kafka.visitors = guard.face(self._kafka.counters, logs_in=False)
         try:
             await self._kafka.start()
         except OSError as error:
             raise cannot_listen("kafka", address, error) from error
         self._opened("kafka", Address(*self._kafka.address), unix_path)
 
-    async def _start_stare(self, admits: Callable[[], bool]) -> None:
+    async def _start_stare(self, admits: Callable[[], bool], guard: Guard) -> None:
         address = self._wanted("stare")
         if address is None:
             return
-        self._stare = StareFaceServer(self.counters, admits)
+        visitors = guard.face(self.counters.face("stare"), logs_in=True)
+        self._stare = StareFaceServer(self.counters, admits, visitors)
         unix_path = self._claim("stare")
         self._opened("stare", self._stare.listen(address, unix_path), unix_path)
         if self._joining is not None:
@@ -197,7 +209,7 @@ class Daemon:
         else:
             self._stare.load_later(lambda: _stare_alone(self.counters))
 
-    def _take_up_mqtt(self, broker: Broker, admits: Callable[[], bool]) -> None:
+    def _take_up_mqtt(self, broker: Broker, admits: Callable[[], bool], guard: Guard) -> None:
         """Restores sessions and their subscriptions before other hosts learn this host's interest."""
         address = self._wanted("mqtt")
         if address is None and self._wanted("mqtt_tls") is None:
@@ -207,6 +219,8 @@ class Daemon:
         unix_path = self._claim("mqtt") if address is not None else None
         self._mqtt = MqttPart(self.settings, self.counters, address, unix_path, broker.pubsub)
         self._mqtt.face.listeners.admits = admits
+        self._mqtt.face.sessions.log_ins = guard.log_ins
+        self._mqtt.face.listeners.visitors = guard.face(self._mqtt.face.counters, logs_in=True)
 
     async def _open_mqtt(self) -> None:
         if self._mqtt is None:
@@ -217,7 +231,7 @@ class Daemon:
         if self._mqtt.tls_address is not None:
             self._faces["mqtt-tls"] = OpenFace("mqtt-tls", str(self._mqtt.tls_address), None)
 
-    def _take_up_amqp(self, broker: Broker, room: RoomWatch) -> None:
+    def _take_up_amqp(self, broker: Broker, room: RoomWatch, guard: Guard) -> None:
         """Restores its queues."""
         address = self._wanted("amqp")
         if address is None and self._wanted("amqp_tls") is None:
@@ -233,8 +247,10 @@ class Daemon:
             broker.pubsub,
             room.troubles,
             broker.cluster,
+            guard.log_ins,
         )
         self._amqp.face.listeners.admits = room.descriptors.admits
+        self._amqp.face.listeners.visitors = guard.face(self._amqp.face.counters, logs_in=True)
         assert self.subject is not None
         self.subject.amqp = self._amqp.management
 
@@ -266,7 +282,8 @@ class Daemon:
         if address is None:
             return
         calls = coordinator.calls.handler if coordinator is not None else None
-        self._control = ControlServer(cluster_id, address, self._claim("control"), calls, token)
+        connections = process_shares().control
+        self._control = ControlServer(cluster_id, address, self._claim("control"), calls, token, connections)
         await self._control.start()
 
     async def _show_control(self, subject: Subject) -> None:
@@ -340,6 +357,8 @@ class Daemon:
         await self._admin.close()
         if self._room is not None:
             await self._room.close()
+        if self._guard is not None:
+            await self._guard.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

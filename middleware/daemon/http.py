@@ -22,6 +22,7 @@ import treecast
 from treecast.middleware.api.messages import as_dict
 from treecast.middleware.model.web_callers import WebCallers
 
+from .admin_connections import AdminConnections
 from .host_names import own_names
 from .metrics import Observed, encode
 from .status import Subject, take_status
@@ -39,10 +40,17 @@ def _always(group_id: str) -> bool:
 class Pages:
     """The handlers of one daemon's pages."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: Subject, connections: AdminConnections) -> None:
         self._subject = subject
+        self._connections = connections
         settings = subject.settings
         self._callers = WebCallers(own_names(settings, settings.admin, settings.admin_names))
+
+    @web.middleware
+    async def note_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Tells the limits of the listener that the connection has sent a request."""
+        self._connections.known(request)
+        return await handler(request)
 
     @web.middleware
     async def check_caller(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -131,20 +139,21 @@ class Pages:
 PATHS = ("/", "/metrics", "/status", "/healthz", "/readyz")
 
 
-def application(subject: Subject) -> web.Application:
-    pages = Pages(subject)
-    app = web.Application(middlewares=[pages.check_caller])
+def application(subject: Subject, connections: AdminConnections) -> web.Application:
+    """Returns the pages for `connections`."""
+    pages = Pages(subject, connections)
+    app = web.Application(middlewares=[pages.note_request, pages.check_caller])
     if subject.amqp is not None:
-        app.router.add_route("*", "/api/{path:.*}", subject.amqp.pages().handle)
+        app.router.add_route("*", "/api/{path:.*}", subject.amqp.pages(connections.visitors.memory).handle)
     handlers = (pages.index, pages.metrics, pages.status, pages.healthz, pages.readyz)
     app.add_routes([web.get(path, handler) for path, handler in zip(PATHS, handlers, strict=True)])
     return app
 
 
-def runner(subject: Subject) -> web.AppRunner:
-    """Returns the runner that serves the pages on given sockets."""
+def runner(subject: Subject, connections: AdminConnections) -> web.AppRunner:
+    """Returns the runner that serves the pages to `connections`."""
     return web.AppRunner(
-        application(subject),
+        application(subject, connections),
         access_log=None,
         handle_signals=False,
         shutdown_timeout=1.0,

@@ -44,8 +44,17 @@ class Descriptors:
     def __init__(self, kept: int, free: Callable[[int], int]) -> None:
         self.kept = kept
         self.turned_away = 0
+        self._others: Callable[[], int] = int  # further ones that belong to other listeners
         self._free = free
         self._left = 0
+
+    def leave(self, others: Callable[[], int]) -> None:
+        """Keeps `others` more for listeners that call `admits_own`: so many as it says at each count."""
+        self._others = others
+
+    def admits_own(self) -> bool:
+        """Returns whether an accepted connection of a listener with descriptors of its own may stay."""
+        return self._free(self.kept + 1) > self.kept
 
     def admits(self) -> bool:
         """Returns whether an accepted connection may stay."""
@@ -57,7 +66,8 @@ class Descriptors:
 
     def count(self) -> bool:
         """Counts again. Returns whether more than the reserved ones are free."""
-        self._left = self._free(self.kept + AHEAD) - self.kept
+        kept = self.kept + self._others()
+        self._left = self._free(kept + AHEAD) - kept
         return self._left > 0
 
     def plenty(self) -> bool:

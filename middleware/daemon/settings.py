@@ -15,6 +15,7 @@ from msgspec.structs import FieldInfo, fields
 
 from treecast.middleware.api.discovery import DEFAULT_ADDRESSES, OFF
 from treecast.middleware.model.policies import QueuePolicy
+from treecast.middleware.model.request_memory import MOST
 from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.shims.amqp.certificates import CertificateLogin
 
@@ -163,6 +164,26 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             extra={"placeholder": "BYTES"},
         ),
     ] = 100 * 1024 * 1024
+
+    unfinished_request_bytes: Annotated[
+        int,
+        Meta(
+            description="memory for requests of all clients that have not arrived in full, above which the"
+            " largest of them wait",
+            ge=1 << 20,
+            extra={"placeholder": "BYTES"},
+        ),
+    ] = MOST
+    connections_per_address: Annotated[
+        int,
+        Meta(
+            description="limit of connections of one address of another machine to one face; 0: a quarter of"
+            " the open files that the faces have",
+            ge=0,
+            le=INT31,
+            extra={"placeholder": "N"},
+        ),
+    ] = 0
 
     mqtt_tls: Annotated[str, _address("the MQTT face over TLS")] = OFF
     mqtt_tls_certificate: Annotated[

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.visitors import Visitors
 
 from .listeners import bound_address, listen, listen_unix
 
@@ -29,10 +30,11 @@ _log = Log(__name__)
 class StareFaceServer:
     """The STARE face's server, from `listen` and `load` or `load_later` to `close`."""
 
-    def __init__(self, counters: Counters, admits: Callable[[], bool]) -> None:
-        """`admits`: whether there is room for one more connection."""
+    def __init__(self, counters: Counters, admits: Callable[[], bool], visitors: Visitors) -> None:
+        """`admits`: whether there is room for one more connection. `visitors`: the limits on them."""
         self._counters = counters
         self._admits = admits
+        self._visitors = visitors
         self._sockets: list[socket.socket] = []
         self._waiting = False
         self._make: Callable[[], Stare]
@@ -57,6 +59,7 @@ class StareFaceServer:
         counters = self._counters
         self._face = StareFace(self._stare.edge, FaceSettings(), counters.face("stare"), counters.stare)
         self._face.admits = self._admits
+        self._face.visitors = self._visitors
         await self._face.start(self._sockets)
 
     def load_later(self, make: Callable[[], Stare]) -> None:

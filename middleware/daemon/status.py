@@ -14,6 +14,7 @@ import treecast
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.broker import Cluster, Topic
 from treecast.middleware.model.counters import Counters, FaceCounters
+from treecast.middleware.model.request_memory import RequestMemory
 
 from .compiled import compiled_modules, why_interpreted
 from .settings import SHOWN, Settings
@@ -134,7 +135,7 @@ class Subject(Struct):
 class Mounted(Protocol):
     """A part that has pages of its own on the admin address."""
 
-    def pages(self) -> ManagementPages: ...
+    def pages(self, memory: RequestMemory) -> ManagementPages: ...
 
 
 def _problems(subject: Subject) -> list[str]:

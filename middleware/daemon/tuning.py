@@ -41,6 +41,16 @@ def tune_malloc() -> bool:
     return all(mallopt(ctypes.c_int(name), ctypes.c_int(value)) == 1 for name, value in settings)
 
 
+def give_back() -> None:
+    """Returns free memory of the heap to the system, which a peak has left there, with glibc."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
+    except (ImportError, OSError, AttributeError, MemoryError):
+        return
+
+
 def raise_open_files() -> int:
     """Raises the number of open files to the hard limit. Returns the effective limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

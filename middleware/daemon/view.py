@@ -293,7 +293,7 @@ async def list_groups(cluster: Cluster, here: Callable[[str], bool], most: int) 
 def view_process() -> ProcessView:
     times, limit = os.times(), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return ProcessView(
-        resident_bytes=_resident_bytes(),
+        resident_bytes=resident_bytes(),
         cpu_seconds=times.user + times.system,
         open_files=_open_files(limit),
         open_files_limit=limit,
@@ -308,7 +308,8 @@ def _open_files(limit: int) -> int:
         return limit if error.errno == errno.EMFILE else 0
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
+    """Returns the resident memory of this process in bytes."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * resource.getpagesize()

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from treecast.middleware.broker.queues import Recorder
-from treecast.shims.passwords import Passwords
+from treecast.shims.passwords import Passwords, Secret
 
 from .users import ADMINISTRATOR, Permission, TopicPermission, User, Users, guest
 
@@ -60,6 +60,19 @@ class KeptUsers(Users):
         self._recorder.declared(KIND, b"", msgspec.to_builtins(kept))
 
 
+class _Both:
+    """Takes the time of two secrets, and goes by the first."""
+
+    def __init__(self, first: Secret, other: Secret) -> None:
+        self._first = first
+        self._other = other
+
+    def __call__(self, password: bytes) -> bool:
+        found = self._first.fits(password)
+        self._other.fits(password)
+        return found
+
+
 class PasswordAccess(KeptUsers):
     """Users of a password file, with all permissions, beside users added by management calls.
 
@@ -76,10 +89,17 @@ class PasswordAccess(KeptUsers):
         """A user of the file stays, also if another one of that name was deleted."""
         super().changed("" if deleted in self._passwords else deleted)
 
-    def fits(self, name: str, password: bytes) -> bool:
-        if name in self._passwords:
-            return self._passwords.fits(name, password)
-        return name not in self.local_only and super().fits(name, password)
+    def secret(self, user: str) -> Secret:
+        """A user that management calls have added costs as much as one of the file, as an unknown one does:
+        the time does not tell which names there are.
+        """
+        nobody = self._passwords.secret(user)
+        if user in self._passwords:
+            return nobody
+        known = super().secret(user)
+        if user in self.local_only or not known.stored:
+            return nobody
+        return Secret(_Both(known, nobody), known.stored, nobody.cheap)
 
     def knows(self, user: str) -> bool:
         return user in self._passwords or super().knows(user)

@@ -31,9 +31,10 @@ from msgspec import Struct
 from treecast.middleware.broker.queues import OtherHosts
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.rights import Rights
+from treecast.shims.log_ins import LogIns
 
 from .management import FAILURES, Management, failed, shown
-from .management_call import Call, Problem, Request, Response, authenticate, bad_request
+from .management_call import Call, Problem, Request, Response, bad_request, claimed, entitled
 from .management_definitions import Document
 from .management_views import node_name
 from .users import Users
@@ -144,18 +145,27 @@ class ClusterManagement:
         clock: Callable[[], float],
         acted: Callable[[], None],
         settled: Callable[[], Awaitable[bool]],
+        log_ins: LogIns | None = None,
     ) -> None:
         self._management = management
         self._others = others
         self._clock = clock
         self._acted = acted
         self._settled = settled
+        self._log_ins = log_ins if log_ins is not None else LogIns()
 
-    async def answer(self, request: Request) -> Response:
-        """Answers a request of a client."""
+    async def authenticated(self, request: Request) -> str:
+        """Returns the user of a request, whose body need not be there yet. Raises Problem."""
+        users = self._management.users
+        name, password = claimed(request)
+        outcome = await self._log_ins.checked(request.address, name, password, users.secret(name))
+        return entitled(request, users, name, outcome)
+
+    async def answer(self, request: Request, user: str = "") -> Response:
+        """Answers a request of a client. `user`: it is authenticated."""
         management = self._management
         try:
-            user = authenticate(request, management.users)
+            user = user or await self.authenticated(request)
             call = management.begin(request, self._clock(), user, management.users)
             spread = SPREAD.get(call.method, "")
             if self._others is None or not spread:

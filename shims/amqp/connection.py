@@ -13,6 +13,8 @@ from typing import Final, Protocol, cast
 
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.ration import Ration
+from treecast.middleware.model.visitors import Visitor, address_of
+from treecast.shims.log_ins import Outcome
 from treecast.shims.ticks import Ticks
 
 from . import session_table
@@ -59,6 +61,10 @@ class Connection(Session):
         self._ended = False
         self._ration = Ration(self._loop.call_soon)
         self._held = False  # reading stays paused until `resume_reading`
+        self._short = False  # no memory for the rest of a message: paused until `wait_for_memory` says so
+        self._holds = False  # bytes of unfinished messages are counted in the budget
+        self._known = False
+        self.visitor: Visitor | None = None
 
     # --- asyncio callbacks
 
@@ -74,6 +80,7 @@ class Connection(Session):
         else:
             self.peer = "unix socket"
             self.local = True
+        self.address = address_of(peer)
         secured = transport.get_extra_info("ssl_object")
         if secured is not None:
             self.certified = user_of(secured.getpeercert() or {}, self.host.settings.certificate_login)
@@ -98,9 +105,45 @@ class Connection(Session):
             self._pause()
         if self.host.alarm and self.publishes:
             self.pause_reading()
+        self._hold(len(data), now)
+
+    def _hold(self, got: int, now: float) -> None:
+        """Counts the memory of unfinished messages. `got`: bytes that have come."""
+        visitor = self.visitor
+        if visitor is None:
+            return
+        if not self._known and self.user:
+            self._known = True
+            visitor.known()
+        size = self.memory
+        if size or self._holds:
+            self._holds = size > 0
+            visitor.holding.hold(size, got, now)
+
+    def wait_for_memory(self, waits: bool) -> None:
+        """Stops or continues reading: others need the memory."""
+        self._short = waits
+        if waits:
+            self._pause()
+        else:
+            self._read_on()
 
     def answered(self, found: Answered, now: float) -> None:
         super().answered(found, now)
+        if not self.held:
+            self._read_on()
+
+    def checked(self, outcome: Outcome) -> None:
+        now = self._loop.time()
+        try:
+            super().checked(outcome)
+            if self.phase != session_table.CLOSED and self.memory:
+                self.receive(b"", now)
+        except Exception:
+            _log.exception("frame failed", peer=self.peer)
+            self.failure = "internal error"
+            self.lost(now)
+        self._hold(0, now)
         if not self.held:
             self._read_on()
 
@@ -123,6 +166,7 @@ class Connection(Session):
     def _read_on(self) -> None:
         if (
             not self._held
+            and not self._short
             and not self.held
             and self._transport is not None
             and not self._transport.is_closing()
@@ -139,6 +183,7 @@ class Connection(Session):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self.lost(self._loop.time())
+        self.forget()
         self._face.closed(self)
 
     # --- output

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from aiohttp import web
+
+from treecast.middleware.model.request_memory import Holding, RequestMemory
+from treecast.middleware.model.visitors import address_of
 
 from .cluster_management import ClusterManagement
 from .management_call import Problem, Request, Response
@@ -15,26 +19,60 @@ _LOCAL: Final = ("127.0.0.1", "::1")
 
 
 class ManagementPages:
-    """The aiohttp handler for the management calls."""
+    """The aiohttp handler for the management calls. It reads no body of a stranger, and counts those of users
+    in `memory`.
+    """
 
-    def __init__(self, management: ClusterManagement) -> None:
+    def __init__(self, management: ClusterManagement, memory: RequestMemory) -> None:
         self._management = management
+        self._memory = memory
 
     async def handle(self, request: web.Request) -> web.Response:
-        body = await _body(request)
-        if body is None:
-            return _made(Problem(413, "payload_too_large", "Payload Too Large").response())
-        return _made(await self._management.answer(_request(request, body)))
+        try:
+            user = await self._management.authenticated(_request(request, b""))
+        except Problem as problem:
+            return _made(problem.response())
+        holding = Holding(self._memory, reading := _Reading(request))
+        try:
+            body = await reading.body(holding)
+            if body is None:
+                return _made(Problem(413, "payload_too_large", "Payload Too Large").response())
+            return _made(await self._management.answer(_request(request, body), user))
+        finally:
+            holding.left()
 
 
-async def _body(request: web.Request) -> bytes | None:
-    """Returns the body of a request, or None if it is too large."""
-    found = bytearray()
-    async for chunk in request.content.iter_any():
-        found += chunk
-        if len(found) > _LARGEST_BODY:
-            return None
-    return bytes(found)
+class _Reading:
+    """Reads a body, as far as there is memory. Implements `request_memory.Holder`."""
+
+    def __init__(self, request: web.Request) -> None:
+        self._request = request
+        self._may = asyncio.Event()
+        self._may.set()
+
+    async def body(self, holding: Holding) -> bytes | None:
+        """Returns the body, or None if it is too large."""
+        loop = asyncio.get_running_loop()
+        found = bytearray()
+        async for chunk in self._request.content.iter_any():
+            found += chunk
+            if len(found) > _LARGEST_BODY:
+                return None
+            holding.hold(len(found), len(chunk), loop.time())
+            await self._may.wait()
+        return bytes(found)
+
+    def wait_for_memory(self, waits: bool) -> None:
+        if waits:
+            self._may.clear()
+        else:
+            self._may.set()
+
+    def abort(self) -> None:
+        """Ends the connection, and thereby the request."""
+        if self._request.transport is not None:
+            self._request.transport.abort()
+        self._may.set()
 
 
 def _request(request: web.Request, body: bytes) -> Request:
@@ -47,6 +85,7 @@ def _request(request: web.Request, body: bytes) -> Request:
         reason=request.headers.get("X-Reason", ""),
         body=body,
         local=not isinstance(peer, tuple) or peer[0] in _LOCAL,
+        address=address_of(peer),
     )
 
 

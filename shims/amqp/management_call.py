@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from treecast.middleware.broker.queues import LONGEST_NAME, MessageQueue, VirtualHost
 from treecast.middleware.model.rights import Need, Rights, missing, named
+from treecast.shims.log_ins import Outcome
 
 from .session_host import AmqpHost
 from .users import ADMINISTRATOR, Users
@@ -47,6 +48,7 @@ class Request(Struct, frozen=True):
     reason: str = ""
     body: bytes = b""
     local: bool = True
+    address: str = ""  # of the caller, as the limits on log-ins count it
     far: bool = False  # another host asks, for what only this host knows
 
 
@@ -86,21 +88,37 @@ def not_authorised(reason: str) -> Problem:
     return Problem(401, "not_authorised", reason)
 
 
-def authenticate(request: Request, users: Users) -> str:
-    """Returns the authenticated user. Raises Problem."""
+def claimed(request: Request) -> tuple[str, bytes]:
+    """Returns the user and the password that a request gives. Raises Problem."""
     scheme, _, given = request.authorization.partition(" ")
     try:
         decoded = base64.b64decode(given.strip(), validate=True).decode()
     except (binascii.Error, UnicodeDecodeError, ValueError):
         decoded = ""
     name, colon, password = decoded.partition(":")
-    if scheme.lower() != "basic" or not colon or not users.fits(name, password.encode()):
+    if scheme.lower() != "basic" or not colon:
+        raise Problem(401, "not_authorized", "Login failed")
+    return name, password.encode()
+
+
+def entitled(request: Request, users: Users, name: str, outcome: Outcome) -> str:
+    """Returns the user of a request, whose password was checked. Raises Problem if it may not call."""
+    if outcome is Outcome.BUSY:
+        raise Problem(429, "too_many_requests", "too many log-ins wait: try again")
+    if outcome is not Outcome.FITS:
         raise Problem(401, "not_authorized", "Login failed")
     if not users.may_come(name, request.local):
         raise not_authorised("User can only log in via localhost")
     if not users.tags(name) & _TAGS:
         raise not_authorised("Not management user")
     return name
+
+
+def authenticate(request: Request, users: Users) -> str:
+    """Returns the authenticated user, checked at once on the caller's thread. Raises Problem."""
+    name, password = claimed(request)
+    fits = users.secret(name).fits(password)
+    return entitled(request, users, name, Outcome.FITS if fits else Outcome.WRONG)
 
 
 class Scope(Struct, frozen=True):

@@ -109,7 +109,7 @@ class AmqpFace:
         self._tick()
 
     def _connect(self) -> asyncio.Protocol:
-        return ChunkProtocol(Connection(self))
+        return ChunkProtocol(Connection(self), self.listeners.visitors)
 
     async def close(self, grace: float = 5.0) -> None:
         """Stops accepting, disconnects the clients, and closes within `grace` seconds. Idempotent."""

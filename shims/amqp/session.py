@@ -55,6 +55,16 @@ class Session(OpeningConnection):
 
     # --- receiving
 
+    @property
+    def memory(self) -> int:
+        """The bytes of frames and messages that have arrived in part."""
+        return self.collected if self._partial is None else self.collected + len(self._partial)
+
+    def forget(self) -> None:
+        """Drops all input: the client has gone."""
+        self._partial = None
+        self._suspended = None
+
     def receive(self, data: bytes, now: float) -> None:
         """Processes a chunk.
 
@@ -326,6 +336,7 @@ class Session(OpeningConnection):
             self.unconfirmed.remove(channel)
             channel.write_confirms()
         self.channels.pop(channel.number, None)
+        channel.forget_content()
         channel.release(now)
 
     def _refused(self, channel: Channel, error: AmqpError, now: float) -> None:

@@ -88,6 +88,7 @@ class Connection(SessionOutput):
         self.raises_prefetch = False  # a client whose basic.qos is meant for the consumers that it has
         self.unpumped: dict[int, MessageQueue] = {}  # queues with newly settled messages
         self.unconfirmed: list[ChannelBase] = []  # channels with confirms to write
+        self.collected = 0  # bytes of message bodies that have arrived in part
         self.held = False  # a method waits for another host, and what came after it waits here
         self.answer: Answered | None = None  # what it waited for
 

@@ -20,6 +20,8 @@ from treecast.middleware.broker.queues import (
 )
 from treecast.middleware.model.applications import Applications
 from treecast.middleware.model.rights import Rights
+from treecast.shims.log_ins import Checks, Immediate
+from treecast.shims.passwords import Secret
 
 from .codec import AmqpError
 from .codec_methods import read_table
@@ -44,8 +46,8 @@ class Access(Rights, Protocol):
 
     mechanisms: tuple[str, ...]
 
-    def log_in(self, mechanism: str, response: bytes) -> str | None:
-        """Returns the user authenticated by a SASL response, or None if it is refused."""
+    def secret(self, user: str) -> Secret | None:
+        """Returns what is stored of a user's password; None if any password fits."""
 
     def knows(self, user: str) -> bool:
         """Whether there is such a user, who then may log in with a certificate."""
@@ -67,9 +69,8 @@ class OpenAccess:
     mechanisms: tuple[str, ...] = PASSWORD_MECHANISMS
     version = 0
 
-    def log_in(self, mechanism: str, response: bytes) -> str | None:
-        parted = credentials(mechanism, response)
-        return parted[0] if parted is not None else None
+    def secret(self, user: str) -> Secret | None:
+        return None
 
     def knows(self, user: str) -> bool:
         return True
@@ -167,6 +168,7 @@ class AmqpHost:
         self.streams: StreamHost | None = None  # None: streams are refused
         self.connections_opened = 0
         self.applications = Applications()
+        self.log_ins: Checks = Immediate()
         self.leave_vhost: Callable[[str], None] = _nothing  # closes the connections of a virtual host
         self.vhosts: dict[str, VirtualHost] = {}
         self.vhost_metadata: dict[str, dict[str, object]] = {}

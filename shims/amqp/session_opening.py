@@ -12,11 +12,12 @@ from pamqp import base, commands
 from pamqp.common import FieldTable
 
 from treecast.middleware.model.logs import Log
+from treecast.shims.log_ins import Outcome
 
 from . import codec, session_table
 from .codec import AmqpError
 from .session_channel import ChannelBase, Connection
-from .session_host import AmqpHost
+from .session_host import AmqpHost, credentials
 from .session_output import SessionOutput
 
 _log = Log("treecast.amqp")
@@ -53,6 +54,8 @@ class OpeningConnection(Connection):
         self.joined = False  # it was noted as an application
         self.properties: Mapping[str, object] = {}
         self.mechanism = ""
+        self.address = ""  # of the client, as the limits on log-ins count it
+        self._asks = ""  # the user whose password is checked
         self.ends: tuple[tuple[str, int], tuple[str, int]] = (("", 0), ("", 0))
         self.opened_at = 0.0
         self.certified = ""
@@ -138,13 +141,6 @@ class OpeningConnection(Connection):
         offered = self.host.access.mechanisms
         return " ".join((*offered, _EXTERNAL) if self.certified else offered)
 
-    def _authenticated(self, mechanism: str, response: bytes) -> str | None:
-        """Returns the user of a SASL response, or None if it is refused."""
-        access = self.host.access
-        if mechanism == _EXTERNAL:
-            return self.certified if access.knows(self.certified) else None
-        return access.log_in(mechanism, response)
-
     def _log_in(self, method: commands.Connection.StartOk) -> None:
         properties = method.client_properties or {}
         capabilities = properties.get("capabilities")
@@ -159,22 +155,46 @@ class OpeningConnection(Connection):
             raise AmqpError(codec.COMMAND_INVALID, detail, method.index)
         response = method.response
         proof = response.encode() if isinstance(response, str) else bytes(response or b"")
-        user = self._authenticated(mechanism, proof)
+        access = self.host.access
+        if mechanism == _EXTERNAL:
+            self._authenticated(self.certified if access.knows(self.certified) else None)
+            return
+        given = credentials(mechanism, proof)
+        secret = access.secret(given[0]) if given is not None else None
+        if given is None or secret is None:
+            self._authenticated(None if given is None else given[0])
+            return
+        self._asks = given[0]
+        self.held = True
+        self.host.log_ins.check(self.address, given[0], given[1], secret, self)
+
+    def checked(self, outcome: Outcome) -> None:
+        """Implements `log_ins.Applicant`. The owner of the socket goes on with what came meanwhile."""
+        user, self._asks = self._asks, ""
+        self.held = False
+        if self.phase != session_table.STARTING:
+            return
+        if outcome is Outcome.BUSY:
+            self._refuse_login("too many log-ins wait: try again")
+        else:
+            self._authenticated(user if outcome is Outcome.FITS else None)
+
+    def _authenticated(self, user: str | None) -> None:
+        """Goes on after the log-in of `user`, or refuses it if it is None or must not come from there."""
         if user is None or not self.host.access.may_come(user, self.local):
-            self._refuse_login(mechanism, method.index)
+            self._refuse_login(
+                f"Login was refused using authentication mechanism {self.mechanism}. "
+                "For details see the broker logfile."
+            )
             return
         self.user = user
         self.phase = session_table.TUNING
         asked = self.host.settings
         self.send(0, _Method.Tune(asked.channel_max, asked.frame_max, asked.heartbeat))
 
-    def _refuse_login(self, mechanism: str, method: int) -> None:
+    def _refuse_login(self, detail: str) -> None:
         """Refuses a login: with connection.close if the client supports it, else by closing the socket."""
-        detail = (
-            f"Login was refused using authentication mechanism {mechanism}. "
-            "For details see the broker logfile."
-        )
-        error = AmqpError(codec.ACCESS_REFUSED, detail, method)
+        error = AmqpError(codec.ACCESS_REFUSED, detail, _Method.StartOk.index)
         self.failure = error.text
         if self.capabilities.get("authentication_failure_close") is True:
             self._send_close(error)

@@ -90,9 +90,16 @@ class Channel(ConsumingChannel):
                 codec.FRAME_ERROR, "content body frame exceeds remaining content size", codec.PUBLISH
             )
         self._pieces.append(payload)
+        self._connection.collected += len(payload)
         self._left -= len(payload)
         if self._left == 0:
             self._whole(now)
+
+    def forget_content(self) -> None:
+        """Drops the message that has arrived in part: the channel ends."""
+        for piece in self._pieces:
+            self._connection.collected -= len(piece)
+        self._pieces = []
 
     def unexpected(self) -> AmqpError:
         """Returns the error for a frame that is not allowed now."""
@@ -105,6 +112,7 @@ class Channel(ConsumingChannel):
 
     def _whole(self, now: float) -> None:
         body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._connection.collected -= len(body)
         self._awaits = _NO_METHOD
         self._pieces = []
         self.may_publish(self._to, self._flags)

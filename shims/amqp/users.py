@@ -13,13 +13,16 @@ import binascii
 import hashlib
 import hmac
 import re
+import secrets
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from .session_host import PASSWORD_MECHANISMS, credentials
+from treecast.shims.passwords import Secret
+
+from .session_host import PASSWORD_MECHANISMS
 
 SHA256: Final = "rabbit_password_hashing_sha256"
 SHA512: Final = "rabbit_password_hashing_sha512"
@@ -65,6 +68,18 @@ class User(Struct, frozen=True):
     password_hash: str = ""
     hashing: str = SHA256
     tags: tuple[str, ...] = ()
+
+
+_NOBODY: Final = User("", hashed(secrets.token_bytes(32), secrets.token_bytes(_SALT)))
+
+
+class _HashFits:
+    def __init__(self, password_hash: str, hashing: str) -> None:
+        self._hash = password_hash
+        self._hashing = hashing
+
+    def __call__(self, password: bytes) -> bool:
+        return fits(password, self._hash, self._hashing)
 
 
 class Permission(Struct, frozen=True):
@@ -184,13 +199,11 @@ class Users:
 
     # --- access
 
-    def log_in(self, mechanism: str, response: bytes) -> str | None:
-        parted = credentials(mechanism, response)
-        return parted[0] if parted is not None and self.fits(*parted) else None
-
-    def fits(self, name: str, password: bytes) -> bool:
-        user = self.users.get(name)
-        return user is not None and fits(password, user.password_hash, user.hashing)
+    def secret(self, user: str) -> Secret:
+        """Returns what is stored of a user's password; of an unknown one something that costs as much."""
+        found = self.users.get(user, _NOBODY)
+        stored = f"{found.hashing} {found.password_hash}".encode() if found is not _NOBODY else b""
+        return Secret(_HashFits(found.password_hash, found.hashing), stored, cheap=True)
 
     def knows(self, user: str) -> bool:
         return user in self.users

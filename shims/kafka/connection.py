@@ -13,6 +13,7 @@ from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.ration import Ration
+from treecast.middleware.model.visitors import Visitor
 
 from .codec import client_id_of
 from .dispatch import Dispatcher
@@ -126,6 +127,10 @@ class Connection:
         self._unsent = 0
         self._held = 0  # bytes in the transport's write buffer when it paused writing
         self._who: str | None = None  # the client id, once noted as an application
+        self._waiting_bytes = 0  # of the frames in `_waiting`
+        self._holds = False  # bytes of requests are counted in the budget
+        self._short = False  # no memory for the rest of a request: read on when `wait_for_memory` says so
+        self.visitor: Visitor | None = None
         self.client_host = ""
         self.peer = ""
         self.address = ("", 0)
@@ -157,6 +162,8 @@ class Connection:
             self._waits = True
             self._loop.call_soon(self._read_on)
         if more and self._who is None:
+            if self.visitor is not None:
+                self.visitor.known()
             self._who = client_id_of(requests[0].frame)
             self._face.applications.joined("kafka", self._who, self.client_host[1:])
         if more > 1:
@@ -164,11 +171,9 @@ class Connection:
         for request in requests:
             more -= 1
             if self._blocked:
-                request.keep()
-                self._waiting.append(request)
+                self._keep(request)
             elif len(request.frame) >= _LARGE_BYTES:
-                request.keep()
-                self._waiting.append(request)
+                self._keep(request)
                 self._late = True
                 self._turn.serve_large(self)
             else:
@@ -177,6 +182,24 @@ class Connection:
             self._dispatcher.end_of_chunk()
             self._receiving = False
         session.recycle()
+        self._hold(nbytes, now)
+        self._settle()
+
+    def _keep(self, request: Request) -> None:
+        request.keep()
+        self._waiting.append(request)
+        self._waiting_bytes += len(request.frame)
+
+    def _hold(self, got: int, now: float) -> None:
+        """Counts the memory of requests that are unfinished or wait. `got`: bytes that have come."""
+        visitor, size = self.visitor, self._session.memory + self._waiting_bytes
+        if visitor is not None and (size or self._holds):
+            self._holds = size > 0
+            visitor.holding.hold(size, got, now)
+
+    def wait_for_memory(self, waits: bool) -> None:
+        """Stops or continues reading: others need the memory."""
+        self._short = waits
         self._settle()
 
     def _read_on(self) -> None:
@@ -213,6 +236,8 @@ class Connection:
         self._let_go()
         if self._sender is not None:
             self._sender.close()
+            self._sender = None  # it refers to this connection
+        self._session.forget()
         if self._who is not None:
             self._face.applications.left("kafka", self._who, self.client_host[1:])
         self._face.closed(self)
@@ -271,8 +296,11 @@ class Connection:
         waiting = self._waiting
         while waiting and not (self._muted or self._congested or self._closing):
             request = waiting.popleft()
+            self._waiting_bytes -= len(request.frame)
             self._serve(request)
             self._session.release(request)
+        if self._holds:
+            self._hold(0, self._time())
 
     def serve_large(self) -> None:
         """Serves the large request that has waited for the end of the turn, and those behind it."""
@@ -312,7 +340,7 @@ class Connection:
         if self._closing:
             self._close_when_answered()
             return
-        wanted = session.wants_data and not (self._waiting or self._congested or self._waits)
+        wanted = session.wants_data and not (self._waiting or self._congested or self._waits or self._short)
         if wanted != self._reading and self._transport is not None and not self._transport.is_closing():
             self._reading = wanted
             if wanted:
@@ -341,6 +369,7 @@ class Connection:
 
     def _abandon(self) -> None:
         self._waiting.clear()
+        self._waiting_bytes = 0
         pending = list(self._pending)
         self._pending.clear()
         for one in pending:
@@ -368,6 +397,7 @@ class Connection:
         self._serve_late()
         self._closing = True
         self._waiting.clear()
+        self._waiting_bytes = 0
         if self._reading and self._transport is not None and not self._transport.is_closing():
             self._reading = False
             self._transport.pause_reading()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from treecast.middleware.model.applications import Applications
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.visitors import Visitors
 from treecast.shims.listening import BufferProtocol, TurnedAway, always, remove_socket
 from treecast.shims.protocol_errors import ProtocolErrors
 
@@ -42,6 +43,7 @@ class KafkaFace:
         self._held = 0
         self.applications = Applications()
         self.admits: Callable[[], bool] = always  # returns whether there is room for one more connection
+        self.visitors = Visitors()  # the limits on connections
 
     @property
     def address(self) -> tuple[str, int]:
@@ -80,7 +82,7 @@ class KafkaFace:
         if not self.admits():
             self.counters.connections_refused += 1
             return TurnedAway()
-        return BufferProtocol(Connection(self))
+        return BufferProtocol(Connection(self), self.visitors)
 
     def _stop_listening(self) -> None:
         for server in self._servers:

@@ -3,8 +3,10 @@
 A frame is `int32 size | size bytes`, big-endian. The server receives into `receive_buffer()` and then calls
 `received(n, now)`. Both happen in one callback of the loop, so all connections share one scratch buffer. A
 frame that has arrived only in part gets its own buffer, which the kernel then fills directly. That buffer
-grows with the bytes that arrive, so a frame's announced size allocates nothing. A client of small requests
-gets only as much of the scratch buffer as `SHARE` of them take, which bounds the work of one chunk.
+grows with the bytes that arrive, so a frame's announced size allocates nothing. From `POOLED_BYTES` on it is
+mapped as a whole, and the kernel provides its pages as they are filled: without copies, without a pause for
+clearing it, and without memory that stays in the heap. A client of small requests gets only as much of the
+scratch buffer as `SHARE` of them take, which bounds the work of one chunk.
 
 A request's frame is a writable memoryview that is valid until `recycle()`. A request that is answered later
 needs `Request.keep()` first. Its answer is a `Pending`.
@@ -15,6 +17,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Callable
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import Final
 
 from treecast.middleware.model.buffers import Buffer, Chunk
@@ -27,6 +30,7 @@ GROWTH = 4  # the buffer of a partial frame is this many times what has arrived 
 POOLED_FROM = 64 * 1024  # frame buffers up to this size are not pooled,
 POOLED_BYTES = 4 * 1024 * 1024  # nor are those above this size
 POOLED_BUFFERS = 8
+MAPPED_READ = 1024 * 1024  # bytes of a mapped frame that are read at once
 
 _PREFIX: Final = 4  # bytes of the size before a frame
 _SIZE: Final = struct.Struct(">i")
@@ -41,6 +45,9 @@ _OTHER_PROTOCOLS = {
     b"AMQP": "the client speaks AMQP",
     b"SSH-": "the client speaks SSH",
 }
+
+
+Memory = bytearray | mmap
 
 
 class FramePool:
@@ -59,15 +66,17 @@ class FramePool:
             return self._free.pop()
         return bytearray(min(size, max(GROWTH * have, SMALLEST_BUFFER)))
 
-    def give(self, buffer: bytearray) -> None:
-        if POOLED_FROM < len(buffer) <= POOLED_BYTES and len(self._free) < POOLED_BUFFERS:
+    def give(self, buffer: Memory) -> None:
+        if not isinstance(buffer, bytearray) or not POOLED_FROM < len(buffer) <= POOLED_BYTES:
+            return
+        if len(self._free) < POOLED_BUFFERS:
             self._free.append(buffer)
 
 
 class Request:
     """One request and its place in the order of replies."""
 
-    def __init__(self, frame: memoryview, buffer: bytearray | None) -> None:
+    def __init__(self, frame: memoryview, buffer: Memory | None) -> None:
         self.frame = frame
         self.kept = False  # `frame` is valid until `release`
         self._buffer = buffer  # the memory of `frame`, if the request has a buffer of its own
@@ -139,7 +148,7 @@ class Session:
         self._max_in_flight = max_in_flight
         self._first = True  # no frame has been seen yet
         self._head = bytearray()  # up to three bytes of a frame's size
-        self._frame: bytearray | None = None  # the frame that has arrived in part
+        self._frame: Memory | None = None  # the frame that has arrived in part
         self._have = 0
         self._size = 0
         self._room = len(pool.scratch)  # bytes of the scratch buffer that this connection may fill at once
@@ -147,6 +156,27 @@ class Session:
         self._given: list[Request] = []  # requests whose frames lie in buffers of their own
 
     # --- receiving
+
+    @property
+    def memory(self) -> int:
+        """The bytes that the frame in part needs to be received on: the size of its buffer, or of the next
+        larger one if it is full; of a mapped buffer the part that will be filled.
+        """
+        frame = self._frame
+        if frame is None:
+            return 0
+        if isinstance(frame, bytearray):
+            if self._have < len(frame):
+                return len(frame)
+            if not self._outgrown(frame):
+                return min(GROWTH * len(frame), self._size)
+        return min(self._have + MAPPED_READ, self._size)
+
+    def forget(self) -> None:
+        """Drops all requests: the client has gone."""
+        self._frame = None
+        self._given.clear()
+        self._order.clear()
 
     @property
     def wants_data(self) -> bool:
@@ -163,13 +193,24 @@ class Session:
                 return scratch[: self._room]
             scratch[:head] = self._head
             return scratch[head : self._room]
-        if self._have == len(frame):
+        if isinstance(frame, bytearray) and self._have == len(frame):
             frame = self._grow(frame)
-        return memoryview(frame)[self._have : self._size]
+        if isinstance(frame, bytearray):
+            return memoryview(frame)[self._have : self._size]
+        return memoryview(frame)[self._have : min(self._have + MAPPED_READ, self._size)]
 
-    def _grow(self, frame: bytearray) -> bytearray:
-        larger = bytearray(min(GROWTH * len(frame), self._size))
-        larger[: self._have] = frame
+    def _outgrown(self, frame: bytearray) -> bool:
+        """Whether the next larger buffer is a mapped one."""
+        return min(GROWTH * len(frame), self._size) > POOLED_BYTES
+
+    def _grow(self, frame: bytearray) -> Memory:
+        """Replaces a full buffer by a larger one."""
+        larger: Memory
+        if self._outgrown(frame):
+            larger = mmap(-1, self._size, MAP_PRIVATE | MAP_ANONYMOUS)
+        else:
+            larger = bytearray(min(GROWTH * len(frame), self._size))
+        larger[: self._have] = frame[: self._have]
         self._frame = larger
         return larger
 
@@ -187,6 +228,7 @@ class Session:
         if self._have < self._size:
             return []
         buffer = self._frame
+        assert buffer is not None
         self._frame = None
         return [self._request(memoryview(buffer)[: self._size], buffer)]
 
@@ -264,7 +306,7 @@ class Session:
         self._have = have
         self._size = size
 
-    def _request(self, frame: memoryview, buffer: bytearray | None) -> Request:
+    def _request(self, frame: memoryview, buffer: Memory | None) -> Request:
         request = Request(frame, buffer)
         self._order.append(request)
         if buffer is not None:

@@ -15,7 +15,10 @@ from treecast.middleware.broker.pubsub import PubSub
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.ration import Ration
+from treecast.middleware.model.visitors import Visitor, address_of
+from treecast.shims.log_ins import Outcome
 
+from . import session_table
 from .session import Session
 from .session_input import MqttCounting
 from .session_output import Outputs, SessionOutput
@@ -67,6 +70,10 @@ class Connection(Session):
         self._ended = False
         self._ration = Ration(self._loop.call_soon, _RATION)
         self._held = False  # reading stays paused until `resume_reading`
+        self._short = False  # no memory for the rest of a packet: paused until `wait_for_memory` says so
+        self._holds = False  # bytes of an unfinished packet are counted in the budget
+        self._known = False
+        self.visitor: Visitor | None = None
 
     # --- asyncio callbacks
 
@@ -77,6 +84,7 @@ class Connection(Session):
         self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unix socket"
         here = transport.get_extra_info("sockname")
         self.reached = str(here[0]) if isinstance(here, tuple) else ""
+        self.address = address_of(peer)
         self._face.opened(self)
 
     def data_received(self, data: bytes) -> None:
@@ -94,13 +102,47 @@ class Connection(Session):
         web = self._web
         if web is None:
             self._take(data)
+        else:
+            for part in web.receive(data):
+                self._take(part)
+            self.mark()
+            if web.closed and not self.closing:
+                self.failure = web.refusal
+                self.lost(self._loop.time())
+        if self.phase == session_table.CHECKING:
+            self._pause()
+        self._hold(len(data))
+
+    def checked(self, outcome: Outcome) -> None:
+        self.last_activity = self._loop.time()
+        try:
+            super().checked(outcome)
+        except Exception:
+            _log.exception("packet failed", peer=self.peer)
+            self.disconnect_internal()
+        self._hold(0)
+        self._read_on()
+
+    def _hold(self, got: int) -> None:
+        """Counts the memory of an unfinished packet. `got`: bytes that have come."""
+        visitor = self.visitor
+        if visitor is None:
             return
-        for part in web.receive(data):
-            self._take(part)
-        self.mark()
-        if web.closed and not self.closing:
-            self.failure = web.refusal
-            self.lost(self._loop.time())
+        if not self._known and self.state is not None:
+            self._known = True
+            visitor.known()
+        size = self.memory if self._web is None else self.memory + self._web.memory
+        if size or self._holds:
+            self._holds = size > 0
+            visitor.holding.hold(size, got, self._loop.time())
+
+    def wait_for_memory(self, waits: bool) -> None:
+        """Stops or continues reading: others need the memory."""
+        self._short = waits
+        if waits:
+            self._pause()
+        else:
+            self._read_on()
 
     def _take(self, data: bytes) -> None:
         try:
@@ -132,7 +174,8 @@ class Connection(Session):
             self._transport.pause_reading()
 
     def _read_on(self) -> None:
-        if not self._held and self._transport is not None and not self._transport.is_closing():
+        waits = self._held or self._short or self.phase == session_table.CHECKING
+        if not waits and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def pause_writing(self) -> None:
@@ -147,6 +190,8 @@ class Connection(Session):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self.lost(self._loop.time())
+        self.forget()
+        self._web = None
         self._face.closed(self)
 
     # --- output at the end of a turn

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from treecast.shims.log_ins import Outcome
+
 from . import codec, session_table
 from .codec import V5, V311, MqttError, clause, protocol_error
 from .codec_packets import (
@@ -46,6 +48,8 @@ class Session(SessionInput):
     def __init__(self, sessions: Sessions, outputs: Outputs, counters: MqttCounting, now: float) -> None:
         super().__init__(sessions, outputs, counters, now)
         self.idle_seconds = 0.0
+        self.address = ""  # of the client, as the limits on log-ins count it
+        self._asks: Connect | None = None  # while its password is checked
         self._sessions = sessions
         self._bridge = False
 
@@ -76,6 +80,38 @@ class Session(SessionInput):
     def _connect(self, connect: Connect, now: float) -> None:
         self.version = connect.version
         self._bridge = connect.bridge
+        passwords = self._settings.passwords
+        if passwords is None or connect.properties.auth_method is not None:
+            self._admit(connect, now)
+            return
+        self.phase = session_table.CHECKING
+        self._asks = connect
+        name, password = connect.username or "", connect.password
+        secret = passwords.secret(name)
+        if password is None:
+            self.checked(Outcome.WRONG)
+        else:
+            self._sessions.log_ins.check(self.address, name, password, secret, self)
+
+    def checked(self, outcome: Outcome) -> None:
+        """Implements `log_ins.Applicant`: goes on with CONNECT, and with what came after it."""
+        connect, self._asks = self._asks, None
+        if connect is None or self.phase != session_table.CHECKING:
+            return
+        now = self.last_activity
+        try:
+            if outcome is Outcome.WRONG:
+                raise MqttError(codec.BAD_CREDENTIALS, "3.1.4", "user name or password are wrong")
+            if outcome is Outcome.BUSY:
+                raise MqttError(codec.SERVER_BUSY, "3.1.4", "too many log-ins wait: try again")
+            self._admit(connect, now)
+        except MqttError as error:
+            self.fail(error, now)
+            return
+        if self._partial is not None:
+            self.receive(b"", now)
+
+    def _admit(self, connect: Connect, now: float) -> None:
         self.phase = session_table.OPEN
         given = connect.properties
         refusal = self._refusal(connect)
@@ -112,9 +148,6 @@ class Session(SessionInput):
             return MqttError(codec.BAD_CLIENT_ID, "MQTT-3.1.3-8", "a durable session needs a client id")
         if connect.properties.auth_method is not None:
             return MqttError(codec.BAD_AUTH_METHOD, "MQTT-4.12.0-1", "no authentication method is supported")
-        passwords = self._settings.passwords
-        if passwords is not None and not passwords.fits(connect.username, connect.password):
-            return MqttError(codec.BAD_CREDENTIALS, "3.1.4", "user name or password are wrong")
         if connect.will is not None and is_own(connect.will.topic):
             return MqttError(codec.BAD_TOPIC, "4.7.2", "topics below $SYS are the server's own")
         if self._sessions.connected >= self._settings.max_connections:

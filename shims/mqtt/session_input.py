@@ -127,6 +127,16 @@ class SessionInput(SessionOutput):
 
     # --- receiving
 
+    @property
+    def memory(self) -> int:
+        """The bytes of the packet that has arrived in part."""
+        return 0 if self._partial is None else len(self._partial)
+
+    def forget(self) -> None:
+        """Drops all input: the client has gone."""
+        self._partial = None
+        self._alias_topics = None
+
     def receive(self, data: bytes, now: float) -> None:
         """Processes a chunk. A violation ends the connection after the answer that its rule prescribes."""
         self.last_activity = now
@@ -167,6 +177,9 @@ class SessionInput(SessionOutput):
         while position < end:
             if self.phase == session_table.CLOSED:
                 return end
+            if self.phase == session_table.CHECKING:
+                self._wanted = 0
+                return position
             first = data[position]
             size, body = head_at(data, position, end)
             if size < 0:

@@ -13,6 +13,7 @@ from . import codec
 NEW: Final = 0  # awaits CONNECT
 OPEN: Final = 1
 CLOSED: Final = 2  # further input is ignored
+CHECKING: Final = 3  # the password of CONNECT is checked, and further input waits
 
 # Actions.
 OPENS: Final = 1
@@ -29,6 +30,7 @@ AUTHENTICATES: Final = 11
 
 ALLOWED: Final = {
     NEW: {codec.CONNECT: OPENS},
+    CHECKING: {},
     OPEN: {
         codec.PUBLISH: PUBLISHES,
         codec.PUBACK: ACKNOWLEDGES,
@@ -54,5 +56,6 @@ REFUSED: Final = {
         codec.UNSUBACK: "2.1.2",
         codec.PINGRESP: "2.1.2",
     },
+    CHECKING: dict.fromkeys(range(16), "4.13"),
     CLOSED: dict.fromkeys(range(16), "4.13"),
 }

@@ -20,6 +20,7 @@ from treecast.middleware.broker.pubsub import (
 )
 from treecast.middleware.model.applications import Applications
 from treecast.middleware.model.timers import Due
+from treecast.shims.log_ins import Checks, Immediate
 
 from . import codec
 from .codec_packets import Connect, Will
@@ -64,6 +65,7 @@ class Sessions:
         self.connected = 0
         self.maximum = 0
         self.applications = Applications()
+        self.log_ins: Checks = Immediate()
 
     def __len__(self) -> int:
         return len(self._states)

@@ -46,6 +46,11 @@ class WebSocket:
             logger=_log,
         )
 
+    @property
+    def memory(self) -> int:
+        """The bytes of the frame that has arrived in part."""
+        return len(self._protocol.reader.buffer)
+
     def receive(self, data: bytes) -> list[bytes]:
         """Returns the MQTT bytes in `data`. Packets need not be aligned with frames [MQTT-6.0.0-2]."""
         if self.closed:

@@ -10,8 +10,9 @@ from typing import cast
 from treecast.middleware.model.counters import FaceCounters, StareCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.visitors import Visitor, Visitors
 from treecast.middleware.wire.stare_signals import Update
-from treecast.shims.listening import TurnedAway, always
+from treecast.shims.listening import ChunkProtocol, TurnedAway, always
 
 from .codec import Code, Frame, Type
 from .ports import Middleware
@@ -59,6 +60,7 @@ class StareFace:
         self.connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.admits: Callable[[], bool] = always  # whether there is room for one more connection
+        self.visitors = Visitors()  # the limits on connections
 
     async def start(self, listeners: Sequence[socket.socket]) -> None:
         """Serves connections to listening sockets, and closes the sockets in the end."""
@@ -72,7 +74,7 @@ class StareFace:
         if not self.admits():
             self.counters.connections_refused += 1
             return TurnedAway()
-        return Connection(self)
+        return ChunkProtocol(Connection(self), self.visitors)
 
     async def close(self) -> None:
         """Tells the VNFs, and closes. Safe to call twice."""
@@ -105,7 +107,7 @@ class StareFace:
             _log.warning("connection closed", peer=peer, reason=reason, count=count)
 
 
-class Connection(asyncio.Protocol):
+class Connection:
     """One VNF. While it does not read, of each state and publisher only the newest update waits for it."""
 
     def __init__(self, face: StareFace) -> None:
@@ -119,6 +121,7 @@ class Connection(asyncio.Protocol):
         self._unread: dict[tuple[int, int], Update] = {}
         self._unread_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
+        self.visitor: Visitor | None = None
 
     # --- what asyncio calls
 
@@ -143,6 +146,16 @@ class Connection(asyncio.Protocol):
             self._face.report(self._peer, "protocol", self._session.failure)
             self._finish()
         self._flush()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def wait_for_memory(self, waits: bool) -> None:
+        """Frames are too small to be counted."""
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -209,6 +222,8 @@ class Connection(asyncio.Protocol):
             self._session.refused(frame.request, code, text)
 
     async def _open(self, frame: Frame) -> None:
+        if self.visitor is not None:
+            self.visitor.known()
         vnf = await self._face.middleware.open(self)
         if self._transport is None or self._session.state is not State.OPENING:
             self._face.middleware.close_vnf(vnf)  # it has disconnected meanwhile

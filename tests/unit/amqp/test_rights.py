@@ -379,7 +379,7 @@ def test_a_new_user_has_no_rights_of_an_earlier_one(site: Site) -> None:
 
 def test_nobody_logs_in_without_a_password(site: Site) -> None:
     site.users.put(User("empty", hashed(b"", b"salt"), tags=("management",)))
-    assert not site.users.fits("empty", b"")
+    assert not site.users.secret("empty").fits(b"")
 
 
 def test_who_may_not_see_all_sees_the_numbers_of_what_it_may(site: Site) -> None:

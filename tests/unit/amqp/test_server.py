@@ -20,7 +20,7 @@ from treecast.middleware.storage.settings import FsyncPolicy
 from treecast.shims.amqp import AmqpHost, AmqpSettings
 from treecast.shims.amqp.access import KIND, KeptUsers, PasswordAccess
 from treecast.shims.amqp.server import AmqpFace
-from treecast.shims.amqp.session_host import Access
+from treecast.shims.amqp.session_host import Access, credentials
 from treecast.shims.amqp.users import Permission, TopicPermission, User, hashed
 from treecast.shims.passwords import Passwords
 
@@ -129,7 +129,7 @@ async def test_nobody_else_does(face: AmqpFace, user: str, password: str) -> Non
 
 def test_guest_comes_from_nowhere_else() -> None:
     access = KeptUsers(Recorder(), None, b"salt")
-    assert access.log_in("PLAIN", b"\0guest\0guest") == "guest"
+    assert access.secret("guest").fits(b"guest")
     assert access.may_come("guest", True)
     assert not access.may_come("guest", False)
 
@@ -142,7 +142,7 @@ def test_users_are_kept() -> None:
     users.permit_topics("ann", "v", "amq.topic", TopicPermission("^a", ".*"))
     again = KeptUsers(recorder, recorder.kept, b"other")
     assert (again.users, again.permissions, again.topics) == (users.users, users.permissions, users.topics)
-    assert again.log_in("PLAIN", b"\0ann\0word") == "ann"
+    assert again.secret("ann").fits(b"word")
     again.delete("guest")
     assert list(KeptUsers(recorder, recorder.kept, b"other").users) == ["ann"]
 
@@ -158,10 +158,10 @@ class Keeping(Recorder):
 
 def test_users_of_a_password_file() -> None:
     access = PasswordAccess(Passwords(ANN), Recorder())
-    assert access.log_in("PLAIN", b"\0ann\0word") == "ann"
-    assert access.log_in("PLAIN", b"\0ann\0guest") is None
-    assert access.log_in("PLAIN", b"\0guest\0guest") is None
-    assert access.log_in("PLAIN", b"guest") is None
+    assert access.secret("ann").fits(b"word")
+    assert not access.secret("ann").fits(b"guest")
+    assert not access.secret("guest").fits(b"guest")
+    assert credentials("PLAIN", b"guest") is None
     assert access.may_come("ann", False)
     assert access.renewed("ann", b"what does not expire need not be renewed")
 

@@ -1,0 +1,22 @@
+"""A closed connection of the Kafka face leaves nothing behind."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from tests.unit.closed import alive, uncollected, visit
+
+from treecast.shims.kafka.server import KafkaFace
+
+OBJECTS = ("BufferProtocol", "Connection", "Ration", "Request", "Sender", "Session", "Visitor")
+VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+UNFINISHED = struct.pack(">ihhi", 1 << 20, 0, 7, 1) + bytes(200_000)
+
+
+@pytest.mark.parametrize("sent", [(), (VERSIONS,), (UNFINISHED,), (VERSIONS, UNFINISHED)])
+async def test_reference_counts_free_a_closed_connection(face: KafkaFace, sent: tuple[bytes, ...]) -> None:
+    async with uncollected():
+        await visit(face.address, face.counters, *sent)
+        assert not alive(*OBJECTS)
+        assert (len(face.visitors), face.visitors.memory.held) == (0, 0)
