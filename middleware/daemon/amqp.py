@@ -82,6 +82,7 @@ class AmqpPart:
         recorder = storage.journal.recorder("/")
         host = AmqpHost(given, access, self.store, recorder, random.SystemRandom())
         host.applications = counters.applications
+        host.work = pubsub.work
         kept = KeptHosts(host, recorder, storage.journal.definition("/", HOSTS, b""))
         face_counters, levels = counters.face("amqp"), counters.queue_levels
         self.face = AmqpFace(host, self._turn, self.store, face_counters, levels, pubsub.passes)
