@@ -35,7 +35,7 @@ _log = Log("treecast.kafka")
 _MAX_FETCH_BYTES = 4 * 1024 * 1024
 _MAX_OTHER_BYTES = 16 * 1024 * 1024
 
-_APART_BYTES: Final = 64 * 1024  # a request of this size may take tens of milliseconds to read
+_APART_BYTES: Final = 16 * 1024  # a request of this size may take some milliseconds to read
 _APART_ROWS: Final = 2_000  # an answer of as many rows takes some milliseconds to write
 _FEW_FIELDS: Final = frozenset({v.JOIN_GROUP, v.SYNC_GROUP})  # large ones consist of opaque bytes
 

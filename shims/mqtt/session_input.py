@@ -31,7 +31,7 @@ _REFUSALS: Final = {
     Fault.INVALID_RECORD: (codec.IMPLEMENTATION_ERROR, "the topic takes only records with a key"),
     Fault.LEADER_UNAVAILABLE: (codec.QUOTA_EXCEEDED, "too much waits for the topic's leader"),
 }
-_COSTLY: Final = 64 * 1024  # bytes of a packet that may take a large part of a pass of the loop
+_COSTLY: Final = 4096  # bytes of a packet that may take a large part of a pass of the loop
 _PROGRESS: Final = 4096  # bytes of an unfinished packet that show a client as alive
 _SUSPENDED: Final = 1 << 62  # as `_wanted`: everything that arrives waits
 _OTHER_PROTOCOLS: Final = {b"GET ": "HTTP", b"POST": "HTTP", b"AMQP": "AMQP", b"SSH-": "SSH"}
@@ -244,7 +244,7 @@ class SessionInput(SessionOutput):
             if stop > end:
                 self._wanted = stop - position
                 return position
-            if size >= _COSTLY and self._work.spent():
+            if size >= _COSTLY and self._costly(first, data, body, stop) and self._work.spent():
                 self._steps = Steps()
                 return position
             if self.phase != session_table.OPEN:
@@ -263,6 +263,15 @@ class SessionInput(SessionOutput):
                     return stop
             position = stop
         return position
+
+    def _costly(self, first: int, data: bytes, body: int, stop: int) -> bool:
+        """Whether a large packet takes longer than its copy: any but a PUBLISH with few properties."""
+        if first >> 4 != codec.PUBLISH:
+            return True
+        if self.version != V5 or body + 2 > stop:
+            return False
+        at = body + 2 + (data[body] << 8 | data[body + 1]) + (2 if first & 6 else 0)
+        return at < stop and data[at] >= 0x80  # the length of the properties takes two bytes or more
 
     def _check_size(self, size: int, first: int) -> None:
         """Before CONNECT, raises MqttError for any other packet without waiting for its end, and for one that

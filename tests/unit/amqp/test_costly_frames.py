@@ -48,7 +48,9 @@ def begin(host: MemoryHost) -> Loop:
 
 
 def declared(client: Client, count: int) -> bytes:
-    return b"".join(frame.marshal(Queue.Declare(queue=f"q{number}", durable=True), 1) for number in range(count))
+    return b"".join(
+        frame.marshal(Queue.Declare(queue=f"q{number}", durable=True), 1) for number in range(count)
+    )
 
 
 def test_many_methods_take_several_passes_in_order(host: MemoryHost) -> None:

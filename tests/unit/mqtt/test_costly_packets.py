@@ -278,7 +278,10 @@ def test_a_large_packet_waits_while_others_work(host: MemoryHost, loop: Loop) ->
     client = host.connected("a")
     client.subscribe("t")
     host.sessions.work.later(lambda: None)
-    client.send(Publish(b"t", b"x" * 70_000), Publish(b"t", b"y"))
+    client.send(Publish(b"t", b"w" * 70_000))
+    assert client.payloads() == [b"w" * 70_000]  # its payload costs nothing
+    properties = Properties(user=(("name", "x" * 5000),))
+    client.send(Publish(b"t", b"x" * 70_000, properties=properties), Publish(b"t", b"y"))
     assert client.got() == []
     finish_all(loop)
     finish(client)
