@@ -206,11 +206,15 @@ class SessionInput(SessionOutput):
             self._steps = None
             self.fail(error, now)
             return
-        self._steps = self._partial = None
+        self._resumed()
         if rest:
             self.receive(bytes(rest), now)
         if self._steps is None:
             self.going_on()
+
+    def _resumed(self) -> None:
+        # A method of its own: a compiled caller would take `_steps` to stay None, which `receive` may set again.
+        self._steps = self._partial = None
 
     def _look_at_first(self, data: bytes) -> None:
         self._first = False
