@@ -355,3 +355,14 @@ def test_an_unsuback_that_is_too_large_is_refused_too(host: MemoryHost) -> None:
     last = ended(client)
     assert last is not None
     assert last.reason == codec.PACKET_TOO_LARGE
+
+
+def test_long_packets_behind_each_other_are_all_served(host: MemoryHost, loop: Loop) -> None:
+    client = host.connected("a")
+    for number in range(1, 4):
+        client.send(Subscribe(number, filters_of(100)))
+    client.send(Ping(codec.PINGREQ))
+    finish(client)
+    answers = client.got()
+    assert answers[-1] == Ping(codec.PINGRESP)
+    assert [one.packet_id for one in answers[:-1]] == [1, 2, 3]  # type: ignore[union-attr]
