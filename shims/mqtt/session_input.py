@@ -213,7 +213,7 @@ class SessionInput(SessionOutput):
             self.going_on()
 
     def _resumed(self) -> None:
-        # A method of its own: a compiled caller would take `_steps` to stay None, which `receive` may set again.
+        # A method of its own: a compiled caller would assume that `_steps` stays None while it receives.
         self._steps = self._partial = None
 
     def _look_at_first(self, data: bytes) -> None:
