@@ -25,6 +25,7 @@ from setuptools.command.build_py import build_py
 HOT_MODULES: list[str] = [
     "middleware/model/buffers.py",
     "middleware/model/ration.py",
+    "middleware/model/budget.py",
     "middleware/model/passes.py",
     "middleware/model/timers.py",
     "middleware/wire/mqtt_publish.py",

@@ -22,6 +22,7 @@ from .partition import takes_runs
 from .parts import JoinCluster, JoinedCluster, LocalParts
 from .pubsub_host import HostPubSub
 from .reading import PartitionReading, Taker, committed_offset, read_at
+from .resting import rest
 from .settings import BrokerSettings
 from .turn import Departures, Speaker, Store, Turn
 from .values import (
@@ -132,4 +133,5 @@ __all__ = [
     "read_at",
     "surely_most_of",
     "takes_runs",
+    "rest",
 ]

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable
 
+from treecast.middleware.model.budget import WorkBudget
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.identity import Host, new_cluster_id
 from treecast.middleware.model.logs import Log
@@ -66,6 +67,11 @@ class Broker:
     def polls(self) -> LongPolls:
         """The long polls that the fetches of all faces share; exists from `start` to `close`."""
         return self._open.polls
+
+    @property
+    def work(self) -> WorkBudget:
+        """The budget that the costly requests of all faces share; exists from `start` to `close`."""
+        return self._open.pubsub.work
 
     async def start(self) -> None:
         """Opens the data directory and recovers its contents.

@@ -95,6 +95,7 @@ class Parts:
             directory.run,
         )
         self.pubsub = HostPubSub(settings.pubsub, str(directory.pubsub), settings.fsync, counters, clock)
+        self.groups.work = self.pubsub.work
         self.registry = TopicRegistry(settings, self.tables, self.partitions, rng, self.groups.forget_topic)
         local = LocalParts(
             settings,

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from treecast.middleware.model.budget import WorkBudget
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.isolation import Isolation
 from treecast.middleware.model.logs import Log
@@ -66,7 +67,8 @@ class LoopEdge:
 class HostPubSub:
     """The publish/subscribe of one host, from construction, which opens the journal, to `close`.
 
-    `passes`: of the host's event loop, for all that is written at the end of a pass.
+    `passes`: of the host's event loop, for all that is written at the end of a pass. `work`: the budget of
+    the costly requests of all faces.
 
     Between construction and `start`, faces restore the sessions in the journal; their interest is then known
     from the start. The constructor raises STORAGE if the journal cannot be read.
@@ -87,6 +89,7 @@ class HostPubSub:
         self._loop = asyncio.get_running_loop()
         self.passes = Passes(self._loop.call_soon)
         self._edge = LoopEdge(self._loop, self.passes, counters.pubsub.isolated)
+        self.work = WorkBudget(self._loop.time, self._loop.call_soon)
         self._shared: tuple[Bridge, Cluster] | None = None
         self.turn = Turn(fsync, self._edge)
         self.hub = PubSub(settings, counters.pubsub)

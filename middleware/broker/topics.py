@@ -37,6 +37,7 @@ from .values import ConfigChange, ConfigOperation, NewTopic, Topic
 
 TOPICS, DELETIONS = "topics", "deletions"
 _AT_ONCE = 16  # topics made before the loop gets its turn
+_TOGETHER = 64  # topics whose definitions are written together
 _CONFIGS = 1000
 
 
@@ -144,10 +145,19 @@ class TopicRegistry:
     async def create_topics(
         self, new: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[Topic | TreecastError]:
+        if validate_only:
+            async with self._changing:
+                return await self._made(new, validate_only)
+        answers: list[Topic | TreecastError] = []
+        for begin in range(0, len(new), _TOGETHER):  # writing thousands at once would hold up the loop
+            answers += await self._create(new[begin : begin + _TOGETHER])
+        return answers
+
+    async def _create(self, new: Sequence[NewTopic]) -> list[Topic | TreecastError]:
         async with self._changing:
-            answers = await self._made(new, validate_only)
+            answers = await self._made(new, False)
             topics = [answer for answer in answers if isinstance(answer, Topic)]
-            if validate_only or not topics:
+            if not topics:
                 return answers
             try:
                 await self._tables.commit([self._entry(topic) for topic in topics])

@@ -87,6 +87,7 @@ class AmqpPart:
         host = AmqpHost(given, access, self.store, recorder, random.SystemRandom())
         host.applications = counters.applications
         host.log_ins = log_ins
+        host.work = pubsub.work
         kept = KeptHosts(host, recorder, storage.journal.definition("/", HOSTS, b""))
         face_counters, levels = counters.face("amqp"), counters.queue_levels
         self.face = AmqpFace(host, self._turn, self.store, face_counters, levels, pubsub.passes)

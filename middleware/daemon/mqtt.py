@@ -38,6 +38,7 @@ class MqttPart:
             mqtt_settings(settings, address, unix_path),
             counters.face("mqtt"),
             levels=counters.pubsub_levels,
+            work=pubsub.work,
         )
         self.face.sessions.applications = counters.applications
         self.face.take_up()

@@ -101,7 +101,7 @@ class Connection(Session):
             _log.exception("frame failed", peer=self.peer)
             self.failure = "internal error"
             self.lost(now)
-        if self.held:
+        if self.held or self.rests:
             self._pause()
         if self.host.alarm and self.publishes:
             self.pause_reading()
@@ -127,6 +127,16 @@ class Connection(Session):
             self._pause()
         else:
             self._read_on()
+
+    def go_on(self, now: float) -> None:
+        self.vhost.wall = time.time()
+        try:
+            super().go_on(now)
+        except Exception:
+            _log.exception("frame failed", peer=self.peer)
+            self.failure = "internal error"
+            self.lost(now)
+        self._read_on()
 
     def answered(self, found: Answered, now: float) -> None:
         super().answered(found, now)
@@ -168,6 +178,7 @@ class Connection(Session):
             not self._held
             and not self._short
             and not self.held
+            and not self.rests
             and self._transport is not None
             and not self._transport.is_closing()
         ):

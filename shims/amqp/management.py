@@ -8,7 +8,6 @@ Paths, below `/api`, and JSON shapes (`management_views`) are those of RabbitMQ 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from typing import Final
 from urllib.parse import unquote
@@ -16,6 +15,7 @@ from urllib.parse import unquote
 from treecast.middleware.broker.queues import Exchange, Reason, Refusal, VirtualHost
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.regex_syntax import InvalidRegex
 from treecast.middleware.model.rights import Rights
 
 from .management_call import (
@@ -470,7 +470,7 @@ class Management(Messages):
 
 _DAY: Final = 86_400
 _UNITS: Final = {"day": _DAY, "week": 7 * _DAY, "month": 30 * _DAY, "year": 365 * _DAY}  # seconds
-FAILURES: Final = (Problem, Refusal, re.error, TreecastError)
+FAILURES: Final = (Problem, Refusal, TreecastError)
 
 
 def shown(call: Call, found: object) -> Response:
@@ -488,8 +488,8 @@ def failed(request: Request, error: Exception) -> Response:
         return error.response()
     if isinstance(error, Refusal):
         return _refused(error).response()
-    if isinstance(error, re.error):
-        return bad_request(f"not a regular expression: {error}").response()
+    if isinstance(error, InvalidRegex):
+        return bad_request(error.detail).response()
     _log.error("management call failed", method=request.method, path=request.path, error=error)
     return Problem(503, "service_unavailable", str(error)).response()
 

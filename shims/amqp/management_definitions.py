@@ -9,7 +9,6 @@ are skipped and listed in the report.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -24,6 +23,7 @@ from treecast.middleware.broker.queues import (
     VirtualHost,
     knows_policy_key,
 )
+from treecast.middleware.model.regex_syntax import InvalidRegex
 
 from .session_host import DEFAULT_TYPE, TYPES, UNSET_TYPES, AmqpHost
 from .session_messages import REPLY_TO
@@ -99,7 +99,7 @@ class Import:
             load(item)
         except Refusal as refusal:
             self.report.skipped.append(f"{what}: {' '.join(refusal.detail.split())}")
-        except (_Skip, re.error) as error:
+        except (_Skip, InvalidRegex) as error:
             self.report.skipped.append(f"{what}: {error}")
         except (KeyError, TypeError, ValueError) as error:
             self.report.skipped.append(f"{what}: it cannot be read ({error!r})")

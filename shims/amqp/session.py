@@ -35,6 +35,7 @@ _CHANNEL_OPEN: Final = commands.Channel.Open.index
 _CHANNEL_CLOSE: Final = commands.Channel.Close.index
 _CHANNEL_CLOSE_OK: Final = commands.Channel.CloseOk.index
 _ACK_FRAME: Final = 21  # bytes of a basic.ack
+_COSTLY: Final = 4096  # bytes of a content header, whose table may have thousands of entries
 
 
 class Session(OpeningConnection):
@@ -46,6 +47,8 @@ class Session(OpeningConnection):
     def __init__(self, host: AmqpHost, wake: Callable[[SessionOutput], None], now: float) -> None:
         super().__init__(host, wake, now)
         self.publishes = False
+        self.rests = False  # the work budget is spent: what has arrived waits for a later pass of the loop
+        self._costly = False
         self.channels: dict[int, Channel] = {}
         self._partial: bytearray | None = None
         self._suspended: tuple[Channel, base.Frame] | None = None
@@ -74,11 +77,11 @@ class Session(OpeningConnection):
         partial = self._partial
         if partial is not None:
             partial += data
-            if self.held or len(partial) < self._wanted:
+            if self.held or self.rests or len(partial) < self._wanted:
                 return
             data = bytes(partial)
             self._partial = None
-        elif self.held:
+        elif self.held or self.rests:
             self._partial = bytearray(data)
             return
         try:
@@ -109,6 +112,7 @@ class Session(OpeningConnection):
         """Processes the complete frames at the start of `data` and returns their size in bytes."""
         position = 0
         end = len(data)
+        began = self.host.work.now()
         if self.phase == session_table.HEADER:
             position = self._header(data)
         while position < end:
@@ -132,7 +136,27 @@ class Session(OpeningConnection):
             if self.held:
                 self._wanted = 0
                 return position
+            if self._costly:
+                self._costly = False
+                if position < end and self.host.work.spent_since(began):
+                    self.rest()
+                    return position
         return position
+
+    def rest(self) -> None:
+        """Leaves the remaining frames to a later pass of the loop."""
+        self.rests = True
+        self._wanted = 0
+        self.host.work.later(self._rested)
+
+    def _rested(self) -> None:
+        self.rests = False
+        if self.phase != session_table.CLOSED and not self.held:
+            self.go_on(self.host.work.now())
+
+    def go_on(self, now: float) -> None:
+        """Processes the frames that were left."""
+        self.receive(b"", now)
 
     def _one(self, data: bytes, position: int, stop: int, end: int, now: float) -> int:
         """Processes one frame, or several in one step. Returns the offset of the next."""
@@ -147,8 +171,10 @@ class Session(OpeningConnection):
                 if method == codec.ACK and stop - position == _ACK_FRAME and not channel.amid_content:
                     return self._acks(channel, data, position, end, now)
             elif kind == codec.BODY or kind == codec.HEADER:
+                self._costly = stop - position >= _COSTLY and kind == codec.HEADER
                 self._content(channel, kind, data[position + FRAME_HEAD : stop - 1], now)
                 return stop
+        self._costly = True
         self._frame(data[position], number, data[position + FRAME_HEAD : stop - 1], now)
         return stop
 
@@ -168,6 +194,7 @@ class Session(OpeningConnection):
             channel.begin_publish(payload)
             return stop
         stop = scan.stop
+        self._costly = scan.count == 1 and stop - position >= _COSTLY
         try:
             channel.may_publish(exchange, flags)
             run = run_of(exchange, key, scan.data, scan.count, scan.size, scan.seen)

@@ -19,6 +19,7 @@ from treecast.middleware.broker.queues import (
     messages,
 )
 from treecast.middleware.model.applications import Applications
+from treecast.middleware.model.budget import unbounded
 from treecast.middleware.model.rights import Rights
 from treecast.shims.log_ins import Checks, Immediate
 from treecast.shims.passwords import Secret
@@ -169,6 +170,7 @@ class AmqpHost:
         self.connections_opened = 0
         self.applications = Applications()
         self.log_ins: Checks = Immediate()
+        self.work = unbounded()  # the budget of costly requests; the owner of the loop replaces it
         self.leave_vhost: Callable[[str], None] = _nothing  # closes the connections of a virtual host
         self.vhosts: dict[str, VirtualHost] = {}
         self.vhost_metadata: dict[str, dict[str, object]] = {}

@@ -8,7 +8,6 @@ Users of a password file stay local to the host that has the file.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
@@ -16,6 +15,7 @@ import msgspec
 
 from treecast.middleware.broker.queues import Declared, OutsideKind, SharedDefinitions, declared_key
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.regex_syntax import InvalidRegex
 
 from .access import KeptUsers
 from .session_host import CLUSTER_NAME, AmqpHost
@@ -82,7 +82,7 @@ class SharedAccess:
     def put(self, one: Declared) -> None:
         try:
             self._put(one)
-        except (msgspec.ValidationError, re.error) as error:
+        except (msgspec.ValidationError, InvalidRegex) as error:
             raise ValueError(f"{one.kind}: {error}") from error
         self._told[_key(one)] = one
 

@@ -2,8 +2,8 @@
 
 A password hash is the base64 encoding of a 4-byte salt and a digest of salt and password. Users exported
 from a RabbitMQ broker can therefore log in with their passwords. Permissions are regular expressions on
-names; an empty one stands for `^$`. Tags are those of the management calls: administrator, monitoring,
-policymaker, management.
+names (`model.regex`); an empty one stands for `^$`. Tags are those of the management calls: administrator,
+monitoring, policymaker, management.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Final, TypeVar
 
 from msgspec import Struct
 
+from treecast.middleware.model.regex import Known, Regex
+from treecast.middleware.model.regex_syntax import Dialect
 from treecast.shims.passwords import Secret
 
 from .session_host import PASSWORD_MECHANISMS
@@ -32,7 +33,7 @@ _DIGESTS: Final[dict[str, Callable[[bytes], bytes]]] = {
 }
 _SALT: Final = 4  # bytes
 _DEFAULT_EXCHANGE: Final = b"amq.default"  # its name in permissions
-_REMEMBERED: Final = 1024  # cached compiled patterns
+_PATTERNS: Final = Known()
 ADMINISTRATOR: Final = "administrator"
 
 K = TypeVar("K", tuple[str, str], tuple[str, str, str])  # user, virtual host, exchange
@@ -163,7 +164,7 @@ class Users:
             del self.topics[topic]
 
     def permit(self, user: str, vhost: str, permission: Permission) -> bool:
-        """Sets permissions. Returns whether they are new. Raises re.error for an invalid pattern."""
+        """Sets permissions. Returns whether they are new. Raises InvalidRegex."""
         _check(permission.configure, permission.write, permission.read)
         new = (user, vhost) not in self.permissions
         self.permissions[user, vhost] = permission
@@ -176,7 +177,7 @@ class Users:
         return found
 
     def permit_topics(self, user: str, vhost: str, exchange: str, permission: TopicPermission) -> bool:
-        """Sets topic permissions. Returns whether they are new. Raises re.error for an invalid pattern."""
+        """Sets topic permissions. Returns whether they are new. Raises InvalidRegex."""
         _check(permission.write, permission.read)
         new = (user, vhost, exchange) not in self.topics
         self.topics[user, vhost, exchange] = permission
@@ -255,16 +256,11 @@ def _nothing() -> None:
 
 def _check(*patterns: str) -> None:
     for pattern in patterns:
-        re.compile(pattern)
-
-
-@lru_cache(_REMEMBERED)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern or "^$")
+        Regex(pattern, Dialect.PCRE)
 
 
 def _matches(pattern: str, name: bytes) -> bool:
-    return _compiled(pattern).search(name.decode(errors="replace")) is not None
+    return _PATTERNS.found(pattern or "^$", name.decode(errors="replace"))
 
 
 def tags_of(value: object) -> tuple[str, ...]:

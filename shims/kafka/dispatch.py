@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, Protocol
 
 from treecast.middleware.broker import BrokerSettings, Cluster, LongPolls, PartitionLeader
+from treecast.middleware.model.budget import WorkBudget
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -17,7 +20,7 @@ from . import versions as v
 from .codec import CodecError, LocalCodecError, RequestHeader, decode_request_header
 from .handlers import HANDLERS, Context, Handler
 from .handlers.api_versions import refuse_unknown_version
-from .handlers.base import Fields, Message
+from .handlers.base import AutoCreations, Fields, Message, rows_of
 from .handlers.fetch import TopicNames, fetch
 from .handlers.produce import ProduceRun, produce, refuse_old_produce
 from .messages import MalformedMessage
@@ -31,6 +34,10 @@ _log = Log("treecast.kafka")
 # A decoded request can be tens of times larger than its bytes. Only Produce is decoded in place.
 _MAX_FETCH_BYTES = 4 * 1024 * 1024
 _MAX_OTHER_BYTES = 16 * 1024 * 1024
+
+_APART_BYTES: Final = 16 * 1024  # a request of this size may take some milliseconds to read
+_APART_ROWS: Final = 2_000  # an answer of as many rows takes some milliseconds to write
+_FEW_FIELDS: Final = frozenset({v.JOIN_GROUP, v.SYNC_GROUP})  # large ones consist of opaque bytes
 
 _MOST_LEADERS: Final = 1024  # partitions that are remembered
 
@@ -69,6 +76,9 @@ class BrokerView(Protocol):
 
     @property
     def polls(self) -> LongPolls: ...
+
+    @property
+    def work(self) -> WorkBudget: ...
 
 
 class KnownLeaders:
@@ -114,7 +124,11 @@ class Dispatcher:
         self._counters = counters
         self._loop = loop
         self._tasks: set[asyncio.Task[Fields]] = set()
-        self._run = ProduceRun(loop)
+        self._answers: set[asyncio.Task[list[Chunk] | None]] = set()
+        self._run = ProduceRun(loop, broker.work)
+        self._work = broker.work
+        self._creations = AutoCreations(loop.time)
+        self._apart = ThreadPoolExecutor(1, "kafka-messages")  # reads and writes large messages
 
     def answer(self, peer: Peer, frame: memoryview, more: bool = False) -> list[Chunk] | Pending:
         """Returns the answer to the request in `frame`, or a `Pending`; no buffers if there is no answer.
@@ -149,7 +163,7 @@ class Dispatcher:
         if key == v.PRODUCE:
             if more or not self._run.empty:
                 return self._run.add(self._leaders, header, frame)
-            return produce(self._leaders, self._loop, header, frame)
+            return produce(self._leaders, self._loop, header, frame, self._work)
         self.end_of_chunk()  # a later request must see what the earlier ones produced
         if key == v.FETCH:
             if len(frame) > _MAX_FETCH_BYTES:
@@ -159,6 +173,8 @@ class Dispatcher:
             )
         if len(frame) > _MAX_OTHER_BYTES:
             raise Refused(f"a request {api.name} of {len(frame)} bytes")
+        if len(frame) >= _APART_BYTES and key not in _FEW_FIELDS:
+            return self._handle_apart(peer, header, bytes(frame[header.body :]))
         return self._handle(peer, header, frame)
 
     def _unsupported(self, api: v.Api, header: RequestHeader, frame: memoryview) -> list[Chunk]:
@@ -182,9 +198,55 @@ class Dispatcher:
             if isinstance(outcome, asyncio.Task):
                 return self._later(handler, header, request, outcome)
             assert not hasattr(outcome, "__await__")
+            if rows_of(outcome) > _APART_ROWS:
+                return self._encode_apart(header, outcome)
             return self._encode(header, outcome)
         except Exception as error:
             return self._refuse(handler, header, request, error)
+
+    def _handle_apart(self, peer: Peer, header: RequestHeader, body: bytes) -> Pending:
+        """As `_handle`, for a request that a thread reads and whose answer a thread writes."""
+        return self._pending_apart(self._answered_apart(peer, header, body))
+
+    async def _answered_apart(self, peer: Peer, header: RequestHeader, body: bytes) -> list[Chunk] | None:
+        read = partial(decode_request, header.api_key, header.api_version, memoryview(body))
+        try:
+            request = await self._loop.run_in_executor(self._apart, read)
+        except MalformedMessage as error:
+            _log.warning("malformed request", request=_APIS[header.api_key].name, error=error)
+            return None
+        handler = HANDLERS[header.api_key]
+        try:
+            outcome = handler.run(self._context(peer, header), request)
+            fields = await outcome if isinstance(outcome, Awaitable) else outcome
+            return await self._written_apart(header, fields)
+        except Exception as error:
+            return self._refuse(handler, header, request, error)
+
+    def write_apart(
+        self, header: RequestHeader, fields: Fields, then: Callable[[list[Chunk] | None], None]
+    ) -> None:
+        """Writes a large answer on the thread, then calls `then` with it, or with None after an error."""
+        written = self._pending_apart(self._written_apart(header, fields))
+        written.deliver = partial(_hand_on, then)
+
+    def _encode_apart(self, header: RequestHeader, fields: Fields) -> Pending:
+        return self._pending_apart(self._written_apart(header, fields))
+
+    async def _written_apart(self, header: RequestHeader, fields: Fields) -> list[Chunk]:
+        return await self._loop.run_in_executor(self._apart, partial(self._encode, header, fields))
+
+    def _pending_apart(self, answer: Coroutine[Any, Any, list[Chunk] | None]) -> Pending:
+        pending = _PendingApart()
+        task = self._loop.create_task(answer)
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
+        task.add_done_callback(pending.task_done)
+        return pending
+
+    def close(self) -> None:
+        """Ends the thread. Its work at hand is finished."""
+        self._apart.shutdown(wait=False, cancel_futures=True)
 
     def _context(self, peer: Peer, header: RequestHeader) -> Context:
         return Context(
@@ -196,6 +258,8 @@ class Dispatcher:
             client_id=header.client_id,
             client_host=peer.client_host,
             address=peer.address,
+            work=self._work,
+            creations=self._creations,
         )
 
     def _encode(self, header: RequestHeader, fields: Fields) -> list[Chunk]:
@@ -247,6 +311,23 @@ class Dispatcher:
         return self._refuse(handler, header, request, TreecastError(Fault.NOT_COORDINATOR))
 
 
+def _hand_on(then: Callable[[list[Chunk] | None], None], _: Pending, buffers: list[Chunk] | None) -> None:
+    then(buffers)
+
+
+class _PendingApart(Pending):
+    """A large request, or a request with a large answer."""
+
+    def task_done(self, task: asyncio.Task[list[Chunk] | None]) -> None:
+        if task.cancelled():
+            self.finish(None)
+            return
+        error = task.exception()
+        if error is not None:
+            _log.error("request failed", trace=error)
+        self.finish(None if error is not None else task.result())
+
+
 class _PendingTask(Pending):
     """A request whose handler waits."""
 
@@ -260,6 +341,9 @@ class _PendingTask(Pending):
         self._request = request
 
     def task_done(self, task: asyncio.Task[Fields]) -> None:
+        if not task.cancelled() and task.exception() is None and rows_of(task.result()) > _APART_ROWS:
+            self._dispatcher.write_apart(self._header, task.result(), self.finish)
+            return
         buffers = self._dispatcher.finished(self._handler, self._header, self._request, task)
         self.finish(buffers)
 

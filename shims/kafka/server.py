@@ -106,6 +106,8 @@ class KafkaFace:
                 _log.info("connections did not finish in time", count=len(self._connections))
             for connection in list(self._connections):
                 connection.abort()
+        if self._sweep_timer is not None:  # it was started
+            self.dispatcher.close()
 
     # --- called by connections
 

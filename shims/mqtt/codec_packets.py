@@ -14,7 +14,7 @@ from msgspec import Struct
 from . import codec
 from .codec import V5, V311, MqttError, malformed, protocol_error
 from .codec_properties import NONE, WILL, Properties, read_properties, write_properties
-from .codec_read import Reader, check_topic, read_length, sized, uint16_bytes, varint_bytes
+from .codec_read import MAX_FILTERS, Reader, check_topic, read_length, sized, uint16_bytes, varint_bytes
 
 _PROTOCOL: Final = b"MQTT"
 _OLD_PROTOCOL: Final = b"MQIsdp"
@@ -297,6 +297,7 @@ def _subscribe(reader: Reader, version: int) -> Packet:
     properties = read_properties(reader, codec.SUBSCRIBE) if version == V5 else NONE
     filters: list[FilterRequest] = []
     while reader.left:
+        _check_count(filters)
         filters.append(_filter(reader, version))
     if not filters:
         raise protocol_error("MQTT-3.8.3-2", "SUBSCRIBE without a topic filter")
@@ -316,6 +317,11 @@ def _filter(reader: Reader, version: int) -> FilterRequest:
     return FilterRequest(filter, options & 3, bool(options & 4), bool(options & 8), handling)
 
 
+def _check_count(filters: Sequence[object]) -> None:
+    if len(filters) == MAX_FILTERS:
+        raise MqttError(codec.QUOTA_EXCEEDED, "4.13", f"more than {MAX_FILTERS} filters in one packet")
+
+
 def _filter_name(reader: Reader) -> bytes:
     found = reader.text_bytes()
     if not found:
@@ -328,6 +334,7 @@ def _unsubscribe(reader: Reader, version: int) -> Packet:
     properties = read_properties(reader, codec.UNSUBSCRIBE) if version == V5 else NONE
     filters: list[bytes] = []
     while reader.left:
+        _check_count(filters)
         filters.append(_filter_name(reader))
     if not filters:
         raise protocol_error("MQTT-3.10.3-2", "UNSUBSCRIBE without a topic filter")

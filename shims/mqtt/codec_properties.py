@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from . import codec
 from .codec import malformed, protocol_error
-from .codec_read import Reader, sized, varint_bytes
+from .codec_read import Reader, sized, user_pairs, user_properties_end, varint_bytes
 
 # Value types.
 BYTE: Final = 0
@@ -138,6 +138,10 @@ def read_properties(reader: Reader, packet: int) -> Properties:
     pairs: list[tuple[str, str]] = []
     numbers: list[int] = []
     while part.position < part.end:
+        if part.data[part.position] == USER_PROPERTY:
+            begin, part.position = part.position, user_properties_end(part.data, part.position, part.end)
+            pairs += user_pairs(part.data, begin, part.position)
+            continue
         identifier = part.varint()
         row = PROPERTIES.get(identifier)
         if row is None:
@@ -145,9 +149,7 @@ def read_properties(reader: Reader, packet: int) -> Properties:
         if packet not in row.packets:
             raise _misplaced(row.name, packet)
         value = _read_value(part, row)
-        if isinstance(value, tuple):
-            pairs.append(value)
-        elif identifier == SUBSCRIPTION_ID and packet == codec.PUBLISH and isinstance(value, int):
+        if identifier == SUBSCRIPTION_ID and packet == codec.PUBLISH and isinstance(value, int):
             numbers.append(value)
         elif row.name in found or (identifier == SUBSCRIPTION_ID and numbers):
             raise protocol_error("2.2.2.2", f"{_spoken(row.name)} appears twice")
@@ -163,13 +165,10 @@ def _misplaced(name: str, packet: int) -> codec.MqttError:
     return malformed("2.2.2.2", f"{_spoken(name)} in {where}")
 
 
-def _read_value(part: Reader, row: Property) -> int | str | bytes | tuple[str, str]:
+def _read_value(part: Reader, row: Property) -> int | str | bytes:
     kind = row.kind
     if kind == TEXT:
         return part.text()
-    if kind == PAIR:
-        name = part.text()
-        return name, part.text()
     if kind == BINARY:
         return part.binary()
     return _read_number(part, row)

@@ -20,7 +20,7 @@ from .codec_properties import (
     TOPIC_ALIAS,
     USER_PROPERTY,
 )
-from .codec_read import Reader, check_text
+from .codec_read import Reader, check_text, user_properties_end
 
 _EMPTY: Final = b""
 
@@ -52,13 +52,16 @@ def read_publish_properties(data: bytes, position: int, end: int) -> PublishProp
     seen = 0
     while reader.position < end:
         start = reader.position
+        if data[start] == USER_PROPERTY:
+            reader.position = user_properties_end(data, start, end)
+            parts.append(data[start : reader.position])
+            continue
         identifier = reader.byte()
-        if identifier != USER_PROPERTY:
-            if identifier >= 64:
-                raise malformed("2.2.2.2", f"unknown property {identifier:#x}")
-            if seen >> identifier & 1:
-                raise protocol_error("2.2.2.2", f"property {identifier:#x} appears twice")
-            seen |= 1 << identifier
+        if identifier >= 64:
+            raise malformed("2.2.2.2", f"unknown property {identifier:#x}")
+        if seen >> identifier & 1:
+            raise protocol_error("2.2.2.2", f"property {identifier:#x} appears twice")
+        seen |= 1 << identifier
         if _read_one(reader, identifier, found):
             parts.append(data[start : reader.position])
     found.passed_on = parts[0] if len(parts) == 1 else b"".join(parts)
@@ -67,10 +70,7 @@ def read_publish_properties(data: bytes, position: int, end: int) -> PublishProp
 
 def _read_one(reader: Reader, identifier: int, found: PublishProperties) -> bool:
     """Reads and checks one value. Returns whether the property is forwarded."""
-    if identifier == USER_PROPERTY:
-        check_text(reader.binary())
-        check_text(reader.binary())
-    elif identifier == PAYLOAD_FORMAT:
+    if identifier == PAYLOAD_FORMAT:
         value = reader.byte()
         if value > 1:
             raise protocol_error("3.3.2.3.2", f"payload format {value}")

@@ -8,14 +8,24 @@ from .codec import (
     BAD_FILTER,
     BAD_TOPIC,
     MAX_REMAINING,
+    QUOTA_EXCEEDED,
     MqttError,
     malformed,
     protocol_error,
 )
 
+MAX_USER_PROPERTIES: Final = 25_000  # of one packet; a packet of 16 MiB has room for three million
+MAX_FILTERS: Final = 10_000  # of one SUBSCRIBE or UNSUBSCRIBE
+
 SHARE: Final = b"$share/"
-_PLUS: Final = 0x2B
-_HASH: Final = 0x23
+_USER_PROPERTY: Final = 0x26
+
+
+class TooManyProperties(MqttError):
+    """A packet with more user properties than are read."""
+
+    def __init__(self) -> None:
+        super().__init__(QUOTA_EXCEEDED, "4.13", f"more than {MAX_USER_PROPERTIES} user properties")
 
 
 class Reader:
@@ -106,6 +116,49 @@ def check_text(data: bytes) -> str:
     if b"\0" in data:
         raise malformed("MQTT-1.5.4-2", "text contains U+0000")
     return text
+
+
+def user_properties_end(data: bytes, position: int, end: int) -> int:
+    """Returns where the row of user properties that begins at `position` ends, having checked their text.
+
+    They may be many and cost little to send, so the row is checked as a whole: if all its bytes are ASCII,
+    and only lengths among them are zero, then so are its texts. Raises MqttError if a text is malformed, or
+    if there are more than `MAX_USER_PROPERTIES`.
+    """
+    at = position
+    count = zeros = 0
+    while at < end and data[at] == _USER_PROPERTY:
+        if at + 5 > end:
+            raise malformed("2.1.4", "the packet ends early")
+        high, low = data[at + 1], data[at + 2]
+        zeros += (high == 0) + (low == 0)
+        at += 3 + (high << 8 | low)
+        if at + 2 > end:
+            raise malformed("2.1.4", "a field is longer than the packet")
+        high, low = data[at], data[at + 1]
+        zeros += (high == 0) + (low == 0)
+        at += 2 + (high << 8 | low)
+        if at > end:
+            raise malformed("2.1.4", "a field is longer than the packet")
+        count += 1
+        if count > MAX_USER_PROPERTIES:
+            raise TooManyProperties()
+    row = data[position:at]
+    if not row.isascii() or row.count(0) != zeros:
+        user_pairs(data, position, at)
+    return at
+
+
+def user_pairs(data: bytes, position: int, end: int) -> list[tuple[str, str]]:
+    """Returns the user properties between `position` and `end`, which hold nothing else."""
+    pairs: list[tuple[str, str]] = []
+    at = position
+    while at < end:
+        middle = at + 3 + (data[at + 1] << 8 | data[at + 2])
+        after = middle + 2 + (data[middle] << 8 | data[middle + 1])
+        pairs.append((check_text(data[at + 3 : middle]), check_text(data[middle + 2 : after])))
+        at = after
+    return pairs
 
 
 def check_topic(topic: bytes) -> None:

@@ -173,8 +173,23 @@ class Connection(Session):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
+    def suspended(self) -> None:
+        self._pause()
+        self._work.later(self._next_pass)
+
+    def going_on(self) -> None:
+        self._read_on()
+
+    def _next_pass(self) -> None:
+        self._hub.wall = time.time()
+        try:
+            self.go_on(self._loop.time())
+        except Exception:
+            _log.exception("packet failed", peer=self.peer)
+            self.disconnect_internal()
+
     def _read_on(self) -> None:
-        waits = self._held or self._short or self.phase == session_table.CHECKING
+        waits = self._held or self._short or self._steps is not None or self.phase == session_table.CHECKING
         if not waits and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from treecast.middleware.broker import Turn
 from treecast.middleware.broker.pubsub import PubSub
+from treecast.middleware.model.budget import WorkBudget
 from treecast.middleware.model.counters import FaceCounters, PubSubLevels
 from treecast.middleware.model.logs import Log
 from treecast.shims.listening import ChunkProtocol, Listeners
@@ -40,8 +41,10 @@ class MqttFace:
         counters: FaceCounters,
         rng: random.Random | None = None,
         levels: PubSubLevels | None = None,
+        work: WorkBudget | None = None,
     ) -> None:
-        """`levels` is updated periodically with the current numbers of sessions."""
+        """`levels` is updated periodically with the current numbers of sessions. `work` is the host's; the
+        default is one of the face's own."""
         self.settings = settings
         self.counters = counters
         self.counting = MqttCounting()
@@ -50,6 +53,7 @@ class MqttFace:
         self.loop: asyncio.AbstractEventLoop
         self.outputs = Outputs(turn.ask)
         self._turn = turn
+        self._work = work
         self._spoken = Spoken(hub, turn, self.outputs, self.counting, counters)
         self.listeners = Listeners(settings, counters, self._connect, self._refused_handshake)
         self._connections: set[Connection] = set()
@@ -81,6 +85,7 @@ class MqttFace:
         self._took_up = True
         self._turn.add_speaker(self._spoken)
         self.loop = asyncio.get_running_loop()
+        self.sessions.work = self._work or WorkBudget(self.loop.time, self.loop.call_soon)
         self._started_at = self.loop.time()
         self.hub.wall = time.time()
         restored = restore(self.sessions, self.loop.time())

@@ -20,17 +20,18 @@ from .codec_packets import (
     Connect,
     Disconnect,
     Ping,
+    Suback,
     Subscribe,
     Unsubscribe,
     decode,
     encode,
 )
 from .codec_properties import NONE, Properties
-from .session_input import MqttCounting, SessionInput, is_own
+from .session_input import MqttCounting, SessionInput, Steps, is_own
 from .session_output import Outputs
 from .session_state import SessionState
-from .sessions import Sessions, idle_limit
-from .subscribing import Grant, for_bridge, granted, removed
+from .sessions import Opened, Sessions, idle_limit
+from .subscribing import Granting, Removing, for_bridge
 
 _PINGRESP: Final = encode(Ping(codec.PINGRESP), V311)
 
@@ -114,12 +115,12 @@ class Session(SessionInput):
     def _admit(self, connect: Connect, now: float) -> None:
         self.phase = session_table.OPEN
         given = connect.properties
+        self._problems = given.request_problems != 0
+        self.max_packet = given.maximum_packet_size or self.max_packet
         refusal = self._refusal(connect)
         if refusal is not None:
             raise refusal
         self.idle_seconds = idle_limit(self._keep_alive(connect))
-        self._problems = given.request_problems != 0
-        self.max_packet = given.maximum_packet_size or self.max_packet
         self.window = given.receive_maximum or (
             65535 if connect.version == V5 else self._settings.send_maximum
         )
@@ -127,12 +128,34 @@ class Session(SessionInput):
         self.takes_runs = not given.maximum_packet_size and not self._alias_maximum
         opened = self._sessions.open(self, connect, now)
         self.state = opened.state
-        self.send(Connack(opened.present, 0, self._welcome(connect, opened.assigned)))
+        answer = self._accepted(connect, opened)
+        if not self.fits(answer):
+            self.failure = "the CONNACK exceeds the client's Maximum Packet Size"
+            self.phase = session_table.CLOSED
+            self.closing = True
+            self.writable = False
+            self._sessions.closed(self, now, with_will=False)
+            self.mark()
+            return
+        self.send(answer)
         if self.idle_seconds:
             self._sessions.watch_idle(self, now + self.idle_seconds)
         if opened.present:
             opened.state.resume(self)
             self._sessions.moved(opened.state)
+
+    def _accepted(self, connect: Connect, opened: Opened) -> Connack:
+        """Returns the CONNACK, without what the client can do without if it is too large for the client."""
+        welcome = self._welcome(connect, opened.assigned)
+        answer = Connack(opened.present, 0, welcome)
+        if self.fits(answer):
+            return answer
+        least = Properties(
+            server_keep_alive=welcome.server_keep_alive,
+            session_expiry=welcome.session_expiry,
+            assigned_client_id=welcome.assigned_client_id,
+        )
+        return Connack(opened.present, 0, NONE if least == NONE else least)
 
     def _keep_alive(self, connect: Connect) -> int:
         """Returns the keep-alive in seconds. Only version 5 can be told another value than it asked for."""
@@ -150,6 +173,9 @@ class Session(SessionInput):
             return MqttError(codec.BAD_AUTH_METHOD, "MQTT-4.12.0-1", "no authentication method is supported")
         if connect.will is not None and is_own(connect.will.topic):
             return MqttError(codec.BAD_TOPIC, "4.7.2", "topics below $SYS are the server's own")
+        most = self._settings.max_levels
+        if connect.will is not None and connect.will.topic.count(b"/") >= most:
+            return MqttError(codec.BAD_TOPIC, "4.7.3", f"a topic of more than {most} levels")
         if self._sessions.connected >= self._settings.max_connections:
             return MqttError(codec.SERVER_BUSY, "4.13", "client limit reached")
         journal = self._hub.journal
@@ -231,13 +257,27 @@ class Session(SessionInput):
         assert state is not None
         if self._bridge:
             packet = for_bridge(packet)
-        answer, fresh = granted(self._sessions, state, packet, self.version)
-        Grant(self, self._hub, answer, fresh).confirmed()
+        self._check_answer(codec.SUBACK, len(packet.filters))
+        self._begin(Granting(self, self._sessions, state, packet))
 
     def _unsubscribe(self, packet: Unsubscribe) -> None:
         state = self.state
         assert state is not None
-        self.send(removed(self._sessions, state, packet))
+        self._check_answer(codec.UNSUBACK, len(packet.filters))
+        self._begin(Removing(self, self._sessions, state, packet))
+
+    def _check_answer(self, kind: int, filters: int) -> None:
+        """Raises MqttError before anything is done if the answer will be too large for the client."""
+        if not self.fits(Suback(kind, 1, bytes(filters))):
+            raise MqttError(
+                codec.PACKET_TOO_LARGE,
+                "MQTT-3.1.2-24",
+                f"the answer to {filters} filters exceeds the client's Maximum Packet Size",
+            )
+
+    def _begin(self, steps: Steps) -> None:
+        if not steps.step():
+            self._steps = steps
 
     # --- closing
 
@@ -273,7 +313,8 @@ class Session(SessionInput):
             packet = encode(Connack(False, error.reason, self._explained(self.failure)), V5)
             if len(packet) > self.max_packet:
                 packet = encode(Connack(False, error.reason), V5)
-            self._writer().write(packet)
+            if len(packet) <= self.max_packet:
+                self._writer().write(packet)
         elif error.reason in codec.RETURN_CODES:
             self._writer().write(encode(Connack(False, codec.RETURN_CODES[error.reason]), V311))
         self.closing = True

@@ -18,7 +18,7 @@ from . import codec, session_table
 from .codec import BAD_TOPIC, V5, MqttError, malformed, protocol_error
 from .codec_packets import announced_version
 from .codec_publish import PublishProperties, read_publish_properties
-from .codec_read import check_text, check_topic, read_length
+from .codec_read import TooManyProperties, check_text, check_topic, read_length
 from .session_output import Outputs, SessionOutput
 from .session_state import SessionState
 from .sessions import Sessions
@@ -31,20 +31,24 @@ _REFUSALS: Final = {
     Fault.INVALID_RECORD: (codec.IMPLEMENTATION_ERROR, "the topic takes only records with a key"),
     Fault.LEADER_UNAVAILABLE: (codec.QUOTA_EXCEEDED, "too much waits for the topic's leader"),
 }
+_COSTLY: Final = 4096  # bytes of a packet that may take a large part of a pass of the loop
+_PROGRESS: Final = 4096  # bytes of an unfinished packet that show a client as alive
+_SUSPENDED: Final = 1 << 62  # as `_wanted`: everything that arrives waits
 _OTHER_PROTOCOLS: Final = {b"GET ": "HTTP", b"POST": "HTTP", b"AMQP": "AMQP", b"SSH-": "SSH"}
 
 
 class Scan(RunScan):
     """Finds runs among the publishes of a client that speaks `version`."""
 
-    def __init__(self, hub: PubSub, version: int, largest: int) -> None:
+    def __init__(self, hub: PubSub, version: int, largest: int, max_levels: int) -> None:
         super().__init__(hub.routes, version, largest)
         self._hub = hub
         self._version = version
+        self._max_levels = max_levels
 
     def find(self, topic: bytes) -> Targets | None:
         try:
-            check_name(topic, self._version)
+            check_name(topic, self._version, self._max_levels)
         except MqttError:
             return None
         return self._hub.targets(topic)
@@ -55,13 +59,26 @@ def is_own(topic: bytes) -> bool:
     return topic.startswith(_OWN) and not topic.startswith(_BRIDGES)
 
 
-def check_name(topic: bytes, version: int) -> None:
+def check_name(topic: bytes, version: int, max_levels: int) -> None:
     """Checks the topic of a client's publish, with any alias resolved. Raises MqttError."""
     if not topic and version == V5:
         raise protocol_error("3.3.2.3.4", "an empty topic name without an alias")
     check_topic(topic)
     if is_own(topic):
         raise MqttError(BAD_TOPIC, "4.7.2", "topics below $SYS are the server's own")
+    if topic.count(b"/") >= max_levels:
+        raise MqttError(BAD_TOPIC, "4.7.3", f"a topic of more than {max_levels} levels")
+
+
+class Steps:
+    """Work of one packet that may take more than one pass of the loop."""
+
+    def step(self) -> bool:
+        """Works until it is done or the work budget is spent. Returns whether it is done.
+
+        Raises MqttError.
+        """
+        return True
 
 
 class MqttCounting:
@@ -106,6 +123,9 @@ class SessionInput(SessionOutput):
         self._settings = sessions.settings
         self._counters = counters
         self._largest = sessions.settings.max_packet_bytes
+        self._work = sessions.work
+        self._steps: Steps | None = None  # what must be finished before the next packet
+        self._progress = 0  # bytes of the unfinished packet that have counted as activity
         self._alias_topics: dict[int, bytes] | None = None
         self._partial: bytearray | None = None
         self._wanted = 0  # size at which the partial packet is complete, as far as known
@@ -125,6 +145,13 @@ class SessionInput(SessionOutput):
         """Ends the connection after an error."""
         raise NotImplementedError
 
+    def suspended(self) -> None:
+        """Stops reading until `going_on`, and calls `go_on` in a later pass of the loop. Implemented by the
+        asyncio side."""
+
+    def going_on(self) -> None:
+        """Resumes reading."""
+
     # --- receiving
 
     @property
@@ -138,12 +165,15 @@ class SessionInput(SessionOutput):
         self._alias_topics = None
 
     def receive(self, data: bytes, now: float) -> None:
-        """Processes a chunk. A violation ends the connection after the answer that its rule prescribes."""
-        self.last_activity = now
+        """Processes a chunk. A violation ends the connection after the answer that its rule prescribes.
+
+        Whole packets count as activity, and so do `_PROGRESS` bytes of a packet that is still arriving.
+        """
         partial = self._partial
         if partial is not None:
             if len(partial) + len(data) < self._wanted:
                 partial += data
+                self._progressed(len(partial), now)
                 return
             data = b"".join([partial, data])
             self._partial = None
@@ -156,8 +186,45 @@ class SessionInput(SessionOutput):
                 self.version = announced_version(data)
             self.fail(error, now)
             return
-        if used < len(data) and self.phase != session_table.CLOSED:
+        if used:
+            self.last_activity = now
+            self._progress = 0
+        if self._steps is not None:
+            self._wanted = _SUSPENDED
+            self._partial = bytearray(data[used:])
+            self.suspended()
+        elif used < len(data) and self.phase != session_table.CLOSED:
             self._partial = bytearray(data[used:] if used else data)
+            self._progressed(len(data) - used, now)
+
+    def _progressed(self, size: int, now: float) -> None:
+        """Counts an unfinished packet, of which `size` bytes have arrived, as activity if it has grown."""
+        if size - self._progress >= _PROGRESS:
+            self._progress = size
+            self.last_activity = now
+
+    def go_on(self, now: float) -> None:
+        """Continues the work that was suspended, then the packets behind it."""
+        steps, rest = self._steps, self._partial
+        if steps is None or self.phase == session_table.CLOSED:
+            return
+        try:
+            if not steps.step():
+                self.suspended()
+                return
+        except MqttError as error:
+            self._steps = None
+            self.fail(error, now)
+            return
+        self._resumed()
+        if rest:
+            self.receive(bytes(rest), now)
+        if self._steps is None:
+            self.going_on()
+
+    def _resumed(self) -> None:
+        # A method of its own: a compiled caller would assume that `_steps` stays None while it receives.
+        self._steps = self._partial = None
 
     def _look_at_first(self, data: bytes) -> None:
         self._first = False
@@ -194,6 +261,9 @@ class SessionInput(SessionOutput):
             if stop > end:
                 self._wanted = stop - position
                 return position
+            if size >= _COSTLY and self._costly(first, data, body, stop) and self._work.spent():
+                self._steps = Steps()
+                return position
             if self.phase != session_table.OPEN:
                 self._packet(first, data, body, stop, now)
             elif first in (PUBLISH_1, PUBLISH_0):
@@ -206,12 +276,29 @@ class SessionInput(SessionOutput):
                 continue
             else:
                 self._packet(first, data, body, stop, now)
+                if self._steps is not None:
+                    return stop
             position = stop
         return position
 
+    def _costly(self, first: int, data: bytes, body: int, stop: int) -> bool:
+        """Whether a large packet takes longer than its copy: any but a PUBLISH with few properties."""
+        if first >> 4 != codec.PUBLISH:
+            return True
+        if self.version != V5 or body + 2 > stop:
+            return False
+        at = body + 2 + (data[body] << 8 | data[body + 1]) + (2 if first & 6 else 0)
+        return at < stop and data[at] >= 0x80  # the length of the properties takes two bytes or more
+
     def _check_size(self, size: int, first: int) -> None:
-        """Before CONNECT, raises MqttError for any other packet without waiting for its end."""
-        if self.phase == session_table.NEW and first != codec.CONNECT << 4:
+        """Before CONNECT, raises MqttError for any other packet without waiting for its end, and for one that
+        is larger than a CONNECT needs to be."""
+        if self.phase != session_table.NEW:
+            return
+        if size > self._settings.max_connect_bytes:
+            detail = f"a CONNECT of {size} bytes exceeds the limit of {self._settings.max_connect_bytes}"
+            raise MqttError(codec.PACKET_TOO_LARGE, "3.2.2.2", detail)
+        if first != codec.CONNECT << 4:
             if first >> 4 == codec.CONNECT:
                 raise malformed("MQTT-2.1.3-1", f"CONNECT with flags {first & 0x0F:04b}")
             raise protocol_error("MQTT-3.1.0-1", f"{codec.NAMES[first >> 4]} before CONNECT")
@@ -224,7 +311,7 @@ class SessionInput(SessionOutput):
 
     def _run(self, data: bytes, position: int, end: int) -> int:
         """Publishes the run that starts at `position`, whose first packet is complete. Returns its end."""
-        scan = Scan(self._hub, self.version, self._largest)
+        scan = Scan(self._hub, self.version, self._largest, self._settings.max_levels)
         scan.look(data, position, end)
         targets = scan.targets
         if scan.count == 0 or targets is None:
@@ -297,11 +384,17 @@ class SessionInput(SessionOutput):
         message = Message(topic, b"", qos, bool(first & 1))
         text = False
         if self.version == V5:
-            begin, text = self._properties(message, data, begin, stop)
+            try:
+                begin, text = self._properties(message, data, begin, stop)
+            except TooManyProperties as error:
+                if not qos:
+                    raise
+                self.refuse(codec.PUBACK if qos == 1 else codec.PUBREC, packet_id, error.reason, error.detail)
+                return
         message.payload = data[begin:stop]
         targets = self._hub.routes.get(message.topic)
         if targets is None:
-            check_name(message.topic, self.version)
+            check_name(message.topic, self.version, self._settings.max_levels)
             targets = self._hub.targets(message.topic)
         if text and not self._is_text(message, packet_id):
             return

@@ -107,8 +107,21 @@ class SessionOutput:
         if self._chunked + len(out) > FULL:
             self.writable = False
 
+    def fits(self, packet: Packet) -> bool:
+        """Whether the packet is no larger than the client accepts [MQTT-3.1.2-24]."""
+        return self.max_packet >= _ANY or len(encode(packet, self.version)) <= self.max_packet
+
     def send(self, packet: Packet) -> None:
-        self._writer().write(encode(packet, self.version))
+        """Sends a packet. One that is larger than the client accepts ends the connection instead."""
+        data = encode(packet, self.version)
+        if len(data) <= self.max_packet:
+            self._writer().write(data)
+        else:
+            self.disconnect(codec.PACKET_TOO_LARGE, "an answer exceeds the client's Maximum Packet Size")
+
+    def disconnect(self, reason: int, detail: str) -> None:
+        """Ends the connection on behalf of the server."""
+        raise NotImplementedError
 
     def takes_runs_for(self, target: Target) -> bool:
         """Whether the bytes of runs for `target` can be sent to the client, in its format."""

@@ -19,6 +19,7 @@ from treecast.middleware.broker.pubsub import (
     WillRecord,
 )
 from treecast.middleware.model.applications import Applications
+from treecast.middleware.model.budget import unbounded
 from treecast.middleware.model.timers import Due
 from treecast.shims.log_ins import Checks, Immediate
 
@@ -31,6 +32,7 @@ from .settings import MqttSettings
 if TYPE_CHECKING:
     from .session import Session
 
+AT_ONCE: Final = 16  # filters that are worked through before the work budget is asked
 _KEEP_ALIVE_FACTOR: Final = 1.5  # [MQTT-3.1.2-22]
 _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -56,6 +58,7 @@ class Sessions:
     def __init__(self, hub: PubSub, settings: MqttSettings, rng: Chooser) -> None:
         self.settings = settings
         self.hub = hub
+        self.work = unbounded()  # the edge replaces it before the first connection
         self.refused_filters = frozenset([filter.encode() for filter in settings.refused_filters])
         self._rng = rng
         self._states: dict[tuple[str, str], SessionState] = {}  # by user and client id
@@ -215,9 +218,10 @@ class Sessions:
             return
         self._publish_will(state)
         left = state.leave_behind()
-        for filter, subscription in state.subscriptions.items():
-            self.remove(state, filter, subscription)
-        state.subscriptions = {}
+        subscriptions, state.subscriptions = state.subscriptions, {}
+        for subscription in subscriptions.values():
+            subscription.ended = True
+        _Clearing(self, state, list(subscriptions.items())).step()
         state.clear()
         del self._states[state.user, state.client_id]
         self._deadlines.discard(state)
@@ -308,6 +312,29 @@ class Sessions:
                 self.end(state)
             else:
                 self._watch(state)  # the will was due before the end
+
+
+class _Clearing:
+    """Removes the subscriptions of a session that has ended, in several passes of the loop if they are many.
+
+    What still matches them in the meantime is dropped, as the session has no client and no queue.
+    """
+
+    def __init__(
+        self, sessions: Sessions, state: SessionState, subscriptions: list[tuple[bytes, Subscription]]
+    ) -> None:
+        self._sessions = sessions
+        self._state = state
+        self._subscriptions = subscriptions
+
+    def step(self) -> None:
+        work = self._sessions.work
+        while self._subscriptions:
+            filter, subscription = self._subscriptions.pop()
+            self._sessions.remove(self._state, filter, subscription)
+            if len(self._subscriptions) % AT_ONCE == 0 and work.spent():
+                work.later(self.step)
+                return
 
 
 def idle_limit(keep_alive: int) -> float:

@@ -26,13 +26,14 @@ class MqttSettings(Struct, frozen=True):
     tls: TlsSettings | None = None
 
     max_packet_bytes: int = 16 * 1024 * 1024  # limit for packets from clients
+    max_connect_bytes: int = 512 * 1024  # limit for CONNECT: all its fields but properties fit into 320 KiB
     receive_maximum: int = 1024  # unfinished QoS 2 publishes per client
     send_maximum: int = 1024  # unacknowledged QoS 1 and 2 publishes if the client sets no maximum
     topic_alias_maximum: int = 100  # topic aliases per client
     max_connections: int = 100_000
     max_sessions: int = 100_000  # connected or disconnected
     max_subscriptions: int = 10_000  # per client
-    max_levels: int = 200  # per topic filter
+    max_levels: int = 200  # per topic filter and topic name
     max_session_expiry: int = 0xFFFFFFFF  # 0xFFFFFFFF: unlimited
     max_keep_alive: int = 0xFFFF  # for version 5 clients, sent to them as Server Keep Alive
     passwords: Passwords | None = None  # None: no authentication

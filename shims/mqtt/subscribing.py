@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treecast.middleware.broker.pubsub import PubSub, Subscription, Waiter
+from treecast.middleware.model.budget import WorkBudget
 
 from . import codec
 from .codec import MqttError, protocol_error
 from .codec_packets import FilterRequest, Suback, Subscribe, Unsubscribe
 from .codec_read import check_filter, split_share
+from .session_input import Steps
 from .session_state import SessionState
-from .sessions import Sessions
+from .sessions import AT_ONCE, Sessions
 
 if TYPE_CHECKING:
     from .session import Session
@@ -26,9 +28,12 @@ class Grant(Waiter):
     It is sent once recorded topics are being followed and all hosts know the subscriptions.
     """
 
-    def __init__(self, session: Session, hub: PubSub, answer: Suback, fresh: list[Subscription]) -> None:
+    def __init__(
+        self, session: Session, sessions: Sessions, answer: Suback, fresh: list[Subscription]
+    ) -> None:
         self._session = session
-        self._hub = hub
+        self._hub = sessions.hub
+        self._work = sessions.work
         self._answer = answer
         self._fresh = fresh
         self._asked = 0
@@ -54,7 +59,7 @@ class Grant(Waiter):
         self._session.send(self._answer)
         if not self._fresh:
             return
-        kept = Kept(self._session, hub, self._fresh)
+        kept = Kept(self._session, hub, self._fresh, self._work)
         if hub.reach.collect([one.filter for one in self._fresh], kept):
             kept.confirmed()
 
@@ -62,22 +67,28 @@ class Grant(Waiter):
 class Kept(Waiter):
     """The retained messages for new subscriptions, sent once those of other hosts have arrived."""
 
-    def __init__(self, session: Session, hub: PubSub, fresh: list[Subscription]) -> None:
+    def __init__(self, session: Session, hub: PubSub, fresh: list[Subscription], work: WorkBudget) -> None:
         self._session = session
         self._hub = hub
-        self._fresh = fresh
+        self._fresh = fresh[::-1]  # taken from the end
+        self._work = work
 
     def confirmed(self) -> None:
         """Hands the messages over if the client is still connected."""
         hub, state = self._hub, self._session.state
         if state is None or state.session is not self._session:
             return
-        for subscription in self._fresh:
+        work = self._work
+        while self._fresh:
+            subscription = self._fresh.pop()
             if subscription.ended:
                 continue
             identifiers = (subscription.identifier,) if subscription.identifier else ()
             for message in hub.retained.match(subscription.filter, hub.wall):
                 state.hand_over(message, min(message.qos, subscription.qos), True, identifiers)
+            if self._fresh and work.spent():
+                work.later(self.confirmed)
+                return
 
 
 def for_bridge(packet: Subscribe) -> Subscribe:
@@ -90,29 +101,41 @@ def for_bridge(packet: Subscribe) -> Subscribe:
     return Subscribe(packet.packet_id, tuple(filters), packet.properties)
 
 
-def granted(
-    sessions: Sessions, state: SessionState, packet: Subscribe, version: int
-) -> tuple[Suback, list[Subscription]]:
-    """Subscribes to all valid filters.
+class Granting(Steps):
+    """Subscribes to all valid filters of a SUBSCRIBE, then has it answered."""
 
-    Returns the answer and the subscriptions that are to receive retained messages.
-    """
-    identifiers = packet.properties.subscription_ids
-    identifier = identifiers[0] if identifiers else 0
-    reasons = bytearray()
-    fresh: list[Subscription] = []
-    for request in packet.filters:
+    def __init__(self, session: Session, sessions: Sessions, state: SessionState, packet: Subscribe) -> None:
+        identifiers = packet.properties.subscription_ids
+        self._session = session
+        self._sessions = sessions
+        self._state = state
+        self._packet = packet
+        self._identifier = identifiers[0] if identifiers else 0
+        self._reasons = bytearray()
+        self._fresh: list[Subscription] = []  # those that are to receive retained messages
+
+    def step(self) -> bool:
+        filters, reasons, work = self._packet.filters, self._reasons, self._sessions.work
+        while len(reasons) < len(filters):
+            reasons.append(self._reason(filters[len(reasons)]))
+            if len(reasons) % AT_ONCE == 0 and work.spent():
+                return False
+        answer = Suback(codec.SUBACK, self._packet.packet_id, bytes(reasons))
+        Grant(self._session, self._sessions, answer, self._fresh).confirmed()
+        return True
+
+    def _reason(self, request: FilterRequest) -> int:
+        """Subscribes to one filter and returns its reason code."""
         try:
-            subscription, wants_retained = _grant(sessions, state, request, identifier)
-            if wants_retained:
-                fresh.append(subscription)
-            reasons.append(request.qos)
+            subscription, wants_retained = _grant(self._sessions, self._state, request, self._identifier)
         except MqttError as error:
             if error.reason in _ENDS:
                 raise
-            sessions.hub.counters.refused_filters += 1
-            reasons.append(error.reason if version == codec.V5 else _REFUSED_311)
-    return Suback(codec.SUBACK, packet.packet_id, bytes(reasons)), fresh
+            self._sessions.hub.counters.refused_filters += 1
+            return error.reason if self._session.version == codec.V5 else _REFUSED_311
+        if wants_retained:
+            self._fresh.append(subscription)
+        return request.qos
 
 
 def _grant(
@@ -158,20 +181,37 @@ def _check_bounds(sessions: Sessions, state: SessionState, filter: bytes) -> Non
         raise MqttError(codec.QUOTA_EXCEEDED, "4.13", "the client's subscription limit is reached")
 
 
-def removed(sessions: Sessions, state: SessionState, packet: Unsubscribe) -> Suback:
-    """Unsubscribes from the filters and returns the answer."""
-    reasons = bytearray()
-    journal = sessions.hub.journal
-    for filter in packet.filters:
+class Removing(Steps):
+    """Unsubscribes from the filters of an UNSUBSCRIBE, then answers it."""
+
+    def __init__(
+        self, session: Session, sessions: Sessions, state: SessionState, packet: Unsubscribe
+    ) -> None:
+        self._session = session
+        self._sessions = sessions
+        self._state = state
+        self._packet = packet
+        self._reasons = bytearray()
+
+    def step(self) -> bool:
+        filters, reasons, work = self._packet.filters, self._reasons, self._sessions.work
+        while len(reasons) < len(filters):
+            reasons.append(self._removed(filters[len(reasons)]))
+            if len(reasons) % AT_ONCE == 0 and work.spent():
+                return False
+        self._session.send(Suback(codec.UNSUBACK, self._packet.packet_id, bytes(reasons)))
+        return True
+
+    def _removed(self, filter: bytes) -> int:
+        """Unsubscribes from one filter and returns its reason code."""
+        state, journal = self._state, self._sessions.hub.journal
         subscription = state.subscriptions.pop(filter, None)
         if subscription is None:
-            reasons.append(codec.NO_SUBSCRIPTION_EXISTED)
-            continue
+            return codec.NO_SUBSCRIPTION_EXISTED
         subscription.ended = True
-        sessions.remove(state, filter, subscription)
+        self._sessions.remove(state, filter, subscription)
         if subscription.group is not None:
             state.pass_on([subscription.group.share])
-        reasons.append(codec.SUCCESS)
         if journal is not None and state.record is not None:
             journal.unsubscribed(state.record, filter)
-    return Suback(codec.UNSUBACK, packet.packet_id, bytes(reasons))
+        return codec.SUCCESS

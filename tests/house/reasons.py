@@ -44,6 +44,7 @@ class Kind:
 
 KINDS = (
     Kind("TreecastError", 0, 1, HOST, "broker"),
+    Kind("InvalidRegex", 0, 1, ("middleware/model",), "broker"),
     Kind("MqttError", 1, 2, ("shims/mqtt",), "mqtt"),
     Kind("malformed", 0, 1, ("shims/mqtt",), "mqtt"),
     Kind("protocol_error", 0, 1, ("shims/mqtt",), "mqtt"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
+from treecast.middleware.broker.resting import rest
 from treecast.middleware.broker.values import (
     NOBODY,
     CommittedOffset,
@@ -100,7 +102,13 @@ class GroupCoordinator(LoadedGroups):
         of type consumer.
         """
         self._check(request.group_id)
-        check_request(request, self._patterns)
+        check_request(request)
+        if request.regex:
+            await self._learn([request.regex])
+        entry = self._groups.get(request.group_id)
+        if entry is not None and isinstance(entry.group, ConsumerGroup):
+            with suppress(TreecastError):  # the group leaves out topics that now take too long
+                await self._learn(entry.group.unseen_expressions())
         entry = self._groups.get(request.group_id)
         if request.member_epoch == 0:
             entry = self._entry(request.group_id)
@@ -112,6 +120,13 @@ class GroupCoordinator(LoadedGroups):
         elif entry is None or not isinstance(entry.group, ConsumerGroup):
             raise TreecastError(Fault.UNKNOWN_MEMBER, "there is no such group of type consumer")
         return await self._consumers(entry, lambda g, now: g.heartbeat(request, now))
+
+    async def _learn(self, expressions: Iterable[str]) -> None:
+        """Matches the topics with regular expressions, so that the group finds the results at once. Raises
+        INVALID_REGEX."""
+        for text in expressions:
+            while not self._patterns.learn(text, self.work):
+                await rest(self.work)
 
     async def leave(self, group_id: str, members: Sequence[MemberIdentity]) -> Sequence[TreecastError | None]:
         """If the group becomes empty, answers once that is on disk."""

@@ -20,6 +20,7 @@ from treecast.middleware.broker.values import (
     Joined,
     Synced,
 )
+from treecast.middleware.model.budget import unbounded
 from treecast.middleware.model.counters import BrokerCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity
@@ -102,6 +103,7 @@ class LoadedGroups:
         self._timer = timer
         self._guard = guard
         self._patterns = Patterns(NoTopics())
+        self.work = unbounded()  # the budget of costly requests; the owner of the loop replaces it
         self._store: HomeStore | None = None  # None: a host alone
         self._journal = Journal(TableStore(tables))
         self._deadlines = Deadlines(self._now, self.expire)

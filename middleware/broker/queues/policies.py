@@ -5,18 +5,19 @@ the highest priority counts. The matching operator policy is merged into it, and
 of the declaration. If two of them set a number, the lower one counts. Names, rules and refusals follow
 RabbitMQ 4.3 (rabbit_policy, rabbit_policies, rabbit_queue_type_util), for the settings in `SETTINGS`.
 
-Patterns are Python regular expressions, while RabbitMQ uses PCRE; common policy patterns mean the same in
-both.
+Patterns are matched in linear time (`model.regex`), in PCRE's syntax as with RabbitMQ, without what cannot be
+matched so: back references, atomic groups, possessive quantifiers.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec import Struct
 
+from treecast.middleware.model.regex import Known, Regex
+from treecast.middleware.model.regex_syntax import Dialect, InvalidRegex
 from treecast.middleware.wire.field_table import same
 
 from .arguments import QueueType
@@ -24,6 +25,7 @@ from .refusals import LONGEST_NAME, Reason, Refusal, text
 from .stream_start import age_of
 
 Definition = Mapping[str, object]
+_PATTERNS: Final = Known()
 
 
 class Policy(Struct, frozen=True):
@@ -137,9 +139,9 @@ _STREAMS_IGNORE: Final = frozenset({"queue-version"})
 def check(policy: Policy, *, operator: bool = False) -> None:
     """Refuses an invalid policy with PRECONDITION_FAILED and RabbitMQ's text."""
     try:
-        re.compile(policy.pattern)
-    except re.error as error:
-        raise _wrong(f"pattern should be a regular expression, {error}") from error
+        Regex(policy.pattern, Dialect.PCRE)
+    except InvalidRegex as error:
+        raise _wrong(f"pattern should be a regular expression, {error.detail}") from error
     if policy.apply_to not in _APPLIES:
         raise _wrong(
             f"apply-to '{policy.apply_to}' unrecognised; should be one of: 'queues', 'classic_queues', "
@@ -188,7 +190,7 @@ def for_exchange(policies: Mapping[str, Policy], name: bytes) -> Policy | None:
 def _first(policies: list[Policy], name: bytes) -> Policy | None:
     """Returns the matching policy of the highest priority, the earliest if several are equal."""
     shown = text(name)
-    matching = [one for one in policies if re.search(one.pattern, shown)]
+    matching = [one for one in policies if _PATTERNS.found(one.pattern, shown)]
     return max(matching, key=lambda one: one.priority, default=None)
 
 

@@ -8,13 +8,14 @@ partitions or groups. A handler that never waits is a plain function.
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from treecast.middleware.broker import BrokerSettings, Cluster
+from treecast.middleware.broker import BrokerSettings, Cluster, rest
+from treecast.middleware.model.budget import WorkBudget
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
 
@@ -35,7 +36,32 @@ GROUP_OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 OPERATIONS_NOT_ASKED = -(2**31)
 
+AT_MOST = 100  # topics that one Metadata request creates
+BURST = 1_000
+RATE = 50  # per second
+_AT_ONCE = 16  # items of a request that are served before the work budget is asked
 _FEW_PLACES = 6  # up to 2**6 look-ups are faster than a scan of all topics
+
+
+class AutoCreations:
+    """How many topics Metadata requests may create, over all clients: `BURST` at once, then `RATE` a second.
+
+    Clients repeat a request for a topic that is not there yet, so the rest is created a little later.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._left = float(BURST)
+        self._at = clock()
+
+    def take(self, wanted: int) -> int:
+        """Returns how many of `wanted` topics may be created now."""
+        now = self._clock()
+        self._left = min(self._left + (now - self._at) * RATE, float(BURST))
+        self._at = now
+        granted = min(wanted, AT_MOST, int(self._left))
+        self._left -= granted
+        return granted
 
 
 @dataclass(slots=True)
@@ -50,6 +76,8 @@ class Context:
     client_id: str | None
     client_host: str
     address: tuple[str, int]
+    work: WorkBudget
+    creations: AutoCreations
 
     @property
     def node_id(self) -> int:
@@ -74,6 +102,26 @@ def refuse_at_top(request: Message, code: int, detail: str) -> Fields:
 
 def refuse_with_message(request: Message, code: int, detail: str) -> Fields:
     return {"error_code": code, "error_message": detail}
+
+
+async def paced(ctx: Context, items: Iterable[T]) -> AsyncIterator[T]:
+    """Yields the items of a request, and rests between them when the work budget is spent."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % _AT_ONCE == 0:
+            await rest(ctx.work)
+
+
+def rows_of(fields: Fields) -> int:
+    """Returns about how many rows an answer has: elements of its lists, and of lists in these."""
+    rows = 0
+    for value in fields.values():
+        if isinstance(value, list):
+            rows += len(value)
+            for row in value:
+                if isinstance(row, dict):
+                    rows += sum([len(inner) for inner in row.values() if isinstance(inner, list)])
+    return rows
 
 
 def settled(value: T | Future[T]) -> Awaitable[T]:

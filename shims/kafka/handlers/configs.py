@@ -11,7 +11,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from .. import errors
 from .. import versions as v
 from ..internal import check_own, visible_topic, visible_topics
-from .base import Context, Fields, Handler, Message
+from .base import Context, Fields, Handler, Message, paced
 from .config_rows import Row, broker_config_rows, group_config_rows, topic_config_rows
 
 _TOPIC = 2
@@ -42,7 +42,8 @@ def _check_broker(ctx: Context, name: str) -> None:
 
 
 async def describe_configs(ctx: Context, request: Message) -> Fields:
-    return {"results": [await _described(ctx, request, resource) for resource in request.resources]}
+    resources = paced(ctx, request.resources)
+    return {"results": [await _described(ctx, request, resource) async for resource in resources]}
 
 
 async def _described(ctx: Context, request: Message, resource: Message) -> Fields:
@@ -90,14 +91,14 @@ def _refuse_describe(request: Message, code: int, detail: str) -> Fields:
 
 async def incremental_alter_configs(ctx: Context, request: Message) -> Fields:
     """Sets, resets, appends to or subtracts from single keys of topics and groups."""
-    return {"responses": [await _alter(ctx, request, resource, _changes) for resource in request.resources]}
+    resources = paced(ctx, request.resources)
+    return {"responses": [await _alter(ctx, request, resource, _changes) async for resource in resources]}
 
 
 async def alter_configs(ctx: Context, request: Message) -> Fields:
     """Replaces all overrides of topics and groups. A key that is not named returns to its default."""
-    return {
-        "responses": [await _alter(ctx, request, resource, _replacement) for resource in request.resources]
-    }
+    resources = paced(ctx, request.resources)
+    return {"responses": [await _alter(ctx, request, resource, _replacement) async for resource in resources]}
 
 
 async def _alter(ctx: Context, request: Message, resource: Message, changes_of: _ChangesOf) -> Fields:

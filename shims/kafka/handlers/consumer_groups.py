@@ -19,7 +19,7 @@ from treecast.middleware.model.identity import TopicId
 
 from .. import errors
 from .. import versions as v
-from .base import GROUP_OPERATIONS, OPERATIONS_NOT_ASKED, Context, Fields, Handler, Message
+from .base import GROUP_OPERATIONS, OPERATIONS_NOT_ASKED, Context, Fields, Handler, Message, paced
 
 _MEMBER_IDS_OF_CLIENTS = 1  # from this version on a joining member chooses its own id (KIP-1082)
 _CLASSIC, _CONSUMER = 0, 1  # member types
@@ -78,7 +78,8 @@ def _refuse_heartbeat(request: Message, code: int, detail: str) -> Fields:
 async def consumer_group_describe(ctx: Context, request: Message) -> Fields:
     """Describes groups. Classic groups get GROUP_ID_NOT_FOUND; admin clients then use DescribeGroups."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED
-    return {"groups": [await _described(ctx, group_id, operations) for group_id in request.group_ids]}
+    groups = paced(ctx, request.group_ids)
+    return {"groups": [await _described(ctx, group_id, operations) async for group_id in groups]}
 
 
 async def _described(ctx: Context, group_id: str, operations: int) -> Fields:

@@ -25,6 +25,7 @@ from .base import (
     Fields,
     Handler,
     Message,
+    paced,
     refuse_at_top,
 )
 
@@ -154,7 +155,7 @@ async def leave_group(ctx: Context, request: Message) -> Fields:
 async def describe_groups(ctx: Context, request: Message) -> Fields:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED
     rows: list[Fields] = []
-    for group_id in request.groups:
+    async for group_id in paced(ctx, request.groups):
         try:
             described = await ctx.cluster.home(GROUPS, group_id).describe(group_id)
             _check_classic(ctx, described)
@@ -239,7 +240,7 @@ def _refuse_list(request: Message, code: int, detail: str) -> Fields:
 
 async def delete_groups(ctx: Context, request: Message) -> Fields:
     rows: list[Fields] = []
-    for group_id in request.groups_names:
+    async for group_id in paced(ctx, request.groups_names):
         code = await _code_of(ctx, ctx.cluster.home(GROUPS, group_id).delete(group_id))
         rows.append({"group_id": group_id, "error_code": code})
     return {"results": rows}

@@ -10,16 +10,16 @@ from treecast.middleware.model.identity import TopicPartition
 from .. import errors
 from .. import versions as v
 from ..internal import visible_partition
-from .base import Context, Fields, Handler, Message, known_partition
+from .base import Context, Fields, Handler, Message, known_partition, paced
 from .offsets import PartitionRow, topic_rows
 
 
-def describe_log_dirs(ctx: Context, request: Message) -> Fields:
+async def describe_log_dirs(ctx: Context, request: Message) -> Fields:
     """Returns one directory, with the requested partitions, or with all if the request has null."""
     directory = {
         "error_code": errors.NONE,
         "log_dir": str(ctx.broker.data),
-        "topics": topic_rows(_rows(ctx, request)),
+        "topics": topic_rows([row async for row in paced(ctx, _rows(ctx, request))]),
     }
     return {"error_code": errors.NONE, "results": [directory]}
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from treecast.middleware.broker import NewTopic, Topic
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.topics import check_kafka_name
@@ -21,10 +19,13 @@ from .base import (
     Handler,
     Message,
     check_collision,
+    colliding,
+    flattened,
+    paced,
     refuse_with_message,
 )
 
-_AT_ONCE = 256  # topics listed before other tasks of the loop may run
+_LATER = TreecastError(Fault.LEADER_UNAVAILABLE, "the topic is created later: many others are new")
 _ENDPOINT_BROKERS = 1
 _KEY_TYPES = (0, 1)  # group, transactional id: every home is reached through the answering daemon
 
@@ -54,24 +55,27 @@ async def _topics(ctx: Context, request: Message) -> list[Fields]:
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_NOT_ASKED
     every = request.topics is None or (ctx.version == 0 and not request.topics)
     if every:
-        found: list[Fields] = []
-        for number, topic in enumerate(visible_topics(ctx.cluster).values()):
-            if number % _AT_ONCE == _AT_ONCE - 1:
-                await asyncio.sleep(0)
-            found.append(topic_row(ctx, topic, operations))
-        return found
+        topics = visible_topics(ctx.cluster).values()
+        return [topic_row(ctx, topic, operations) async for topic in paced(ctx, topics)]
     create = ctx.broker.auto_create_topics and request.allow_auto_topic_creation
     rows: dict[object, Fields] = {}
-    for asked in request.topics:
+    missing: list[Message] = []
+    async for asked in paced(ctx, request.topics):
         key = asked.topic_id if _by_id(asked) else asked.name
         if key in rows:
             continue
         try:
-            topic = await _find(ctx, asked, create)
+            topic = _find(ctx, asked, create)
         except TreecastError as error:
             rows[key] = _missing_row(ctx, asked, error)
         else:
-            rows[key] = topic_row(ctx, topic, operations)
+            rows[key] = topic_row(ctx, topic, operations) if topic is not None else {}
+            missing += [asked] if topic is None else []
+    async for asked, made in paced(ctx, await _created(ctx, missing)):
+        if isinstance(made, TreecastError):
+            rows[asked.name] = _missing_row(ctx, asked, made)
+        else:
+            rows[asked.name] = topic_row(ctx, made, operations)
     return list(rows.values())
 
 
@@ -80,10 +84,10 @@ def _by_id(asked: Message) -> bool:
     return asked.name is None or (not asked.name and asked.topic_id != NO_UUID)
 
 
-async def _find(ctx: Context, asked: Message, create: bool) -> Topic:
-    definitions = ctx.cluster.definitions
+def _find(ctx: Context, asked: Message, create: bool) -> Topic | None:
+    """Returns a topic, or None for one that is to be created."""
     if _by_id(asked):
-        return visible_topic_by_id(definitions, asked.topic_id)
+        return visible_topic_by_id(ctx.cluster.definitions, asked.topic_id)
     known = visible_topic(ctx.cluster, asked.name)
     if known is not None:
         return known
@@ -91,13 +95,34 @@ async def _find(ctx: Context, asked: Message, create: bool) -> Topic:
     if not create:
         raise TreecastError(Fault.UNKNOWN_TOPIC)
     check_collision(ctx.cluster, asked.name)
-    try:
-        return await definitions.create_topic(NewTopic(asked.name))
-    except TreecastError as error:
-        known = definitions.topics().get(asked.name)  # another client may have created it meanwhile
-        if error.fault is Fault.TOPIC_EXISTS and known is not None:
-            return known
-        raise
+    return None
+
+
+async def _created(ctx: Context, missing: list[Message]) -> list[tuple[Message, Topic | TreecastError]]:
+    """Creates as many of the missing topics as may be created now. The others are as a topic whose creation
+    is not over yet: clients ask again."""
+    answers: list[tuple[Message, Topic | TreecastError]] = []
+    chosen: list[Message] = []
+    flat: dict[str, str] = {}
+    most = ctx.creations.take(len(missing))
+    async for asked in paced(ctx, missing):
+        other = flat.setdefault(flattened(asked.name), asked.name)
+        if other != asked.name:
+            answers.append((asked, colliding(asked.name, other)))
+        elif len(chosen) < most:
+            chosen.append(asked)
+        else:
+            answers.append((asked, _LATER))
+    if not chosen:
+        return answers
+    definitions = ctx.cluster.definitions
+    made = await definitions.create_topics([NewTopic(asked.name) for asked in chosen])
+    for asked, answer in zip(chosen, made, strict=True):
+        if isinstance(answer, TreecastError) and answer.fault is Fault.TOPIC_EXISTS:
+            # another client may have created it meanwhile
+            answer = definitions.topics().get(asked.name, answer)
+        answers.append((asked, answer))
+    return answers
 
 
 def topic_row(ctx: Context, topic: Topic, operations: int) -> Fields:
@@ -155,10 +180,11 @@ def describe_cluster(ctx: Context, request: Message) -> Fields:
 # --- FindCoordinator
 
 
-def find_coordinator(ctx: Context, request: Message) -> Fields:
+async def find_coordinator(ctx: Context, request: Message) -> Fields:
     """Answers for one key up to version 3, for many from version 4 on."""
     if ctx.version >= 4:
-        rows = [{"key": key} | _coordinator(ctx, request) for key in request.coordinator_keys]
+        keys = paced(ctx, request.coordinator_keys)
+        rows = [{"key": key} | _coordinator(ctx, request) async for key in keys]
         return {"coordinators": rows}
     return _coordinator(ctx, request)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from treecast.middleware.broker import GROUPS, NOBODY, CommittedOffset, Isolation, MemberIdentity
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -18,6 +18,7 @@ from .base import (
     Message,
     by_topic,
     known_partition,
+    paced,
     refuse_at_top,
     settled,
     unknown_partition,
@@ -35,6 +36,11 @@ PartitionRow = tuple[TopicPartition, Fields]
 
 def topic_rows(rows: Iterable[PartitionRow]) -> list[Fields]:
     return [{"name": name, "partitions": partitions} for name, partitions in by_topic(rows)]
+
+
+def _each(request: Message) -> Iterator[tuple[Message, Message]]:
+    """Yields every partition of a request, with its topic."""
+    return ((topic, partition) for topic in request.topics for partition in topic.partitions)
 
 
 def refuse_partitions(request: Message, code: int, detail: str) -> Fields:
@@ -62,10 +68,9 @@ async def list_offsets(ctx: Context, request: Message) -> Fields:
         raise TreecastError(Fault.INVALID_REQUEST, f"isolation level {request.isolation_level}")
     isolation = Isolation(request.isolation_level)
     rows: list[PartitionRow] = []
-    for topic in request.topics:
-        for asked in topic.partitions:
-            partition = TopicPartition(topic.name, asked.partition_index)
-            rows.append((partition, await _offset_row(ctx, partition, asked, isolation)))
+    async for topic, asked in paced(ctx, _each(request)):
+        partition = TopicPartition(topic.name, asked.partition_index)
+        rows.append((partition, await _offset_row(ctx, partition, asked, isolation)))
     return {"topics": topic_rows(rows)}
 
 
@@ -100,10 +105,9 @@ async def _offset_row(
 
 async def offset_for_leader_epoch(ctx: Context, request: Message) -> Fields:
     rows: list[PartitionRow] = []
-    for topic in request.topics:
-        for asked in topic.partitions:
-            partition = TopicPartition(topic.topic, asked.partition)
-            rows.append((partition, await _epoch_row(ctx, partition, asked)))
+    async for topic, asked in paced(ctx, _each(request)):
+        partition = TopicPartition(topic.topic, asked.partition)
+        rows.append((partition, await _epoch_row(ctx, partition, asked)))
     return {"topics": [{"topic": name, "partitions": partitions} for name, partitions in by_topic(rows)]}
 
 
@@ -133,43 +137,43 @@ def _refuse_epochs(request: Message, code: int, detail: str) -> Fields:
 # --- OffsetCommit
 
 
-def split_commits(
+async def split_commits(
     ctx: Context, request: Message
 ) -> tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, TreecastError]]:
     """Returns the commits of a request for partitions that exist, and the errors of the others."""
     commits: dict[TopicPartition, CommittedOffset] = {}
     refused: dict[TopicPartition, TreecastError] = {}
-    for topic in request.topics:
-        for row in topic.partitions:
-            partition = TopicPartition(topic.name, row.partition_index)
-            if known_partition(ctx.cluster, partition):
-                commits[partition] = CommittedOffset(
-                    row.committed_offset, row.committed_leader_epoch, row.committed_metadata or ""
-                )
-            else:
-                refused[partition] = unknown_partition(partition)
+    async for topic, row in paced(ctx, _each(request)):
+        partition = TopicPartition(topic.name, row.partition_index)
+        if known_partition(ctx.cluster, partition):
+            commits[partition] = CommittedOffset(
+                row.committed_offset, row.committed_leader_epoch, row.committed_metadata or ""
+            )
+        else:
+            refused[partition] = unknown_partition(partition)
     return commits, refused
 
 
-def commit_answer(ctx: Context, request: Message, refused: Mapping[TopicPartition, TreecastError]) -> Fields:
+async def commit_answer(
+    ctx: Context, request: Message, refused: Mapping[TopicPartition, TreecastError]
+) -> Fields:
     """Returns each partition of the request with its error code."""
     rows: list[PartitionRow] = []
-    for topic in request.topics:
-        for asked in topic.partitions:
-            partition = TopicPartition(topic.name, asked.partition_index)
-            error = refused.get(partition)
-            code = errors.NONE if error is None else ctx.code(error)
-            rows.append((partition, {"partition_index": asked.partition_index, "error_code": code}))
+    async for topic, asked in paced(ctx, _each(request)):
+        partition = TopicPartition(topic.name, asked.partition_index)
+        error = refused.get(partition)
+        code = errors.NONE if error is None else ctx.code(error)
+        rows.append((partition, {"partition_index": asked.partition_index, "error_code": code}))
     return {"topics": topic_rows(rows)}
 
 
 async def offset_commit(ctx: Context, request: Message) -> Fields:
-    commits, refused = split_commits(ctx, request)
+    commits, refused = await split_commits(ctx, request)
     member = MemberIdentity(
         request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
     )
     home = ctx.cluster.home(GROUPS, request.group_id)
-    return commit_answer(
+    return await commit_answer(
         ctx, request, refused | dict(await home.commit_offsets(request.group_id, member, commits))
     )
 
@@ -180,7 +184,8 @@ async def offset_commit(ctx: Context, request: Message) -> Fields:
 async def offset_fetch(ctx: Context, request: Message) -> Fields:
     """Answers for one group up to version 7, for many from version 8 on (KIP-709)."""
     if ctx.version >= 8:
-        rows = [await _group_row(ctx, group, request.require_stable) for group in request.groups]
+        groups = paced(ctx, request.groups)
+        rows = [await _group_row(ctx, group, request.require_stable) async for group in groups]
         return {"groups": rows}
     topics = await _committed(ctx, request.group_id, request.topics, request.require_stable, NOBODY)
     return {"error_code": errors.NONE, "topics": topics}
@@ -209,7 +214,8 @@ async def _committed(
     home = ctx.cluster.home(GROUPS, group_id)
     found = await home.fetch_offsets(group_id, asked, require_stable=require_stable, member=member)
     wanted = asked if asked is not None else list(found)
-    return topic_rows((partition, _committed_row(ctx, partition, found)) for partition in wanted)
+    rows = [(partition, _committed_row(ctx, partition, found)) async for partition in paced(ctx, wanted)]
+    return topic_rows(rows)
 
 
 def _committed_row(
@@ -262,7 +268,7 @@ async def offset_delete(ctx: Context, request: Message) -> Fields:
     missing = {one: unknown_partition(one) for one in asked if not known_partition(ctx.cluster, one)}
     home = ctx.cluster.home(GROUPS, request.group_id)
     refused = await home.delete_offsets(request.group_id, [one for one in asked if one not in missing])
-    return {"error_code": errors.NONE} | dict(commit_answer(ctx, request, missing | dict(refused)))
+    return {"error_code": errors.NONE} | dict(await commit_answer(ctx, request, missing | dict(refused)))
 
 
 HANDLERS = {

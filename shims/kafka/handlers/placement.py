@@ -7,12 +7,12 @@ from treecast.middleware.model.identity import TopicPartition
 
 from .. import errors
 from .. import versions as v
-from .base import Context, Fields, Handler, Message, by_topic, known_partition, refuse_with_message
+from .base import Context, Fields, Handler, Message, by_topic, known_partition, paced, refuse_with_message
 
 _PREFERRED, _UNCLEAN = 0, 1
 
 
-def elect_leaders(ctx: Context, request: Message) -> Fields:
+async def elect_leaders(ctx: Context, request: Message) -> Fields:
     """Answers ELECTION_NOT_NEEDED for each requested partition.
 
     A request for all partitions gets an empty list: Kafka's answer then names only those whose leader has
@@ -25,7 +25,7 @@ def elect_leaders(ctx: Context, request: Message) -> Fields:
         for topic in request.topic_partitions or ()
         for index in topic.partitions
     ]
-    rows = [(partition, _elected(ctx, partition)) for partition in asked]
+    rows = [(partition, _elected(ctx, partition)) async for partition in paced(ctx, asked)]
     return {
         "error_code": errors.NONE,
         "replica_election_results": [

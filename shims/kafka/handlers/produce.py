@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import struct
 from asyncio import AbstractEventLoop, Future, TimerHandle
+from collections.abc import Collection
 from functools import partial
 from typing import Final
 
 from treecast.middleware.broker import Appended, Leaders, takes_runs
+from treecast.middleware.model.budget import WorkBudget
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
@@ -47,38 +49,84 @@ _PRODUCER: Final = struct.Struct(">qhi")  # id (-1: not idempotent), epoch, firs
 _SEQUENCES: Final = 0x7FFF_FFFF  # the largest sequence number, after which they wrap to 0
 _FIRST_WITH_ZSTD: Final = 7  # KIP-110
 
+_NONE: Final[frozenset[tuple[str, int]]] = frozenset()
+_TWICE: Final = TreecastError(Fault.INVALID_REQUEST, "the request names the partition more than once")
+
 RUN_BYTES: Final = 256 * 1024  # the most that is appended with one write
 JOIN_BELOW: Final = 64 * 1024  # larger batches gain less from joining than the copy costs
 
 
 def produce(
-    leaders: Leaders, loop: AbstractEventLoop, header: RequestHeader, frame: memoryview
+    leaders: Leaders, loop: AbstractEventLoop, header: RequestHeader, frame: memoryview, work: WorkBudget
 ) -> list[Chunk] | Pending:
-    """Appends every partition's batches. With acks=0 there is no answer; an error closes the connection."""
-    return serve(leaders, loop, header, decode_produce_request(frame, header.body, header.api_version))
+    """Appends every partition's batches. With acks=0 there is no answer; an error closes the connection.
+
+    A request for several partitions is served in several passes of the loop once the work budget is spent.
+    """
+    request = decode_produce_request(frame, header.body, header.api_version)
+    if len(request.partitions) == 1:
+        return serve(leaders, loop, header, request)
+    return StepwiseProduce(leaders, loop, header, request, work).begin(frame)
 
 
 def serve(
     leaders: Leaders, loop: AbstractEventLoop, header: RequestHeader, request: ProduceRequest
 ) -> list[Chunk] | Pending:
     """As `produce`, for a decoded request."""
-    version = header.api_version
     if request.acks not in _ACKS:
         return _answer(header, [_refused_acks(asked, request.acks) for asked in request.partitions])
+    repeated = _repeated(request.partitions) if len(request.partitions) > 1 else _NONE
     results: list[ProduceResult] = []
     waiting: list[tuple[int, Future[Appended]]] = []
-    for index, asked in enumerate(request.partitions):
-        outcome = _append(leaders, request, asked, version)
-        if isinstance(outcome, Future):
-            waiting.append((index, outcome))
-            results.append(ProduceResult(asked.topic, asked.partition))
-        else:
-            results.append(outcome)
+    for asked in request.partitions:
+        _append_next(leaders, header, request, asked, repeated, results, waiting)
+    return _outcome(loop, header, request, results, waiting)
+
+
+def _append_next(
+    leaders: Leaders,
+    header: RequestHeader,
+    request: ProduceRequest,
+    asked: ProducedPartition,
+    repeated: Collection[tuple[str, int]],
+    results: list[ProduceResult],
+    waiting: list[tuple[int, Future[Appended]]],
+) -> None:
+    """Appends to the next partition of a request, and adds what becomes of it to `results` and `waiting`."""
+    if repeated and (asked.topic, asked.partition) in repeated:
+        results.append(_failed(asked.topic, asked.partition, _TWICE, header.api_version))
+        return
+    outcome = _append(leaders, request, asked, header.api_version)
+    if isinstance(outcome, Future):
+        waiting.append((len(results), outcome))
+        results.append(ProduceResult(asked.topic, asked.partition))
+    else:
+        results.append(outcome)
+
+
+def _outcome(
+    loop: AbstractEventLoop,
+    header: RequestHeader,
+    request: ProduceRequest,
+    results: list[ProduceResult],
+    waiting: list[tuple[int, Future[Appended]]],
+) -> list[Chunk] | Pending:
     if request.acks == 0:
         return _unanswered(results, waiting)
     if waiting:
         return PendingProduce(loop, header, results, waiting, request.timeout_ms / 1000)
     return _answer(header, results)
+
+
+def _repeated(partitions: list[ProducedPartition]) -> Collection[tuple[str, int]]:
+    """Returns the partitions that a request names more than once. Kafka's broker takes the last batch of such
+    a partition, drops the others and reports no error; here all of them are refused."""
+    seen: set[tuple[str, int]] = set()
+    repeated: set[tuple[str, int]] = set()
+    for asked in partitions:
+        place = (asked.topic, asked.partition)
+        (repeated if place in seen else seen).add(place)
+    return repeated
 
 
 def _answer(header: RequestHeader, results: list[ProduceResult]) -> list[Chunk]:
@@ -181,6 +229,83 @@ def _forget(future: Future[Appended]) -> None:
         _log.warning("batch without acknowledgement was refused", error=future.exception())
 
 
+class StepwiseProduce(Pending):
+    """A Produce request for several partitions. Later requests of the connection wait until its appends are
+    done, so that the order of batches is kept."""
+
+    def __init__(
+        self,
+        leaders: Leaders,
+        loop: AbstractEventLoop,
+        header: RequestHeader,
+        request: ProduceRequest,
+        work: WorkBudget,
+    ) -> None:
+        super().__init__()
+        self._leaders = leaders
+        self._loop = loop
+        self._header = header
+        self._request = request
+        self._work = work
+        self._partitions = request.partitions
+        self._repeated = _repeated(request.partitions)
+        self._results: list[ProduceResult] = []
+        self._waiting: list[tuple[int, Future[Appended]]] = []
+        self._last: Pending | None = None
+
+    def begin(self, frame: memoryview) -> list[Chunk] | Pending:
+        """Serves what the budget allows. The rest is served from a copy of the frame."""
+        if self._request.acks not in _ACKS:
+            return serve(self._leaders, self._loop, self._header, self._request)
+        if self._step():
+            return _outcome(self._loop, self._header, self._request, self._results, self._waiting)
+        copy = decode_produce_request(
+            memoryview(bytearray(frame)), self._header.body, self._header.api_version
+        )
+        self._partitions = copy.partitions
+        self._work.later(self._go_on)
+        return self
+
+    def _step(self) -> bool:
+        """Appends until the budget is spent. Returns whether all partitions are done."""
+        partitions, results = self._partitions, self._results
+        began = self._work.now()
+        while len(results) < len(partitions):
+            asked = partitions[len(results)]
+            _append_next(
+                self._leaders, self._header, self._request, asked, self._repeated, results, self._waiting
+            )
+            if len(results) < len(partitions) and self._work.spent_since(began):
+                return False
+        return True
+
+    def _go_on(self) -> None:
+        if not self._step():
+            self._work.later(self._go_on)
+            return
+        try:
+            outcome = _outcome(self._loop, self._header, self._request, self._results, self._waiting)
+        except Refused as refused:
+            _log.warning("request refused", error=refused)
+            self.finish(None)
+            return
+        if not isinstance(outcome, Pending):
+            self.finish(outcome)
+        elif self.deliver is None:  # the connection has closed
+            outcome.abandon()
+        else:
+            self._last = outcome
+            outcome.deliver = self._done
+
+    def _done(self, _: Pending, buffers: list[Chunk] | None) -> None:
+        self.finish(buffers)
+
+    def abandon(self) -> None:
+        super().abandon()
+        if self._last is not None:
+            self._last.abandon()
+
+
 class PendingProduce(Pending):
     """A Produce request of which some appends wait for an fsync or for another host."""
 
@@ -246,8 +371,9 @@ class ProduceRun:
     Call `finish` before the chunk's memory is reused, and before any other request is served.
     """
 
-    def __init__(self, loop: AbstractEventLoop) -> None:
+    def __init__(self, loop: AbstractEventLoop, work: WorkBudget) -> None:
         self._loop = loop
+        self._work = work
         self._joined: list[JoinedProduce] = []
         self._room = memoryview(b"")  # allocated on first use
         self._size = 0
@@ -262,6 +388,8 @@ class ProduceRun:
         records = _joinable(request, header.api_version)
         if records is None:
             self.finish(leaders)
+            if len(request.partitions) > 1:
+                return StepwiseProduce(leaders, self._loop, header, request, self._work).begin(frame)
             return serve(leaders, self._loop, header, request)
         one = JoinedProduce(header, request, records)
         end = self._size + len(records)

@@ -21,6 +21,7 @@ from .base import (
     check_collision,
     colliding,
     flattened,
+    paced,
     settled,
 )
 from .config_rows import topic_config_rows
@@ -39,7 +40,7 @@ async def create_topics(ctx: Context, request: Message) -> Fields:
     allowed: list[NewTopic] = []
     flat: dict[str, str] = {}
     times = Counter(topic.name for topic in request.topics)
-    for asked in request.topics:
+    async for asked in paced(ctx, request.topics):
         if asked.name in answers:
             continue
         try:
@@ -58,7 +59,8 @@ async def create_topics(ctx: Context, request: Message) -> Fields:
             answers[asked.name] = _UNANSWERED
     made = await ctx.cluster.definitions.create_topics(allowed, validate_only=request.validate_only)
     answers |= {new.name: answer for new, answer in zip(allowed, made, strict=True)}
-    return {"topics": [_answer(ctx, name, answer) for name, answer in answers.items()]}
+    rows = [_answer(ctx, name, answer) async for name, answer in paced(ctx, answers.items())]
+    return {"topics": rows}
 
 
 def _answer(ctx: Context, name: str, answer: Topic | TreecastError) -> Fields:
@@ -145,10 +147,10 @@ async def delete_topics(ctx: Context, request: Message) -> Fields:
     """Deletes topics by name, from version 6 on by name or id."""
     rows: list[Fields] = []
     if ctx.version < 6:
-        for name in dict.fromkeys(request.topic_names):
+        async for name in paced(ctx, dict.fromkeys(request.topic_names)):
             rows.append({"name": name} | await _delete(ctx, name))
         return {"responses": rows}
-    for asked in request.topics:
+    async for asked in paced(ctx, request.topics):
         name = asked.name if asked.name is not None else _name_of(ctx, asked)
         row: Fields = {"name": name, "topic_id": asked.topic_id}
         if name is None:
@@ -190,7 +192,7 @@ def _refuse_delete(request: Message, code: int, detail: str) -> Fields:
 async def create_partitions(ctx: Context, request: Message) -> Fields:
     times = Counter(topic.name for topic in request.topics)
     rows: list[Fields] = []
-    for asked in request.topics:
+    async for asked in paced(ctx, request.topics):
         code, detail = errors.NONE, None
         try:
             if times[asked.name] > 1:
@@ -230,10 +232,10 @@ def _refuse_growth(request: Message, code: int, detail: str) -> Fields:
 
 async def delete_records(ctx: Context, request: Message) -> Fields:
     rows: list[PartitionRow] = []
-    for topic in request.topics:
-        for asked in topic.partitions:
-            partition = TopicPartition(topic.name, asked.partition_index)
-            rows.append((partition, await _delete_before(ctx, partition, asked.offset)))
+    partitions = ((topic, asked) for topic in request.topics for asked in topic.partitions)
+    async for topic, asked in paced(ctx, partitions):
+        partition = TopicPartition(topic.name, asked.partition_index)
+        rows.append((partition, await _delete_before(ctx, partition, asked.offset)))
     return {"topics": topic_rows(rows)}
 
 

@@ -128,13 +128,13 @@ def _refuse_end(request: Message, code: int, detail: str) -> Fields:
 
 async def txn_offset_commit(ctx: Context, request: Message) -> Fields:
     """Stores offsets that take effect if the transaction commits."""
-    commits, refused = split_commits(ctx, request)
+    commits, refused = await split_commits(ctx, request)
     member = MemberIdentity(request.member_id, request.group_instance_id, request.generation_id)
     home = ctx.cluster.home(GROUPS, request.group_id)
     more = await home.commit_transaction_offsets(
         request.group_id, member, request.transactional_id, _producer(request), commits
     )
-    return commit_answer(ctx, request, refused | dict(more))
+    return await commit_answer(ctx, request, refused | dict(more))
 
 
 HANDLERS = {

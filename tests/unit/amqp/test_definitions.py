@@ -13,6 +13,7 @@ from pamqp import commands
 from tests.unit.amqp.face import Basic, Channel, Client, Connection, MemoryHost, Queue, publish
 
 from treecast.middleware.broker.queues import Destination, Overflow
+from treecast.middleware.model.regex_syntax import InvalidRegex
 from treecast.shims.amqp import users as passwords
 from treecast.shims.amqp.management_definitions import (
     BadDefinitions,
@@ -332,6 +333,12 @@ def test_an_empty_pattern_permits_nothing_and_topics_know_the_user() -> None:
     assert not users.may_use_topic("u", "/", "write", b"t", b"v.1")
     assert users.may_use_topic("u", "/", "read", b"t", b"/")
     assert users.may_use_topic("u", "/", "write", b"other", b"v.1")
+    users.permit("u", "/", Permission("^(?!amq\\.)", "(a|aa)+$x", ""))
+    assert users.may("u", "/", "configure", b"q")
+    assert not users.may("u", "/", "configure", b"amq.q")
+    assert not users.may("u", "/", "write", b"a" * 255)
+    with pytest.raises(InvalidRegex):
+        users.permit("u", "/", Permission("(a)\\1", "", ""))
     assert users.delete("u")
     assert not users.permissions
     assert not users.topics

@@ -517,6 +517,9 @@ def test_lists_are_sorted_cut_to_columns_and_paged(site: Site) -> None:
     assert [one["name"] for one in found["items"]] == ["a", "ca"]
     found = site.get("queues", page="1", name="^a$", use_regex="true")
     assert found["filtered_count"] == 1
+    found = site.get("queues", page="1", name="(a|aa)+$x", use_regex="true")
+    assert found["filtered_count"] == 0
+    assert site.call("GET", "queues", query={"page": "1", "name": "(", "use_regex": "true"})[0] == 400
     for bad in ({"page": "0"}, {"page": "x"}, {"page": "9"}, {"page": "1", "page_size": "501"}):
         assert site.call("GET", "queues", query=bad)[0] == 400
     assert columns_of({"a": {"b": 1, "c": 2}, "d": 3}, ["a.b", "d", "e"]) == {"a": {"b": 1}, "d": 3}

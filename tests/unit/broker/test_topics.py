@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -100,6 +100,22 @@ async def test_of_topics_that_are_made_together_the_bound_counts_all(bench: Benc
         await bench.registry.create_topic(NewTopic("d"))
     await bench.registry.delete_topic("c")
     await bench.registry.create_topic(NewTopic("d"))
+
+
+async def test_many_topics_are_written_in_groups(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit, written = bench.tables.commit, []
+
+    async def counted(changes: Sequence[Change]) -> None:
+        written.append(len(changes))
+        await commit(changes)
+
+    monkeypatch.setattr(bench.tables, "commit", counted)
+    names = [f"t{number % 90}" for number in range(100)]
+    answers = await bench.registry.create_topics([NewTopic(name) for name in names])
+    assert [isinstance(answer, TreecastError) for answer in answers] == [False] * 90 + [True] * 10
+    assert len(written) > 1
+    assert sum(written) == 90
+    assert (await bench.reopen()).topics().keys() == set(names)
 
 
 async def test_topics_that_cannot_be_written_down_are_not_there(

@@ -53,7 +53,7 @@ def made(found: Found, qos: int, version: int = V311) -> Run:
 def publish_run(host: TestHost, found: Found, qos: int, version: int = V311) -> None:
     """Publishes a run, as the face does with a chunk."""
     data = run_bytes(found, qos, version)
-    scan, at = Scan(host.hub, version, 1 << 20), 0
+    scan, at = Scan(host.hub, version, 1 << 20, 200), 0
     while at < len(data):
         scan.look(data, at, len(data))
         assert scan.targets is not None

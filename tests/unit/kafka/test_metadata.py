@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from treecast.middleware.broker import Broker
+from treecast.middleware.broker import Broker, NewTopic
 from treecast.shims.kafka import errors
-from treecast.shims.kafka.handlers.base import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from treecast.shims.kafka.handlers.base import (
+    AT_MOST,
+    BURST,
+    CLUSTER_OPERATIONS,
+    RATE,
+    TOPIC_OPERATIONS,
+    AutoCreations,
+)
 
 ZERO = uuid.UUID(int=0)
 MakeBatch = Callable[..., bytes]
@@ -89,3 +98,68 @@ async def test_every_coordinator_is_here(client: Any) -> None:
     assert [(c.key, c.error_code, c.node_id) for c in many.coordinators] == [("a", 0, 7), ("b", 0, 7)]
     wrong = await client.call("FindCoordinator", 2, key="g", key_type=9)
     assert (wrong.error_code, wrong.node_id) == (errors.INVALID_REQUEST, -1)
+
+
+# --- requests of many names
+
+
+async def test_many_new_topics_come_a_few_at_a_time(client: Any, broker: Broker) -> None:
+    names = named(*(f"new-{number}" for number in range(AT_MOST + 20)))
+    first = await client.call("Metadata", 4, topics=names, allow_auto_topic_creation=True)
+    assert [t.name for t in first.topics] == [one["name"] for one in names]
+    codes = Counter(t.error_code for t in first.topics)
+    assert codes == {0: AT_MOST, errors.LEADER_NOT_AVAILABLE: 20}
+    assert len(broker.cluster.definitions.topics()) == 1 + AT_MOST
+    again = await client.call("Metadata", 4, topics=names, allow_auto_topic_creation=True)
+    assert {t.error_code for t in again.topics} == {0}
+
+
+async def test_new_names_that_differ_in_dots_collide(client: Any, broker: Broker) -> None:
+    found = await client.call("Metadata", 4, topics=named("a.b", "a_b"), allow_auto_topic_creation=True)
+    assert [t.error_code for t in found.topics] == [0, errors.INVALID_TOPIC_EXCEPTION]
+    assert set(broker.cluster.definitions.topics()) == {"topic", "a.b"}
+
+
+def test_creations_of_all_clients_are_bounded_in_time() -> None:
+    now = 100.0
+    creations = AutoCreations(lambda: now)
+    assert sum(creations.take(1000) for _ in range(50)) == BURST
+    now += 1.0
+    assert creations.take(1000) == RATE
+    assert creations.take(1000) == 0
+    now += 1000.0
+    assert creations.take(3) == 3
+    assert creations.take(1000) == AT_MOST
+
+
+async def test_large_requests_and_answers_keep_their_place(client: Any, broker: Broker) -> None:
+    names = named("topic", *(f"missing-{number:06d}" for number in range(6000)))
+    client.send("ApiVersions", 0)
+    client.send("Metadata", 4, topics=names, allow_auto_topic_creation=False)
+    client.send("ApiVersions", 0)
+    await client.receive("ApiVersions", 0)
+    found = (await client.receive("Metadata", 4)).topics
+    assert [t.name for t in found] == [one["name"] for one in names]
+    assert [t.error_code for t in found[:2]] == [0, errors.UNKNOWN_TOPIC_OR_PARTITION]
+    await client.receive("ApiVersions", 0)
+
+
+async def test_a_small_request_may_have_a_large_answer(client: Any, broker: Broker) -> None:
+    await broker.cluster.definitions.create_topic(NewTopic("wide", 3000))
+    client.send("Metadata", 4, topics=named("wide"), allow_auto_topic_creation=False)
+    client.send("ApiVersions", 0)
+    (topic,) = (await client.receive("Metadata", 4)).topics
+    assert len(topic.partitions) == 3000
+    await client.receive("ApiVersions", 0)
+
+
+async def test_a_large_malformed_request_ends_its_connection(client: Any) -> None:
+    frame = bytearray(client.request("Metadata", 4, topics=named(*("a" * 200 for _ in range(400)))))
+    frame[-2:] = b"\xff\xff"
+    frame[22:26] = (1_000_000).to_bytes(4, "big")  # the number of topics
+    client.feed(bytes(frame))
+    for _ in range(200):
+        if client.transport.closed:
+            break
+        await asyncio.sleep(0.01)
+    assert client.transport.closed

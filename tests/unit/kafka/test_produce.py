@@ -54,7 +54,9 @@ async def test_offsets_count_up(client: Any, make_batch: MakeBatch, broker: Brok
 
 
 async def test_each_partition_has_its_own_answer(client: Any, make_batch: MakeBatch, broker: Broker) -> None:
-    await broker.cluster.definitions.create_topic(NewTopic("compacted", 1, {"cleanup.policy": "compact"}))
+    definitions = broker.cluster.definitions
+    await definitions.create_topic(NewTopic("compacted", 1, {"cleanup.policy": "compact"}))
+    await definitions.create_topic(NewTopic("wide", 6, {"max.message.bytes": "5000"}))
     good = make_batch(b"x")
     broken = bytearray(good)
     broken[-1] ^= 1
@@ -68,13 +70,13 @@ async def test_each_partition_has_its_own_answer(client: Any, make_batch: MakeBa
             ("topic", 1, bytes(broken)),
             ("missing", 0, good),
             ("topic", 9, good),
-            ("topic", 1, None),
-            ("topic", 1, make_batch(b"y" * 6000)),
-            ("topic", 1, b"short"),
-            ("topic", 1, good[:-1]),
-            ("topic", 1, elsewhere),
+            ("wide", 0, None),
+            ("wide", 1, make_batch(b"y" * 6000)),
+            ("wide", 2, b"short"),
+            ("wide", 3, good[:-1]),
+            ("wide", 4, elsewhere),
             ("compacted", 0, keyless),
-            ("topic", 1, good),
+            ("wide", 5, good),
         ),
     )
     assert [row.error_code for row in rows(answer)] == [
@@ -92,6 +94,48 @@ async def test_each_partition_has_its_own_answer(client: Any, make_batch: MakeBa
     ]
     assert all(row.error_message for row in rows(answer) if row.error_code)
     assert end_offset(broker) == 1
+
+
+async def test_a_partition_that_is_named_twice_is_refused(
+    client: Any, make_batch: MakeBatch, broker: Broker
+) -> None:
+    good = make_batch(b"x")
+    answer = await client.call(
+        "Produce", 9, **produce(("topic", 0, good), ("topic", 1, good), ("topic", 0, good))
+    )
+    assert [row.error_code for row in rows(answer)] == [errors.INVALID_REQUEST, 0, errors.INVALID_REQUEST]
+    assert (end_offset(broker), end_offset(broker, partition=1)) == (0, 1)
+
+
+@pytest.fixture
+def no_time(broker: Broker) -> None:
+    """Any work is more than a pass of the loop has room for."""
+    broker.work._seconds = broker.work._grace = -1.0
+
+
+@pytest.mark.parametrize("acks", [-1, 0])
+@pytest.mark.usefixtures("no_time")
+async def test_a_request_for_many_partitions_takes_several_passes_in_order(
+    client: Any, make_batch: MakeBatch, broker: Broker, acks: int
+) -> None:
+    await broker.cluster.definitions.create_topic(NewTopic("wide", 50))
+    parts = [("wide", index, make_batch(b"x")) for index in range(50)]
+    parts[7] = ("wide", 7, b"short")
+    client.send("Produce", 9, **produce(*parts, acks=acks))
+    assert end_offset(broker, "wide", 48) == 0
+    client.send("Produce", 9, **produce(("wide", 49, make_batch(b"y"))))
+    if acks:
+        answer = await client.receive("Produce", 9)
+        codes = [errors.NONE] * 50
+        codes[7] = errors.INVALID_RECORD
+        assert [row.error_code for row in rows(answer)] == codes
+        (row,) = rows(await client.receive("Produce", 9))
+        assert row.base_offset == 1
+    else:
+        for _ in range(120):
+            await asyncio.sleep(0)
+        assert client.transport.closed  # an error, and no other way to tell
+    assert [end_offset(broker, "wide", index) for index in (0, 7, 48)] == [1, 0, 1]
 
 
 @pytest.mark.parametrize("acks", [2, -2, 7])

@@ -158,7 +158,7 @@ def test_a_scan_takes_what_is_alike_whole_and_in_order(
             break
         targets = hub.targets(topic)
         expected, at = expected + 1, at + len(part)
-    scan = Scan(hub, version, largest)
+    scan = Scan(hub, version, largest, 200)
     if found[0][2] in (0x30, 0x32):
         scan.look(data, 0, end)
         assert (scan.count, scan.stop, scan.targets) == (expected, at, targets)

@@ -6,6 +6,8 @@ import pytest
 from tests.unit.queues.host import Host, Taker, run
 
 from treecast.middleware.broker.queues import Overflow, Policy, Refusal
+from treecast.middleware.broker.queues.arguments import QueueType
+from treecast.middleware.broker.queues.policies import for_queue
 
 
 def set_policy(
@@ -164,6 +166,23 @@ def test_a_definition_that_makes_no_sense_is_refused(
     with pytest.raises(Refusal, match=words):
         set_policy(host, **definition)  # type: ignore[arg-type]
     assert not host.vhost.policies
+
+
+def test_patterns_take_linear_time_and_may_look_ahead(host: Host) -> None:
+    set_policy(host, name="slow", pattern="^(a|aa)+$", max_length=1)
+    set_policy(host, name="own", pattern="^(?!amq\\.|a).*", max_length=2)
+    assert for_queue(host.vhost.policies, b"a" * 45 + b"x", QueueType.CLASSIC) is None
+    for name, policy in ((b"a" * 45, "slow"), (b"orders", "own")):
+        found = for_queue(host.vhost.policies, name, QueueType.CLASSIC)
+        assert found is not None
+        assert found.name == policy
+    with pytest.raises(Refusal, match="regular expression"):
+        set_policy(host, pattern="(a)\\1", max_length=1)
+
+
+def test_a_stored_pattern_that_is_refused_now_matches_nothing() -> None:
+    stored = {"old": Policy("old", "(a)\\1", {"max-length": 1})}
+    assert for_queue(stored, b"aa", QueueType.CLASSIC) is None
 
 
 def test_a_pattern_or_a_target_that_makes_no_sense_is_refused(host: Host) -> None:

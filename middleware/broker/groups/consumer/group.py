@@ -52,8 +52,9 @@ def _digest_of(seen: _Seen) -> bytes:
     return hashlib.blake2b(repr(rows).encode(), digest_size=16).digest()
 
 
-def check_request(request: ConsumerHeartbeat, patterns: Patterns) -> None:
-    """Raises a fault if a heartbeat is invalid for any member. After Kafka's validation of the request."""
+def check_request(request: ConsumerHeartbeat) -> None:
+    """Raises a fault if a heartbeat is invalid for any member, except for its regular expression. After
+    Kafka's validation of the request."""
     if request.member_epoch < AWAY_EPOCH:
         raise TreecastError(Fault.INVALID_REQUEST, f"invalid member epoch {request.member_epoch}")
     if request.member_epoch != 0 and not request.member_id:
@@ -78,8 +79,6 @@ def check_request(request: ConsumerHeartbeat, patterns: Patterns) -> None:
         raise TreecastError(
             Fault.UNSUPPORTED_ASSIGNOR, f"unknown assignor {request.assignor}; use one of {known}"
         )
-    if request.regex:
-        patterns.check(request.regex)
 
 
 class Timing(Struct, frozen=True):
@@ -370,6 +369,12 @@ class ConsumerGroup:
         member.revoke_deadline = self.arm(now + member.rebalance_timeout) if revokes else NEVER
         self.mark(member.member_id)
         self._take_stock(now)
+
+    def unseen_expressions(self) -> frozenset[str]:
+        """The regular expressions of the members, if topics have changed since they were last matched."""
+        if self._looked_at == self._patterns.revision:
+            return frozenset()
+        return frozenset(member.regex for member in self.members if member.regex)
 
     def _look(self) -> bool:
         """Refreshes subscribed topics. Returns whether the target must be recomputed."""

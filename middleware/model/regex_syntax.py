@@ -1,13 +1,14 @@
-"""Regular expressions of topic subscriptions, in RE2's syntax, matched in linear time against whole names.
+"""The syntax of regular expressions, parsed into a nondeterministic automaton.
 
-Kafka's brokers use RE2/J, so a client's expression cannot take up a broker's time (KIP-848). Python's `re`
-backtracks. This module parses RE2's syntax into a nondeterministic automaton and runs it over names, caching
-sets of states. Source: https://github.com/google/re2/wiki/Syntax. Named groups, lazy quantifiers and flags
-are supported; back references, look-around and possessive quantifiers do not exist in RE2.
+Two dialects, which share all but a few constructs. `RE2` is that of Kafka's brokers (RE2/J): no look-around.
+`PCRE` is what users of RabbitMQ write in policies and permissions, with look-ahead and look-behind. Neither
+has back references, atomic groups or possessive quantifiers, which cannot be matched in linear time. Named
+groups, lazy quantifiers and flags are supported. Source: https://github.com/google/re2/wiki/Syntax.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from typing import Final
 
@@ -16,50 +17,116 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from .regex_classes import ESCAPES, CharSet, folded, named_class, perl_class, unicode_class, union
 
 MAX_LENGTH: Final = 4096  # characters of an expression
-MAX_REPEAT: Final = 1000  # as in RE2
-MAX_STATES: Final = 20_000
+MAX_REPEAT: Final = 1000  # copies of one part by all repetitions around it, as in RE2
+MAX_STATES: Final = 5_000
 _MAX_DEPTH: Final = 200  # nested groups
-_REMEMBERED: Final = 10_000  # cached transitions between sets of states
-_MAX_WORK: Final = 3_000_000  # visited states; takes about a second
+_MAX_LOOKS: Final = 32
+NO_CHECK: Final = 0  # assertions of a state
+BEGIN: Final = 1
+END: Final = 2
+LINE_BEGIN: Final = 3
+LINE_END: Final = 4
+BOUNDARY: Final = 5
+INSIDE: Final = 6  # no boundary
+LOOK: Final = 7  # that of the first look-around; the others follow
 
 
-class _Node:
-    """A state of the automaton. It consumes a character of `chars` (None: no character) and goes to `out`.
-
-    `check`: an assertion that must hold: "^", "$", "^^", "$$", "b" or "B". Doubled: at ends of lines too.
-    """
-
-    __slots__ = ("chars", "check", "out")
-
-    def __init__(self, chars: CharSet | None = None, check: str = "") -> None:
-        self.chars = chars
-        self.check = check
-        self.out: list[_Node] = []
+class Dialect(enum.Enum):
+    RE2 = "RE2"
+    PCRE = "PCRE"
 
 
-_Fragment = tuple[_Node, _Node]  # first and last state
+class Look:
+    """A look-around: states `begin` to `end` match what is ahead, or what is behind, or must not."""
+
+    __slots__ = ("begin", "behind", "end", "negated")
+
+    def __init__(self, begin: int, end: int, behind: bool, negated: bool) -> None:
+        self.begin = begin
+        self.end = end
+        self.behind = behind
+        self.negated = negated
+
+
+class Program:
+    """The automaton, by number of state. A state consumes a character of `chars` (None: no character), if its
+    assertion `checks` holds, and goes to one of `out`. It leads from `begin` to `end`."""
+
+    def __init__(self) -> None:
+        self.chars: list[CharSet | None] = []
+        self.checks: list[int] = []
+        self.out: list[list[int]] = []
+        self.looks: list[Look] = []
+        self.begin = self.end = 0
+
+    def __len__(self) -> int:
+        return len(self.out)
+
+    def add(self, chars: CharSet | None, check: int) -> int:
+        self.chars.append(chars)
+        self.checks.append(check)
+        self.out.append([])
+        return len(self.out) - 1
+
+
+_Fragment = tuple[int, list[int]]  # the first state, and those that lead on
 _Make = Callable[[], _Fragment]  # builds a new copy, for each repetition
 
 
-def invalid(why: str) -> TreecastError:
-    return TreecastError(Fault.INVALID_REGEX, f"the regular expression is not valid RE2: {why}")
+class _Part:
+    """A parsed part. `copies`: how many copies of one of its own parts the repetitions in it make."""
+
+    __slots__ = ("copies", "make")
+
+    def __init__(self, make: _Make, copies: int = 1) -> None:
+        self.make = make
+        self.copies = copies
+
+
+class InvalidRegex(TreecastError):
+    """An expression that its dialect does not know, or that is too large or takes too long."""
+
+
+def invalid(why: str) -> InvalidRegex:
+    return InvalidRegex(Fault.INVALID_REGEX, f"the regular expression is not valid: {why}")
+
+
+def parse(text: str, dialect: Dialect, ignore_case: bool) -> Program:
+    """Raises INVALID_REGEX for what is no expression of the dialect, or too large."""
+    if len(text) > MAX_LENGTH:
+        raise invalid(f"it has more than {MAX_LENGTH} characters")
+    try:
+        return _Parser(text, dialect, ignore_case).parse()
+    except RecursionError:
+        raise invalid("too many groups in groups") from None
 
 
 class _Parser:
     """A recursive descent parser. The grammar's methods return a builder of the automaton for their input."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, dialect: Dialect, ignore_case: bool) -> None:
         self._text = text
+        self._dialect = dialect
         self._at = 0
         self._depth = 0
-        self._states = 0
-        self._fold = self._dot_all = self._many_lines = self._swapped = False
+        self._program = Program()
+        self._fold = ignore_case
+        self._dot_all = self._many_lines = False
 
-    def parse(self) -> _Fragment:
-        make = self._alternatives()
+    def parse(self) -> Program:
+        whole = self._alternatives()
         if self._at < len(self._text):
             raise invalid("a ) without its (")
-        return make()
+        program = self._program
+        program.begin, program.end = self._closed(whole)
+        return program
+
+    def _closed(self, part: _Part) -> tuple[int, int]:
+        """Builds a part and returns its first and its last state."""
+        begin, ends = part.make()
+        end = self._state()
+        self._lead(ends, end)
+        return begin, end
 
     # --- reading
 
@@ -90,14 +157,16 @@ class _Parser:
 
     # --- grammar
 
-    def _alternatives(self) -> _Make:
+    def _alternatives(self) -> _Part:
         branches = [self._sequence()]
         while self._take("|"):
             branches.append(self._sequence())
-        return branches[0] if len(branches) == 1 else lambda: self._either(branches)
+        if len(branches) == 1:
+            return branches[0]
+        return _Part(lambda: self._either(branches), max(branch.copies for branch in branches))
 
-    def _sequence(self) -> _Make:
-        parts: list[_Make] = []
+    def _sequence(self) -> _Part:
+        parts: list[_Part] = []
         while self._more() and not self._peek("|") and not self._peek(")"):
             if self._take("\\Q"):
                 stop = self._text.find("\\E", self._at)
@@ -108,17 +177,22 @@ class _Parser:
                     parts[-1] = self._quantified(parts[-1])
                 continue
             parts.append(self._quantified(self._atom()))
-        return lambda: self._chain(parts)
+        if len(parts) == 1:
+            return parts[0]
+        return _Part(lambda: self._chain(parts), max((part.copies for part in parts), default=1))
 
-    def _quantified(self, make: _Make) -> _Make:
+    def _quantified(self, part: _Part) -> _Part:
         counted = self._count()
         if counted is None:
-            return make
+            return part
         self._take("?")  # a lazy quantifier matches the same names
         if self._peek("*") or self._peek("+") or self._peek("?") or self._repeats():
             raise invalid("a quantifier of a quantifier")
         least, most = counted
-        return lambda: self._repeat(make, least, most)
+        copies = max(least, most or 0, 1) * part.copies
+        if copies > MAX_REPEAT:
+            raise invalid(f"repetitions make {copies} copies of a part, {MAX_REPEAT} are allowed")
+        return _Part(lambda: self._repeat(part, least, most), copies)
 
     def _count(self) -> tuple[int, int | None] | None:
         """Reads a quantifier and returns (least, most); None if there is none here."""
@@ -147,7 +221,7 @@ class _Parser:
         least = int(first)
         return least, (int(last) if last else None) if comma else least, stop + 1
 
-    def _atom(self) -> _Make:
+    def _atom(self) -> _Part:
         letter = self._next()
         if letter == "(":
             return self._group()
@@ -156,32 +230,45 @@ class _Parser:
         if letter == ".":
             return self._one_of(CharSet.everything() if self._dot_all else CharSet.of("\n").negated())
         if letter in "^$":
-            return self._assertion(letter if not self._many_lines else letter * 2)
+            return self._assertion(_ENDS[letter, self._many_lines])
         if letter == "\\":
             return self._escape()
         if letter in "*+?":
             raise invalid(f"{letter} with nothing before it")
         return self._literal(letter)
 
-    def _group(self) -> _Make:
+    def _group(self) -> _Part:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise invalid("too many groups in groups")
         flags = self._fold, self._dot_all, self._many_lines
-        if self._take("?P<") or (self._peek("?<") and not self._peek("?<=") and not self._peek("?<!")):
+        look = self._look()
+        if look is not None:
+            pass
+        elif self._take("?P<") or (self._peek("?<") and not self._peek("?<=") and not self._peek("?<!")):
             self._take("?<")
             name = self._until(">")
             if not name or not name.replace("_", "a").isalnum():
                 raise invalid(f"a group of the name {name!r}")
         elif self._take("?") and self._flags():
             self._depth -= 1  # (?i) without a colon holds to the end of the enclosing group
-            return self._nothing
+            return _Part(self._nothing)
         inner = self._alternatives()
         if not self._take(")"):
             raise invalid("a ( without its )")
         self._fold, self._dot_all, self._many_lines = flags
         self._depth -= 1
-        return inner
+        return inner if look is None else _Part(lambda: self._looking(inner, *look))
+
+    def _look(self) -> tuple[bool, bool] | None:
+        """Reads the beginning of a look-around. Returns (behind, negated); None if there is none here."""
+        for sign, found in _LOOKS.items():
+            if self._peek(sign):
+                if self._dialect is Dialect.RE2:
+                    raise invalid(f"({sign}: there is no look-around in RE2")
+                self._take(sign)
+                return found
+        return None
 
     def _flags(self) -> bool:
         """Reads the flags i, m, s, U and -. Returns True if they end with ), False if with :."""
@@ -203,12 +290,12 @@ class _Parser:
             elif letter != "U":
                 raise invalid(f"(?{letter}")
 
-    def _escape(self) -> _Make:
+    def _escape(self) -> _Part:
         letter = self._next()
         if letter in "bB":
-            return self._assertion(letter)
-        if letter in "Az":
-            return self._assertion("^" if letter == "A" else "$")
+            return self._assertion(BOUNDARY if letter == "b" else INSIDE)
+        if letter in "Az" or (letter == "Z" and self._dialect is Dialect.PCRE):
+            return self._assertion(BEGIN if letter == "A" else END)
         if letter == "C":
             return self._one_of(CharSet.everything())
         return self._one_of(self._escaped(letter))
@@ -298,137 +385,91 @@ class _Parser:
         chars = CharSet(((ord(low), ord(high)),))
         return folded(chars) if self._fold else chars
 
-    def _node(self, chars: CharSet | None = None, check: str = "") -> _Node:
-        self._states += 1
-        if self._states > MAX_STATES:
+    def _state(self, chars: CharSet | None = None, check: int = NO_CHECK) -> int:
+        if len(self._program) >= MAX_STATES:
             raise invalid(f"it needs more than {MAX_STATES} states")
-        return _Node(chars, check)
+        return self._program.add(chars, check)
 
-    def _literal(self, letter: str) -> _Make:
+    def _lead(self, ends: list[int], to: int) -> None:
+        for end in ends:
+            self._program.out[end].append(to)
+
+    def _literal(self, letter: str) -> _Part:
         return self._one_of(self._folded(letter))
 
-    def _one_of(self, chars: CharSet) -> _Make:
-        return lambda: self._single(self._node(chars))
+    def _one_of(self, chars: CharSet) -> _Part:
+        return _Part(lambda: self._single(chars, NO_CHECK))
 
-    def _assertion(self, check: str) -> _Make:
-        return lambda: self._single(self._node(check=check))
+    def _assertion(self, check: int) -> _Part:
+        return _Part(lambda: self._single(None, check))
 
-    def _single(self, node: _Node) -> _Fragment:
-        end = self._node()
-        node.out.append(end)
-        return node, end
+    def _single(self, chars: CharSet | None, check: int) -> _Fragment:
+        state = self._state(chars, check)
+        return state, [state]
 
     def _nothing(self) -> _Fragment:
-        node = self._node()
-        return node, node
+        return self._single(None, NO_CHECK)
 
-    def _chain(self, parts: list[_Make]) -> _Fragment:
-        begin, end = self._nothing()
-        for make in parts:
-            first, last = make()
-            end.out.append(first)
-            end = last
-        return begin, end
+    def _looking(self, inner: _Part, behind: bool, negated: bool) -> _Fragment:
+        begin, end = self._closed(inner)
+        looks = self._program.looks
+        if len(looks) >= _MAX_LOOKS:
+            raise invalid(f"it has more than {_MAX_LOOKS} look-arounds")
+        looks.append(Look(begin, end, behind, negated))
+        return self._single(None, LOOK + len(looks) - 1)
 
-    def _either(self, branches: list[_Make]) -> _Fragment:
-        begin, end = self._node(), self._node()
-        for make in branches:
-            first, last = make()
-            begin.out.append(first)
-            last.out.append(end)
-        return begin, end
+    def _chain(self, parts: list[_Part]) -> _Fragment:
+        if not parts:
+            return self._nothing()
+        begin, ends = parts[0].make()
+        for part in parts[1:]:
+            first, lasts = part.make()
+            self._lead(ends, first)
+            ends = lasts
+        return begin, ends
 
-    def _repeat(self, make: _Make, least: int, most: int | None) -> _Fragment:
-        begin, end = self._nothing()
-        for _ in range(least):
-            first, last = make()
-            end.out.append(first)
-            end = last
+    def _either(self, branches: list[_Part]) -> _Fragment:
+        begin = self._state()
+        ends: list[int] = []
+        for branch in branches:
+            first, lasts = branch.make()
+            self._program.out[begin].append(first)
+            ends += lasts
+        return begin, ends
+
+    def _repeat(self, part: _Part, least: int, most: int | None) -> _Fragment:
+        if most == 0:
+            return self._nothing()
         if most is None:
-            first, last = make()
-            around = self._node()
-            end.out.append(around)
-            around.out.append(first)
-            last.out.append(around)
-            return begin, around
-        stop = self._node()
-        end.out.append(stop)
-        for _ in range(most - least):
-            first, last = make()
-            end.out.append(first)
-            last.out.append(stop)
-            end = last
-        return begin, stop
+            parts = [part] * least
+            return self._chain([*parts, _Part(lambda: self._again(part))])
+        if least < most:
+            return self._chain([*[part] * least, _Part(lambda: self._at_most(part, most - least))])
+        return self._chain([part] * least)
+
+    def _again(self, part: _Part) -> _Fragment:
+        around = self._state()
+        first, lasts = part.make()
+        self._program.out[around].append(first)
+        self._lead(lasts, around)
+        return around, [around]
+
+    def _at_most(self, part: _Part, most: int) -> _Fragment:
+        left: list[int] = []
+        ends: list[int] = []
+        for _ in range(most):
+            choice = self._state()
+            self._lead(ends, choice)
+            left.append(choice)
+            first, ends = part.make()
+            self._program.out[choice].append(first)
+        return left[0], left + ends
 
 
-def _is_word(letter: str) -> bool:
-    return letter.isascii() and (letter.isalnum() or letter == "_")
-
-
-class Regex:
-    """A compiled expression. Raises INVALID_REGEX if it is invalid. Matching takes linear time."""
-
-    def __init__(self, text: str) -> None:
-        if len(text) > MAX_LENGTH:
-            raise invalid(f"it has more than {MAX_LENGTH} characters")
-        try:
-            self._begin, self._end = _Parser(text).parse()
-        except RecursionError:
-            raise invalid("too many groups in groups") from None
-        self._words = "\\b" in text or "\\B" in text  # transitions depend on the following character
-        self._work = 0
-        self._next: dict[tuple[frozenset[_Node], str, str], frozenset[_Node]] = {}
-
-    def matches(self, name: str) -> bool:
-        """Whether the expression matches the whole of `name`.
-
-        Raises INVALID_REGEX if matching all names so far has taken too long. Cached transitions do not count.
-        """
-        states = self._closure([self._begin], "", name[:1])
-        for place, letter in enumerate(name):
-            states = self._step(states, letter, name[place + 1 : place + 2])
-            if not states:
-                return False
-        return self._end in states
-
-    def _step(self, states: frozenset[_Node], letter: str, then: str) -> frozenset[_Node]:
-        key = states, letter, then if self._words or then in ("", "\n") else "-"
-        found = self._next.get(key)
-        if found is None:
-            code = ord(letter)
-            taken = [
-                node
-                for state in states
-                if state.chars is not None and code in state.chars
-                for node in state.out
-            ]
-            found = self._closure(taken, letter, then)
-            if len(self._next) >= _REMEMBERED:
-                self._next.clear()
-            self._next[key] = found
-        return found
-
-    def _closure(self, nodes: list[_Node], before: str, then: str) -> frozenset[_Node]:
-        """Returns all states reachable from `nodes` between two characters. "" is an end of the name."""
-        found: set[_Node] = set()
-        waiting = list(nodes)
-        while waiting:
-            node = waiting.pop()
-            if node in found:
-                continue
-            found.add(node)
-            if node.chars is None and (not node.check or _holds(node.check, before, then)):
-                waiting += node.out
-        self._work += len(found)
-        if self._work > _MAX_WORK:
-            raise invalid("it takes too long to match; name topics, or write it with fewer repetitions")
-        return frozenset(found)
-
-
-def _holds(check: str, before: str, then: str) -> bool:
-    if check in ("^", "$"):
-        return not (before if check == "^" else then)
-    if check in ("^^", "$$"):
-        return (before if check == "^^" else then) in ("", "\n")
-    boundary = _is_word(before) != _is_word(then)
-    return boundary == (check == "b")
+_ENDS: Final = {("^", False): BEGIN, ("$", False): END, ("^", True): LINE_BEGIN, ("$", True): LINE_END}
+_LOOKS: Final = {
+    "?=": (False, False),
+    "?!": (False, True),
+    "?<=": (True, False),
+    "?<!": (True, True),
+}

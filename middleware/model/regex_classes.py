@@ -55,8 +55,11 @@ def union(sets: Iterable[CharSet]) -> CharSet:
 
 
 def folded(chars: CharSet) -> CharSet:
-    """Returns the set with both cases of its ASCII letters. Topic names have no other letters."""
+    """Returns the set with both cases of its ASCII letters, and of its only letter if it has just one."""
     ranges = list(chars.ranges)
+    if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
+        letter = chr(ranges[0][0])
+        ranges += [(ord(one), ord(one)) for one in (letter.lower(), letter.upper()) if len(one) == 1]
     for low, high in chars.ranges:
         for first, last, to in ((65, 90, 32), (97, 122, -32)):
             begin, end = max(low, first), min(high, last)
@@ -107,7 +110,7 @@ def named_class(name: str) -> CharSet | None:
     return found.negated() if found is not None and name.startswith("^") else found
 
 
-_LAST_KNOWN = 0x2FF  # topic names are ASCII, so higher code points need no category
+_LAST_KNOWN = 0xFFFF  # the categories of higher code points are not known
 
 
 @cache

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import tracemalloc
+from itertools import product
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from treecast.middleware.broker.groups.consumer.regex import MAX_LENGTH, Regex
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.regex import Regex
+from treecast.middleware.model.regex_syntax import MAX_LENGTH, Dialect
 
 _pieces = st.sampled_from(
     [
@@ -122,11 +126,108 @@ def test_what_backtracks_in_others_is_linear(text: str) -> None:
     assert not Regex(text).matches("a" * 249)
 
 
-def test_an_expression_that_takes_too_long_is_refused() -> None:
-    regex = Regex("(.?){1000}(.?){1000}x")
+@pytest.mark.parametrize("text", ["(.?){1000}(.?){1000}x", "(?=(.?){1000}(.?){1000}x)a"])
+def test_an_expression_that_takes_too_long_is_refused(text: str) -> None:
+    regex = Regex(text, Dialect.PCRE)
     with pytest.raises(TreecastError) as refused:
-        all(regex.matches(f"{number:03d}" * 80) is False for number in range(1000))
+        regex.matches("".join(chr(97 + number % 26) for number in range(249)))
     assert refused.value.fault is Fault.INVALID_REGEX
+
+
+@pytest.mark.parametrize("text", ["((a?){780}){3}", "(a{32}){32}", "(a{2}|b{500}){3}", "((x{10}){10}){11}"])
+def test_copies_of_a_part_are_bounded_over_all_repetitions(text: str) -> None:
+    with pytest.raises(TreecastError):
+        Regex(text)
+
+
+def test_what_an_expression_remembers_is_bounded() -> None:
+    regex = Regex("(.?){500}x")
+    tracemalloc.start()
+    for number in range(200):
+        with contextlib.suppress(TreecastError):
+            regex.matches(f"{number:x}" * 60)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 1 << 20
+
+
+def test_what_was_forgotten_is_found_again() -> None:
+    regex = Regex("[a-z]*(a|b)[a-z]{12}")
+    names = ["".join(letters) for letters in product("ab", repeat=13)]
+    assert all(regex.matches(name) for name in names[:4000])
+
+
+# --- search, and look-arounds
+
+
+@st.composite
+def _looking(draw: st.DrawFn) -> str:
+    """An expression with a look-around or two. Python's look-behind takes fixed widths only."""
+    parts = draw(st.lists(_pieces, min_size=0, max_size=2))
+    for _ in range(draw(st.integers(1, 2))):
+        if draw(st.booleans()):
+            part = draw(st.sampled_from(["(?=", "(?!"])) + draw(expressions) + ")"
+        else:
+            part = (
+                draw(st.sampled_from(["(?<=", "(?<!"]))
+                + draw(st.sampled_from(["a", "ab", "[^a]", "-."]))
+                + ")"
+            )
+        parts.insert(draw(st.integers(0, len(parts))), part)
+    return "".join(parts)
+
+
+names_of = st.lists(st.text("abAB-._1c", min_size=1, max_size=8), min_size=1, max_size=6)
+
+
+@given(st.one_of(expressions, _looking()), names_of)
+def test_what_is_found_is_what_python_finds(text: str, names: list[str]) -> None:
+    ours, theirs = Regex(text, Dialect.PCRE), re.compile(text, re.ASCII)
+    for name in names:
+        assert ours.found_in(name) == (theirs.search(name) is not None), (text, name)
+        assert ours.matches(name) == (theirs.fullmatch(name) is not None), (text, name)
+
+
+@given(expressions, names_of)
+def test_case_can_be_ignored(text: str, names: list[str]) -> None:
+    ours, theirs = Regex(text, Dialect.PCRE, ignore_case=True), re.compile(text, re.ASCII | re.IGNORECASE)
+    for name in names:
+        assert ours.found_in(name) == (theirs.search(name) is not None), (text, name)
+
+
+@pytest.mark.parametrize(
+    ("text", "yes", "no"),
+    [
+        ("^(?!amq\\.).*", ["orders", "amqp", "x.amq.y"], ["amq.topic", "amq."]),
+        ("^orders(?=\\.eu$)", ["orders.eu"], ["orders.eu.x", "orders"]),
+        ("(?<!dead)-letters$", ["live-letters"], ["dead-letters"]),
+        ("^((?!\\.tmp$).)*$", ["a.b", "a.tmp.b"], ["a.tmp"]),
+        ("^(?=.*a)(?=.*b)(?!.*c)", ["xab", "ba"], ["a", "abc"]),
+        ("(?=a(?!b))a", ["ac", "aba"], ["ab"]),
+        ("", ["", "a"], []),
+        (".*", ["", "a"], []),
+        ("^$", [""], ["a"]),
+        ("é", ["café"], ["cafe"]),
+    ],
+)
+def test_what_users_of_rabbitmq_write(text: str, yes: list[str], no: list[str]) -> None:
+    regex = Regex(text, Dialect.PCRE)
+    assert [name for name in yes if not regex.found_in(name)] == []
+    assert [name for name in no if regex.found_in(name)] == []
+
+
+@pytest.mark.parametrize("text", ["(?>a)", "(a)\\1", "a*+", "(?<=a", "(?R)", "\\K", "(?=a)" * 33])
+def test_what_takes_more_than_linear_time_is_refused(text: str) -> None:
+    with pytest.raises(TreecastError) as refused:
+        Regex(text, Dialect.PCRE)
+    assert refused.value.fault is Fault.INVALID_REGEX
+
+
+@pytest.mark.parametrize("text", ["(a|aa)+$x", "^(a|aa)+$", "(?=(a+)+b)a", "(?<!(a|aa)+b)x", "(?!(a*)*b)c"])
+def test_search_is_linear_too(text: str) -> None:
+    regex = Regex(text, Dialect.PCRE)
+    regex.found_in("a" * 255)
+    assert regex.work < 50 * 255
 
 
 @given(st.text(max_size=30))
