@@ -14,12 +14,15 @@ from treecast.middleware.model.counters import FaceCounters
 
 
 @asynccontextmanager
-async def uncollected() -> AsyncIterator[None]:
-    """Keeps the collector from finding cycles meanwhile."""
+async def uncollected(*names: str) -> AsyncIterator[Callable[[], Counter[str]]]:
+    """Keeps the collector from finding cycles meanwhile. Gives a function that returns how many more objects
+    of these classes of ours there are than at first: other tests of the process may have left some.
+    """
     gc.collect()
     gc.disable()
+    before = alive(*names)
     try:
-        yield
+        yield lambda: alive(*names) - before
     finally:
         gc.enable()
 

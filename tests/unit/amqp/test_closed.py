@@ -6,7 +6,7 @@ import pytest
 from pamqp import commands, frame
 from tests.unit.amqp.face import PROTOCOL_HEADER
 from tests.unit.amqp.test_server import face  # noqa: F401
-from tests.unit.closed import alive, uncollected, visit
+from tests.unit.closed import uncollected, visit
 
 from treecast.shims.amqp.server import AmqpFace
 
@@ -41,7 +41,7 @@ PUBLISH = frame.marshal(commands.Basic.Publish(0, "", "q"), 1) + (
 )
 async def test_reference_counts_free_a_closed_connection(face: AmqpFace, sent: tuple[bytes, ...]) -> None:  # noqa: F811
     counters, counting = face.counters, face.host.counting
-    async with uncollected():
+    async with uncollected(*OBJECTS) as more:
         await visit(
             face.listeners.address,
             counters,
@@ -49,6 +49,6 @@ async def test_reference_counts_free_a_closed_connection(face: AmqpFace, sent: t
             bytes_in=lambda: counters.bytes_in + counting.bytes_in,
         )
         face._look_at_due(face.loop.time() + 10)
-        assert not alive(*OBJECTS)
+        assert not more()
         visitors = face.listeners.visitors
         assert (len(visitors), visitors.memory.held) == (0, 0)

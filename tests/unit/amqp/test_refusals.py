@@ -13,6 +13,7 @@ from treecast.shims.amqp import AmqpSettings, codec, session_table
 from treecast.shims.amqp.codec import PROTOCOL_HEADER
 from treecast.shims.amqp.session_channel import CODES
 from treecast.shims.amqp.session_host import OpenAccess
+from treecast.shims.passwords import Secret
 
 Exchange = commands.Exchange
 
@@ -273,8 +274,8 @@ def test_another_protocol_is_told_which_is_spoken(host: MemoryHost) -> None:
 class OneUser(OpenAccess):
     """Knows `guest`, who may write to `mine` only."""
 
-    def log_in(self, mechanism: str, response: bytes) -> str | None:
-        return "guest" if response == b"\0guest\0right" else None
+    def secret(self, user: str) -> Secret:
+        return Secret(lambda password: (user, password) == ("guest", b"right"), cheap=True)
 
     def may(self, user: str, vhost: str, permission: str, name: bytes) -> bool:
         return permission != "write" or name == b"mine"

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import ClientSession, web
-from tests.unit.closed import alive, uncollected
+from tests.unit.closed import uncollected
 from tests.unit.loops import holds
 
 from treecast.middleware.api.discovery import Address
@@ -83,14 +83,14 @@ async def test_an_unfinished_request_ends_in_time(door: Door) -> None:
 
 
 async def test_reference_counts_free_a_closed_connection(door: Door) -> None:
-    async with uncollected():
+    async with uncollected("AdminConnection", "ChunkProtocol", "Visitor") as more:
         for _ in range(3):
             _, writer = await asyncio.open_connection(door.address.host, door.address.port)
             writer.write(UNFINISHED)
             await holds(lambda: len(door.visitors) == 1)
             writer.close()
             await holds(lambda: len(door.visitors) == 0)
-        assert not alive("AdminConnection", "ChunkProtocol", "Visitor")
+        assert not more()
 
 
 # --- bodies

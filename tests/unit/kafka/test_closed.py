@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from tests.unit.closed import alive, uncollected, visit
+from tests.unit.closed import uncollected, visit
 
 from treecast.shims.kafka.server import KafkaFace
 
@@ -16,7 +16,7 @@ UNFINISHED = struct.pack(">ihhi", 1 << 20, 0, 7, 1) + bytes(200_000)
 
 @pytest.mark.parametrize("sent", [(), (VERSIONS,), (UNFINISHED,), (VERSIONS, UNFINISHED)])
 async def test_reference_counts_free_a_closed_connection(face: KafkaFace, sent: tuple[bytes, ...]) -> None:
-    async with uncollected():
+    async with uncollected(*OBJECTS) as more:
         await visit(face.address, face.counters, *sent)
-        assert not alive(*OBJECTS)
+        assert not more()
         assert (len(face.visitors), face.visitors.memory.held) == (0, 0)

@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from tests.unit.closed import alive, uncollected, visit
+from tests.unit.closed import uncollected, visit
 from tests.unit.mqtt.test_server import Site
 
 OBJECTS = ("ChunkProtocol", "Connection", "Ration", "SessionState", "Visitor", "WebSocket")
@@ -28,10 +28,10 @@ async def test_reference_counts_free_a_closed_connection(tmp_path: Path, sent: t
     await site.face.start()
     try:
         await visit(site.face.address, site.counters, b"GET / HTTP/1.1\r\n\r\n", times=1)  # loads modules
-        async with uncollected():
+        async with uncollected(*OBJECTS) as more:
             site.face.hub.fold()
             await visit(site.face.address, site.counters, *sent)
-            assert not alive(*OBJECTS)
+            assert not more()
             visitors = site.face.listeners.visitors
             assert (len(visitors), visitors.memory.held) == (0, 0)
     finally:
