@@ -38,6 +38,10 @@ class ManagementPages:
             if body is None:
                 return _made(Problem(413, "payload_too_large", "Payload Too Large").response())
             return _made(await self._management.answer(_request(request, body), user))
+        except RuntimeError:  # aiohttp's own for a body whose connection has ended
+            if request.transport is not None:
+                raise
+            return web.Response(status=400)
         finally:
             holding.left()
 
