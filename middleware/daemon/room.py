@@ -53,8 +53,12 @@ class Descriptors:
         self._others = others
 
     def admits_own(self) -> bool:
-        """Returns whether an accepted connection of a listener with descriptors of its own may stay."""
-        return self._free(self.kept + 1) > self.kept
+        """Returns whether an accepted connection of a listener with descriptors of its own may stay.
+
+        If none are left for such listeners, because the process has few, it takes one of those for files.
+        """
+        least = self.kept if self._others() else self.kept // 2
+        return self._free(least + 1) > least
 
     def admits(self) -> bool:
         """Returns whether an accepted connection may stay."""

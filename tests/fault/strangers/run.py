@@ -110,9 +110,11 @@ class Pairs:
 
     def close(self) -> None:
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.terminate()
         self._process.wait()
+        self._process.stdout.close()
 
 
 def use(pid: int) -> Use:
@@ -163,6 +165,7 @@ def limit_files(pid: int) -> None:
 def _visited(name: str, daemon: DaemonProcess, gone: float) -> Visit:
     pairs, place = Pairs(daemon.ready), Place(daemon.ready)
     try:
+        place.call("/metrics", "GET")  # loads the admin address' pages
         time.sleep(1.0)  # first messages open files
         pairs.window()
         time.sleep(QUIET_S)

@@ -24,7 +24,9 @@ _CLASSES = [
         commands.Connection,
     )
     for one in dir(section)
-    if isinstance(getattr(section, one), type) and hasattr(getattr(section, one), "frame_id")
+    if isinstance(getattr(section, one), type)
+    and hasattr(getattr(section, one), "frame_id")
+    and one != "RecoverAsync"  # pamqp warns that it is deprecated
 ]
 
 
