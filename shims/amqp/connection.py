@@ -26,6 +26,7 @@ from .session_output import SessionOutput
 
 _log = Log("treecast.amqp")
 
+_THROWN_AWAY: Final = 0.1  # seconds between reads of a connection that has ended
 _LINGER: Final = 2.0  # seconds that a client has to read the final output and to close
 _SOON: Final = 1.0  # seconds between checks of a connection that is not open yet
 
@@ -88,7 +89,9 @@ class Connection(Session):
 
     def data_received(self, data: bytes) -> None:
         self.host.counting.bytes_in += len(data)
-        if self._ended:
+        if self._ended:  # what comes now is thrown away: not as fast as a client can send it
+            self._pause()
+            self._loop.call_later(_THROWN_AWAY, self._read_on)
             return
         self.vhost.wall = time.time()
         now = self._loop.time()

@@ -32,6 +32,7 @@ _log = Log("treecast.mqtt")
 
 DISK_REFUSES: Final = "the disk refuses"  # prefix of `failure` for sessions ended by a storage failure
 _RATION: Final = 4 << 20  # bytes per turn; a MB of publishes takes a quarter of the time of a MB of records
+_THROWN_AWAY: Final = 0.1  # seconds between reads of a connection that has ended
 _LINGER: Final = 2.0  # seconds that a client has to read the final output and to close
 _HTTP: Final = b"G"  # first byte of a WebSocket handshake ("GET"); CONNECT starts with another
 
@@ -89,7 +90,9 @@ class Connection(Session):
 
     def data_received(self, data: bytes) -> None:
         self._counting.bytes_in += len(data)
-        if self._ended:
+        if self._ended:  # what comes now is thrown away: not as fast as a client can send it
+            self._pause()
+            self._loop.call_later(_THROWN_AWAY, self._read_on)
             return
         self._hub.wall = time.time()
         if len(data) > self._ration.free and self._ration.eaten(len(data)):
