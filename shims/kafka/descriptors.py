@@ -45,6 +45,27 @@ def _message(key: int, name: str, versions: str, fields: list[Json]) -> tuple[st
 _OUTCOME = [_field("ErrorCode", "int16"), _field("ErrorMessage", "string", nullable=True)]
 _NO_OPERATIONS = "-2147483648"
 
+
+def _describe(key: int, name: str, versions: str, member: list[Json]) -> list[tuple[str, Json]]:
+    """The request and response that describe groups of one kind. `member`: the fields of a member."""
+    group = [
+        *_OUTCOME,
+        _field("GroupId", "string"),
+        _field("GroupState", "string"),
+        _field("GroupEpoch", "int32"),
+        _field("AssignmentEpoch", "int32"),
+        _field("AssignorName", "string"),
+        _field("Members", "[]Member", fields=member),
+        _field("AuthorizedOperations", "int32", default=_NO_OPERATIONS),
+    ]
+    asked = [_field("GroupIds", "[]string"), _field("IncludeAuthorizedOperations", "bool")]
+    answered = [_field("ThrottleTimeMs", "int32"), _field("Groups", "[]DescribedGroup", fields=group)]
+    return [
+        _message(key, f"{name}Request", versions, asked),
+        _message(key, f"{name}Response", versions, answered),
+    ]
+
+
 DESCRIPTORS: Mapping[str, Json] = MappingProxyType(
     dict(
         [
@@ -103,88 +124,36 @@ DESCRIPTORS: Mapping[str, Json] = MappingProxyType(
                     _assignment("Assignment", nullable=True),
                 ],
             ),
-            _message(
+            *_describe(
                 77,
-                "ShareGroupDescribeRequest",
-                "1",
-                [_field("GroupIds", "[]string"), _field("IncludeAuthorizedOperations", "bool")],
-            ),
-            _message(
-                77,
-                "ShareGroupDescribeResponse",
+                "ShareGroupDescribe",
                 "1",
                 [
-                    _field("ThrottleTimeMs", "int32"),
-                    _field(
-                        "Groups",
-                        "[]DescribedGroup",
-                        fields=[
-                            *_OUTCOME,
-                            _field("GroupId", "string"),
-                            _field("GroupState", "string"),
-                            _field("GroupEpoch", "int32"),
-                            _field("AssignmentEpoch", "int32"),
-                            _field("AssignorName", "string"),
-                            _field(
-                                "Members",
-                                "[]Member",
-                                fields=[
-                                    _field("MemberId", "string"),
-                                    _field("RackId", "string", nullable=True),
-                                    _field("MemberEpoch", "int32"),
-                                    _field("ClientId", "string"),
-                                    _field("ClientHost", "string"),
-                                    _field("SubscribedTopicNames", "[]string"),
-                                    _assignment("Assignment", named=True),
-                                ],
-                            ),
-                            _field("AuthorizedOperations", "int32", default=_NO_OPERATIONS),
-                        ],
-                    ),
+                    _field("MemberId", "string"),
+                    _field("RackId", "string", nullable=True),
+                    _field("MemberEpoch", "int32"),
+                    _field("ClientId", "string"),
+                    _field("ClientHost", "string"),
+                    _field("SubscribedTopicNames", "[]string"),
+                    _assignment("Assignment", named=True),
                 ],
             ),
-            _message(
+            *_describe(
                 69,
-                "ConsumerGroupDescribeRequest",
-                "0-1",
-                [_field("GroupIds", "[]string"), _field("IncludeAuthorizedOperations", "bool")],
-            ),
-            _message(
-                69,
-                "ConsumerGroupDescribeResponse",
+                "ConsumerGroupDescribe",
                 "0-1",
                 [
-                    _field("ThrottleTimeMs", "int32"),
-                    _field(
-                        "Groups",
-                        "[]DescribedGroup",
-                        fields=[
-                            *_OUTCOME,
-                            _field("GroupId", "string"),
-                            _field("GroupState", "string"),
-                            _field("GroupEpoch", "int32"),
-                            _field("AssignmentEpoch", "int32"),
-                            _field("AssignorName", "string"),
-                            _field(
-                                "Members",
-                                "[]Member",
-                                fields=[
-                                    _field("MemberId", "string"),
-                                    _field("InstanceId", "string", nullable=True),
-                                    _field("RackId", "string", nullable=True),
-                                    _field("MemberEpoch", "int32"),
-                                    _field("ClientId", "string"),
-                                    _field("ClientHost", "string"),
-                                    _field("SubscribedTopicNames", "[]string"),
-                                    _field("SubscribedTopicRegex", "string", nullable=True),
-                                    _assignment("Assignment", named=True),
-                                    _assignment("TargetAssignment", named=True),
-                                    _field("MemberType", "int8", 1, default="-1"),
-                                ],
-                            ),
-                            _field("AuthorizedOperations", "int32", default=_NO_OPERATIONS),
-                        ],
-                    ),
+                    _field("MemberId", "string"),
+                    _field("InstanceId", "string", nullable=True),
+                    _field("RackId", "string", nullable=True),
+                    _field("MemberEpoch", "int32"),
+                    _field("ClientId", "string"),
+                    _field("ClientHost", "string"),
+                    _field("SubscribedTopicNames", "[]string"),
+                    _field("SubscribedTopicRegex", "string", nullable=True),
+                    _assignment("Assignment", named=True),
+                    _assignment("TargetAssignment", named=True),
+                    _field("MemberType", "int8", 1, default="-1"),
                 ],
             ),
         ]
