@@ -504,6 +504,7 @@ class Coordinator:
         now = self._clock()
         if not self._hearing.unheard:
             self._hearing.hear_any(others, now)
+        self._note_heard()  # others may have waited for the store's own host
         until = now + _MOST_BOUNDS * self._hearing.bound
         while (left := min(self._hearing.left(now), until - now)) > 0 and not self._closed:
             with contextlib.suppress(TimeoutError):

@@ -2,8 +2,9 @@
 
 One request may name thousands of filters, topics or partitions, and serving it in one go would make every
 other connection wait. Whoever works through such a request asks `spent` after every few pieces of it, and
-once the answer is yes hands the rest to `later`. All costly requests of a face share one budget, so many of
-them at once delay the others no more than one; they take turns in the order in which they came to wait.
+once the answer is yes hands the rest to `later`. All costly requests of a host share one budget, whatever
+their face. So many of them at once delay the others no more than one; they take turns in the order in which
+they came to wait.
 
 The budget is time, read from a clock, rather than a count of pieces: a piece (a filter of 200 levels, a batch
 to decompress) has no fixed price. What a single piece may cost is bounded where it is read.
@@ -22,7 +23,7 @@ Callback = Callable[[], None]
 
 
 class WorkBudget:
-    """The budget of one face. A callback of the loop begins the next pass, as with `Ration`."""
+    """The budget of one host. A callback of the loop begins the next pass, as with `Ration`."""
 
     __slots__ = ("_begun", "_clock", "_ends", "_grace", "_seconds", "_serves", "_soon", "_waiting")
 
