@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fault.open_files import with_open_files
 
 from treecast.middleware.daemon.process import DaemonProcess
 
@@ -221,3 +222,11 @@ def _fill(folder: Path) -> Path:
 def fill() -> Callable[[Path], Path]:
     """Returns `fill(folder)`, which uses up all free space and returns the file that occupies it."""
     return _fill
+
+
+@pytest.fixture
+def limited(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[DaemonProcess]:
+    """A daemon that may open so many files as the module's `OPEN_FILES` says."""
+    python = with_open_files(tmp_path, request.module.OPEN_FILES)
+    with DaemonProcess(tmp_path / "data", python=str(python)) as started:
+        yield started

@@ -6,7 +6,6 @@ import contextlib
 import resource
 import socket
 import struct
-import sys
 import urllib.request
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from treecast.middleware.daemon.process import DaemonProcess, split_address
 
 pytestmark = pytest.mark.fault
+OPEN_FILES = 256  # of the fixture `limited`
 
 MIB = 1 << 20
 BUDGET = 24 * MIB
@@ -67,16 +67,6 @@ def test_unfinished_requests_hold_bounded_memory_and_small_ones_go_on(
         one.close()
     until(lambda: resident(daemon) - before < BUDGET + 64 * MIB, "the memory to come back")
     assert len(read_values(daemon.kafka, "t")) == 1
-
-
-@pytest.fixture
-def limited(tmp_path):
-    """A daemon that may open 256 files."""
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nulimit -n 256\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    with DaemonProcess(tmp_path / "data", python=str(python)) as started:
-        yield started
 
 
 @pytest.mark.parametrize("face", ["admin", "control", "mqtt", "kafka"])

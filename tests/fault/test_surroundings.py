@@ -12,9 +12,8 @@ import urllib.request
 
 import pytest
 
-from treecast.middleware.daemon.process import DaemonProcess
-
 pytestmark = pytest.mark.fault
+OPEN_FILES = 64  # of the fixture `limited`
 
 
 def test_a_port_in_use(daemon, neighbour, start_daemon):
@@ -192,16 +191,6 @@ def test_a_full_disk_is_said(daemon_on, small_disk, fill, tmp_path, wire_client,
 
 
 # --- no file descriptors
-
-
-@pytest.fixture
-def limited(tmp_path):
-    """A daemon that may open 64 files."""
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nulimit -n 64\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    with DaemonProcess(tmp_path / "data", python=str(python)) as started:
-        yield started
 
 
 def serves(daemon, held):

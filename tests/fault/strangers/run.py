@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
+from tests.fault.open_files import with_open_files
 
 from treecast.middleware.daemon.process import DaemonProcess
 
@@ -145,21 +146,15 @@ def visit(name: str, python: str, gone: float = GONE_S) -> Visit:
     with tempfile.TemporaryDirectory(prefix="treecast-strangers-") as text:
         folder = Path(text)
         flags = ["--fabric", "127.0.0.1:0", "--mqtt-password-file", str(password_file(folder))]
-        daemon = DaemonProcess(folder / "data", flags, python=python)
+        limited = with_open_files(folder, OPEN_FILES, os.path.abspath(python))
+        daemon = DaemonProcess(folder / "data", flags, python=str(limited))
         try:
             daemon.start()
-            limit_files(daemon.pid)
             return _visited(name, daemon, gone)
         finally:
             if daemon.running:
                 daemon.kill()
             daemon.clean_up()
-
-
-def limit_files(pid: int) -> None:
-    import resource
-
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
 
 
 def _visited(name: str, daemon: DaemonProcess, gone: float) -> Visit:

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Any
 
 import pytest
-from tests.unit.amqp.test_management import Site
+from tests.unit.amqp.management_site import Site
 
 from treecast.middleware.broker.queues.reach import Managed
 from treecast.middleware.model.errors import Fault, TreecastError

@@ -2,37 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from pamqp import frame
 from tests.unit.amqp.face import Basic, Channel, Client, MemoryHost, Queue, publish
+from tests.unit.moving_loop import Loop
 
 from treecast.middleware.model.budget import WorkBudget
-
-
-class Loop:
-    """A loop whose clock moves whenever it is read: any work is more than a pass has room for."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.soon: list[Callable[[], None]] = []
-
-    def time(self) -> float:
-        self.now += 1.0
-        return self.now
-
-    def call_soon(self, work: Callable[[], None]) -> None:
-        self.soon.append(work)
-
-    def finish(self) -> int:
-        passes = 0
-        while self.soon:
-            soon, self.soon = self.soon, []
-            for work in soon:
-                work()
-            passes += 1
-        return passes
 
 
 @pytest.fixture

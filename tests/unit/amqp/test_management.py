@@ -3,72 +3,16 @@
 from __future__ import annotations
 
 import base64
-import json
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from pamqp import commands
-from tests.unit.amqp.face import Basic, Client, Connection, MemoryHost, describe
+from tests.unit.amqp.face import Basic, Client, Connection, describe
+from tests.unit.amqp.management_site import Site, publish
 
 from treecast.middleware.broker.queues import Destination
-from treecast.shims.amqp.management import CALLS, Management
+from treecast.shims.amqp.management import CALLS
 from treecast.shims.amqp.management_call import Request, columns_of
-from treecast.shims.amqp.management_views import NodeFacts
-from treecast.shims.amqp.users import Permission, User, Users, guest, hashed
-
-ALL = Permission(".*", ".*", ".*")
-
-
-class Site:
-    """A host, its users, its clients, and calls of the management API."""
-
-    def __init__(self) -> None:
-        self.users = Users()
-        user, permissions = guest("/", b"salt")
-        self.users.put(user)
-        self.users.permissions.update(permissions)
-        self.memory = MemoryHost(access=self.users)
-        self.clients: list[Client] = []
-        self.facts = NodeFacts(name="treecast@here", uptime=61.5, listeners=(("amqp", "127.0.0.1", 5672),))
-        self.management = Management(
-            self.memory.amqp, self.users, lambda: [one.session for one in self.clients], lambda: self.facts
-        )
-
-    def client(self, *channels: int) -> Client:
-        found = self.memory.client(*channels)
-        found.session.ends = ("127.0.0.1", 5000 + len(self.clients)), ("127.0.0.1", 5672)
-        self.clients.append(found)
-        return found
-
-    def user(self, name: str, *tags: str, vhost: str | None = None) -> None:
-        self.users.put(User(name, hashed(name.encode(), b"1234"), tags=tags))
-        if vhost is not None:
-            self.users.permit(name, vhost, ALL)
-
-    def call(
-        self,
-        method: str,
-        path: str,
-        body: object = None,
-        user: str = "guest",
-        query: Mapping[str, str] | None = None,
-    ) -> tuple[int, Any]:
-        """Returns (status, JSON)."""
-        given = base64.b64encode(f"{user}:{user}".encode()).decode()
-        raw = b"" if body is None else json.dumps(body).encode()
-        request = Request(method, f"/api/{path}", query or {}, f"Basic {given}", "", raw)
-        found = self.management.answer(request, self.memory.now)
-        return found.status, json.loads(found.body) if found.body else None
-
-    def get(self, path: str, user: str = "guest", **query: str) -> Any:
-        status, found = self.call("GET", path, None, user, query)
-        assert status == 200, found
-        return found
-
-    def put(self, path: str, **body: object) -> None:
-        status, found = self.call("PUT", path, body)
-        assert status in (201, 204), found
+from treecast.shims.amqp.users import Permission
 
 
 @pytest.fixture
@@ -349,99 +293,6 @@ def test_definitions_go_out_and_in_and_name_what_is_left_out(site: Site) -> None
     assert other.call("POST", "definitions/%2F", site.get("definitions/%2F"))[0] == 200
 
 
-# --- messages
-
-
-def get(site: Site, ackmode: str, count: int = 10, encoding: str = "auto", **more: object) -> Any:
-    body = {"count": count, "ackmode": ackmode, "encoding": encoding, **more}
-    status, found = site.call("POST", "queues/%2F/q/get", body)
-    assert status == 200, found
-    return found
-
-
-def publish(site: Site, payload: str, key: str = "q", encoding: str = "string", **properties: object) -> Any:
-    body = {"routing_key": key, "payload": payload, "payload_encoding": encoding, "properties": properties}
-    return site.call("POST", "exchanges/%2F/amq.default/publish", body)
-
-
-def test_what_is_published_is_got_with_its_properties(site: Site) -> None:
-    site.put("queues/%2F/q")
-    asked = {
-        "delivery_mode": 2,
-        "content_type": "text/plain",
-        "headers": {"a": 1, "b": ["x", True]},
-        "timestamp": 1_700_000_000,
-        "priority": 3,
-        "message_id": "m",
-    }
-    assert publish(site, "hello", **asked) == (200, {"routed": True})
-    assert publish(site, "hello", key="none") == (200, {"routed": False})
-    (found,) = get(site, "ack_requeue_true")
-    assert found["properties"] == asked
-    assert (found["payload"], found["payload_bytes"], found["redelivered"]) == ("hello", 5, False)
-    (again,) = get(site, "ack_requeue_false")
-    assert again["redelivered"]
-    assert again["message_count"] == 0
-    assert get(site, "ack_requeue_false") == []
-
-
-def test_a_payload_may_be_bytes_and_may_be_cut(site: Site) -> None:
-    site.put("queues/%2F/q")
-    publish(site, base64.b64encode(b"\xff\x00abc").decode(), encoding="base64")
-    (found,) = get(site, "ack_requeue_true")
-    assert (base64.b64decode(found["payload"]), found["payload_encoding"]) == (b"\xff\x00abc", "base64")
-    (found,) = get(site, "ack_requeue_true", truncate=2, encoding="base64")
-    assert (base64.b64decode(found["payload"]), found["payload_bytes"]) == (b"\xff\x00", 5)
-
-
-def test_what_is_rejected_is_dead_lettered_and_order_is_kept(site: Site) -> None:
-    site.put("queues/%2F/q", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
-    site.put("queues/%2F/dead")
-    for payload in ("1", "2", "3"):
-        publish(site, payload)
-    assert [one["payload"] for one in get(site, "reject_requeue_true")] == ["1", "2", "3"]
-    assert [one["payload"] for one in get(site, "reject_requeue_false", count=2)] == ["1", "2"]
-    assert site.get("queues/%2F/dead")["messages"] == 2
-    assert site.get("queues/%2F/q")["messages_ready"] == 1
-
-
-def test_a_consumer_gets_what_is_published_here(site: Site) -> None:
-    client = site.client()
-    client.declare()
-    client.consume()
-    publish(site, "hello")
-    assert client.bodies() == [b"hello"]
-
-
-@pytest.mark.parametrize(
-    ("change", "status"),
-    [
-        ({"payload": 1}, 400),
-        ({"payload_encoding": "hex"}, 400),
-        ({"payload_encoding": "base64", "payload": "!"}, 400),
-        ({"properties": {"colour": "red"}}, 400),
-        ({"properties": {"timestamp": "soon"}}, 400),
-        ({"properties": {"delivery_mode": 7}}, 400),
-        ({"properties": {"expiration": "soon"}}, 400),
-        ({"properties": {"headers": [1]}}, 400),
-        ({"properties": {"user_id": "other"}}, 400),
-        ({"routing_key": "k" * 256}, 400),
-        ({}, 200),
-    ],
-)
-def test_a_message_that_cannot_be_is_refused(site: Site, change: dict[str, object], status: int) -> None:
-    message = {"routing_key": "q", "payload": "x", "payload_encoding": "string", "properties": {}}
-    assert site.call("POST", "exchanges/%2F/amq.default/publish", {**message, **change})[0] == status
-
-
-def test_a_full_queue_refuses_here_as_well(site: Site) -> None:
-    site.put("queues/%2F/q", arguments={"x-max-length": 0, "x-overflow": "reject-publish"})
-    assert publish(site, "x") == (
-        400,
-        {"error": "rejected", "reason": "Unable to publish message. Check queue limits."},
-    )
-
-
 # --- statistics
 
 
@@ -537,67 +388,6 @@ def test_health_is_told(site: Site) -> None:
 
 
 # --- bad calls
-
-
-def test_a_user_keeps_its_password_if_only_its_tags_are_put(site: Site) -> None:
-    site.user("bob", "management")
-    site.put("users/bob", tags="monitoring,policymaker")
-    assert site.get("whoami", "bob")["tags"] == ["monitoring", "policymaker"]
-    status, found = site.call("PUT", "users/new", {"tags": "management"})
-    assert (status, found["reason"]) == (400, "[{key_missing,password}]")
-    assert site.call("GET", "users/new")[0] == 404
-
-
-def test_global_parameters_are_the_name_of_the_cluster(site: Site) -> None:
-    site.put("global-parameters/cluster_name", value="shop", name="cluster_name")
-    assert site.get("global-parameters/cluster_name")["value"] == site.get("cluster-name")["name"] == "shop"
-    assert site.call("GET", "global-parameters/other")[0] == 404
-    assert site.call("PUT", "global-parameters/other", {"value": 1})[0] == 400
-    assert [site.call("DELETE", f"global-parameters/{name}")[0] for name in ("other", "cluster_name")] == [
-        404,
-        400,
-    ]
-
-
-def test_limits_are_refused_and_say_so(site: Site) -> None:
-    for path in ("vhost-limits/%2F/max-queues", "user-limits/guest/max-connections"):
-        status, found = site.call("PUT", path, {"value": 5})
-        assert (status, found["error"]) == (400, "not_supported")
-        assert site.call("DELETE", path)[0] == 204
-    assert site.get("vhost-limits") == site.get("user-limits/guest") == []
-    assert site.call("POST", "rebalance/queues")[0] == 204
-
-
-def test_connections_of_a_user_are_shown_and_closed(site: Site) -> None:
-    site.user("bob", "management", vhost="/")
-    one, other = site.client(1), site.client(1)
-    one.session.user = "bob"
-    assert [row["user"] for row in site.get("connections/username/bob")] == ["bob"]
-    assert site.get("connections/username/nobody") == []
-    assert site.call("DELETE", "connections/username/guest", None, "bob")[0] == 401
-    assert site.call("DELETE", "connections/username/bob")[0] == 204
-    assert one.session.closing or one.session.phase != other.session.phase
-    assert len(site.get("connections/username/guest")) == 1
-
-
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
-        ("1/days", 200),
-        ("2/weeks", 503),
-        ("1/year", 503),
-        ("1/months", 503),
-        ("0/days", 200),
-        ("1/hours", 400),
-        ("x/days", 400),
-    ],
-)
-def test_certificates_that_end_soon(site: Site, path: str, status: int) -> None:
-    site.facts = NodeFacts(certificates=(("amqp/ssl", 10 * 86_400.0),))
-    found, body = site.call("GET", f"health/checks/certificate-expiration/{path}")
-    assert found == status
-    if status == 503:
-        assert body["expired"] == [{"protocol": "amqp/ssl", "seconds": 864_000}]
 
 
 def test_paths_methods_and_bodies_that_are_not_known(site: Site) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import base, commands
 from tests.unit.amqp.face import Basic, Channel, Client, Connection, Queue, publish
-from tests.unit.amqp.test_management import Site
+from tests.unit.amqp.management_site import Site
 
 from treecast.middleware.broker.queues import Destination
 from treecast.shims.amqp.users import Permission, TopicPermission, User, hashed

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.moving_loop import Loop
 from tests.unit.mqtt.face import Client, MemoryHost, ended
 
 from treecast.middleware.model.budget import WorkBudget
@@ -170,26 +169,6 @@ def test_levels_of_a_will_are_bounded(make_host: type[MemoryHost]) -> None:
 
 
 # --- passes of the loop
-
-
-class Loop:
-    """A loop whose clock moves whenever it is read: any work is more than a pass has room for."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.soon: list[Callable[[], None]] = []
-
-    def time(self) -> float:
-        self.now += 1.0
-        return self.now
-
-    def call_soon(self, work: Callable[[], None]) -> None:
-        self.soon.append(work)
-
-    def turn(self) -> None:
-        soon, self.soon = self.soon, []
-        for work in soon:
-            work()
 
 
 @pytest.fixture
