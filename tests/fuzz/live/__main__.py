@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -61,13 +61,15 @@ def talk(address: tuple[str, int], pieces: list[bytes], rng: random.Random) -> s
     return "closed by the client"
 
 
-def act(face: str, daemon: DaemonProcess, rng: random.Random) -> Callable[[], list[str]]:
-    """Returns what is repeated: one connection, or some calls. Each returns outcomes."""
+@contextlib.contextmanager
+def acting(face: str, daemon: DaemonProcess, rng: random.Random) -> Iterator[Callable[[], list[str]]]:
+    """Yields what is repeated: one connection, or some calls. Each returns outcomes."""
     if face == "control":
-        caller = control.Caller(daemon.control, daemon.data)
-        return lambda: list(caller.calls(rng))
+        with contextlib.closing(control.Caller(daemon.control, daemon.data)) as caller:
+            yield lambda: list(caller.calls(rng))
+        return
     address = daemon.address(_LISTENERS.get(face, face))
-    return lambda: [talk(address, _TALKS[face].conversation(rng), rng)]
+    yield lambda: [talk(address, _TALKS[face].conversation(rng), rng)]
 
 
 def run(face: str, seconds: float, seed: int, python: str, *, times: bool) -> dict[str, Any]:
@@ -89,22 +91,21 @@ def _run(
     face: str, seconds: float, rng: random.Random, daemon: DaemonProcess, *, times: bool
 ) -> dict[str, Any]:
     pairs, outcomes, problems = Pairs(daemon.ready), Counter[str](), []
-    repeat, longest, sizes = act(face, daemon, rng), 0.0, []
+    longest, sizes = 0.0, []
     begun = looked = time.monotonic()
-    try:
-        pairs.window()
-        while (now := time.monotonic()) < begun + seconds and daemon.running and not problems:
-            outcomes.update(repeat())
-            if now > looked + min(5.0, seconds / 8):
-                looked = now
-                window = pairs.window()
-                longest = max(longest, *window.longest.values())
-                problems += window.lost
-                sizes.append(use(daemon.pid).resident)
-    except ConnectionRefusedError as error:
-        problems.append(f"no new connections: {error}")
-    finally:
-        pairs.close()
+    with contextlib.closing(pairs), acting(face, daemon, rng) as repeat:
+        try:
+            pairs.window()
+            while (now := time.monotonic()) < begun + seconds and daemon.running and not problems:
+                outcomes.update(repeat())
+                if now > looked + min(5.0, seconds / 8):
+                    looked = now
+                    window = pairs.window()
+                    longest = max(longest, *window.longest.values())
+                    problems += window.lost
+                    sizes.append(use(daemon.pid).resident)
+        except ConnectionRefusedError as error:
+            problems.append(f"no new connections: {error}")
     problems += judged(daemon, sizes, longest if times else 0.0)
     return {
         "face": face,

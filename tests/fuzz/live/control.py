@@ -38,6 +38,11 @@ class Caller:
             self._client(target, given_token(f"@{data / 'join-token'}"))
         )
 
+    def close(self) -> None:
+        self._channel.close()
+        self._loop.run_until_complete(self._host.close())
+        self._loop.close()
+
     async def _client(self, target: str, token: JoinToken) -> CoordinatorClient:
         return CoordinatorClient(target, token, timeout=_SECONDS)
 
