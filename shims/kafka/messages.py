@@ -22,12 +22,14 @@ import re
 import struct
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 MAX_ELEMENTS = 100_000  # in all arrays of one request together
 
 NO_UUID = uuid.UUID(int=0)
+_NO_UUID_BYTES = NO_UUID.bytes
 
 Json = dict[str, Any]
 Values = Mapping[str, Any]
@@ -142,7 +144,8 @@ def _fixed(kind: str) -> tuple[Read, Write, int]:
 
 def _uuid() -> tuple[Read, Write, int]:
     def read(reader: Reader) -> Any:
-        return uuid.UUID(bytes=bytes(reader.take(16)))
+        data = bytes(reader.take(16))
+        return NO_UUID if data == _NO_UUID_BYTES else uuid.UUID(bytes=data)
 
     def write(out: bytearray, value: Any) -> None:
         out += value.bytes
@@ -224,8 +227,18 @@ def _array(
 # --- structs
 
 
+class Row(msgspec.Struct, gc=False):
+    """The base of what is read. A request of many rows is no work for the collector: nothing in it refers
+    back to it.
+    """
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
 class Message:
-    """One struct of one version. `read` returns a namespace with every field of every version."""
+    """One struct of one version. `read` returns a `Row` with every field of every version."""
 
     def __init__(self, fields: Sequence[Json], version: int, flexible: bool) -> None:
         self._flexible = flexible
@@ -237,6 +250,9 @@ class Message:
         self.smallest = 1 if flexible else 0
         for field in fields:
             self._add(field, version)
+        self._row: Any = msgspec.defstruct(
+            "Row", [(name, Any) for name in sorted(self._names)], bases=(Row,), kw_only=True, gc=False
+        )
 
     def _add(self, field: Json, version: int) -> None:
         name, default = snake(field["name"]), _default(field)
@@ -252,13 +268,14 @@ class Message:
         self._writes.append((name, write, default))
         self.smallest += smallest
 
-    def read(self, reader: Reader) -> SimpleNamespace:
+    def read(self, reader: Reader) -> Row:
         values = {name: read(reader) for name, read in self._reads}
         if self._absent:
             values = self._absent | values
         if self._flexible:
             self._read_tagged(reader, values)
-        return SimpleNamespace(**values)
+        row: Row = self._row(**values)
+        return row
 
     def _read_tagged(self, reader: Reader, values: Json) -> None:
         for _ in range(reader.count(reader.varint(), 2)):

@@ -15,11 +15,10 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from .descriptors import DESCRIPTORS
-from .messages import Json, Message, Reader
+from .messages import Json, Message, Reader, Row
 from .versions import API_VERSIONS, APIS
 
 _COMMENT = re.compile(r"(?m)^\s*//.*$")
@@ -112,7 +111,7 @@ def response_message(key: int, version: int) -> Message:
     return _message(f"{api.name}Response", version, version >= api.flexible)
 
 
-def decode_request(key: int, version: int, body: memoryview) -> SimpleNamespace:
+def decode_request(key: int, version: int, body: memoryview) -> Row:
     """Returns a request's fields, with defaults for those that this version lacks. Raises MalformedMessage.
 
     Trailing bytes are ignored, as in Kafka. librdkafka leaves three of them in a request for the metadata of

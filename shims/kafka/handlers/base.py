@@ -11,7 +11,6 @@ from asyncio import Future
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from treecast.middleware.broker import BrokerSettings, Cluster, rest
@@ -21,12 +20,13 @@ from treecast.middleware.model.identity import TopicPartition
 
 from ..errors import code_for
 from ..internal import visible_topic
+from ..messages import Row
 from ..settings import KafkaSettings
 
 T = TypeVar("T")
 
 Fields = Mapping[str, Any]
-Message = SimpleNamespace  # a decoded request, or a struct in it
+Message = Row  # a decoded request, or a struct in it
 
 # The operations that a client may perform (KIP-430): without an authorizer, all that the resource has.
 # Bits: READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8, CLUSTER_ACTION 9,

@@ -150,7 +150,8 @@ def _missing_row(ctx: Context, asked: Message, error: TreecastError) -> Fields:
     name = None if _by_id(asked) else asked.name
     if name is None and ctx.version < 12:
         name = ""
-    return {"error_code": ctx.code(error), "name": name, "topic_id": asked.topic_id, "partitions": []}
+    row = {"error_code": ctx.code(error), "name": name}  # the rest is what a field has that is left out
+    return row if asked.topic_id == NO_UUID else row | {"topic_id": asked.topic_id}
 
 
 def _refuse_metadata(request: Message, code: int, detail: str) -> Fields:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import tracemalloc
 import uuid
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from treecast.shims.kafka.messages import (
     MAX_ELEMENTS,
     MalformedMessage,
     Reader,
+    Row,
     in_versions,
     snake,
     write_varint,
@@ -65,8 +65,8 @@ def value_of(field: dict[str, Any], version: int, draw: Any) -> Any:
 
 def plain(value: Any) -> Any:
     """Converts namespaces and kafka-python's structs to dictionaries."""
-    if isinstance(value, SimpleNamespace):
-        return {name: plain(inner) for name, inner in vars(value).items()}
+    if isinstance(value, Row):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, list | tuple):
         return [plain(inner) for inner in value]
     if isinstance(value, bytearray | memoryview):
