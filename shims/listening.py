@@ -190,7 +190,7 @@ class Listeners:
         self,
         settings: ListenSettings,
         counters: FaceCounters,
-        connect: Callable[[], asyncio.Protocol],
+        connect: Callable[[], asyncio.BaseProtocol],
         refused: Callable[[str, str], None],
     ) -> None:
         """`connect` creates a connection. `refused` gets the (peer, reason) of a failed handshake."""
@@ -236,7 +236,7 @@ class Listeners:
 
         settings, context = self._settings, tls_context(tls)
 
-        def secured() -> asyncio.Protocol:
+        def secured() -> asyncio.BaseProtocol:
             if not self._has_room():
                 return TurnedAway()
             return TlsLayer(self, context, settings.connect_seconds, self._connect)
@@ -244,14 +244,14 @@ class Listeners:
         return await self._open_tcp(settings.tls_host, settings.tls_port, secured)
 
     async def _open_tcp(
-        self, host: str, port: int, protocol: Callable[[], asyncio.Protocol]
+        self, host: str, port: int, protocol: Callable[[], asyncio.BaseProtocol]
     ) -> tuple[str, int]:
         server = await self.loop.create_server(protocol, host, port, backlog=self._settings.backlog)
         self._servers.append(server)
         found = server.sockets[0].getsockname()
         return found[0], found[1]
 
-    def _protocol(self) -> asyncio.Protocol:
+    def _protocol(self) -> asyncio.BaseProtocol:
         return self._connect() if self._has_room() else TurnedAway()
 
     def _has_room(self) -> bool:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, cast
 
 from treecast.middleware.model.visitors import Visitor
@@ -37,7 +38,7 @@ class TlsLayer(asyncio.Protocol):
         face: Listeners,
         context: ssl.SSLContext,
         seconds: float,
-        connect: Callable[[], asyncio.Protocol],
+        connect: Callable[[], asyncio.BaseProtocol],
     ) -> None:
         """`face` is told of the handshake's start, end and failure. `seconds` is its time limit."""
         self._face = face
@@ -46,7 +47,8 @@ class TlsLayer(asyncio.Protocol):
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._state = SHAKING
-        self._above: asyncio.Protocol | None = None
+        self._above: asyncio.BaseProtocol | None = None
+        self._deliver: Callable[[bytes], None]
         self._timer: asyncio.TimerHandle | None = None
         self._visitor: Visitor | None = None  # until the handshake is done
         self.raw: asyncio.Transport
@@ -109,8 +111,12 @@ class TlsLayer(asyncio.Protocol):
         self._end_handshake()
         self._flush()
         self._state = OPEN
-        self._above = self._connect()
-        self._above.connection_made(TlsTransport(self))
+        self._above = above = self._connect()
+        if isinstance(above, asyncio.BufferedProtocol):
+            self._deliver = partial(self._fill, above)
+        else:
+            self._deliver = cast(asyncio.Protocol, above).data_received
+        above.connection_made(TlsTransport(self))
 
     def wait_for_memory(self, waits: bool) -> None:
         """A handshake holds no request."""
@@ -156,9 +162,19 @@ class TlsLayer(asyncio.Protocol):
             over = True
         self._flush()
         if chunks:
-            self._above.data_received(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+            self._deliver(chunks[0] if len(chunks) == 1 else b"".join(chunks))
         if over:
             self.close()
+
+    def _fill(self, above: asyncio.BufferedProtocol, data: bytes) -> None:
+        """Hands on data to a protocol that provides the memory for it, as asyncio does."""
+        left = memoryview(data)
+        while left and not self.closing:
+            room = memoryview(above.get_buffer(len(left)))
+            size = min(len(room), len(left))
+            room[:size] = left[:size]
+            above.buffer_updated(size)
+            left = left[size:]
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._state == OPEN and data:
@@ -197,7 +213,14 @@ class TlsTransport(asyncio.Transport):
         self._layer = layer
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._layer.tls if name == "ssl_object" else self._layer.raw.get_extra_info(name, default)
+        if name == "ssl_object":
+            return self._layer.tls
+        if name == "socket":  # nothing may be written to it past the layer
+            return default
+        return self._layer.raw.get_extra_info(name, default)
+
+    def get_write_buffer_size(self) -> int:
+        return self._layer.raw.get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self._layer.raw.set_write_buffer_limits(high, low)

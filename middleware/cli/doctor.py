@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from treecast.middleware.api.discovery import OFF, Address, Endpoint, is_live
+from treecast.middleware.daemon.faces import listeners
 from treecast.middleware.model.topic_config import WISHED_COPIES
 
 from .options import Control, Json, control_at
@@ -29,8 +30,6 @@ LITTLE_SPACE = 1 << 30
 PROBE_SECONDS = 1.0
 DAEMON_SECONDS = 5.0
 JOIN_SECONDS = 3.0
-
-_FACES = ("kafka", "amqp", "amqp_tls", "mqtt", "mqtt_tls", "stare", "admin", "control", "fabric")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ def doctor(
             _uvloop(),
             _compiled(),
             _data(Path(settings.data)),
-            *_ports({face: getattr(settings, face) for face in _FACES}),
+            *_ports({face: getattr(settings, face) for face in listeners()}),
             _runtime_dir(settings.runtime_dir),
             _open_files(),
             *_coordinator_of(settings.join),

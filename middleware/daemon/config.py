@@ -21,7 +21,8 @@ from treecast.middleware.api.discovery import OFF, Address
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.topic_config import TOPIC_CONFIG_KEYS, TopicConfig
 
-from .settings import AUTO, FACES, PREFIX, UNICAST, Key, Settings, given_carriers, keys
+from .faces import listeners
+from .settings import AUTO, PREFIX, UNICAST, Key, Settings, given_carriers, keys
 
 CONFIG_VARIABLE = "TREECAST_CONFIG"
 # Variables of Treecast that are not settings of a daemon.
@@ -226,14 +227,11 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
     def where(name: str) -> str:
         return sources.get(name, keys()[name].flag)
 
-    for face in FACES:
-        _check_address(getattr(settings, face), where(face))
-    for face in ("amqp_tls", "mqtt_tls"):
-        _check_address(getattr(settings, face), where(face))
-    if settings.kafka_advertised:
-        address = _parse(settings.kafka_advertised, where("kafka_advertised"))
-        if not address.port:
-            raise ConfigError(f"{where('kafka_advertised')}: clients cannot be told port 0")
+    for name in listeners():
+        _check_address(getattr(settings, name), where(name))
+    for name in ("kafka_advertised", "kafka_tls_advertised"):
+        if (text := getattr(settings, name)) and not _parse(text, where(name)).port:
+            raise ConfigError(f"{where(name)}: clients cannot be told port 0")
     _check_fabric(settings, where)
     _check_carriers(settings, where)
     _check_zone(settings, where)

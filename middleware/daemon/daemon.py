@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,29 +17,26 @@ from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import Host
 from treecast.middleware.model.logs import Log
-from treecast.shims.kafka.server import KafkaFace
-from treecast.shims.kafka.settings import KafkaSettings
+from treecast.shims.face import Exchanges, Face, OpenListener
 
 from .admin import AdminServer
 from .control import ControlServer
 from .explain import Explanation
+from .faces import FACES, FaceKind, listeners, shown, wanted
+from .faces.context import FaceContext
 from .guard import Guard, descriptors_left, process_shares
-from .listeners import StartError, bound_address, cannot_listen, check_free, listen, listen_unix
+from .listeners import StartError, bound_address, check_free, listen, listen_unix
 from .notify import Notifier
 from .private import tighten
 from .room import RoomWatch
 from .runtime_dir import RuntimeDir
-from .settings import SHOWN, STORE, Settings
-from .stare_face import StareFaceServer
-from .status import OpenFace, Subject
+from .settings import STORE, Settings
+from .status import Subject
 
 if TYPE_CHECKING:
     from treecast.middleware.control.server import OpenCoordinator
 
-    from .amqp import AmqpPart
     from .joining import Joining
-    from .mqtt import MqttPart
-    from .stare_alone import Stare
 
 _log = Log(__name__)
 _AFTER_FAILURE = 1.0  # seconds until housekeeping is retried
@@ -48,24 +45,28 @@ _AFTER_FAILURE = 1.0  # seconds until housekeeping is retried
 class Daemon:
     """One host's daemon: `start`, then `close`. Raises StartError if it cannot serve."""
 
-    def __init__(self, settings: Settings, environment: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        environment: Mapping[str, str] = os.environ,
+        kinds: tuple[FaceKind, ...] = FACES,
+    ) -> None:
+        """`kinds`: the faces that it may have; the settings say which of them are on."""
         self.settings = settings
+        self._kinds = kinds
         self.counters = Counters()
         self._environment = environment
         self._notifier = Notifier(environment)
         self._runtime: RuntimeDir | None = None
         self._broker: Broker | None = None
         self._joining: Joining | None = None
-        self._kafka: KafkaFace | None = None
-        self._stare: StareFaceServer | None = None
-        self._amqp: AmqpPart | None = None
-        self._mqtt: MqttPart | None = None
+        self._faces: list[Face] = []  # that are on, in the order of `kinds`
         self._admin = AdminServer()
         self._control: ControlServer | None = None
         self._room: RoomWatch | None = None
         self._guard: Guard | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._faces: dict[str, OpenFace] = {}
+        self.listeners: dict[str, OpenListener] = {}
         self.subject: Subject | None = None
 
     # --- opening
@@ -83,9 +84,7 @@ class Daemon:
 
     async def _start(self) -> None:
         settings = self.settings
-        for face in ("kafka", "amqp", "mqtt", "stare", "control"):  # before recovery, which may take a while
-            if (address := self._wanted(face)) is not None:
-                check_free(face, address)
+        self._check_free()
         self._runtime = RuntimeDir.open(settings.runtime_dir, self._environment)
         self._listen_admin()
         broker = await self._start_broker()
@@ -93,34 +92,33 @@ class Daemon:
         self._room = room = RoomWatch(settings.data, self._refused_writes)
         self._guard = guard = self._made_guard(room)
         self.subject = Subject(
-            settings, self.counters, broker.cluster, self._faces, time.time(), troubles=room.troubles
+            settings, self.counters, broker.cluster, self.listeners, time.time(), troubles=room.troubles
         )
-        if self._joining is not None:
-            from .joined_view import JoinedHost
-
-            self.subject.joined = JoinedHost(self._joining)
-            if self._joining.coordinator is not None:
-                self._joining.coordinator.service.about = lambda status: status.problems.extend(
-                    room.troubles.texts()
-                )
-        admits = room.descriptors.admits
-        await self._start_kafka(broker, admits, guard)
-        await self._start_stare(admits, guard)
-        self._take_up_mqtt(broker, admits, guard)
-        self._take_up_amqp(broker, room, guard)
+        self._show_joined(self.subject, room)
+        self._take_up_faces(broker, room, guard)
         await broker.begin_events()
-        await self._open_mqtt()
-        await self._open_amqp()
+        await self._open_faces(self.subject)
         self.subject.explanation = self._explanation(broker)
         await self._show_control(self.subject)
         self._admin.start(self.subject, guard.admin(), room.descriptors.admits_own)
         if self._joining is not None:
-            self._opened("fabric", self._joining.address, None)
+            self._opened(OpenListener("fabric", str(self._joining.address), None))
+        self._order_listeners()
         room.start()
         guard.start()
         self._tasks.append(asyncio.create_task(self._keep_house(broker)))
         if self._notifier.watchdog_seconds is not None:
             self._tasks.append(asyncio.create_task(self._feed_watchdog(self._notifier.watchdog_seconds)))
+
+    def _show_joined(self, subject: Subject, room: RoomWatch) -> None:
+        if self._joining is None:
+            return
+        from .joined_view import JoinedHost
+
+        subject.joined = JoinedHost(self._joining)
+        coordinator = self._joining.coordinator
+        if coordinator is not None:
+            coordinator.service.about = lambda status: status.problems.extend(room.troubles.texts())
 
     def _made_guard(self, room: RoomWatch) -> Guard:
         """Returns the limits of the listeners. The faces leave the shares of the others free."""
@@ -135,23 +133,58 @@ class Daemon:
             self._joining.coordinator if self._joining is not None else None,
         )
         refused = counters.storage.write_errors + counters.pubsub.journal_errors
-        refused += self._amqp.store.refusals if self._amqp is not None else 0
+        refused += sum(face.refused_writes for face in self._faces)
         return refused + (coordinator.coordinator.refused_writes if coordinator is not None else 0)
 
-    def _wanted(self, face: str) -> Address | None:
-        text = getattr(self.settings, face)
-        return None if text == OFF else Address.parse(text)
+    def _check_free(self) -> None:
+        """Asks for the addresses before the recovery, which may take a while."""
+        for name in listeners(self._kinds):
+            if name in ("admin", "fabric"):  # these listen before it
+                continue
+            if (address := wanted(self.settings, name)) is not None:
+                check_free(shown(name), address)
+
+    def _take_up_faces(self, broker: Broker, room: RoomWatch, guard: Guard) -> None:
+        """Makes the faces that are on: they restore what they kept before other hosts learn this host's
+        interest.
+        """
+        context = FaceContext(
+            self.settings,
+            self.counters,
+            broker,
+            room.troubles,
+            guard,
+            room.descriptors.admits,
+            self._claim,
+            self._joining,
+        )
+        for kind in self._kinds:
+            if kind.is_on(self.settings):
+                self._faces.append(kind.make(context))
 
     def _claim(self, face: str) -> Path | None:
         return self._runtime.claim(face) if self._runtime is not None else None
 
-    def _opened(self, face: str, address: Address, unix_path: Path | None) -> None:
-        if self._runtime is not None:
-            self._runtime.publish(face, address)
-        self._faces[face] = OpenFace(face, str(address), unix_path)
+    async def _open_faces(self, subject: Subject) -> None:
+        for face in self._faces:
+            for one in await face.open():
+                self._opened(one)
+        subject.pages = [face.pages for face in self._faces if face.pages is not None]
+
+    def _opened(self, one: OpenListener) -> None:
+        if self._runtime is not None and not one.secured:
+            self._runtime.publish(one.name, Address.parse(one.address))
+        self.listeners[one.name] = one
+
+    def _order_listeners(self) -> None:
+        """Puts the listeners into the order in which they are shown."""
+        opened = dict(self.listeners)
+        names = [name for setting in listeners(self._kinds) if (name := shown(setting)) in opened]
+        self.listeners.clear()
+        self.listeners.update((name, opened[name]) for name in names)
 
     def _listen_admin(self) -> None:
-        address = self._wanted("admin")
+        address = wanted(self.settings, "admin")
         if address is None:
             return
         listener = listen("admin", address)
@@ -159,10 +192,10 @@ class Daemon:
         unix_path = self._claim("admin")
         if unix_path is not None:
             self._admin.take(listen_unix(unix_path))
-        self._opened("admin", bound_address(listener), unix_path)
+        self._opened(OpenListener("admin", str(bound_address(listener)), unix_path))
 
     async def _start_broker(self) -> Broker:
-        settings, fabric = broker_settings(self.settings), self._wanted("fabric")
+        settings, fabric = broker_settings(self.settings), wanted(self.settings, "fabric")
         if fabric is None:
             self._broker = alone(settings, self.settings.name, self.counters)
         else:
@@ -180,105 +213,25 @@ class Daemon:
         await self._broker.start()
         return self._broker
 
-    async def _start_kafka(self, broker: Broker, admits: Callable[[], bool], guard: Guard) -> None:
-        address = self._wanted("kafka")
-        if address is None:
-            return
-        unix_path = self._claim("kafka")
-        settings = kafka_settings(self.settings, address, unix_path)
-        self._kafka = KafkaFace(broker, settings, self.counters.face("kafka"))
-        self._kafka.applications = self.counters.applications
-        self._kafka.admits = admits
-        self._kafka.visitors = guard.face(self._kafka.counters, logs_in=False)
-        try:
-            await self._kafka.start()
-        except OSError as error:
-            raise cannot_listen("kafka", address, error) from error
-        self._opened("kafka", Address(*self._kafka.address), unix_path)
-
-    async def _start_stare(self, admits: Callable[[], bool], guard: Guard) -> None:
-        address = self._wanted("stare")
-        if address is None:
-            return
-        visitors = guard.face(self.counters.face("stare"), logs_in=True)
-        self._stare = StareFaceServer(self.counters, admits, visitors)
-        unix_path = self._claim("stare")
-        self._opened("stare", self._stare.listen(address, unix_path), unix_path)
-        if self._joining is not None:
-            await self._stare.load(self._joining.stare)
-        else:
-            self._stare.load_later(lambda: _stare_alone(self.counters))
-
-    def _take_up_mqtt(self, broker: Broker, admits: Callable[[], bool], guard: Guard) -> None:
-        """Restores sessions and their subscriptions before other hosts learn this host's interest."""
-        address = self._wanted("mqtt")
-        if address is None and self._wanted("mqtt_tls") is None:
-            return
-        from .mqtt import MqttPart  # imported here because a host without the face does not need it
-
-        unix_path = self._claim("mqtt") if address is not None else None
-        self._mqtt = MqttPart(self.settings, self.counters, address, unix_path, broker.pubsub)
-        self._mqtt.face.listeners.admits = admits
-        self._mqtt.face.sessions.log_ins = guard.log_ins
-        self._mqtt.face.listeners.visitors = guard.face(self._mqtt.face.counters, logs_in=True)
-
-    async def _open_mqtt(self) -> None:
-        if self._mqtt is None:
-            return
-        await self._mqtt.start()
-        if self._mqtt.address is not None:
-            self._opened("mqtt", self._mqtt.address, self._mqtt.unix_path)
-        if self._mqtt.tls_address is not None:
-            self._faces["mqtt-tls"] = OpenFace("mqtt-tls", str(self._mqtt.tls_address), None)
-
-    def _take_up_amqp(self, broker: Broker, room: RoomWatch, guard: Guard) -> None:
-        """Restores its queues."""
-        address = self._wanted("amqp")
-        if address is None and self._wanted("amqp_tls") is None:
-            return
-        from .amqp import AmqpPart  # here, since a host without the face needs none of it
-
-        unix_path = self._claim("amqp") if address is not None else None
-        self._amqp = AmqpPart(
-            self.settings,
-            self.counters,
-            address,
-            unix_path,
-            broker.pubsub,
-            room.troubles,
-            broker.cluster,
-            guard.log_ins,
-        )
-        self._amqp.face.listeners.admits = room.descriptors.admits
-        self._amqp.face.listeners.visitors = guard.face(self._amqp.face.counters, logs_in=True)
-        assert self.subject is not None
-        self.subject.amqp = self._amqp.management
-
     def _explanation(self, broker: Broker) -> Explanation:
         assert self.subject is not None
         joined, own = self.subject.joined, self.settings.name
         return Explanation(
             broker.cluster,
             broker.pubsub.hub,
-            self._amqp,
+            self._exchanges(),
             joined.ways if joined is not None else None,
             joined.name if joined is not None else lambda _: own,
         )
 
-    async def _open_amqp(self) -> None:
-        if self._amqp is None:
-            return
-        await self._amqp.start()
-        if self._amqp.address is not None:
-            self._opened("amqp", self._amqp.address, self._amqp.unix_path)
-        if self._amqp.tls_address is not None:
-            self._faces["amqp-tls"] = OpenFace("amqp-tls", str(self._amqp.tls_address), None)
+    def _exchanges(self) -> Exchanges | None:
+        return next((face.exchanges for face in self._faces if face.exchanges is not None), None)
 
     async def _open_control(
         self, cluster_id: str, token: JoinToken, coordinator: OpenCoordinator | None
     ) -> None:
         """Listens at the control address, for calls of the coordinator at first."""
-        address = self._wanted("control")
+        address = wanted(self.settings, "control")
         if address is None:
             return
         calls = coordinator.calls.handler if coordinator is not None else None
@@ -293,7 +246,8 @@ class Daemon:
             await self._open_control(cluster_id, self._control_token(cluster_id), coordinator)
         if self._control is not None:
             self._control.show(subject)
-            self._opened("control", self._control.address, self._control.unix_path)
+            opened = OpenListener("control", str(self._control.address), self._control.unix_path)
+            self._opened(opened)
 
     def _control_token(self, cluster_id: str) -> JoinToken:
         """Returns the token whose key signs calls from other hosts to the control address."""
@@ -312,8 +266,9 @@ class Daemon:
         self._notifier.send("READY=1", f"STATUS=serving as {self.settings.name}")
         _log.info("daemon serves", path=self.settings.data, fsync=self.settings.fsync.value)
         if self._joining is not None:
-            self._joining.tell(self._faces["control"].address if "control" in self._faces else OFF)
-        faces = (f"{face}={self._faces[face].address}" for face in SHOWN if face in self._faces)
+            control = self.listeners.get("control")
+            self._joining.tell(control.address if control is not None else OFF)
+        faces = (f"{name}={one.address}" for name, one in self.listeners.items())
         return " ".join(("ready", f"name={self.settings.name}", *faces))
 
     async def _keep_house(self, broker: Broker) -> None:
@@ -342,14 +297,8 @@ class Daemon:
         if self.subject is not None:
             self.subject.ready = False
         self._notifier.send("STOPPING=1")
-        if self._kafka is not None:
-            await self._kafka.close(grace)
-        if self._stare is not None:
-            await self._stare.close()
-        if self._mqtt is not None:
-            await self._mqtt.close(grace)
-        if self._amqp is not None:
-            await self._amqp.close(grace)
+        for face in sorted(self._faces, key=lambda face: face.keeps):
+            await face.close(grace)
         if self._joining is not None:
             self._joining.end_watches()
         if self._control is not None:
@@ -381,12 +330,6 @@ def alone(settings: BrokerSettings, name: str, counters: Counters) -> Broker:
     from .alone import take_alone
 
     return Broker(settings, host, counters, directory=take_alone(settings.data, settings.fsync))
-
-
-def _stare_alone(counters: Counters) -> Stare:
-    from .stare_alone import AloneStare
-
-    return AloneStare(counters)
 
 
 def broker_settings(settings: Settings) -> BrokerSettings:
@@ -425,16 +368,4 @@ def broker_settings(settings: Settings) -> BrokerSettings:
         retention_check_interval_ms=settings.retention_check_interval_ms,
         compaction_check_interval_ms=settings.compaction_check_interval_ms,
         transaction_max_timeout_ms=settings.transaction_max_timeout_ms,
-    )
-
-
-def kafka_settings(settings: Settings, address: Address, unix_path: Path | None) -> KafkaSettings:
-    """Returns the Kafka face's part of the settings."""
-    advertised = Address.parse(settings.kafka_advertised) if settings.kafka_advertised else None
-    return KafkaSettings(
-        host=address.host,
-        port=address.port,
-        unix_path=unix_path,
-        advertised=(advertised.host, advertised.port) if advertised else None,
-        max_request_bytes=settings.max_request_bytes,
     )

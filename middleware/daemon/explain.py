@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.broker import Cluster
 from treecast.middleware.broker.pubsub import PubSub, Targets
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.topics import TopicName
+from treecast.shims.face import Exchanges
 
 if TYPE_CHECKING:
     from treecast.middleware.broker.queues import MessageQueue
@@ -17,16 +18,6 @@ if TYPE_CHECKING:
 
 _LOCAL = "local"
 _MOST = 6  # names that a row shows
-
-
-class Exchanges(Protocol):
-    """The AMQP face's part: `amqp.AmqpPart`."""
-
-    def routed(
-        self, vhost: str, exchange: str, key: str, headers: Mapping[str, str]
-    ) -> tuple[list[MessageQueue], list[bytes]]:
-        """Returns the queues that get a message, and the MQTT topics that it is published to. Raises
-        INVALID_REQUEST."""
 
 
 class Explanation:

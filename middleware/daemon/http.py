@@ -143,8 +143,8 @@ def application(subject: Subject, connections: AdminConnections) -> web.Applicat
     """Returns the pages for `connections`."""
     pages = Pages(subject, connections)
     app = web.Application(middlewares=[pages.note_request, pages.check_caller])
-    if subject.amqp is not None:
-        app.router.add_route("*", "/api/{path:.*}", subject.amqp.pages(connections.visitors.memory).handle)
+    for mounted in subject.pages:
+        app.router.add_route("*", mounted.path, mounted.handler(connections.visitors.memory))
     handlers = (pages.index, pages.metrics, pages.status, pages.healthz, pages.readyz)
     app.add_routes([web.get(path, handler) for path, handler in zip(PATHS, handlers, strict=True)])
     return app

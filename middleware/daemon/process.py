@@ -16,6 +16,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from .faces import FACES, listeners, shown
+
 READY_SECONDS = 60.0
 STOP_SECONDS = 30.0
 REGAIN_SECONDS = 20.0  # wait for its earlier ports that another process was given meanwhile
@@ -117,7 +119,7 @@ class DaemonProcess:
         """Returns the command line, with each face on port 0 unless the flags name it."""
         faces = (
             f
-            for name in ("kafka", "amqp", "mqtt", "stare", "admin", "control")
+            for name in (*(kind.name for kind in FACES), "admin", "control")
             for f in (f"--{name}", "127.0.0.1:0")
             if not self._flagged(name)
         )
@@ -215,7 +217,7 @@ class DaemonProcess:
     def pin_ports(self) -> None:
         """Makes later starts listen on the present ports, so that clients find it again."""
         self._pinned = True
-        for face in ("kafka", "amqp", "mqtt", "stare", "admin", "control", "fabric"):
+        for face in map(shown, listeners()):
             if face not in self.ready:
                 continue
             if not self._flagged(face):

@@ -155,6 +155,31 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             extra={"placeholder": "HOST:PORT"},
         ),
     ] = ""
+    kafka_tls: Annotated[str, _address("the Kafka face over TLS")] = OFF
+    kafka_tls_advertised: Annotated[
+        str,
+        Meta(
+            description="the address announced to Kafka clients over TLS; default: the one that each reached",
+            extra={"placeholder": "HOST:PORT"},
+        ),
+    ] = ""
+    kafka_tls_certificate: Annotated[
+        str,
+        Meta(
+            description="the certificate chain of --kafka-tls, PEM; with the key, or set --kafka-tls-key",
+            extra={"placeholder": "FILE"},
+        ),
+    ] = ""
+    kafka_tls_key: Annotated[
+        str, Meta(description="the private key of --kafka-tls, PEM", extra={"placeholder": "FILE"})
+    ] = ""
+    kafka_tls_authority: Annotated[
+        str,
+        Meta(
+            description="authorities of client certificates for Kafka over TLS, PEM; default: none required",
+            extra={"placeholder": "FILE"},
+        ),
+    ] = ""
     max_request_bytes: Annotated[
         int,
         Meta(
@@ -427,20 +452,6 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     log_format: Annotated[LogFormat, Meta(description="auto: console on a terminal, else JSON lines")] = (
         LogFormat.AUTO
     )
-
-
-FACES = ("kafka", "amqp", "mqtt", "stare", "admin", "control", "fabric")
-SHOWN = (
-    "kafka",
-    "amqp",
-    "amqp-tls",
-    "mqtt",
-    "mqtt-tls",
-    "stare",
-    "admin",
-    "control",
-    "fabric",
-)  # in the ready line
 
 
 class Key(Struct, frozen=True):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -14,26 +13,17 @@ import treecast
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.broker import Cluster, Topic
 from treecast.middleware.model.counters import Counters, FaceCounters
-from treecast.middleware.model.request_memory import RequestMemory
+from treecast.shims.face import OpenListener, Pages
 
 from .compiled import compiled_modules, why_interpreted
-from .settings import SHOWN, Settings
+from .settings import Settings
 from .troubles import Troubles
 from .view import TopicView, view_process, view_topics
 
 if TYPE_CHECKING:
     from treecast.middleware.relay.ways import Ways
-    from treecast.shims.amqp.http import ManagementPages
 
     from .explain import Explanation
-
-
-class OpenFace(Struct, frozen=True):
-    """A listening face. `socket` is its Unix socket."""
-
-    name: str
-    address: str
-    socket: Path | None
 
 
 class CoordinatorCounts(Protocol):
@@ -116,26 +106,20 @@ class JoinedView(Protocol):
 class Subject(Struct):
     """The subject of the admin interfaces. `ready`: serving, and not shutting down.
 
-    `joined`: None for a host alone. `troubles`: None if nothing watches for them. `amqp`: RabbitMQ's
-    management calls, None without the AMQP face. `explanation`: None until all faces are open.
+    `joined`: None for a host alone. `troubles`: None if nothing watches for them. `pages`: what
+    faces add to the admin address. `explanation`: None until all faces are open.
     """
 
     settings: Settings
     counters: Counters
     cluster: Cluster
-    faces: Mapping[str, OpenFace]
+    faces: Mapping[str, OpenListener]
     started_at: float
     ready: bool = False
     joined: JoinedView | None = None
     troubles: Troubles | None = None
-    amqp: Mounted | None = None
+    pages: Sequence[Pages] = ()
     explanation: Explanation | None = None
-
-
-class Mounted(Protocol):
-    """A part that has pages of its own on the admin address."""
-
-    def pages(self, memory: RequestMemory) -> ManagementPages: ...
 
 
 def _problems(subject: Subject) -> list[str]:
@@ -163,7 +147,7 @@ async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
         event_loop=type(asyncio.get_running_loop()).__module__.split(".")[0],
         compiled_modules=compiled,
         why_interpreted="" if compiled else why_interpreted(),
-        faces=[_face(face, subject.counters.faces) for name in SHOWN if (face := subject.faces.get(name))],
+        faces=[_face(face, subject.counters.faces) for face in subject.faces.values()],
         totals=_totals(topics, len(groups), subject.counters),
         resources=pb.Resources(
             resident_bytes=process.resident_bytes,
@@ -179,7 +163,7 @@ async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
     )
 
 
-def _face(face: OpenFace, counters: Mapping[str, FaceCounters]) -> pb.Face:
+def _face(face: OpenListener, counters: Mapping[str, FaceCounters]) -> pb.Face:
     message = pb.Face(name=face.name, address=face.address, unix_socket=str(face.socket or ""))
     if face.name in counters:
         message.traffic.CopyFrom(_traffic(counters[face.name]))

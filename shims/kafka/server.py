@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from treecast.middleware.model.applications import Applications
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.logs import Log
-from treecast.middleware.model.visitors import Visitors
-from treecast.shims.listening import BufferProtocol, TurnedAway, always, remove_socket
+from treecast.shims.listening import BufferProtocol, Listeners
 from treecast.shims.protocol_errors import ProtocolErrors
 
 from .connection import Connection, FaceTurn
@@ -34,66 +32,36 @@ class KafkaFace:
         self.turn: FaceTurn
         self.loop: asyncio.AbstractEventLoop
         self._broker = broker
-        self._servers: list[asyncio.AbstractServer] = []
+        self.listeners = Listeners(settings, counters, self._connect, self._refused_handshake)
         self._connections: set[Connection] = set()
-        self._address = (settings.host, settings.port)
         self._errors = ProtocolErrors(counters.protocol_errors, _log)
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_closed: asyncio.Event | None = None
         self._held = 0
         self.applications = Applications()
-        self.admits: Callable[[], bool] = always  # returns whether there is room for one more connection
-        self.visitors = Visitors()  # the limits on connections
 
     @property
     def address(self) -> tuple[str, int]:
-        """The (host, port) of the TCP listener."""
-        return self._address
+        """The (host, port) of the listener without TLS."""
+        return self.listeners.address
 
     async def start(self) -> None:
-        """Starts listening. Raises OSError if an address cannot be bound."""
+        """Starts listening. Raises OSError if an address cannot be bound or a certificate cannot be read."""
         self.loop = asyncio.get_running_loop()
         self.dispatcher = Dispatcher(self._broker, self.settings, self.counters, self.loop)
         self.turn = FaceTurn(self.loop, self._broker.polls)
-        try:
-            await self._listen()
-        except BaseException:
-            self._stop_listening()
-            raise
+        await self.listeners.open()
         self._sweep()
 
-    async def _listen(self) -> None:
-        settings = self.settings
-        server = await self.loop.create_server(
-            self._protocol, settings.host, settings.port, backlog=settings.backlog
-        )
-        self._servers.append(server)
-        host, port = server.sockets[0].getsockname()[:2]
-        self._address = (host, port)
-        if settings.unix_path is not None:
-            remove_socket(settings.unix_path)
-            self._servers.append(
-                await self.loop.create_unix_server(
-                    self._protocol, str(settings.unix_path), backlog=settings.backlog
-                )
-            )
+    def _connect(self) -> asyncio.BaseProtocol:
+        return BufferProtocol(Connection(self), self.listeners.visitors)
 
-    def _protocol(self) -> asyncio.BaseProtocol:
-        if not self.admits():
-            self.counters.connections_refused += 1
-            return TurnedAway()
-        return BufferProtocol(Connection(self), self.visitors)
-
-    def _stop_listening(self) -> None:
-        for server in self._servers:
-            server.close()
-        if len(self._servers) > 1 and self.settings.unix_path is not None:
-            remove_socket(self.settings.unix_path)
-        self._servers.clear()
+    def _refused_handshake(self, peer: str, reason: str) -> None:
+        self._errors.add(self.loop.time(), reason.partition(":")[0], peer, reason)
 
     async def close(self, grace: float = 5.0) -> None:
         """Stops accepting, answers open requests within `grace` seconds, then closes. Safe to call twice."""
-        self._stop_listening()
+        self.listeners.close()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         for connection in list(self._connections):
@@ -113,11 +81,13 @@ class KafkaFace:
 
     def local_address(self, transport: asyncio.BaseTransport) -> tuple[str, int]:
         """Returns the (host, port) at which the client of `transport` reaches this daemon."""
-        if self.settings.advertised is not None:
-            return self.settings.advertised
+        secured = transport.get_extra_info("ssl_object") is not None
+        told = self.settings.tls_advertised if secured else self.settings.advertised
+        if told is not None:
+            return told
         own = transport.get_extra_info("sockname")
         if not isinstance(own, tuple):
-            return self._address  # a unix socket
+            return self.address  # a unix socket
         return own[0].removeprefix("::ffff:"), own[1]
 
     def hold(self, size: int) -> None:

@@ -10,11 +10,12 @@ import pytest
 
 from treecast.middleware.broker import Broker, BrokerSettings, NewTopic
 from treecast.middleware.daemon.settings import Settings
-from treecast.middleware.daemon.status import OpenFace, Subject
+from treecast.middleware.daemon.status import Subject
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.identity import Host
 from treecast.middleware.model.records import Record
 from treecast.middleware.wire.record_batch import build_batch
+from treecast.shims.face import OpenListener
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ async def subject(tmp_path: Path) -> AsyncIterator[Subject]:
     broker = Broker(BrokerSettings(data=tmp_path / "data"), Host(1, "h1"), counters)
     await broker.start()
     settings = Settings(name="h1", data=str(tmp_path / "data"), topic_defaults={"retention.ms": "5000"})
-    face = OpenFace("kafka", "127.0.0.1:9092", Path("/run/treecast/kafka.sock"))
+    face = OpenListener("kafka", "127.0.0.1:9092", Path("/run/treecast/kafka.sock"))
     counters.face("kafka").connections_opened = 5
     counters.face("kafka").connections_closed = 3
     counters.face("kafka").requests.update(Produce=7, Fetch=8)

@@ -72,7 +72,7 @@ async def broker(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterato
     fabric = "off" if request.param == "alone" else "127.0.0.1:0"
     daemons = [await up(tmp_path, "a", fabric)]
     if request.param != "alone":
-        join = daemons[0]._faces["control"].address
+        join = daemons[0].listeners["control"].address
         token = f"@{tmp_path / 'a' / 'join-token'}"
         daemons.append(await up(tmp_path, "b", fabric, join=join, join_token=token))
     found = daemons[-1 if request.param == "second of two" else 0]._broker

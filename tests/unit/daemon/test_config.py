@@ -12,7 +12,8 @@ from treecast.middleware.cli.up import WRONG_USE, command, up
 from treecast.middleware.daemon.config import ConfigError, default_data, load
 from treecast.middleware.daemon.coordinate import given_database
 from treecast.middleware.daemon.listeners import StartError
-from treecast.middleware.daemon.settings import FACES, Settings, given_carriers, keys, value_text
+from treecast.middleware.daemon.faces import listeners
+from treecast.middleware.daemon.settings import Settings, given_carriers, keys, value_text
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.storage.settings import FsyncPolicy
 
@@ -210,7 +211,7 @@ def test_carriers_that_there_are_not(text: str) -> None:
 
 
 def test_every_default_address_is_loopback() -> None:
-    for face in FACES:
+    for face in listeners():
         assert getattr(Settings(), face) == "off" or getattr(Settings(), face).startswith("127.0.0.1:")
 
 

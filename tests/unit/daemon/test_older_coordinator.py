@@ -45,7 +45,7 @@ class Pair:
 
     async def start_a(self) -> None:
         self.a = await up(self.folder, "a", ANY, control=self.control)
-        self.control = self.a._faces["control"].address
+        self.control = self.a.listeners["control"].address
 
     async def start(self) -> None:
         await self.start_a()

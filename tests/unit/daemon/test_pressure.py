@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from treecast.middleware.daemon.amqp import LOW_MEMORY, Pressure
+from treecast.middleware.daemon.faces.pressure import LOW_MEMORY, Pressure
 from treecast.middleware.daemon.troubles import Troubles
 
 MIB = 1 << 20

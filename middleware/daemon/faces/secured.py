@@ -5,20 +5,18 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from treecast.middleware.api.discovery import Address
 from treecast.shims.listening import TlsSettings
 from treecast.shims.passwords import PasswordError, Passwords
 from treecast.shims.tls import tls_context
 
-from .listeners import StartError, check_free
+from ..listeners import StartError
 
 
-def tls_settings(face: str, address: Address, certificate: str, key: str, authority: str) -> TlsSettings:
+def tls_settings(face: str, certificate: str, key: str, authority: str) -> TlsSettings:
     """Returns certificate, key and authority of a face's TLS, after a trial load.
 
-    Empty means not given. Raises StartError, also if `address` is in use.
+    Empty means not given. Raises StartError.
     """
-    check_free(f"{face}-tls", address)
     if not certificate:
         raise StartError(f"--{face}-tls needs a certificate: give --{face}-tls-certificate FILE")
     tls = TlsSettings(Path(certificate), Path(key) if key else None, Path(authority) if authority else None)

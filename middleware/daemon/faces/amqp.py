@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from treecast.middleware.api.discovery import OFF, Address
-from treecast.middleware.broker import Cluster, HostPubSub
 from treecast.middleware.broker.queues import (
     SPOOLS,
     JoinedQueues,
@@ -24,7 +21,6 @@ from treecast.middleware.broker.queues import (
     taken_from,
 )
 from treecast.middleware.broker.queues.restoring import QueueStorage
-from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 from treecast.middleware.storage.disk import Disk
@@ -37,48 +33,34 @@ from treecast.shims.amqp.session_messages import FORMAT
 from treecast.shims.amqp.settings import AmqpSettings
 from treecast.shims.amqp.shared_access import SharedAccess
 from treecast.shims.amqp.stream_logs import StreamLogs
-from treecast.shims.log_ins import LogIns
+from treecast.shims.face import Face, OpenListener
 
-from . import tuning
+from ..settings import Settings
+from ..view import resident_bytes
 from .amqp_management import HOSTS, AmqpManagement, KeptHosts
-from .listeners import cannot_listen
-from .secured import passwords, tls_settings
-from .settings import Settings
-from .troubles import Troubles
-from .view import resident_bytes
+from .context import FaceAddresses, FaceContext
+from .pressure import LEAST_FREE, Pressure, most_memory
+from .secured import passwords
 
 _log = Log(__name__)
 
-LEAST_FREE = 50_000_000  # free bytes on disk below which publishers wait: RabbitMQ's disk_free_limit
-LOW_DISK = "low on disk"  # RabbitMQ's wording, which clients show
-LOW_MEMORY = "low on memory"
 _SEGMENT_BYTES = 16 << 20  # of the queue log: one remaining message keeps a whole segment on disk
 _LEAVE = 1.0  # seconds for telling other hosts which queues end with their connections
-_GIVE_BACK = 10.0  # seconds
-_MEMORY_SHARE = 0.6  # of the machine's memory, as in RabbitMQ
 
 
-class AmqpPart:
+class AmqpPart(Face):
     """The AMQP face of the host and its queues, from construction, which restores the queues, to `close`."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        counters: Counters,
-        address: Address | None,
-        unix_path: Path | None,
-        pubsub: HostPubSub,
-        troubles: Troubles,
-        cluster: Cluster,
-        log_ins: LogIns,
-    ) -> None:
-        """`address`: None to serve over TLS only. Raises StartError, or STORAGE if the disk refuses."""
+    keeps = True  # its queues take what the other faces still publish while they close
+
+    def __init__(self, context: FaceContext) -> None:
+        """Raises StartError, or STORAGE if the disk refuses."""
+        settings, counters, cluster = context.settings, context.counters, context.broker.cluster
+        pubsub, troubles, log_ins = context.broker.pubsub, context.troubles, context.guard.log_ins
         reach = cluster.queues
-        self.unix_path = unix_path
-        self._wanted = address
-        self._settings = settings
+        self._addresses = FaceAddresses(context, "amqp")
         self._closed = False
-        given = amqp_settings(settings, address, unix_path)
+        given = amqp_settings(settings, self._addresses)
         storage = _open_storage(settings)
         access = _access(settings, storage)
         self._turn = pubsub.turn
@@ -91,7 +73,9 @@ class AmqpPart:
         kept = KeptHosts(host, recorder, storage.journal.definition("/", HOSTS, b""))
         face_counters, levels = counters.face("amqp"), counters.queue_levels
         self.face = AmqpFace(host, self._turn, self.store, face_counters, levels, pubsub.passes)
-        self.face.pressure = Pressure(_most_memory(settings), troubles, resident_bytes)
+        limits_of = context.visitors(face_counters, logs_in=True)
+        self._addresses.limit(self.face.listeners, context, limits_of)
+        self.face.pressure = Pressure(most_memory(settings), troubles, resident_bytes)
         self._streams = StreamLogs(cluster, pubsub, self.face.act)
         host.use_streams(self._streams)
         self._spools = VirtualHost(SPOOLS, self.store, storage.journal.recorder(SPOOLS), given.queues)
@@ -107,8 +91,9 @@ class AmqpPart:
             self.face.join(joined)
             shared = SharedAccess(host, access, joined.definitions, kept.keep)
             reach.join(joined)
-        limits = (int(_most_memory(settings)), LEAST_FREE)
-        self.management = AmqpManagement(
+        limits = (int(most_memory(settings)), LEAST_FREE)
+        self.exchanges = self
+        self.pages = self._management = AmqpManagement(
             settings.name,
             self.face,
             access,
@@ -134,23 +119,19 @@ class AmqpPart:
             _log.info("queues restored", queues=queues, messages=count)
 
     @property
-    def address(self) -> Address | None:
-        """The listening address without TLS; None if there is none."""
-        return Address(*self.face.listeners.address) if self._wanted is not None else None
-
-    @property
-    def tls_address(self) -> Address | None:
-        found = self.face.listeners.tls_address
-        return Address(*found) if found is not None else None
+    def refused_writes(self) -> int:
+        return self.store.refusals
 
     def _listeners(self) -> tuple[tuple[str, str, int], ...]:
-        found = (("amqp", self.address), ("amqp/ssl", self.tls_address))
-        return tuple((name, one.host, one.port) for name, one in found if one is not None)
+        """Returns RabbitMQ's name, the host and the port of each listener."""
+        found = self.face.listeners
+        plain = [("amqp", *found.address)] if self._addresses.plain is not None else []
+        return (*plain, *([("amqp/ssl", *found.tls_address)] if found.tls_address is not None else []))
 
     def routed(
         self, vhost: str, exchange: str, key: str, headers: Mapping[str, str]
     ) -> tuple[list[MessageQueue], list[bytes]]:
-        """Implements `explain.Exchanges`. Values of headers are texts."""
+        """Implements `face.Exchanges`. Values of headers are texts."""
         host = self.face.host.vhosts.get(vhost)
         if host is None:
             raise TreecastError(Fault.INVALID_REQUEST, f"there is no virtual host {vhost!r}")
@@ -165,13 +146,12 @@ class AmqpPart:
         bridged = self._bridge.topics(run) if name in host.outlets else []
         return host.queues_for(run), bridged
 
-    async def start(self) -> None:
-        """Starts listening. Raises StartError."""
+    async def open(self) -> Sequence[OpenListener]:
         try:
             await self.face.start()
         except OSError as error:
-            wanted = self._wanted or Address.parse(self._settings.amqp_tls)
-            raise cannot_listen("amqp" if self._wanted else "amqp-tls", wanted, error) from error
+            raise self._addresses.refused(error) from error
+        return self._addresses.opened(self.face.listeners)
 
     async def close(self, grace: float) -> None:
         """Closes the face, writes its queues, and forces them to disk. Safe to call twice."""
@@ -183,7 +163,7 @@ class AmqpPart:
         await self._streams.close()
         if self._reach is not None:
             await self._reach.leave(min(grace, _LEAVE))
-        self.management.close()
+        self._management.close()
         self._turn.remove_store(self.store)
         self.store.flush()
         with suppress(OSError):
@@ -209,72 +189,10 @@ def _open_storage(settings: Settings) -> QueueStorage:
     )
 
 
-class Pressure:
-    """Tells the reason for which publishers have to wait, "" if there is none.
-
-    A peak leaves free memory in the heap. It is given back to the system before publishers have to wait, at
-    most every `_GIVE_BACK` s.
-    """
-
-    def __init__(
-        self,
-        most: float,
-        troubles: Troubles,
-        resident: Callable[[], int],
-        give_back: Callable[[], None] = tuning.give_back,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """`most`: bytes of resident memory above which they wait. `resident`: the present ones."""
-        self._most = most
-        self._troubles = troubles
-        self._resident = resident
-        self._give_back = give_back
-        self._clock = clock
-        self._given_at = -_GIVE_BACK
-
-    def __call__(self) -> str:
-        space = self._troubles.space
-        if self._troubles.disk.text or (space is not None and space.free < LEAST_FREE):
-            return LOW_DISK
-        return LOW_MEMORY if self._is_low() else ""
-
-    def _is_low(self) -> bool:
-        if self._resident() <= self._most:
-            return False
-        if self._clock() - self._given_at < _GIVE_BACK:
-            return True
-        self._given_at = self._clock()
-        self._give_back()
-        return self._resident() > self._most
-
-
-def _most_memory(settings: Settings) -> float:
-    """Returns the resident memory in bytes above which publishers wait."""
-    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return settings.amqp_max_memory_bytes or _MEMORY_SHARE * machine
-
-
-def amqp_settings(settings: Settings, address: Address | None, unix_path: Path | None) -> AmqpSettings:
-    """Returns the face's part of the settings. `address` None: no listener without TLS. Raises StartError."""
-    tls, tls_address = None, Address("127.0.0.1", 0)
-    if settings.amqp_tls != OFF:
-        tls_address = Address.parse(settings.amqp_tls)
-        tls = tls_settings(
-            "amqp",
-            tls_address,
-            settings.amqp_tls_certificate,
-            settings.amqp_tls_key,
-            settings.amqp_tls_authority,
-        )
-    plain = address if address is not None else tls_address
+def amqp_settings(settings: Settings, addresses: FaceAddresses) -> AmqpSettings:
+    """Returns the face's part of the settings."""
     return AmqpSettings(
-        plain=address is not None,
-        host=plain.host,
-        port=plain.port,
-        unix_path=unix_path,
-        tls=tls,
-        tls_host=tls_address.host,
-        tls_port=tls_address.port,
+        **addresses.fields(),
         certificate_login=settings.amqp_certificate_login,
         max_message_bytes=settings.amqp_max_message_bytes,
         heartbeat=settings.amqp_heartbeat,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -27,12 +27,13 @@ from treecast.shims.amqp.shared_access import SharedAccess
 from treecast.shims.amqp.users import Users
 from treecast.shims.log_ins import LogIns
 
-from .troubles import Troubles
-from .view import view_process
+from ..troubles import Troubles
+from ..view import view_process
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
     from treecast.shims.amqp.cluster_management import ClusterManagement
-    from treecast.shims.amqp.http import ManagementPages
 
 _log = Log(__name__)
 
@@ -108,11 +109,13 @@ class AmqpManagement:
         if reach is not None:
             reach.serve(self._serve)
 
-    def pages(self, memory: RequestMemory) -> ManagementPages:
-        """Made when somebody asks for one, as they need the HTTP server. `memory`: for bodies."""
-        from treecast.shims.amqp.http import ManagementPages
+    path: Final = "/api/{path:.*}"
 
-        return ManagementPages(self._calls(), memory)
+    def handler(self, memory: RequestMemory) -> Callable[[web.Request], Awaitable[web.Response]]:
+        """Implements `face.Pages`."""
+        from treecast.shims.amqp.http import ManagementPages  # here: it needs the HTTP server
+
+        return ManagementPages(self._calls(), memory).handle
 
     async def _serve(self, host: int, body: bytes) -> bytes:
         return await self._calls().serve(host, body)
