@@ -44,7 +44,7 @@ SECURED = "-tls"  # end of the name of a listener with TLS
 
 
 class Pages(Protocol):
-    """What a face adds to the admin address."""
+    """Pages that a face adds to the admin address."""
 
     @property
     def path(self) -> str:
@@ -57,7 +57,7 @@ class Pages(Protocol):
 
 
 class Exchanges(Protocol):
-    """What a face with exchanges adds to `treecast explain`."""
+    """Exchanges that `treecast explain` can ask."""
 
     def routed(
         self, vhost: str, exchange: str, key: str, headers: Mapping[str, str]

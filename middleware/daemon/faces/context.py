@@ -1,4 +1,4 @@
-"""What a face gets from its daemon, and the listeners of a face by its settings."""
+"""The parts of a daemon that its faces use, and the listeners of a face by its settings."""
 
 from __future__ import annotations
 

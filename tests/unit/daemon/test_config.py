@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from treecast.middleware.cli.up import WRONG_USE, command, up
 from treecast.middleware.daemon.config import ConfigError, default_data, load
 from treecast.middleware.daemon.coordinate import given_database
-from treecast.middleware.daemon.listeners import StartError
 from treecast.middleware.daemon.faces import listeners
+from treecast.middleware.daemon.listeners import StartError
 from treecast.middleware.daemon.settings import Settings, given_carriers, keys, value_text
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.storage.settings import FsyncPolicy
