@@ -153,8 +153,7 @@ class OpeningConnection(Connection):
         if mechanism not in self._mechanisms().split():
             detail = f"unknown authentication mechanism '{mechanism}'"
             raise AmqpError(codec.COMMAND_INVALID, detail, method.index)
-        response = method.response
-        proof = response.encode() if isinstance(response, str) else bytes(response or b"")
+        proof = _octets(method.response)
         access = self.host.access
         if mechanism == _EXTERNAL:
             self._authenticated(self.certified if access.knows(self.certified) else None)
@@ -225,11 +224,7 @@ class OpeningConnection(Connection):
             self.block(self.host.alarm)
 
     def _renew(self, method: commands.Connection.UpdateSecret) -> None:
-        secret: object = method.new_secret
-        raw = secret.encode() if isinstance(secret, str) else b""
-        if isinstance(secret, bytes):
-            raw = secret
-        if not self.host.access.renewed(self.user, raw):
+        if not self.host.access.renewed(self.user, _octets(method.new_secret)):
             raise AmqpError(codec.NOT_ALLOWED, "New secret was refused by one of the backends", method.index)
         for channel in self.all_channels():
             channel.forget_permissions()
@@ -303,6 +298,13 @@ class OpeningConnection(Connection):
         self.closing = True
         self.writable = False
         self.writer()
+
+
+def _octets(value: object) -> bytes:
+    """Returns the bytes of a long string: pamqp's is no text, against its type, where it is not UTF-8."""
+    if isinstance(value, str):
+        return value.encode()
+    return value if isinstance(value, bytes) else b""
 
 
 def _negotiated(what: str, given: int, asked: int, least: int) -> int:

@@ -7,7 +7,7 @@ from tests.unit.amqp.face import Client, Connection, MemoryHost
 
 from treecast.shims.amqp.certificates import CertificateLogin, Subject, user_of
 from treecast.shims.amqp.codec import PROTOCOL_HEADER
-from treecast.shims.amqp.codec_methods import write_table
+from treecast.shims.amqp.codec_methods import write_method, write_table
 from treecast.shims.amqp.session_host import credentials
 from treecast.shims.amqp.users import Users, guest
 
@@ -47,6 +47,18 @@ def test_the_mechanisms_that_take_a_password() -> None:
         client = opening()
         offered(client)
         assert isinstance(answer(client, mechanism, response.replace("guest", "wrong")), Connection.Close)
+
+
+@pytest.mark.parametrize("password", [b"gu\xe9st", b"\xff\xfe\xff\xfe\xff"])
+def test_passwords_that_are_not_utf_8_are_wrong_and_no_fault(password: bytes) -> None:
+    """pamqp gives such a long string as bytes, against its type: a compiled session must not believe it."""
+    client = opening()
+    offered(client)
+    capabilities = {"capabilities": {"authentication_failure_close": True}}
+    sent = write_method(0, Connection.StartOk(capabilities, "PLAIN", "\0guest\0wrong"))
+    client.send_bytes(sent.replace(b"wrong", password))
+    (found,) = client.got()
+    assert isinstance(found, Connection.Close)
 
 
 @pytest.mark.parametrize("response", [b"", b"\x05LOGIN", b"\x05LOGINS\0\0\0\xff", b"\x05LOGINI\0\0\0\1"])
