@@ -80,7 +80,8 @@ def communities(network: Network) -> list[list[int]]:
     Each group begins with its hub: the node with the most edges, among equals the lowest number.
     """
     switches = network.switches
-    edges = [(a, b) for a, b in network.ends if not network.is_host[a] and not network.is_host[b]]
+    pairs = [(a, b) for a, b in network.ends if a != b]  # no holes
+    edges = [(a, b) for a, b in pairs if not network.is_host[a] and not network.is_host[b]]
     if not edges:
         return [[switch] for switch in switches]
     groups = {switch: [switch] for switch in switches}

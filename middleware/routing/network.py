@@ -2,13 +2,19 @@
 
 An undirected edge `e` is two directed links: `2e` from its first end to its second, `2e + 1` back. `link ^ 1`
 is the reverse link and `link >> 1` the edge. A node's ports are numbered from 1 in the order in which its
-edges were given. A network without hosts is the thesis' chapter 6: every node is a switch with its host
-inside.
+edges were given, unless they are given themselves. A network without hosts is the thesis' chapter 6: every
+node is a switch with its host inside.
+
+The number of an edge names it on the wire. So an edge that is taken out leaves a hole: its number has an edge
+from node 0 to itself (`HOLE`), which no node has among its links.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+HOLE: Final = (0, 0)
 
 
 class RoutingError(ValueError):
@@ -23,8 +29,14 @@ class Network:
     """A network, created by `build` and never changed. Lists are indexed by node, or by link if stated."""
 
     def __init__(
-        self, names: list[str], is_host: list[bool], ends: list[tuple[int, int]], weights: list[int]
+        self,
+        names: list[str],
+        is_host: list[bool],
+        ends: list[tuple[int, int]],
+        weights: list[int],
+        ports: Sequence[int] = (),
     ) -> None:
+        """`ports`: by directed link; by default in the order of each node's edges."""
         self.names = names
         self.is_host = is_host
         self.ends = ends
@@ -44,6 +56,8 @@ class Network:
             first, second = ends[edge]
             self._add(2 * edge, first, second)
             self._add(2 * edge + 1, second, first)
+        if ports:
+            self.ports = list(ports)
         self.part = self._parts()  # by node; nodes with the same number can reach each other
 
     def _parts(self) -> list[int]:
@@ -60,6 +74,9 @@ class Network:
     def _add(self, link: int, tail: int, head: int) -> None:
         self.tails.append(tail)
         self.heads.append(head)
+        if tail == head:  # a hole
+            self.ports.append(0)
+            return
         self.out[tail].append(link)
         self.ports.append(len(self.out[tail]))
         self.edge_masks[tail] |= 1 << (link >> 1)
@@ -96,7 +113,12 @@ class Network:
     def link_at(self, node: int, port: int) -> int:
         """Returns the link that leaves a port, or -1."""
         out = self.out[node]
-        return out[port - 1] if 0 < port <= len(out) else -1
+        if 0 < port <= len(out) and self.ports[out[port - 1]] == port:
+            return out[port - 1]
+        for link in out:
+            if self.ports[link] == port:
+                return link
+        return -1
 
     def switch_of(self, host: int) -> int:
         """Returns the switch that a host is attached to; for a switch, the switch itself."""
@@ -114,6 +136,18 @@ class Network:
 
     def link_name(self, link: int) -> str:
         return f"{self.names[self.tails[link]]} -> {self.names[self.heads[link]]}"
+
+    def without(self, edges: int) -> Network:
+        """Returns the network without some edges (bits): all others keep their numbers and ports.
+
+        A host that has no edge left is none in it.
+        """
+        ends = [HOLE if edges >> edge & 1 else self.ends[edge] for edge in range(len(self.ends))]
+        left = {node for pair in ends if pair[0] != pair[1] for node in pair}
+        is_host = [host and node in left for node, host in enumerate(self.is_host)]
+        found = Network(self.names, is_host, ends, self.weights, self.ports)
+        found.positions = self.positions
+        return found
 
 
 def build(
@@ -173,24 +207,64 @@ def with_hosts(network: Network, per_switch: int = 1) -> Network:
     return found
 
 
+def numbered(
+    names: Sequence[str], ends: Sequence[tuple[int, int]], hosts: Iterable[int], ports: Sequence[int] = ()
+) -> Network:
+    """Returns a network whose edges have given numbers, with holes.
+
+    Raises RoutingError for unknown nodes, repeated names, an edge that is given twice, and hosts that are not
+    attached to exactly one switch.
+    """
+    edges = [pair for pair in ends if pair[0] != pair[1]]
+    known = build(names, edges, hosts=hosts)
+    if known.edge_count != len(edges):
+        raise RoutingError("an edge is given twice: ids of links would be others")
+    return Network(known.names, known.is_host, list(ends), [1] * len(ends), ports)
+
+
 def described(
     switches: Iterable[str], hosts: Iterable[str], links: Iterable[tuple[str, str]], kind: str = "switch"
 ) -> Network:
     """Returns the network of a description by names. `kind`: the word for a switch in errors.
 
-    Raises RoutingError if two nodes share a name, a link names an unknown node or is given twice, or a host
-    is not attached to exactly one switch.
+    `links`: an end may be a node's name, or `name:port`. A port that is not given is the end's place among
+    the node's links.
+
+    Raises RoutingError if two nodes share a name, a link names an unknown node or is given twice, a port of a
+    switch is given twice, or a host is not attached to exactly one switch.
     """
     inner = list(switches)
     names = [*inner, *hosts]
     if len(set(names)) != len(names):
         raise RoutingError(f"a host and a {kind} have one name")
-    pairs = list(links)
-    for name in {name for link in pairs for name in link}:
-        if name not in names:
+    places = {name: number for number, name in enumerate(names)}
+    pairs = [(_end(one, places), _end(other, places)) for one, other in links]
+    for name, _ in [end for pair in pairs for end in pair]:
+        if name not in places:
             raise RoutingError(f"a link ends at {name!r}, which is no host and no {kind}")
-    edges = [(names.index(one), names.index(other)) for one, other in pairs]
+    edges = [(places[one], places[other]) for (one, _), (other, _) in pairs]
     network = build(names, edges, hosts=range(len(inner), len(names)))
     if network.edge_count != len(edges):
         raise RoutingError("a link is given twice")
+    given = []
+    for (one, port), (other, its) in pairs:  # edges begin at the node with the lower number
+        given += [port, its] if places[one] < places[other] else [its, port]
+    network.ports = [port or own for port, own in zip(given, network.ports, strict=True)]
+    _check_ports(network)
     return network
+
+
+def _end(text: str, places: Mapping[str, int]) -> tuple[str, int]:
+    """Returns the name and the port of a link's end; port 0 if none is given."""
+    name, _, port = text.rpartition(":")
+    if text not in places and name in places and port.isdigit() and int(port):
+        return name, int(port)
+    return text, 0
+
+
+def _check_ports(network: Network) -> None:
+    for node in network.switches:
+        ports = [network.ports[link] for link in network.out[node]]
+        if len(set(ports)) != len(ports):
+            twice = next(port for port in ports if ports.count(port) > 1)
+            raise RoutingError(f"port {twice} of {network.names[node]} has two links: name ports as name:port")

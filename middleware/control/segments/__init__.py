@@ -6,9 +6,8 @@
 | `ways` | the paths that routers use by themselves, and SIDs that keep packets on others |
 | `routers` | what a router holds, with the numbers that are allotted to segments and branches |
 | `manager` | from one set of trees to the next, make before break |
-| `probes` | which links carry nothing |
+| `probing` | probes of links, led by SIDs |
 | `traffic` | which links trees leave because of their load |
-| `sessions` | a router's P4Runtime session, opened again when it was lost |
 | `publishers` | daemons: whom they send to, and which SIDs they are told |
 | `controller` | looks at receivers, links and routers, and has the manager follow them |
 | `__main__` | the command |

@@ -1,6 +1,6 @@
 """The network controller at work: looks at receivers, links and routers, and has the manager follow them.
 
-Links are probed by a task of their own. When one goes down or comes up, trees follow at once, for the
+Links are probed beside it (`control.links`). When one goes down or comes up, trees follow at once, for the
 receivers that daemons had at the last look: daemons may be reached again only after that.
 """
 
@@ -10,6 +10,9 @@ import asyncio
 import contextlib
 import sys
 
+from treecast.middleware.control.links.probes import Probes
+from treecast.middleware.control.links.sessions import LastingSession
+from treecast.middleware.control.links.watch import Watch
 from treecast.middleware.control.switches import SwitchDiffers, SwitchRefused
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log
@@ -17,10 +20,9 @@ from treecast.middleware.routing.network import RoutingError
 
 from .description import Described
 from .manager import Group, SegmentManager
-from .probes import Probe, Probes
+from .probing import SidProbes
 from .publishers import Daemons, NotTold
 from .routers import LINK_COUNTER, Plan
-from .sessions import RouterSession
 from .traffic import Rates, Traffic
 
 _log = Log(__name__)
@@ -34,9 +36,9 @@ class Controller:
     def __init__(self, described: Described, plan: Plan, token: str) -> None:
         self._described = described
         self._plan = plan
-        self.probes = Probes(plan)
+        self.probes = Probes(plan.network, SidProbes(plan))
         self._sessions = {
-            plan.network.node(name): RouterSession(name, address, plan.run, self.probes.answer)
+            plan.network.node(name): LastingSession(name, address, plan.run, self.probes.answer)
             for name, address in described.routers.items()
         }
         self._daemons = Daemons(described.controls(), token)
@@ -50,22 +52,26 @@ class Controller:
             self._traffic = Traffic(plan.network, self.manager.ways, described.capacity, **thresholds)
         self._rates = Rates()
         self._avoid: dict[Group, int] = {}
-        self._tasks: list[asyncio.Task[None]] = []
+        self._watch = Watch(
+            self.probes,
+            self._sessions,
+            seconds=described.probe,
+            again=described.look,
+            changed=self._woken.set,
+            opened=self.manager.rewrite,
+        )
         self._said = ""
 
     async def start(self) -> None:
         """Returns when routers bring packets to each other and to hosts. Raises if none can be reached."""
-        await asyncio.gather(*[self._connect(node) for node in self._sessions])
+        await self._watch.connect()
         await self.manager.start()
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*[session.close() for session in self._sessions.values()])
+        await self._watch.close()
 
     async def run(self) -> None:
-        self._tasks += [asyncio.create_task(self._probe()), asyncio.create_task(self._reconnect())]
+        self._watch.begin()
         while not self.ended.is_set():
             urgent = self._woken.is_set()
             self._woken.clear()
@@ -111,38 +117,3 @@ class Controller:
         if text != self._said:
             self._said = text
             print(f"segments: {text}", file=sys.stderr, flush=True)
-
-    # --- links and routers
-
-    async def _probe(self) -> None:
-        """Sends probes, round after round."""
-        if not self._described.probe:
-            return
-        sends: dict[bytes, asyncio.Task[None]] = {}
-        while True:
-            before = self.probes.down
-            probes = self.probes.round([node for node, session in self._sessions.items() if session.open])
-            if self.probes.down != before:
-                print(f"down={','.join(self.probes.names()).replace(' ', '') or 'none'}", flush=True)
-                self._woken.set()
-            for probe in probes:
-                if probe.frame not in sends or sends[probe.frame].done():  # else its router is slow
-                    sends[probe.frame] = asyncio.create_task(self._send(probe))
-            await asyncio.sleep(self._described.probe)
-
-    async def _send(self, probe: Probe) -> None:
-        with contextlib.suppress(SwitchRefused):  # it counts as not answered
-            await self._sessions[probe.node].send(probe.frame)
-
-    async def _reconnect(self) -> None:
-        while True:
-            await asyncio.sleep(self._described.look)
-            await asyncio.gather(*[self._connect(node) for node in self._sessions])
-
-    async def _connect(self, node: int) -> None:
-        """Opens a router's session if there is none; then the router is written, whatever it has lost."""
-        try:
-            if await self._sessions[node].connect():
-                self.manager.rewrite(node)
-        except FAULTS as error:
-            _log.warning("router is not reached", router=self._plan.network.names[node], error=error)

@@ -6,7 +6,7 @@ A router has a locator, one SID for each replication segment, and these, which n
     UNPACKS             End.DT6: the end of such a path
     HANDS_OVER + port   End.DX6 to the host at a port
     CROSSES + port      End.X over the link at a port
-    CONTROLLER          End.DX6 to the controller, for probes of links (`probes`)
+    CONTROLLER          End.DX6 to the controller, for probes of links (`probing`)
 
 Segments get a multicast group, and each of their branches the number of a replica. The function of their SIDs
 is (run << SEGMENT_BITS) + the segment's number. A run is one life of a controller: so a SID of an earlier
@@ -21,6 +21,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from treecast.middleware.control.links.probes import CPU_PORT
 from treecast.middleware.control.switches import SwitchState
 from treecast.middleware.dataplane.p4 import ActionCall, Entry, ExactMatch, LpmMatch, MulticastGroup, Replica
 from treecast.middleware.routing.network import Network, RoutingError
@@ -35,7 +36,6 @@ UNPACKS: Final = 2
 CONTROLLER: Final = 3
 HANDS_OVER: Final = 0x1000
 CROSSES: Final = 0x2000
-CPU_PORT: Final = 510  # of the routers
 LINK_COUNTER: Final = "Srv6Egress.links"  # packets and bytes sent, by port
 SEGMENT_BITS: Final = 18  # of a segment's number; the run has those above
 MOST_RUNS: Final = 1 << 32 - SEGMENT_BITS

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.unit.routing.networks import networks
 from tests.unit.segments.site import Site, address, some_groups
 
+from treecast.middleware.control.links.probes import ANSWERED, MISSED, Probes
 from treecast.middleware.control.segments.manager import Group, SegmentManager
-from treecast.middleware.control.segments.probes import ANSWERED, MISSED, Probes
+from treecast.middleware.control.segments.probing import SidProbes
 from treecast.middleware.control.segments.traffic import Traffic
 from treecast.middleware.control.segments.ways import Pin, Ways
 from treecast.middleware.routing.bits import mask_of, members
@@ -183,7 +184,7 @@ async def test_probes_find_links_that_carry_nothing() -> None:
     site = Site(network)
     manager = site.manager(1)
     await manager.start()
-    probes = Probes(manager._plan)
+    probes = Probes(network, SidProbes(manager._plan))
     rounds(site, probes, 10)
     assert not probes.down
     link = network.link(network.node("r3"), network.node("r2"))
@@ -206,7 +207,7 @@ async def test_a_router_that_is_gone_takes_its_links_with_it() -> None:
     site = Site(network)
     manager = site.manager(1)
     await manager.start()
-    probes, gone = Probes(manager._plan), network.node("r2")
+    probes, gone = Probes(network, SidProbes(manager._plan)), network.node("r2")
     rounds(site, probes, MISSED + 2, without=gone)
     found = set(members(probes.down))
     inner = [link for link in network.out[gone] if not network.is_host[network.heads[link]]]
@@ -216,7 +217,8 @@ async def test_a_router_that_is_gone_takes_its_links_with_it() -> None:
 
 
 def test_packets_that_are_no_answers_are_ignored() -> None:
-    probes = Probes(Site(ring()).plan(1))
+    plan = Site(ring()).plan(1)
+    probes = Probes(plan.network, SidProbes(plan))
     for packet in (b"", bytes(66), bytes(54) + b"treecast" + bytes(3), bytes(54) + b"treecast" + b"\xff" * 4):
         probes.answer(packet)
     assert not probes._answered

@@ -88,7 +88,7 @@ def cycle_basis(network: Network) -> list[int]:
         tree = breadth_first(network, root)
         ways = _ways(network, root, tree)
         for edge, (a, b) in enumerate(network.ends):
-            if not tree >> edge & 1 and a in ways and b in ways:
+            if a != b and not tree >> edge & 1 and a in ways and b in ways:
                 candidates.add(ways[a] ^ ways[b] ^ 1 << edge)
     basis: list[int] = []
     reduced: dict[int, int] = {}  # by highest bit

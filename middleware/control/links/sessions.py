@@ -1,4 +1,4 @@
-"""A router's P4Runtime session that is opened again after it was lost."""
+"""A switch's P4Runtime session that is opened again after it was lost."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _log = Log(__name__)
 CALL_SECONDS = 30.0
 
 
-class RouterSession:
-    """`manager.Switch`. `heard`: called with each packet that the router sends to its controller.
+class LastingSession:
+    """A switch for a manager. `heard`: called with each packet that the switch sends to its controller.
 
-    Each session has a higher election id than those before, also of earlier runs: the router may not have
-    noticed yet that they ended.
+    Each session has a higher election id than those before, also of earlier runs (`run`, from 1): the switch
+    may not have noticed yet that they ended.
     """
 
     def __init__(self, name: str, address: str, run: int, heard: Callable[[bytes], None]) -> None:
@@ -96,7 +96,7 @@ class RouterSession:
             return await session.counter(name, cells)
 
     async def send(self, frame: bytes) -> None:
-        """Sends a frame into the router."""
+        """Sends a frame into the switch."""
         session = self._opened()
         async with self._sending, self._answering():
             await session.send_packet(frame)
