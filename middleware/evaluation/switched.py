@@ -138,6 +138,10 @@ class SwitchedNetwork:
         """Starts new counts; packets in flight are added to them."""
         self.carried = Carried()
 
+    def read(self, switch: int) -> SwitchState:
+        """Returns what a switch holds."""
+        return self._at[switch].control.read()
+
     def bring(self, switch: int, state: SwitchState) -> int:
         """Changes one switch; how many writes it took."""
         return self._at[switch].control.bring_to(state)

@@ -11,7 +11,7 @@ from node 0 to itself (`HOLE`), which no node has among its links.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 HOLE: Final = (0, 0)
@@ -230,15 +230,15 @@ def described(
     `links`: an end may be a node's name, or `name:port`. A port that is not given is the end's place among
     the node's links.
 
-    Raises RoutingError if two nodes share a name, a link names an unknown node or is given twice, a port of a
-    switch is given twice, or a host is not attached to exactly one switch.
+    Raises RoutingError if two nodes share a name, a link names an unknown node or is given twice, or a host
+    is not attached to exactly one switch.
     """
     inner = list(switches)
     names = [*inner, *hosts]
     if len(set(names)) != len(names):
         raise RoutingError(f"a host and a {kind} have one name")
     places = {name: number for number, name in enumerate(names)}
-    pairs = [(_end(one, places), _end(other, places)) for one, other in links]
+    pairs = [(end_of(one, places), end_of(other, places)) for one, other in links]
     for name, _ in [end for pair in pairs for end in pair]:
         if name not in places:
             raise RoutingError(f"a link ends at {name!r}, which is no host and no {kind}")
@@ -250,21 +250,24 @@ def described(
     for (one, port), (other, its) in pairs:  # edges begin at the node with the lower number
         given += [port, its] if places[one] < places[other] else [its, port]
     network.ports = [port or own for port, own in zip(given, network.ports, strict=True)]
-    _check_ports(network)
     return network
 
 
-def _end(text: str, places: Mapping[str, int]) -> tuple[str, int]:
-    """Returns the name and the port of a link's end; port 0 if none is given."""
+def end_of(text: str, places: Collection[str]) -> tuple[str, int]:
+    """Returns the name and the port of a link's end in a description; port 0 if none is given."""
     name, _, port = text.rpartition(":")
     if text not in places and name in places and port.isdigit() and int(port):
         return name, int(port)
     return text, 0
 
 
-def _check_ports(network: Network) -> None:
+def check_ports(network: Network) -> Network:
+    """Returns the network. Raises RoutingError if a port of a switch has two links."""
     for node in network.switches:
         ports = [network.ports[link] for link in network.out[node]]
         if len(set(ports)) != len(ports):
             twice = next(port for port in ports if ports.count(port) > 1)
-            raise RoutingError(f"port {twice} of {network.names[node]} has two links: name ports as name:port")
+            raise RoutingError(
+                f"port {twice} of {network.names[node]} has two links: write ports with ends, as name:port"
+            )
+    return network

@@ -1,15 +1,16 @@
 """Probes round after round, and sessions that are opened again, beside a controller's work.
 
-    watch = Watch(probes, sessions, seconds=0.5, again=2.0, changed=woken.set, opened=manager.rewrite)
-    await watch.connect()
-    watch.begin()                     # `changed` is called when links have gone down or come up
+watch = Watch(probes, sessions, seconds=0.5, again=2.0, changed=woken.set, opened=manager.rewrite)
+await watch.connect(10.0)
+watch.begin()                     # `changed` is called when links have gone down or come up
+await watch.become(sessions)      # those of another description
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from treecast.middleware.control.switches import SwitchRefused
 from treecast.middleware.model.logs import Log
@@ -43,7 +44,9 @@ class Watch:
         self._again = again
         self._changed = changed
         self._opened = opened
-        self._tasks: list[asyncio.Task[None]] = []
+        self._missed: dict[str, str] = {}  # why sessions were not opened at the last attempt
+        self._keeping: dict[int, asyncio.Task[None]] = {}  # by node: the task that keeps a session open
+        self._probing: asyncio.Task[None] | None = None
         self._sends: dict[bytes, asyncio.Task[None]] = {}
 
     @property
@@ -51,18 +54,35 @@ class Watch:
         """The switches with an open session."""
         return [node for node, session in self.sessions.items() if session.open]
 
-    async def connect(self) -> None:
-        """Opens all sessions that are not open, as far as switches answer."""
-        await asyncio.gather(*[self._connect(node) for node in list(self.sessions)])
+    def why(self) -> str:
+        """Returns which switches are not reached, and the reasons."""
+        missing = [session.name for session in self.sessions.values() if not session.open]
+        return "; ".join([f"{name}: {self._missed.get(name) or 'it does not answer'}" for name in missing])
+
+    async def connect(self, seconds: float) -> None:
+        """Opens sessions as far as switches answer within `seconds`."""
+        tasks = [asyncio.create_task(self._connect(node)) for node in self.sessions]
+        if not tasks:
+            return
+        try:
+            await asyncio.wait(tasks, timeout=seconds)
+        finally:
+            await _end(tasks)
 
     def begin(self) -> None:
-        self._tasks += [asyncio.create_task(self._probe()), asyncio.create_task(self._reconnect())]
+        self._probing = asyncio.create_task(self._probe())
+        self._keeping = {node: asyncio.create_task(self._keep(node)) for node in self.sessions}
+
+    async def become(self, sessions: Mapping[int, LastingSession]) -> None:
+        """Watches these sessions from now on, and closes those that are not among them."""
+        gone = [one for one in self.sessions.values() if one not in sessions.values()]
+        await _end(self._keeping.values())
+        self.sessions = sessions
+        await asyncio.gather(*[session.close() for session in gone])
+        self._keeping = {node: asyncio.create_task(self._keep(node)) for node in sessions}
 
     async def close(self) -> None:
-        tasks = [*self._tasks, *self._sends.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _end([*self._keeping.values(), *self._sends.values(), *filter(None, [self._probing])])
         await asyncio.gather(*[session.close() for session in self.sessions.values()])
 
     async def _probe(self) -> None:
@@ -82,10 +102,11 @@ class Watch:
         with contextlib.suppress(SwitchRefused, KeyError):  # it counts as not answered
             await self.sessions[probe.node].send(probe.frame)
 
-    async def _reconnect(self) -> None:
+    async def _keep(self, node: int) -> None:
+        """Keeps a session open: one that does not answer holds up no other."""
         while True:
+            await self._connect(node)
             await asyncio.sleep(self._again)
-            await self.connect()
 
     async def _connect(self, node: int) -> None:
         session = self.sessions[node]
@@ -93,4 +114,15 @@ class Watch:
             if await session.connect():
                 self._opened(node)
         except (OSError, SwitchRefused) as error:
-            _log.warning("switch is not reached", switch=session.name, error=error)
+            if session.name not in self._missed:
+                _log.warning("switch is not reached", switch=session.name, error=error)
+            self._missed[session.name] = str(error)
+        else:
+            self._missed.pop(session.name, None)
+
+
+async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
+    ended = list(tasks)
+    for task in ended:
+        task.cancel()
+    await asyncio.gather(*ended, return_exceptions=True)

@@ -11,7 +11,7 @@ import contextlib
 import sys
 
 from treecast.middleware.control.links.probes import Probes
-from treecast.middleware.control.links.sessions import LastingSession
+from treecast.middleware.control.links.sessions import CALL_SECONDS, LastingSession
 from treecast.middleware.control.links.watch import Watch
 from treecast.middleware.control.switches import SwitchDiffers, SwitchRefused
 from treecast.middleware.model.errors import TreecastError
@@ -64,7 +64,7 @@ class Controller:
 
     async def start(self) -> None:
         """Returns when routers bring packets to each other and to hosts. Raises if none can be reached."""
-        await self._watch.connect()
+        await self._watch.connect(CALL_SECONDS)
         await self.manager.start()
 
     async def close(self) -> None:

@@ -29,7 +29,7 @@ from pathlib import Path
 
 import msgspec
 
-from treecast.middleware.routing.network import Network, RoutingError, described
+from treecast.middleware.routing.network import Network, RoutingError, check_ports, described
 from treecast.middleware.routing.replication.engineering import HIGH, LOW
 from treecast.middleware.routing.replication.paths import Paths
 from treecast.middleware.wire.srv6_sids import Layout, SidError
@@ -61,8 +61,8 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
     low: float = LOW
 
     def network(self) -> Network:
-        """Returns the network. Raises RoutingError as `described` does."""
-        return described(self.routers, self.hosts, self.links, "router")
+        """Returns the network. Raises RoutingError as `described` and `check_ports` do."""
+        return check_ports(described(self.routers, self.hosts, self.links, "router"))
 
     def plan(self, run: int) -> Plan:
         """Returns the plan of run `run`. Raises RoutingError for invalid addresses."""

@@ -11,8 +11,8 @@ every publisher has acknowledged a version without it and twice the longest life
 an earlier run has left on routers goes in the same way: so a controller may die at any step. What could not
 be done raises, and the next call goes on from there.
 
-Links that are down (`control.links`) are in no path of routers and in no tree. A router all of whose links are down
-is written if it can be; the others do not wait for it.
+Links that are down (`control.links`) are in no path of routers and in no tree. A router all of whose links
+are down is written if it can be; the others do not wait for it.
 """
 
 from __future__ import annotations

@@ -5,9 +5,12 @@ strategy = "random"             # which trees at first: a name of `treecast rout
 seed = 1
 store = "trees.json"            # what must not be forgotten; seen from this file
 packet_life = 1.0               # seconds
+probe = 0.5                     # seconds between probes of each link between switches; 0: none are sent
 adapt = 0.0                     # seconds between looks at what publishers send, for better trees; 0: never
 
-links = [["alpha", "s1"], ["s1", "s2"], ["s2", "beta"]]   # in the order of each switch's ports
+# In the order of each switch's ports. Where they are in another order, or one of them is not used any more:
+# ["s1:3", "s2:1"]
+links = [["alpha", "s1"], ["s1", "s2"], ["s2", "beta"]]
 
 [switches]                      # P4Runtime, running p4/virtual_trees.p4
 s1 = "10.0.0.11:9559"
@@ -24,8 +27,9 @@ from pathlib import Path
 from random import Random
 
 import msgspec
+from msgspec.structs import replace
 
-from treecast.middleware.routing.network import Network, RoutingError, described
+from treecast.middleware.routing.network import Network, RoutingError, Unreachable, described, end_of
 from treecast.middleware.routing.virtual.strategies import (
     NEED_KNOWLEDGE,
     STRATEGIES,
@@ -34,7 +38,7 @@ from treecast.middleware.routing.virtual.strategies import (
     install,
 )
 
-from . import states
+from .wires import Named
 
 
 class HostPlace(msgspec.Struct, forbid_unknown_fields=True):
@@ -55,6 +59,7 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
     seed: int = 1
     store: str = "trees.json"
     packet_life: float = 1.0
+    probe: float = 0.5
     adapt: float = 0.0
 
     def network(self) -> Network:
@@ -78,9 +83,20 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
         return STRATEGIES[self.strategy]
 
     def trees(self, network: Network) -> list[int]:
-        """Returns the strategy's trees, as far as there is room. Raises RoutingError as `chosen` does."""
+        """Returns the strategy's trees, as far as there is room. Raises RoutingError as `chosen` does, and
+        Unreachable if a strategy for the whole network finds it in parts.
+        """
         rules = install(network, self.limit, self.chosen(), Knowledge(), Random(self.seed))
         return list(rules.trees.values())
+
+    def trees_around(self, network: Network) -> list[int]:
+        """Returns trees for a network whose links are not all up: while it is in parts, a strategy for the
+        whole network gives way to `broadcast`, which makes trees in each part.
+        """
+        try:
+            return self.trees(network)
+        except Unreachable:
+            return replace(self, strategy="broadcast").trees(network)
 
     def remark(self, trees: list[int]) -> str:
         """Returns a remark for the operator about the trees; empty if there is none."""
@@ -91,12 +107,26 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
             " stacks will name every link by a hop; try broadcast or random, or a higher limit"
         )
 
-    def ways(self, network: Network) -> dict[int, dict[int, int]]:
-        """Returns, by switch, the ports towards hosts' MAC addresses. Raises RoutingError for an invalid
-        address.
-        """
-        macs = {network.node(name): _mac(host.mac) for name, host in self.hosts.items() if host.mac}
-        return states.shortest_ways(network, macs)
+    def macs(self, network: Network) -> dict[int, int]:
+        """Returns hosts' MAC addresses, by node. Raises RoutingError for an invalid address."""
+        return {network.node(name): _mac(host.mac) for name, host in self.hosts.items() if host.mac}
+
+    def check(self) -> Network:
+        """Returns the network. Raises RoutingError for anything that is wrong, before a switch is written."""
+        network = self.network()
+        self.chosen()
+        self.macs(network)
+        return network
+
+    def named(self) -> Named:
+        """Returns the ends of links whose ports are written with them."""
+        places = {*self.switches, *self.hosts}
+        found = set()
+        for link in self.links:
+            ends = [end_of(text, places) for text in link]
+            name = frozenset(node for node, _ in ends)
+            found |= {(name, node) for node, port in ends if port}
+        return frozenset(found)
 
     def controls(self) -> dict[str, str]:
         """Returns the control addresses of publishers, by name."""

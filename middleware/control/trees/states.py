@@ -1,13 +1,14 @@
 """The content of a network's switches for stacks: a `SwitchState` per scheme and switch.
 
-Ports are the network's, from 1 in the order of a switch's links. Clone session p goes to port p. A set of
-ports is a number whose bit p is port p (`ports_of`).
+Ports are the network's, from 1. Clone session p goes to port p. A set of ports is a number whose bit p is
+port p (`ports_of`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from treecast.middleware.control.links.probes import CPU_PORT
 from treecast.middleware.control.switches import SwitchState
 from treecast.middleware.dataplane.p4 import (
     ActionCall,
@@ -26,6 +27,8 @@ from treecast.middleware.routing.virtual.stacks import Rules
 
 # A set of ports has 64 bits in the programs, and port 0 means none.
 MOST_PORTS = 63
+# The session that sends to a switch's controller, where it has one (`labels`).
+TO_CONTROLLER = 63
 
 Entries = list[tuple[str, Entry]]
 
@@ -42,10 +45,10 @@ def port_sessions(network: Network, switch: int) -> list[CloneSession]:
     """Returns one clone session for each port. Raises RoutingError if a switch has more than the programs can
     name.
     """
-    count = len(network.out[switch])
-    if count > MOST_PORTS:
-        raise RoutingError(f"switch {network.names[switch]} has {count} ports; {MOST_PORTS} can be named")
-    return [CloneSession(port, (Replica(port),)) for port in range(1, count + 1)]
+    ports = sorted({network.ports[link] for link in network.out[switch]})
+    if ports and ports[-1] > MOST_PORTS:
+        raise RoutingError(f"switch {network.names[switch]} has {ports[-1]} ports; {MOST_PORTS} can be named")
+    return [CloneSession(port, (Replica(port),)) for port in ports]
 
 
 def _exact(key: str, value: int, action: str, **arguments: int) -> Entry:
@@ -156,12 +159,13 @@ def labels(
     clean_up: bool = False,
     tunnels: Mapping[int, Tunnel] | None = None,
     addresses: Mapping[int, int] | None = None,
+    controller: int = -1,
 ) -> SwitchState:
     """Returns the state for p4/virtual_trees.p4 and p4/hybrid.p4: the switch's links, and its rules for
     `trees`.
 
     `clean_up`: hosts get no labels. `tunnels`: by port. `addresses`: the port towards a MAC address, for
-    frames without a stack.
+    frames without a stack. `controller`: the id of the hop label that leads to the switch's controller.
     """
     entries = [*_links(network, switch), *_trees(network, switch, rules, trees)]
     for mac, port in (addresses or {}).items():
@@ -172,16 +176,17 @@ def labels(
         entries += [_at_egress("last_switch", network.ports[link], "clean", {}) for link in hosts]
     for port, tunnel in (tunnels or {}).items():
         entries.append(_at_egress("tunnels", port, "tunnel", tunnel.arguments))
-    return SwitchState.of(entries=entries, sessions=port_sessions(network, switch))
-
-
-def shortest_ways(network: Network, macs: Mapping[int, int]) -> dict[int, dict[int, int]]:
-    """Returns, for every switch, the port towards each host's MAC address (`macs`, by host), for `labels`."""
-    toward = Destinations(network).toward
-    return {
-        switch: {macs[host]: network.ports[link] for host, link in toward[switch].items() if host in macs}
-        for switch in network.switches
-    }
+    sessions = port_sessions(network, switch)
+    if controller >= 0:
+        if any(session.session == TO_CONTROLLER for session in sessions):
+            raise RoutingError(
+                f"switch {network.names[switch]} has {TO_CONTROLLER} ports; one fewer can be named,"
+                " because the last number leads to its controller"
+            )
+        hop = _exact("hdr.label.id", controller, "LabelIngress.own_link", port=TO_CONTROLLER)
+        entries.append(("LabelIngress.links", hop))
+        sessions.append(CloneSession(TO_CONTROLLER, (Replica(CPU_PORT),)))
+    return SwitchState.of(entries=entries, sessions=sessions)
 
 
 def _links(network: Network, switch: int) -> Iterator[tuple[str, Entry]]:

@@ -1,4 +1,8 @@
-"""A network and its virtual trees in the message to publishers: `SetTrees` of the control service."""
+"""A network and its virtual trees in the message to publishers: `SetTrees` of the control service.
+
+An edge that publishers must not name now, because it carries nothing or was taken out, keeps its number as a
+hole: it begins where it ends. Daemons from before 2026-11-27 refuse such a network, and keep their trees.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Mapping
 
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.routing.bits import mask_of, members
-from treecast.middleware.routing.network import Network, RoutingError, build
+from treecast.middleware.routing.network import HOLE, Network, RoutingError, numbered
 from treecast.middleware.routing.virtual.rules import RuleBase
 from treecast.middleware.wire.label_stack import LAST_ID
 
@@ -30,9 +34,9 @@ def read_trees(request: pb.SetTreesRequest) -> tuple[Network, RuleBase]:
     if any(host >= len(request.names) for host in request.hosts):
         raise RoutingError("a host is no node")
     edges = list(zip(ends[::2], ends[1::2], strict=True))
-    network = build(list(request.names), edges, hosts=list(request.hosts))
-    if network.edge_count != len(edges):
-        raise RoutingError("an edge is given twice, or begins where it ends: ids of links would be others")
+    if any(first == second and (first, second) != HOLE for first, second in edges):
+        raise RoutingError("an edge begins where it ends")
+    network = numbered(list(request.names), edges, list(request.hosts))
     return network, _rules(network, request)
 
 
@@ -42,7 +46,7 @@ def _rules(network: Network, request: pb.SetTreesRequest) -> RuleBase:
     for tree in request.trees:
         if not 0 < tree.id <= LAST_ID or tree.id in rules.trees:
             raise RoutingError(f"tree id {tree.id} is given twice, or is none")
-        if any(edge >= network.edge_count for edge in tree.edges):
+        if any(edge >= network.edge_count or network.ends[edge] == HOLE for edge in tree.edges):
             raise RoutingError(f"tree {tree.id} has an edge that there is not")
         rules.next = tree.id
         rules.add(mask_of(tree.edges))

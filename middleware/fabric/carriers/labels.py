@@ -177,18 +177,21 @@ class Labels:
             raise ValueError(f"{type(rules).__name__} is nothing that labels are made by")
         if rules.version < self.version:
             raise ValueError(f"rules of version {rules.version}, and {self.version} are known")
+        if rules.version == self.version and self._network is not None:
+            return  # a version is told again to whoever may have started anew
         self.version, self._network = rules.version, rules.network
         self._encoder = Encoder(rules.network, rules.rules)
         self._place()
 
     def _place(self) -> None:
-        """Recomputes the positions of the hosts in the network."""
-        network = self._network
+        """Recomputes the positions of the hosts that links lead to from here. Others get unicast."""
+        network, own = self._network, self._names.get(self._host, "")
         self._prefixes.clear()
         self._stacks, self._node = None, {}
         if network is None:
             return
-        at = {network.names[node]: node for node in network.hosts}
+        here = next((node for node in network.hosts if network.names[node] == own), -1)
+        at = {network.names[node]: node for node in network.hosts if network.part[node] == network.part[here]}
         self._node = {host: at[name] for host, name in self._names.items() if name in at}
         if self._host in self._node:
             self._stacks = Stacks(self._encoder, self._node[self._host])
@@ -197,7 +200,7 @@ class Labels:
             self._edge.reach_changed()
 
     def reach(self, hosts: Collection[int]) -> Reach:
-        """The hosts that the network contains, once it is known."""
+        """The hosts that links lead to, once the network is known."""
         known = () if self._stacks is None else [host for host in hosts if host in self._node]
         mtu = self._edge.segment_bytes(self._room) if self._edge is not None else 0
         return Reach(frozenset(known), mtu)

@@ -105,8 +105,13 @@ class Cloud:
 
 
 class One:
+    open = True
+
     def __init__(self, cloud: Cloud, switch: int) -> None:
         self._cloud, self._switch = cloud, switch
+
+    async def read(self) -> SwitchState:
+        return self._cloud.run.read(self._switch)
 
     async def bring_to(self, desired: SwitchState) -> int:
         return await self._cloud.bring(self._switch, desired)
@@ -136,7 +141,7 @@ def test_trees_follow_what_is_sent() -> None:
         """Runs traffic for a while, then lets the manager look; returns whether there was an update."""
         cloud.pass_time(1.0, 100)
         seen.add(cloud.observed())
-        trees = better_trees(manager.rules, seen, rng, SAMPLE)
+        trees = better_trees(manager.base, seen, rng, SAMPLE)
         if trees is None:
             return 0
         (await manager.update(trees)).check_invariants()

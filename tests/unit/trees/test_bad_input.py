@@ -148,6 +148,11 @@ def test_a_manager_of_switches_without_room() -> None:
             told.append(trees)
 
     class Switch:
+        open = True
+
+        async def read(self) -> SwitchState:
+            return SwitchState.of()
+
         async def bring_to(self, desired: SwitchState) -> int:
             return 0
 

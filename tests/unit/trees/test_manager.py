@@ -18,6 +18,7 @@ from treecast.middleware.control.switches import SwitchRefused, SwitchState
 from treecast.middleware.control.trees.manager import Kept, TreeManager
 from treecast.middleware.control.trees.store import FileStore, MemoryStore
 from treecast.middleware.control.trees.told import read_trees, write_trees
+from treecast.middleware.control.trees.wires import Wire
 from treecast.middleware.evaluation.switched import SwitchedNetwork
 from treecast.middleware.evaluation.twins import FRAME, switched
 from treecast.middleware.routing.network import Network, RoutingError, build
@@ -56,7 +57,7 @@ class World:
             assert all(len(frames) == 1 for frames in carried.frames.values())
 
     async def announce(self, version: int, network: Network, trees: Mapping[int, int]) -> None:
-        assert not self.versions or version > self.versions[-1]
+        assert not self.versions or version >= self.versions[-1]
         self.versions.append(version)
         self.live = True
         told, rules = read_trees(write_trees(version, network, trees))
@@ -72,8 +73,13 @@ class World:
 
 
 class _Switch:
+    open = True
+
     def __init__(self, world: World, number: int) -> None:
         self._world, self._number = world, number
+
+    async def read(self) -> SwitchState:
+        return self._world.run.read(self._number)
 
     async def bring_to(self, desired: SwitchState) -> int:
         world = self._world
@@ -151,7 +157,8 @@ def test_an_update_that_fails_is_taken_up_again(seed: int, fails_at: int, restar
 def test_the_store_is_a_file(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "trees.json")
     assert store.load() == Kept()
-    kept = Kept(3, 8, {5: 0b1011, 7: 1 << 200 | 1 << 199}, frozenset({7}))
+    links = {n: Wire((f"s{n}", f"s{n + 1}"), (2, 1)) for n in (0, 1, 3, 199, 200)}
+    kept = Kept(3, 8, {5: 0b1011, 7: 1 << 200 | 1 << 199}, frozenset({7}), links)
     store.save(kept)
     assert FileStore(tmp_path / "trees.json").load() == kept
     (tmp_path / "trees.json").write_text("{")
