@@ -75,6 +75,8 @@ class Site:
     name. `capacity`: of a link, for the controller; 0: trees ignore load.
     """
 
+    carrier = "srv6"
+
     def __init__(
         self,
         start: StartLab,
@@ -127,14 +129,21 @@ class Site:
             lines += [f'control = "[{ip}]:7671"'] if host in HOSTS else []
         return "\n".join(lines)
 
+    def ip(self, host: str) -> str:
+        return self.lab.ipv6(host)
+
+    def url(self, host: str) -> str:
+        """Returns a host's address as it stands before a port."""
+        return f"[{self.ip(host)}]"
+
     def _start_daemon(self, host: str) -> None:
-        ip = f"[{self.lab.ipv6(host)}]"
+        ip = self.url(host)
         command = [sys.executable, "-m", "treecast.middleware.cli", "up", "--name", host]
         command += ["--data", str(self.folder / host), "--kafka", f"{ip}:9092", "--mqtt", f"{ip}:1883"]
         command += ["--admin", "off", "--stare", "off", "--amqp", "off"]
-        command += ["--control", f"{ip}:7671", "--fabric", f"{ip}:7672", "--carrier", "srv6"]
+        command += ["--control", f"{ip}:7671", "--fabric", f"{ip}:7672", "--carrier", self.carrier]
         if host != HOSTS[0]:
-            command += ["--join", f"[{self.lab.ipv6(HOSTS[0])}]:7671", "--join-token", self.token]
+            command += ["--join", f"{self.url(HOSTS[0])}:7671", "--join-token", self.token]
         assert line(self.lab.start(host, *command)).startswith("ready ")
 
     def control(self, host: str) -> DaemonClient:
@@ -147,10 +156,10 @@ class Site:
     # --- trees
 
     def hosts_by_trees(self) -> int:
-        """Returns the accounts of alpha's streams that are carried by SRv6, one for each stream and host."""
+        """Returns the accounts of alpha's streams that are carried by trees, one for each stream and host."""
         with self.control("alpha") as client:
             found = [account for stream in client.list_streams() for account in stream.accounts]
-        return sum(account.carrier == "srv6" for account in found)
+        return sum(account.carrier == self.carrier for account in found)
 
     def ways(self, **message: str) -> list[pb.MessageWay]:
         """Returns how a message that is published at alpha goes to other hosts."""
@@ -172,7 +181,7 @@ class Site:
 
     def produce(self, count: int, first: int) -> None:
         def run() -> None:
-            producer = KafkaProducer(bootstrap_servers=f"[{self.lab.ipv6('alpha')}]:9092")
+            producer = KafkaProducer(bootstrap_servers=f"{self.url('alpha')}:9092")
             for number in range(first, first + count):
                 producer.send(TOPIC, b"%d:" % number + RECORD)
             producer.flush(PATIENCE)
@@ -182,14 +191,14 @@ class Site:
 
     def reader(self, host: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "treecast.middleware.cli", "consume", TOPIC, "--beginning", "--json"]
-        return self.lab.start(host, *command, "--kafka", f"[{self.lab.ipv6(host)}]:9092")
+        return self.lab.start(host, *command, "--kafka", f"{self.url(host)}:9092")
 
     def publish(self, topic: str, count: int, first: int) -> None:
         """Publishes numbered messages of QoS 1; returns when all are acknowledged."""
         command = [
             "mosquitto_pub",
             "-h",
-            self.lab.ipv6("alpha"),
+            self.ip("alpha"),
             "-V",
             "mqttv5",
             "-t",
@@ -205,7 +214,7 @@ class Site:
 
     def subscribe(self, host: str, topic: str) -> Subscriber:
         """Starts mosquitto_sub; returns when its SUBACK has arrived."""
-        command = ["stdbuf", "-oL", "mosquitto_sub", "-h", self.lab.ipv6(host), "-V", "mqttv5", "-d"]
+        command = ["stdbuf", "-oL", "mosquitto_sub", "-h", self.ip(host), "-V", "mqttv5", "-d"]
         return Subscriber(self.lab.start(host, *command, "-t", topic, "-q", "1", "-F", "message %p"))
 
 
@@ -306,11 +315,14 @@ def told(site: Site, beginning: str) -> str:
     return found
 
 
-def quiet(site: Site) -> None:
-    """Reads what the controller has said until now."""
+def quiet(site: Site) -> list[str]:
+    """Returns what the controller has said until now."""
     assert site.controller.stdout is not None
+    found = []
     while select.select([site.controller.stdout], [], [], 0)[0]:
-        assert line(site.controller)
+        found.append(line(site.controller))
+        assert found[-1]
+    return found
 
 
 def on_trees(site: Site) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -145,10 +145,10 @@ class Controller:
     def _pause(self) -> float:
         return min(REMIND_SECONDS, self._described.adapt or REMIND_SECONDS)
 
-    async def _unless_woken(self, work: object) -> bool:
+    async def _unless_woken(self, work: Coroutine[None, None, None]) -> bool:
         """Works unless something happens meanwhile. Returns whether all was done; says what went wrong."""
-        looking = asyncio.ensure_future(work)  # type: ignore[arg-type]
-        waking = asyncio.ensure_future(self._woken.wait())
+        looking = asyncio.create_task(work)
+        waking = asyncio.create_task(self._woken.wait())
         await asyncio.wait((looking, waking), return_when=asyncio.FIRST_COMPLETED)
         waking.cancel()
         looking.cancel()
