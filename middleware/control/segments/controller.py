@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from typing import Final
 
 from treecast.middleware.control.links.probes import Probes
 from treecast.middleware.control.links.sessions import CALL_SECONDS, LastingSession
@@ -27,6 +28,7 @@ from .traffic import Rates, Traffic
 
 _log = Log(__name__)
 
+REMIND_SECONDS: Final = 10.0  # between announcements of the same: a daemon may have been started again
 FAULTS = (OSError, ValueError, RoutingError, SwitchRefused, SwitchDiffers, NotTold, TreecastError)
 
 
@@ -60,6 +62,7 @@ class Controller:
             changed=self._woken.set,
             opened=self.manager.rewrite,
         )
+        self._reminded_at = 0.0
         self._said = ""
 
     async def start(self) -> None:
@@ -92,7 +95,10 @@ class Controller:
             self._wanted = await self._daemons.wanted()
             if self._wanted is not None and self._traffic is not None:
                 await self._balance(self._traffic, self._wanted)
-        manager = self.manager
+        manager, now = self.manager, asyncio.get_running_loop().time()
+        if not urgent and now - self._reminded_at >= REMIND_SECONDS:
+            self._reminded_at = now
+            manager.remind()
         if self._wanted is not None and await manager.update(
             self._wanted, avoid=self._avoid, down=self.probes.down
         ):

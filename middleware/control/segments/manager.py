@@ -82,6 +82,7 @@ class SegmentManager:
         self._draining: list[Segment] = []  # that nobody is told of any more
         self._left = True  # what an earlier run has left is still there
         self._changed = True  # since publishers were told last
+        self._reminds = False
         self._count = 0
 
     @property
@@ -99,6 +100,10 @@ class SegmentManager:
         """Has a router written at the next update: it may have lost what it held."""
         self._unwritten.add(node)
 
+    def remind(self) -> None:
+        """Has publishers told again at the next update: one may have been started anew."""
+        self._reminds = True
+
     async def update(
         self, wanted: Iterable[Group], *, avoid: Mapping[Group, int] | None = None, down: int = 0
     ) -> bool:
@@ -115,8 +120,10 @@ class SegmentManager:
         await self._write_all()
         if trees != self._usable or self._changed or self._left:
             await self._announce(trees)
-        elif not self._draining:
-            return written
+        else:
+            await self._remind(trees)
+            if not self._draining:
+                return written
         self._close(trees)
         await self._drain()
         return True
@@ -164,7 +171,12 @@ class SegmentManager:
         self._count += 1
         self._changed = True  # until all of them have acknowledged it
         await self._publishers.announce(self.version, self._told(trees))
-        self._usable, self._changed = trees, False
+        self._usable, self._changed, self._reminds = trees, False, False
+
+    async def _remind(self, trees: set[Tree]) -> None:
+        if self._reminds:
+            self._reminds = False
+            await self._publishers.announce(self.version, self._told(trees))
 
     def _told(self, trees: set[Tree]) -> Told:
         found: Told = {}

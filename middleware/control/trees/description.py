@@ -93,10 +93,12 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
         """Returns trees for a network whose links are not all up: while it is in parts, a strategy for the
         whole network gives way to `broadcast`, which makes trees in each part.
         """
+        broadcast = replace(self, strategy="broadcast")
+        in_parts = len({network.part[host] for host in network.hosts}) > 1 and self.strategy != "hops"
         try:
-            return self.trees(network)
+            return self.trees(network) or (broadcast.trees(network) if in_parts else [])
         except Unreachable:
-            return replace(self, strategy="broadcast").trees(network)
+            return broadcast.trees(network)
 
     def remark(self, trees: list[int]) -> str:
         """Returns a remark for the operator about the trees; empty if there is none."""

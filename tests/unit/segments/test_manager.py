@@ -69,6 +69,21 @@ async def fail_and_go_on(network: Network, seed: int) -> None:
         assert site.held() == len(manager.forest.segments)
 
 
+async def test_a_daemon_that_was_started_anew_is_told_again() -> None:
+    site = Site(two_routers())
+    manager = site.manager(1)
+    await manager.start()
+    groups = {("a", ("b",))}
+    await manager.update(groups)
+    told, site.told = site.told, {}
+    assert not await manager.update(groups)
+    assert not site.told
+    manager.remind()
+    assert not await manager.update(groups)
+    assert site.told == told
+    assert site.versions == [manager.version] * 2
+
+
 async def test_hosts_reach_each_other_by_their_addresses() -> None:
     site = Site(two_routers())
     await site.manager(1).start()

@@ -88,6 +88,43 @@ def test_the_carrier_sends_to_those_that_it_reaches() -> None:
     assert wire.sent == [encode_labels([hop(APART.link(0, 3))]) + b"data"]
 
 
+def test_the_carrier_reaches_hosts_that_links_lead_to() -> None:
+    """A link that is down is a hole in the network; hosts behind it get unicast until it is up."""
+    network = build(["s", "t", "a", "b", "c"], [(0, 1), (0, 2), (0, 3), (1, 4)], hosts=[2, 3, 4])
+    labels, wire = carrier(network, 100)
+    assert set(labels._node) == {2, 3, 4}
+    labels.learn(LabelRules(2, network.without(0b1), RuleBase(network.without(0b1), 4)))
+    assert set(labels._node) == {2, 3}
+    labels.send(0, [b"data"], [3, 4])
+    assert wire.sent == [encode_labels([hop(network.link(0, 3))]) + b"data"]
+    labels.learn(LabelRules(2, network, RuleBase(network, 4)))
+    assert set(labels._node) == {2, 3}, "a version is told again as it was"
+    labels.learn(LabelRules(3, network, RuleBase(network, 4)))
+    assert set(labels._node) == {2, 3, 4}
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+def test_trees_of_a_network_whose_links_are_down(name: str) -> None:
+    """A strategy for the whole network gives way to one that knows links alone."""
+    if name in NEED_KNOWLEDGE:
+        return
+    network = fat_tree(4)
+    switches = {network.names[node]: "unused" for node in network.switches}
+    ends = zip(network.tails[::2], network.heads[::2], strict=True)
+    links = [(network.names[tail], network.names[head]) for tail, head in ends]
+    hosts = {network.names[node]: HostPlace() for node in network.hosts}
+    described = Described(links, switches, hosts, strategy=name)
+    whole = described.network()
+    alone = whole.edge_masks[whole.switch_of(whole.hosts[0])] & ~whole.edge_masks[whole.hosts[0]]
+    less = whole.without(alone)
+    trees = described.trees_around(less)
+    assert bool(trees) == (name != "hops")
+    rules = RuleBase(less, 1000)
+    for edges in trees:
+        rules.add(edges)
+    rules.check_invariants()
+
+
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
 def test_strategies_on_a_network_in_two_parts(name: str) -> None:
     """Strategies that make trees to subscribers refuse and suggest a remedy; others install trees."""

@@ -11,6 +11,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.unit.trees.plant import Dies, Plant, random_plant, written
 
 from treecast.middleware.control.links.probes import ANSWERED, MISSED, Probes
@@ -22,6 +23,7 @@ from treecast.middleware.control.trees.wires import MOST_LINKS, Wire, allotted, 
 from treecast.middleware.routing.bits import members
 from treecast.middleware.routing.network import Network, RoutingError, build, check_ports, described
 from treecast.middleware.routing.virtual.strategies import STRATEGIES, Knowledge, install
+from treecast.middleware.wire.label_stack import LAST_ID
 
 NONCE = b"12345678"
 
@@ -224,7 +226,9 @@ async def follow(plant: Plant) -> None:
             continue  # nothing answers, which says nothing
         assert down_names(probes) == plant.cut
         manager.mark(probes.down)
-        rules = await manager.update(some_trees(manager.up, rng))
+        trees = some_trees(manager.up, rng)
+        await manager.update(trees)
+        rules = await manager.update(trees)  # a switch that is alone was written last
         assert manager._kept.held == rules.trees
         plant.checks = True
         plant.check()
@@ -394,6 +398,36 @@ async def test_a_link_whose_switch_was_never_written_is_not_named() -> None:
         for a, b in network.ends
         if a != b
     )
+
+
+async def test_a_publisher_that_was_started_anew_is_told_again() -> None:
+    plant = ring()
+    manager = plant.manager(MemoryStore(), RING)
+    await manager.update(broadcast(manager))
+    version, _, _ = plant.told.pop("b")
+    await manager.update(broadcast(manager))
+    assert "b" not in plant.told
+    manager.remind()
+    await manager.update(broadcast(manager))
+    assert plant.told["b"][0] == version
+
+
+async def test_ids_begin_anew_when_all_have_been_used() -> None:
+    plant = ring()
+    manager = plant.manager(MemoryStore(), RING)
+    first, *others = broadcast(manager)
+    await manager.update([first])
+    manager._keep(replace(manager._kept, next=LAST_ID))
+    await manager.update([first, *others])
+    await manager.update([first])
+    await manager.update([first, *others])
+    assert manager._kept.held[1] == first
+    assert set(manager._kept.held) == {1, *range(2, 2 + len(others))}
+    assert sorted(manager.base.trees.values()) == sorted(manager._kept.held.values())
+    manager._left["s1"] = {}
+    manager._keep(replace(manager._kept, held=dict.fromkeys(range(1, LAST_ID + 1), first)))
+    with pytest.raises(RoutingError, match="lower the limit"):
+        manager._free_id(5, {})
 
 
 # --- probes
