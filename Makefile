@@ -96,8 +96,9 @@ demo: setup
 UNIT_WORKERS ?= auto
 SERVER_WORKERS ?= 3
 HOUSE ?= tests/house
-UNIT := -n $(UNIT_WORKERS) tests/unit
-SERVERS := -n $(SERVER_WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/house --ignore tests/unit
+SLOWEST := --durations 20 --durations-min 4
+UNIT := -n $(UNIT_WORKERS) tests/unit $(SLOWEST)
+SERVERS := -n $(SERVER_WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/house --ignore tests/unit $(SLOWEST)
 COLD := bench broker/groups cli control emulator evaluation filters lab load p4/frontend p4/p4runtime relay/homes stare
 COMPILED_UNIT := $(UNIT) $(addprefix --ignore tests/unit/,$(COLD)) --compiled
 
