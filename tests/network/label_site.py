@@ -25,11 +25,15 @@ LINKS = (
 
 
 class LabelSite(Site):
-    """A lab with its tree manager (`controller`) and daemons. `relayed`: the links that can be cut."""
+    """A lab with its tree manager (`controller`) and daemons. `relayed`: the links that can be cut; `probe`:
+    seconds between probes of a link."""
 
     carrier = "labels"
 
-    def __init__(self, start: StartLab, folder: Path, relayed: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self, start: StartLab, folder: Path, relayed: Sequence[tuple[str, str]] = (), *, probe: float = 1.0
+    ) -> None:
+        self._probe = probe
         self.folder = folder
         self.links = LINKS
         self.listed = list(LINKS)
@@ -67,7 +71,7 @@ class LabelSite(Site):
 
     def write(self) -> None:
         lines = [f"links = {json.dumps(self.listed)}", 'strategy = "broadcast"', "packet_life = 0.1"]
-        lines += ["probe = 1.0", "[switches]"]
+        lines += [f"probe = {self._probe}", "[switches]"]
         lines += [f'{name} = "{self.lab.p4runtime(name)}"' for name in SWITCHES]
         for host in HOSTS:
             lines += [f"[hosts.{host}]", f'control = "{self.ip(host)}:7671"']

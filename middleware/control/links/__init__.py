@@ -4,8 +4,9 @@
 | --- | --- |
 | `probes` | which links carry nothing, by packets that a switch's controller sends and another hears |
 | `sessions` | a switch's P4Runtime session, opened again when it was lost |
+| `ways` | links towards hosts, around links that are down, that lead in no circle |
 | `watch` | probes round after round, and sessions that are opened again |
 
 How a probe is led over a link is the affair of each kind: `segments.probing` by SIDs, `trees.probing` by
-labels.
+labels, `stare_switch.network` by STARE's requests.
 """

@@ -72,11 +72,12 @@ class Probes:
         self._streaks = {link: self._streaks.get(link, 0) for link in form.links}
         self.down &= sum(3 << (pair & -2) for pair in {link & -2 for link in form.links})
 
-    def answer(self, packet: bytes) -> None:
-        """Takes a packet that a switch has sent to its controller; ignores it if it is no probe."""
+    def answer(self, packet: bytes) -> bool:
+        """Takes a packet that a switch has sent to its controller. Returns whether it was a probe."""
         link = self._form.link_of(packet)
         if link in self._streaks:
             self._answered.add(link)
+        return link in self._streaks
 
     def round(self, reached: Collection[int]) -> list[Probe]:
         """Ends a round and returns the probes of the next. `reached`: the switches that the controller

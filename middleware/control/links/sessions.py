@@ -23,7 +23,7 @@ class LastingSession:
     may not have noticed yet that they ended.
     """
 
-    def __init__(self, name: str, address: str, run: int, heard: Callable[[bytes], None]) -> None:
+    def __init__(self, name: str, address: str, run: int, heard: Callable[[bytes], object]) -> None:
         self.name = name
         self._address = address
         self._heard = heard

@@ -101,7 +101,7 @@ class SegmentManager:
         self._unwritten.add(node)
 
     def remind(self) -> None:
-        """Has publishers told again at the next update: one may have been started anew."""
+        """Has publishers told again at the next update: one may have been restarted."""
         self._reminds = True
 
     async def update(

@@ -4,7 +4,6 @@
 | --- | --- |
 | `states` | the state of a switch in each scheme, as a value: entries, groups, clone sessions |
 | `wires` | numbers of links that last while the description changes |
-| `ways` | ports towards hosts for frames without a stack, around links that are down |
 | `manager` | brings the switches of a network from one rule base to the next, make before break |
 | `store` | what a manager must not forget, in a file |
 | `probing` | probes of links, led by labels |

@@ -28,6 +28,7 @@ from typing import Final, Protocol
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from treecast.middleware.control.links.ways import Towards, ways
 from treecast.middleware.control.switches import EntryKey, SwitchState
 from treecast.middleware.dataplane.p4 import Entry, ExactMatch
 from treecast.middleware.model.logs import Log
@@ -38,7 +39,6 @@ from treecast.middleware.wire.label_stack import LAST_ID
 
 from . import states
 from .probing import controller_id
-from .ways import Towards, ways
 from .wires import Named, Wire, Wires, allotted, listed, numbered_by, wires_of
 
 _log = Log(__name__)
@@ -225,7 +225,7 @@ class TreeManager:
         return not tree & _missing(self.up)
 
     def remind(self) -> None:
-        """Has publishers told again at the next update: one may have been started anew."""
+        """Has publishers told again at the next update: one may have been restarted."""
         self._acknowledged = False
 
     def rewrite(self, node: int) -> None:
@@ -263,7 +263,7 @@ class TreeManager:
     async def _make(self, wanted: list[int]) -> tuple[list[int], list[BaseException]]:
         """Writes what is missing. Returns the ids of the wanted trees, and what went wrong."""
         names = self.network.names
-        # What a switch holds decides which ids are free.
+        # Switches decide which ids are free: they may hold trees that the store does not know of.
         await self._write({node for node in self._switches if names[node] not in self._seen})
         target = self._allot(wanted)
         return target, await self._write(self._unwritten)
@@ -354,7 +354,7 @@ class TreeManager:
         if not gone and links == kept.links and not self._left:
             return False
         await self._sleep(2 * self.life)
-        # What cannot be written now is written whole later: nobody names what it still holds.
+        # Switches that cannot be written now are written whole later: nobody names what they still hold.
         self._unwritten |= (self._touched(gone) | self._more()) & self._switches.keys()
         self._left.clear()
         held = {number: edges for number, edges in kept.held.items() if number not in gone}

@@ -4,10 +4,9 @@
      "links": {"0": ["alpha", "s1", 1, 1], ...},        by number, with the ports at both ends
      "trees": {"7": [["alpha", "s1"], ["s1", "s2"]]}}   that switches may hold, by id
 
-A link is its two names, so a tree means the same links after any change of the description. A file from
-before 2026-11-27 has trees by places of links in a description that may have changed since. Its version and
-ids are gone on with, its trees are not used: what switches hold of them stays until publishers were told
-others.
+A link is its two names, so a tree means the same links after any change of the description. A file of an
+earlier version has trees by places of links in a description that may have changed since. Its version and ids
+are gone on with, its trees are not used: what switches hold of them stays until publishers were told others.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class _File(msgspec.Struct):
 
 
 class _ByPlaces(msgspec.Struct):
-    """A file from before 2026-11-27."""
+    """A file of an earlier version."""
 
     version: int
     next: int

@@ -1,7 +1,8 @@
 """A network and its virtual trees in the message to publishers: `SetTrees` of the control service.
 
 An edge that publishers must not name now, because it carries nothing or was taken out, keeps its number as a
-hole: it begins where it ends. Daemons from before 2026-11-27 refuse such a network, and keep their trees.
+hole: it begins where it ends. Daemons of earlier versions refuse such a network, and keep their
+trees.
 """
 
 from __future__ import annotations

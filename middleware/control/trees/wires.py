@@ -30,7 +30,7 @@ class Wire(Struct, frozen=True):
 
     @property
     def name(self) -> frozenset[str]:
-        """What makes it this link, from whichever end it is seen."""
+        """Its identity, from whichever end it is seen."""
         return frozenset(self.ends)
 
     def as_in(self, other: Wire) -> Wire:

@@ -178,7 +178,7 @@ class Labels:
         if rules.version < self.version:
             raise ValueError(f"rules of version {rules.version}, and {self.version} are known")
         if rules.version == self.version and self._network is not None:
-            return  # a version is told again to whoever may have started anew
+            return  # a version is told again in case a daemon was restarted
         self.version, self._network = rules.version, rules.network
         self._encoder = Encoder(rules.network, rules.rules)
         self._place()

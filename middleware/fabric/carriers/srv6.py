@@ -134,7 +134,7 @@ class Srv6:
         if any(len(tree.sid) != 16 or not tree.hosts for tree in rules.trees):
             raise ValueError("rules of SRv6 with a tree without hosts, or a SID that is no address")
         if rules == self._rules:
-            return  # a version is told again to whoever may have started anew
+            return  # a version is told again in case a daemon was restarted
         self.version, self._rules = rules.version, rules
         self._place()
         if self._edge is not None:

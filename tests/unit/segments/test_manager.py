@@ -69,7 +69,7 @@ async def fail_and_go_on(network: Network, seed: int) -> None:
         assert site.held() == len(manager.forest.segments)
 
 
-async def test_a_daemon_that_was_started_anew_is_told_again() -> None:
+async def test_a_daemon_that_was_restarted_is_told_again() -> None:
     site = Site(two_routers())
     manager = site.manager(1)
     await manager.start()

@@ -168,7 +168,7 @@ async def upgraded(plant: Plant, store: FileStore, links: list[tuple[str, str]])
     held = before.rules.trees
     assert held
     manager = plant.manager(store, links)
-    manager._keep(Kept(7, 1, links=manager._kept.links))  # ids would begin anew
+    manager._keep(Kept(7, 1, links=manager._kept.links))  # ids would begin at 1 again
     await manager.update(list(held.values()))
     assert not manager._kept.held.keys() & held.keys()
     assert list(manager._kept.held.values()) == list(held.values())
@@ -400,7 +400,7 @@ async def test_a_link_whose_switch_was_never_written_is_not_named() -> None:
     )
 
 
-async def test_a_publisher_that_was_started_anew_is_told_again() -> None:
+async def test_a_publisher_that_was_restarted_is_told_again() -> None:
     plant = ring()
     manager = plant.manager(MemoryStore(), RING)
     await manager.update(broadcast(manager))
@@ -412,7 +412,7 @@ async def test_a_publisher_that_was_started_anew_is_told_again() -> None:
     assert plant.told["b"][0] == version
 
 
-async def test_ids_begin_anew_when_all_have_been_used() -> None:
+async def test_ids_begin_again_when_all_have_been_used() -> None:
     plant = ring()
     manager = plant.manager(MemoryStore(), RING)
     first, *others = broadcast(manager)
