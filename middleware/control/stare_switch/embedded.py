@@ -62,6 +62,7 @@ class Place(Struct, frozen=True):
     mac: bytes
     address: bytes
     ipv6_address: bytes = b""  # if empty, the link-local one of its MAC (RFC 4291, appendix A)
+    idle: frozenset[int] = frozenset()  # ports to other switches that are not in the tree
 
     @property
     def ipv6(self) -> bytes:
@@ -93,6 +94,7 @@ class EmbeddedController:
         self._width, self._expire = width, expire
         self._ages: Timers[tuple[int, int]] = Timers()  # of hosts' subscriptions: (state, port)
         self._place = place
+        self._settings, self._random = settings, random
         self._driver = driver
         self._ports: dict[int, int] = {}  # B by state
         self._links = {port: Subscriptions(settings, random) for port in sorted(place.tree)}
@@ -121,6 +123,24 @@ class EmbeddedController:
         """Whether every neighbour has acknowledged all requests, apart from repeats."""
         return not any(link.waiting for link in self._links.values())
 
+    def become(self, place: Place, now: float) -> None:
+        """Takes another place in the tree: what neighbours at ports that left it have asked for ends, and
+        those at new ones are told what they must know.
+        """
+        gone = self._links.keys() - place.tree
+        self._place = place
+        for port in gone:
+            del self._links[port]
+        for port in sorted(place.tree - self._links.keys()):
+            self._links[port] = Subscriptions(self._settings, self._random)
+        for state, ports in list(self._ports.items()):
+            self._set(state, ports & ~port_set(gone), now)
+        self._flush()
+
+    def held(self) -> dict[int, int]:
+        """Returns the set of ports with subscribers, by state."""
+        return dict(self._ports)
+
     def packet_in(self, data: bytes, now: float) -> None:
         """Handles a frame that the switch sent up."""
         if len(data) < _PORT.size:
@@ -138,8 +158,10 @@ class EmbeddedController:
                 self._refuse("STRAY_ACK")
         elif frame.header.kind is StareKind.PUBLISH:
             self._refuse("PUBLISH")
-        elif port >= self._width or self._is_stale(port, frame.header, now):
-            self._refuse("STALE" if port < self._width else "PORT")
+        elif port >= self._width or port in self._place.idle:
+            self._refuse("PORT")  # also of a neighbour that has not left the tree there yet
+        elif self._is_stale(port, frame.header, now):
+            self._refuse("STALE")
         else:
             self._request(port, frame, now)
         self._flush()
