@@ -86,7 +86,10 @@ class Watch:
         await asyncio.gather(*[session.close() for session in self.sessions.values()])
 
     async def _probe(self) -> None:
-        while self.seconds:
+        while True:
+            if not self.seconds:  # another description may ask for probes
+                await asyncio.sleep(self._again)
+                continue
             before = self.probes.down
             probes = self.probes.round(self.reached)
             if self.probes.down != before:

@@ -138,6 +138,7 @@ class Controller:
     async def run(self) -> None:
         while not self.ended.is_set():
             self._woken.clear()
+            await self._read_file()
             done = await self._unless_woken(self._look())
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), self._pause() if done else WAIT_SECONDS)
@@ -174,9 +175,6 @@ class Controller:
     # --- one look
 
     async def _look(self) -> None:
-        if self._again:
-            self._again = False
-            await self._become(read(self._path))
         now = asyncio.get_running_loop().time()
         if self._described.adapt and self._printed >= 0 and now - self._observed_at >= self._described.adapt:
             self._observed_at = now
@@ -238,6 +236,15 @@ class Controller:
         return [up.names[host] for host in up.hosts if up.part[host] != largest]
 
     # --- another description
+
+    async def _read_file(self) -> None:
+        """Takes the file if it shall be read again. Nothing interrupts this."""
+        if self._again:
+            self._again = False
+            try:
+                await self._become(read(self._path))
+            except FAULTS as error:
+                self._say(str(error))
 
     async def _become(self, changed: Described) -> None:
         """Takes a changed file. Raises RoutingError, and changes nothing, if it cannot be applied."""

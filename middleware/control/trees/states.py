@@ -181,7 +181,7 @@ def labels(
         if any(session.session == TO_CONTROLLER for session in sessions):
             raise RoutingError(
                 f"switch {network.names[switch]} has {TO_CONTROLLER} ports; one fewer can be named,"
-                " because the last number leads to its controller"
+                " because the last number leads to its controller: set probe = 0"
             )
         hop = _exact("hdr.label.id", controller, "LabelIngress.own_link", port=TO_CONTROLLER)
         entries.append(("LabelIngress.links", hop))
