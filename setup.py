@@ -137,6 +137,7 @@ HOT_MODULES: list[str] = [
     "middleware/fabric/core/streams.py",
     "middleware/fabric/core/timing.py",
     "middleware/fabric/core/turn.py",
+    "middleware/fabric/core/vain.py",
     "middleware/fabric/origin.py",
     "middleware/fabric/fabric.py",
     "middleware/relay/partitions/stream_log.py",

@@ -84,6 +84,7 @@ class HostEntry(Struct, frozen=True):
     no broker, and gets no partitions to lead. `zone`: a label of hosts near each other, with outer labels
     before inner ones, separated by "/". `run_id`: drawn by the run that attached last; empty from an earlier
     version. `lost_run`: the last run that began on a new directory, or on an older state of it; 0: none.
+    `mtu`: of its fabric's interface; 0: unknown.
     """
 
     host_id: int
@@ -98,6 +99,7 @@ class HostEntry(Struct, frozen=True):
     zone: str = ""
     run_id: str = ""
     lost_run: int = 0
+    mtu: int = 0
 
 
 class LostRange(Struct, frozen=True):

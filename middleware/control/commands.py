@@ -30,6 +30,7 @@ class Attach(Struct, frozen=True):
     zone: str = ""
     runs: tuple[RunMark, ...] = ()  # that the directory knows, its own last; none from an earlier version
     heard: RunMark | None = None  # the last stamp of the host, as stored
+    mtu: int = 0  # of its fabric's interface
 
 
 class Renew(Struct, frozen=True):

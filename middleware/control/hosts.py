@@ -104,6 +104,7 @@ def attach(state: ClusterState, command: Attach) -> Decision[HostEntry]:
         command.zone,
         _run_id(before, command),
         run if lost else before.lost_run if before is not None else 0,
+        command.mtu,
     )
     return Decision(host, (*counted, put(host)))
 

@@ -78,6 +78,7 @@ class CoordinatorService:
             request.zone,
             tuple(map(RUN.read, request.runs)),
             await self._stamp_of(request.name),
+            request.mtu,
         )
         host: HostEntry = await self._coordinator.do(command)
         return pb.AttachResponse(

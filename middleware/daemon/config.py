@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from treecast.middleware.api.discovery import OFF, Address
+from treecast.middleware.fabric.settings import LEAST_MTU
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.topic_config import TOPIC_CONFIG_KEYS, TopicConfig
 
@@ -235,6 +236,8 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
     _check_fabric(settings, where)
     _check_carriers(settings, where)
     _check_zone(settings, where)
+    if 0 < settings.mtu < LEAST_MTU:
+        raise ConfigError(f"{where('mtu')}: {settings.mtu} is less than {LEAST_MTU}, which the fabric needs")
     if any(character.isspace() for character in settings.name):
         raise ConfigError(f"{where('name')}: the name {settings.name!r} holds white space")
     if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:

@@ -34,7 +34,9 @@ from treecast.middleware.control.server import LocalCoordinator, OpenCoordinator
 from treecast.middleware.fabric.carriers.relay import NAME as RELAY
 from treecast.middleware.fabric.channel import ChannelSettings, listen_on_one_number
 from treecast.middleware.fabric.core.settings import StreamSettings
+from treecast.middleware.fabric.edge import packet_bytes
 from treecast.middleware.fabric.settings import FabricSettings
+from treecast.middleware.fabric.sockets.interfaces import interface_of
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import Host, new_cluster_id
@@ -103,7 +105,10 @@ class Joining:
         membership = self._membership(target)
         if self._known is not None:
             count_by_clock(self.directory)
-        request = attach_request(self.directory, membership, self.announced, zone=self._settings.zone)
+        mtu = packet_bytes(self._settings.mtu, interface_of(self.address.host))
+        request = attach_request(
+            self.directory, membership, self.announced, zone=self._settings.zone, mtu=mtu
+        )
         self._attachment = Attachment(self._client, request, self._attached, self.directory.move_stamp)
         position = stored_position(self.directory.tables) if self._known is not None else Position()
         self._client.position = lambda: position
@@ -127,7 +132,7 @@ class Joining:
         # Hosts of a zone repair for each other what they keep. Replicas keep their partition's log anyway.
         held = _HELD_IN_ZONES if RELAY in found else 0
         stream = StreamSettings(hold_bytes=held)
-        return FabricSettings(stream=stream, carriers=tuple(found), options=found)
+        return FabricSettings(stream=stream, mtu=self._settings.mtu, carriers=tuple(found), options=found)
 
     def stare(self) -> JoinedStare:
         """Returns STARE's part. Requires a started relay."""

@@ -140,6 +140,16 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             extra={"placeholder": "LABEL"},
         ),
     ] = ""
+    mtu: Annotated[
+        int,
+        Meta(
+            description="the longest packets to and from other hosts, with their IP header; 0: the MTU of the"
+            " fabric's interface. Shorter paths are found by probes; set it where that is to save the search",
+            ge=0,
+            le=65_535,
+            extra={"placeholder": "BYTES"},
+        ),
+    ] = 0
     labels_via: Annotated[
         str,
         Meta(

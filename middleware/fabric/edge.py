@@ -18,7 +18,7 @@ from treecast.middleware.wire.segment import NO_KEYS
 
 from .core.timing import Random
 from .settings import FabricSettings
-from .sockets.interfaces import NO_INTERFACE, interface_of
+from .sockets.interfaces import NO_INTERFACE, Interface, interface_of
 from .sockets.udp import End, Inlets, SocketAddress, UdpSocket, open_udp
 
 if TYPE_CHECKING:
@@ -31,6 +31,13 @@ _UDP_HEADER: Final = 8
 # arrived by. Segments therefore always leave room for a STARE header.
 LEAST_OVERHEAD: Final = stare.HEADER_SIZE
 _LONGEST_PACKET: Final = 65_507 - 20
+
+
+def packet_bytes(mtu: int, interface: Interface) -> int:
+    """The longest packet of a host with the setting `mtu` (0: none), which no known interface exceeds."""
+    if not mtu or not interface.index:
+        return mtu or interface.mtu
+    return min(mtu, interface.mtu)
 
 
 class Edge:
@@ -130,11 +137,20 @@ class Edge:
         name = self.udp.sock.getsockname()
         return name[0], name[1]
 
-    def segment_bytes(self, overhead: int) -> int:
-        """The longest segment that fits into a packet of the interface after `overhead` bytes."""
-        packet = self.settings.mtu or self.interface.mtu
+    @property
+    def packet_bytes(self) -> int:
+        """The longest packet that this host sends, with its IP header."""
+        return packet_bytes(self.settings.mtu, self.interface)
+
+    def datagram_bytes(self, packet: int) -> int:
+        """The longest UDP payload of a packet of this size."""
         ip = _IPV6_HEADER if self.family == socket.AF_INET6 else _IPV4_HEADER
-        return min(packet - ip - _UDP_HEADER, _LONGEST_PACKET) - max(overhead, LEAST_OVERHEAD)
+        return min(packet - ip - _UDP_HEADER, _LONGEST_PACKET)
+
+    def segment_bytes(self, overhead: int, packet: int = 0) -> int:
+        """The longest segment that fits into a packet of this size (0: of the interface) after `overhead`
+        bytes."""
+        return self.datagram_bytes(packet or self.packet_bytes) - max(overhead, LEAST_OVERHEAD)
 
     @property
     def receive_buffer(self) -> int:

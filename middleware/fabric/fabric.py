@@ -38,7 +38,6 @@ from collections.abc import Callable, Iterable
 from math import ceil
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from treecast.middleware.model.complaints import Complaints
@@ -49,7 +48,6 @@ from treecast.middleware.model.timers import NEVER
 from treecast.middleware.wire.segment import KeyRing, Kind, control, encode
 from treecast.middleware.wire.segment_bodies import Probe
 
-from .carriers.carrier import CarrierState
 from .carriers.registry import Carriers
 from .carriers.unicast import Unicast
 from .core.log import StreamLog
@@ -60,9 +58,11 @@ from .core.streams import UNICAST, Shipment, Streams
 from .core.timing import Random
 from .edge import Edge
 from .origin import JoinedStream, Origin, Sink
+from .paths import Paths, padded
 from .settings import FabricSettings
-from .sockets.interfaces import NO_INTERFACE, Interface
+from .sockets.interfaces import NO_INTERFACE
 from .sockets.udp import End, Inlets
+from .state import FabricState
 
 _log = Log(__name__)
 
@@ -83,19 +83,6 @@ OnProbe = Callable[[int, int, int], None]
 OnUnreached = Callable[[Origin, int], None]
 
 
-class FabricState(Struct, frozen=True):
-    """State shown by `treecast doctor` and `treecast streams`."""
-
-    host: int
-    address: tuple[str, int]
-    interface: Interface
-    segment_bytes: int  # the longest that is sent
-    receive_buffer: int  # as granted by the kernel, which counts twice the requested size
-    carriers: tuple[CarrierState, ...]
-    origins: int
-    received_streams: int
-
-
 class Fabric:
     """All streams of a host, and the carriers that they use."""
 
@@ -113,6 +100,7 @@ class Fabric:
         self.counters = counters
         self.on_probe: OnProbe | None = None  # (sending host, state id, nonce)
         self.on_unreached: OnUnreached | None = None  # (origin, a host that its carrier does not reach)
+        self.on_path: Callable[[int], None] | None = None  # other segments than before arrive at this host
         self.on_reach: Callable[[], None] | None = None  # carriers reach other hosts than before
         self.carriers = Carriers(settings)
         self.interface = NO_INTERFACE
@@ -167,8 +155,9 @@ class Fabric:
         edge.bind(address)
         self._udp = edge.udp
         self.interface = edge.interface
-        mtu = edge.segment_bytes(self.carriers.overhead)
-        self.stream_settings = replace(self._settings.stream, mtu=mtu)
+        overhead, unicast = self.carriers.overhead, self.carriers.unicast
+        self.stream_settings = replace(self._settings.stream, mtu=edge.segment_bytes(overhead))
+        self.paths = Paths(edge, unicast, self._keys, overhead, self._path_changed)
         self._streams = Streams(
             self.host,
             self.stream_settings,
@@ -178,11 +167,12 @@ class Fabric:
             assembly_bytes=self._settings.assembly_bytes,
             room_bytes=edge.receive_buffer * _PAYLOAD // _TRUESIZE,
             nearest=self.carriers,
+            sizes=self.paths,
             isolate=self._isolation.note,
         )
         self._inlets = edge.inlets = Inlets(self._streams, self._settings.receive_at_once)
         self.carriers.open(edge)
-        self._unicast: Unicast = self.carriers.unicast
+        self._unicast: Unicast = unicast
         self._carriers = self.carriers.all
 
     @property
@@ -200,6 +190,7 @@ class Fabric:
         if self._timer is not None:
             self._timer.cancel()
         self._closed = True
+        self.paths.close()
         self.carriers.close()
         self._origins.clear()
         self._joined.clear()
@@ -317,9 +308,9 @@ class Fabric:
 
     # --- probes
 
-    def send_probe(self, carrier: str, group: int, nonce: int, hosts: Iterable[int]) -> None:
-        """Sends a probe by this carrier to hosts that it may reach. A host that receives it calls `on_probe`
-        and answers by another path.
+    def send_probe(self, carrier: str, group: int, nonce: int, hosts: Iterable[int], size: int = 0) -> None:
+        """Sends a probe by this carrier to hosts that it may reach, in a datagram as long as one with a
+        segment of `size` bytes. A host that receives it calls `on_probe` and answers by another path.
 
         Raises ValueError if the carrier is not in use here or has no such group, and OSError if it cannot
         send.
@@ -327,7 +318,7 @@ class Fabric:
         found = self.carriers.named(carrier)
         found.check(group)
         probe = control(Kind.PROBE, self.host, 0, 0, self.host, Probe(group, nonce).encode())
-        found.send(group, [encode(probe, self._keys)], sorted(hosts))
+        found.send(group, [padded(encode(probe, self._keys), size)], sorted(hosts))
         self.counters.probes_sent += 1
 
     def _answer_probes(self) -> None:
@@ -339,6 +330,13 @@ class Fabric:
                     self.on_probe(sender, probe.state, probe.nonce)
             except Exception as error:
                 self._isolation.note("probe", error, sender)
+
+    def _path_changed(self, host: int) -> None:
+        for origin in self._origins.values():
+            if origin.sender.peers.get(host) is not None:
+                origin.fit()
+        if self.on_path is not None:
+            self.on_path(host)
 
     def _reach_changed(self) -> None:
         if self.on_reach is not None:
@@ -353,6 +351,7 @@ class Fabric:
             self.address,
             self.interface,
             self.stream_settings.mtu,
+            tuple(self.paths.narrow()),
             self._edge.receive_buffer,
             self.carriers.states(),
             len(self._origins),
@@ -510,6 +509,8 @@ class Fabric:
         self._ship(self._streams.serve(now))
         if self._streams.unreached:
             self._fall_back()
+        if self._streams.in_vain:
+            self.paths.suspect_all(self._streams)
         if self._streams.roomy:
             self._tell_of_room()
 

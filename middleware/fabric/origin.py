@@ -133,13 +133,26 @@ class Origin:
         """Adds a receiver that gets everything from `first` on (default: from now on). If it had an account,
         a new one begins."""
         self._sender.add_receiver(host, self.fabric.now(), first)
+        self.fit()
         self.fabric.wake(self)
 
     def remove_receiver(self, host: int) -> None:
         """Removes a receiver; what it has not settled expires for it."""
         self._sender.remove_receiver(host)
+        self.fit()
         self._use(self.served.carrier, self.group, self.confirmed - {host})
         self.fabric.wake(self)
+
+    def fit(self) -> None:
+        """Cuts messages to what arrives at all receivers."""
+        paths, now = self.fabric.paths, self.fabric.now()
+        if self._sender.cut_to(paths.least([peer.host for peer in self._sender.peers]), now):
+            self.fabric.wake(self)
+
+    @property
+    def in_vain(self) -> list[int]:
+        """The receivers that report, and at which nothing that is sent again arrives."""
+        return [peer.host for peer in self._sender.peers if peer.vain.hopeless]
 
     def rows(self) -> dict[int, Row]:
         """The accounting by host, including removed hosts."""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct, field
 
+from .core.path_size import LEAST
 from .core.settings import StreamSettings
+
+LEAST_MTU: Final = LEAST  # bytes: segments without data are as long
 
 
 class FabricSettings(Struct, frozen=True):
     """Sizes are in bytes. `stream` holds the defaults of all streams; its `mtu` is replaced by the edge's."""
 
     stream: StreamSettings = field(default_factory=StreamSettings)
-    mtu: int = 0  # of a packet with its IP header; 0: the interface's MTU
+    mtu: int = 0  # the longest packet with its IP header, at most the interface's MTU; 0: that
     receive_buffer: int = 8 << 20  # of each socket; the kernel may grant less (net.core.rmem_max)
     receive_at_once: int = 64 * 1024  # per socket and turn; then other work of the event loop runs
     send_buffer: int = 4 << 20

@@ -24,8 +24,13 @@ def attach_request(
     *,
     leads_nothing: bool = False,
     zone: str = "",
+    mtu: int = 0,
 ) -> pb.AttachRequest:
-    """Returns the attach request of this host. `announced`: the address at which others reach the fabric."""
+    """Returns the attach request of this host.
+
+    `announced`: the address at which others reach the fabric; `mtu`: the longest packets that it sends and
+    takes there.
+    """
     return pb.AttachRequest(
         name=membership.name,
         instance=membership.instance,
@@ -35,6 +40,7 @@ def attach_request(
         clock_run=run_by_clock(time.time()),
         leads_nothing=leads_nothing,
         zone=zone,
+        mtu=mtu,
         runs=map(RUN.write, directory.runs),
     )
 

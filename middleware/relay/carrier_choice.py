@@ -33,7 +33,8 @@ from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
-from treecast.middleware.model.timers import NEVER
+
+from .group_rate import GroupRate
 
 _log = Log(__name__)
 _NONCES = 8
@@ -129,6 +130,7 @@ class _Group:
         self.nonces: deque[int] = deque(maxlen=_NONCES)  # of the last probes; answers may be late
         self.probed = 0.0  # the loop's time
         self.tries = 0
+        self.segment_bytes = 0  # of its streams' longest segments, and of its probes
         self.task: asyncio.Task[None] | None = None
 
     def admit(self, host: int) -> None:
@@ -138,22 +140,13 @@ class _Group:
         if not self.form:
             self.tries = 0
 
-
-class _Rate:
-    """The rate of a group's live records."""
-
-    def __init__(self, sent: int, now: float) -> None:
-        self._sent = sent  # bytes, at the last check
-        self._at = now
-        self._enough = -NEVER  # when the rate was last high enough
-
-    def look(self, sent: int, settings: CarrierSettings, now: float) -> bool:
-        """Whether the rate justifies a group, or keeping one. `sent` falls when a stream ends."""
-        if now > self._at:
-            if max(0, sent - self._sent) >= settings.earns * (now - self._at):
-                self._enough = now
-            self._sent, self._at = sent, now
-        return now - self._enough < settings.keeps
+    def carries(self, segment_bytes: int) -> None:
+        """Notes how long its streams' segments are. Longer ones than before have to be probed."""
+        if segment_bytes > self.segment_bytes:
+            for member in self.members.values():
+                member.confirmed = False
+        if segment_bytes != self.segment_bytes:
+            self.segment_bytes, self.tries = segment_bytes, 0
 
 
 class CarrierChoice:
@@ -180,7 +173,7 @@ class CarrierChoice:
         self._counters = counters
         self._random = random
         self._groups: dict[Levels, _Group] = {}
-        self._rates: dict[Levels, _Rate] = {}
+        self._rates: dict[Levels, GroupRate] = {}
         self._costly: set[Levels] = set()  # levels whose groups take state in the network
         self._asked: dict[_Asked, set[int]] = {}  # -> the hosts that asked this one to join
         self._timer: asyncio.TimerHandle | None = None
@@ -216,8 +209,7 @@ class CarrierChoice:
 
         `groups`: whether they may take state in the network.
         """
-        mtu = max([stream.origin.sender.mtu for stream in streams], default=0)
-        return self._fabric.carriers.pick(hosts, mtu, self._settings.hosts if groups else 0)
+        return self._fabric.carriers.pick(hosts, _longest(streams), self._settings.hosts if groups else 0)
 
     def _has_room(self, levels: Levels) -> bool:
         """Whether the group of `levels` is among the first `eager` ones, which need no rate."""
@@ -241,6 +233,7 @@ class CarrierChoice:
         self._fabric.on_probe = self._probed
         self._fabric.on_unreached = self._unreached
         self._fabric.on_reach = self.soon
+        self._fabric.on_path = lambda host: self.soon()
         if self._settings.hosts and self._fabric.carriers.several:
             self._timer = self._loop.call_later(self._settings.tick, self._tick)
 
@@ -330,8 +323,7 @@ class CarrierChoice:
             refusals = [f"{one.name}: {one.refusal}" for one in self._fabric.carriers if one.refusal]
             return "; ".join(refusals) or "no other carrier is in use here"
         room = self._has_room(stream.levels)
-        mtu = stream.origin.sender.mtu
-        reasons = self._fabric.carriers.why_none(hosts, mtu, settings.hosts if room else 0)
+        reasons = self._fabric.carriers.why_none(hosts, _longest([stream]), settings.hosts if room else 0)
         if not reasons:
             return "a carrier is being chosen"
         text = "; ".join([f"{name}: {reason}" for name, reason in reasons.items()])
@@ -370,6 +362,7 @@ class CarrierChoice:
         if group is None:
             group = self._form(levels, carrier)
             self._await_group(streams)
+        group.carries(_longest(streams))
         reached = carrier.reach(hosts).hosts
         for host in reached - group.members.keys():
             group.admit(host)
@@ -409,7 +402,7 @@ class CarrierChoice:
         sent = sum([stream.origin.sender.live_bytes for stream in streams])
         rate = self._rates.get(levels)
         if rate is None:
-            rate = self._rates[levels] = _Rate(0, now - self._settings.tick)
+            rate = self._rates[levels] = GroupRate(0, now - self._settings.tick)
         return rate.look(sent, self._settings, now)
 
     def _gather(self, group: _Group) -> None:
@@ -504,12 +497,14 @@ class CarrierChoice:
         group.nonces.append(nonce)
         try:
             joined = [host for host, member in group.members.items() if member.joined]
-            self._fabric.send_probe(group.carrier, group.state_id, nonce, joined)
+            self._fabric.send_probe(group.carrier, group.state_id, nonce, joined, group.segment_bytes)
             self._counters.group_probes += 1
         except (OSError, ValueError) as error:
             _log.info("carrier cannot be probed", stream=group.name, carrier=group.carrier, error=error)
 
     def _seen(self, host: int, notice: ProbeSeen, body: memoryview) -> tuple[ProbeSeen, Buffer]:
+        if self._fabric.paths.seen(host, notice.nonce):
+            return notice, b""
         for group in self._groups.values():
             if group.state_id == notice.state_id and notice.nonce in group.nonces:
                 member = group.members.get(host)
@@ -588,3 +583,8 @@ class CarrierChoice:
             except (OSError, ValueError) as error:
                 _log.info("stream stays on unicast", stream=stream.origin.name, error=error)
                 stream.origin.group_stands()
+
+
+def _longest(streams: Sequence[Carried]) -> int:
+    """The longest segment that any of these streams is cut to."""
+    return max([stream.origin.sender.mtu for stream in streams], default=0)

@@ -158,9 +158,12 @@ class Neighbours:
                 self.fabric.set_host(before.host_id, None)
                 self.fabric.carriers.set_name(before.host_id, "")
                 self.fabric.carriers.set_zone(before.host_id, "")
+                self.fabric.paths.forget(before.host_id)
             return
         self.fabric.carriers.set_name(after.host_id, after.name)
         self.fabric.carriers.set_zone(after.host_id, after.zone)
+        if after.host_id != self._host_id:
+            self.fabric.paths.tell(after.host_id, after.mtu)
         if after.host_id != self._host_id and (before is None or before.address != after.address):
             self._set(after.host_id, after.address)
 

@@ -45,6 +45,7 @@ class Sharing:
     ) -> None:
         self._link = link
         self._own = fabric.host
+        self._fabric = fabric
         self.partitions = partitions
         self.interest = Interest(methods, interest, counters, self._record)
         self.choice = CarrierChoice(
@@ -95,6 +96,7 @@ class Sharing:
 
     def host_up(self, host: int, incarnation: int) -> None:
         self.up.add(host)
+        self._fabric.paths.host_up(host)
         self.interest.host_up(host)
         self.choice.host_up(host)
         self.partitions.host_up(host, incarnation)
@@ -105,6 +107,7 @@ class Sharing:
 
     def host_down(self, host: int) -> None:
         self.up.discard(host)
+        self._fabric.paths.host_down(host)
         self.interest.host_down(host)
         self.partitions.host_down(host)
         if self.events is not None:

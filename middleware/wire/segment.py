@@ -468,6 +468,12 @@ def part_size(mtu: int, content: int = 0, after: int = 0) -> int:
     return size
 
 
+def size_of(segment: Segment) -> int:
+    """The size to which a message was cut, of which this is the first of several segments."""
+    after = AFTER_SIZE * len(segment.after)
+    return HEADER_SIZE + TAG_SIZE + after + len(segment.content) + len(segment.payload)
+
+
 def size_for(message: Message, mtu: int) -> int:
     """The payload bytes of each segment of the message except the last."""
     return part_size(mtu, len(message.content), len(message.after))
@@ -487,9 +493,14 @@ def parts_of(message: Message, mtu: int) -> int:
 
 
 def numbers_of(message: Message, mtu: int, only: range | None) -> range:
-    """The numbers of the message's segments, or those in `only`, which may extend beyond the last."""
+    """The numbers of the message's segments, or those in `only`, which may extend beyond the last.
+
+    Numbers beyond the last alone are those of another size: then all segments are meant.
+    """
     total = parts_of(message, mtu)
-    return range(total) if only is None else range(only.start, min(only.stop, total))
+    if only is None or only.start >= total:
+        return range(total)
+    return range(only.start, min(only.stop, total))
 
 
 def cut(

@@ -27,6 +27,11 @@ class Partial:
         self.cost = _COST_OF_MESSAGE + len(segment.content)
         self.kind = Kind.DATA  # REPAIR or REPLAY if any of its segments was one
 
+    def is_cut_otherwise(self, segment: Segment) -> bool:
+        """Whether the segment is of the same message, cut to another size."""
+        same = (self.records, self.content) == (segment.records, segment.content)
+        return same and self.total != segment.total
+
     def missing(self) -> Iterator[range]:
         """Yields the runs of missing segment numbers."""
         start = 0
@@ -77,10 +82,14 @@ class Assembly:
         """Adds a segment. Returns the message that it completes and how it came: REPLAY or REPAIR if a part
         did.
 
-        Raises ValueError if the segment contradicts others of its message.
+        If its sender has cut the message anew, because another size fits the path, what arrived of the
+        earlier size is discarded. Raises ValueError if the segment contradicts others of its message.
         """
         sequence = segment.sequence
         partial = self._partials.get(sequence)
+        if partial is not None and partial.is_cut_otherwise(segment):
+            self.drop(sequence)
+            partial = None
         if partial is None:
             partial = self._partials[sequence] = Partial(segment)
             self._charge(partial.cost)

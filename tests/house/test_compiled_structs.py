@@ -22,7 +22,7 @@ HARMLESS = {
     ("middleware/fabric/origin.py", "PaceView"),
     ("middleware/fabric/origin.py", "PeerView"),
     ("middleware/fabric/origin.py", "SentView"),
-    ("middleware/fabric/fabric.py", "FabricState"),
+    ("middleware/fabric/state.py", "FabricState"),
 }
 
 

@@ -51,7 +51,7 @@ HOME_KIND_REPLICAS: HomeKind
 HOME_KIND_SHARE: HomeKind
 
 class HostEntry(_message.Message):
-    __slots__ = ("host_id", "name", "instance", "address", "version", "incarnation", "presence", "run", "leads_nothing", "zone", "run_id", "lost_run")
+    __slots__ = ("host_id", "name", "instance", "address", "version", "incarnation", "presence", "run", "leads_nothing", "zone", "run_id", "lost_run", "mtu")
     HOST_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
@@ -64,6 +64,7 @@ class HostEntry(_message.Message):
     ZONE_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     LOST_RUN_FIELD_NUMBER: _ClassVar[int]
+    MTU_FIELD_NUMBER: _ClassVar[int]
     host_id: int
     name: str
     instance: str
@@ -76,7 +77,8 @@ class HostEntry(_message.Message):
     zone: str
     run_id: str
     lost_run: int
-    def __init__(self, host_id: _Optional[int] = ..., name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., incarnation: _Optional[int] = ..., presence: _Optional[_Union[HostPresence, str]] = ..., run: _Optional[int] = ..., leads_nothing: _Optional[bool] = ..., zone: _Optional[str] = ..., run_id: _Optional[str] = ..., lost_run: _Optional[int] = ...) -> None: ...
+    mtu: int
+    def __init__(self, host_id: _Optional[int] = ..., name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., incarnation: _Optional[int] = ..., presence: _Optional[_Union[HostPresence, str]] = ..., run: _Optional[int] = ..., leads_nothing: _Optional[bool] = ..., zone: _Optional[str] = ..., run_id: _Optional[str] = ..., lost_run: _Optional[int] = ..., mtu: _Optional[int] = ...) -> None: ...
 
 class PartitionEntry(_message.Message):
     __slots__ = ("leader", "leader_epoch", "waits", "lost")
@@ -226,7 +228,7 @@ class HostSession(_message.Message):
     def __init__(self, host_id: _Optional[int] = ..., incarnation: _Optional[int] = ..., heard: _Optional[_Union[Heard, _Mapping]] = ...) -> None: ...
 
 class AttachRequest(_message.Message):
-    __slots__ = ("name", "instance", "address", "version", "run", "clock_run", "leads_nothing", "zone", "runs", "heard")
+    __slots__ = ("name", "instance", "address", "version", "run", "clock_run", "leads_nothing", "zone", "runs", "mtu", "heard")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -236,6 +238,7 @@ class AttachRequest(_message.Message):
     LEADS_NOTHING_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
     RUNS_FIELD_NUMBER: _ClassVar[int]
+    MTU_FIELD_NUMBER: _ClassVar[int]
     HEARD_FIELD_NUMBER: _ClassVar[int]
     name: str
     instance: str
@@ -246,8 +249,9 @@ class AttachRequest(_message.Message):
     leads_nothing: bool
     zone: str
     runs: _containers.RepeatedCompositeFieldContainer[RunMark]
+    mtu: int
     heard: Heard
-    def __init__(self, name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., run: _Optional[int] = ..., clock_run: _Optional[int] = ..., leads_nothing: _Optional[bool] = ..., zone: _Optional[str] = ..., runs: _Optional[_Iterable[_Union[RunMark, _Mapping]]] = ..., heard: _Optional[_Union[Heard, _Mapping]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., instance: _Optional[str] = ..., address: _Optional[str] = ..., version: _Optional[str] = ..., run: _Optional[int] = ..., clock_run: _Optional[int] = ..., leads_nothing: _Optional[bool] = ..., zone: _Optional[str] = ..., runs: _Optional[_Iterable[_Union[RunMark, _Mapping]]] = ..., mtu: _Optional[int] = ..., heard: _Optional[_Union[Heard, _Mapping]] = ...) -> None: ...
 
 class RunMark(_message.Message):
     __slots__ = ("id", "stamp")

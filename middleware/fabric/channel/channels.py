@@ -36,6 +36,7 @@ from .greeting import Identity
 from .link import Link
 from .outgoing import Call
 from .peers import Peer
+from .ports import connect
 from .protocol import LinkProtocol
 from .session import Session
 from .settings import MAX_METHOD, ChannelSettings
@@ -384,7 +385,7 @@ class Channels:
         self.counters.dialled += 1
         try:
             async with asyncio.timeout(self.settings.dial):
-                await self.loop.create_connection(lambda: LinkProtocol(link), address.host, address.port)
+                await connect(self.loop, address, lambda: LinkProtocol(link))
         except (OSError, TimeoutError) as error:
             link.unmade()
             link.end(Problem.UNREACHABLE, f"{address}: {error or 'no answer'}")

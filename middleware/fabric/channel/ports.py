@@ -1,14 +1,58 @@
-"""One port number for the channel (TCP) and for segments (UDP)."""
+"""The channel's TCP sockets: one port number with the UDP socket of segments, and short TCP segments."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
+from collections.abc import Callable
 from typing import Any
 
 from treecast.middleware.api.discovery import Address
 
 _ATTEMPTS = 100
+# The largest TCP segment fits a packet of 1,280 bytes. The kernel does not look for the MTU of a path whose
+# switches drop long packets silently (net.ipv4.tcp_mtu_probing is 0): a connection would stand still there,
+# and with it the answers by which the fabric finds that MTU.
+_SEGMENT_BYTES = {socket.AF_INET: 1280 - 20 - 20, socket.AF_INET6: 1280 - 40 - 20}
+
+
+async def connect(
+    loop: asyncio.AbstractEventLoop, address: Address, make: Callable[[], asyncio.BaseProtocol]
+) -> None:
+    """Connects a protocol that `make` returns to `address`. Raises OSError: that of the last address found
+    for it."""
+    made = await _connected(loop, address)
+    try:
+        await loop.create_connection(make, sock=made)
+    except BaseException:
+        made.close()
+        raise
+
+
+async def _connected(loop: asyncio.AbstractEventLoop, address: Address) -> socket.socket:
+    """Returns a TCP socket connected to `address`. Raises OSError, that of the last address found for it."""
+    failed = OSError(errno.EADDRNOTAVAIL, "no address found")
+    for family, _, _, _, where in await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM):
+        made = _stream(socket.AddressFamily(family))
+        try:
+            await loop.sock_connect(made, where)
+            return made
+        except OSError as error:
+            made.close()
+            failed = error
+        except BaseException:
+            made.close()
+            raise
+    raise failed
+
+
+def _stream(family: socket.AddressFamily) -> socket.socket:
+    """Returns a TCP socket, not blocking, for connections or to listen for them."""
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setblocking(False)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, _SEGMENT_BYTES[family])
+    return made
 
 
 def listen_on_one_number(address: Address) -> tuple[socket.socket, socket.socket]:
@@ -40,7 +84,7 @@ def _bind_both(family: socket.AddressFamily, where: tuple[Any, ...]) -> tuple[so
 
 
 def _bound(family: socket.AddressFamily, kind: socket.SocketKind, where: tuple[Any, ...]) -> socket.socket:
-    made = socket.socket(family, kind)
+    made = _stream(family) if kind is socket.SOCK_STREAM else socket.socket(family, kind)
     try:
         made.setblocking(False)
         if kind is socket.SOCK_STREAM:

@@ -28,6 +28,7 @@ class Refused(enum.Enum):
     SUPPRESSED = "the requested segment has just been sent"
     EARLY = "the requested segment may still be on its way"
     TOO_MANY = "the limit of open requests is reached"
+    IN_VAIN = "nothing that was sent again has arrived at the host for a while; it is tried again later"
 
 
 class Shipped:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Protocol
 
 from treecast.middleware.model.timers import NEVER
-from treecast.middleware.wire.segment import Kind, Message, StreamKey
+from treecast.middleware.wire.segment import Kind, Message, Segment, StreamKey, size_of
 from treecast.middleware.wire.segment_bodies import NOWHERE, Gap, Nak
 
 from .log import Log, StreamLog
@@ -27,6 +27,14 @@ from .timing import TokenBucket
 _MOST_ASKED: Final = 512  # gaps being answered
 _MOST_OWED: Final = 1024  # gaps
 _OWED_FOR: Final = 1.0  # seconds; by then the requester has asked elsewhere
+
+
+class Sizes(Protocol):
+    """Knows the paths to other hosts: see `fabric.paths`."""
+
+    def segment_bytes(self, host: int) -> int:
+        """The longest segment that may be sent to the host."""
+        ...
 
 
 class Share:
@@ -75,12 +83,20 @@ class Holding:
         "_owed",
         "_own",
         "_settings",
+        "_sizes",
         "_slices",
+        "_theirs",
         "keeps",
     )
 
     def __init__(
-        self, host: int, key: StreamKey, settings: StreamSettings, log: StreamLog | None, now: float
+        self,
+        host: int,
+        key: StreamKey,
+        settings: StreamSettings,
+        log: StreamLog | None,
+        now: float,
+        sizes: Sizes | None = None,
     ) -> None:
         self._host = host
         self._key = key
@@ -88,6 +104,8 @@ class Holding:
         self._log = log
         self.keeps = settings.hold_bytes > 0 and log is None  # whether `hold` is to be called
         self._own: Log | None = None
+        self._sizes = sizes
+        self._theirs = settings.mtu  # the size that others of the stream cut messages to, as far as was seen
         self._asked: deque[_Asked] = deque()
         self._slices = Slices()  # the rest of the last message that was read
         self._owed: dict[tuple[int, int, int], tuple[Gap, float]] = {}  # by requester, sequence and part
@@ -97,6 +115,15 @@ class Holding:
     def oldest(self) -> int:
         """The first record that can be sent to others; NOWHERE if nothing is kept."""
         return self._log.oldest if self._log is not None else NOWHERE
+
+    def cut_like(self, segment: Segment) -> None:
+        """Takes the size of the first of several segments of a message: others ask for parts by its
+        numbers."""
+        self._theirs = size_of(segment)
+
+    def _mtu_to(self, host: int) -> int:
+        """The size to which messages for a host are cut."""
+        return self._theirs if self._sizes is None else min(self._theirs, self._sizes.segment_bytes(host))
 
     def hold(self, message: Message, now: float) -> None:
         """Keeps a message that was taken."""
@@ -152,7 +179,7 @@ class Holding:
             if share.left <= 0 or not self._bucket.ready(now):
                 return False
             one = OutgoingMessage(
-                message, self._settings.mtu, self._key, self._host, Kind.REPAIR, only, asked.host
+                message, self._mtu_to(asked.host), self._key, self._host, Kind.REPAIR, only, asked.host
             )
             asked.next = message.end
             asked.left -= one.size

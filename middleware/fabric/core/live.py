@@ -172,6 +172,26 @@ class Live:
             return left <= 0
         return self._weight.size_of(self._log.end - self.edge) > left
 
+    def cut_anew(self, mtu: int, now: float) -> None:
+        """Cuts to segments of `mtu` bytes what is sent from now on.
+
+        A message of which a part was sent is sent again from its start, and what was in flight counts as
+        arrived: its parts have other numbers now.
+        """
+        self._part_size = part_size(mtu)
+        message, rest = self._message, self._rest
+        if message is None or rest is None:
+            return
+        self.bytes -= len(message.payload) - rest.size
+        self._message = self._rest = None
+        self.sent_parts = 0
+        self._flight = Flight(self.edge, now)
+        for peer in self._peers:
+            if peer.live:
+                peer.arrived = 0
+                self._bound(peer)
+        self._recount()
+
     # --- waiting for a group
 
     def await_group(self, until: float) -> None:
@@ -443,7 +463,7 @@ class Live:
         size = len(message.payload) or 1
         if size > self._limit - self._flight.total:
             return None
-        if size > self._part_size and not can_be_cut(message, self._settings.mtu):
+        if size > self._part_size and not can_be_cut(message, self._outlet.mtu):
             return None
         self._weight.add(message.records, size)
         self._unsent_since = NEVER

@@ -16,12 +16,12 @@ from .repairs import Parts
 class Outlet:
     """Builds what an origin sends of its stream `key`; messages are cut into segments of `mtu` bytes."""
 
-    __slots__ = ("_key", "_log", "_mtu", "control")
+    __slots__ = ("_key", "_log", "control", "mtu")
 
     def __init__(self, key: StreamKey, log: StreamLog, mtu: int) -> None:
         self._key = key
         self._log = log
-        self._mtu = mtu
+        self.mtu = mtu
         self.control: deque[Outgoing] = deque()  # segments that wait
 
     @property
@@ -58,7 +58,7 @@ class Outlet:
         """Yields the log's entries. A message that cannot be cut becomes a skip; otherwise it would block
         forever."""
         for found in self._log.entries(first, end):
-            if isinstance(found, Message) and not can_be_cut(found, self._mtu):
+            if isinstance(found, Message) and not can_be_cut(found, self.mtu):
                 yield Skipped(found.sequence, found.end, Expiry.UNSENDABLE)
             else:
                 yield found
@@ -66,4 +66,4 @@ class Outlet:
     def message(self, message: Message, to: int | None, kind: Kind, parts: Parts = None) -> OutgoingMessage:
         """Makes the message, or only the given parts of it, ready to send."""
         only = range(parts[0], parts[1]) if parts is not None else None
-        return OutgoingMessage(message, self._mtu, self._key, self._key[0], kind, only, to)
+        return OutgoingMessage(message, self.mtu, self._key, self._key[0], kind, only, to)

@@ -13,6 +13,7 @@ from .pacing import Paths, Quickest, Window
 from .settings import StreamSettings
 from .states import PaceState, PeerEvent, PeerState, peer_step
 from .timing import RoundTrip, Track
+from .vain import Vain
 
 # In Python 3.11, enum member access goes through EnumType.__getattr__; bind the members once for the hot
 # paths.
@@ -72,6 +73,7 @@ class Peer:
         "state",
         "turnaround",
         "unhelped",
+        "vain",
         "waited",
         "window",
     )
@@ -129,6 +131,7 @@ class Peer:
         self.newest = (0, 0)  # the farthest that the holder has delivered: a message, and its parts so far
         self.unhelped = 0  # how often a holder delivered nothing; after two, this host replays
         self.probed = -1  # end of the message resent because nothing arrived; -1: none
+        self.vain = Vain(settings.replay_stall, settings.replay_stall_longest)
 
     @property
     def live(self) -> bool:
@@ -140,6 +143,7 @@ class Peer:
         if next_ > self.next:
             self.next, self.progressed = next_, now
             self.rewinds = 0
+            self.vain.settled(next_)
             if next_ > self.probed:
                 self.probed = -1
         self.ahead = self.ahead and self.next < self.edge
@@ -166,6 +170,8 @@ class Peer:
         if arrived > 0:
             took = max(now - sent_at - age, 0.0)
             self.progressed = now
+            if size and sequence == self.vain.sequence:
+                self.vain.over()  # the message that was tried arrives
             self.turnaround.sample(took)
             self.window.progress(arrived, took, now, used=used)
 
@@ -385,6 +391,7 @@ class Peers:
                 silent.append(peer)
         for peer in silent:
             peer.state = peer_step(peer.state, PeerEvent.SILENCE)
+            peer.vain.over()
         if silent:  # listed once, because all of them may fall silent together
             self._list_live()
 

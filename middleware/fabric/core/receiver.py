@@ -29,7 +29,7 @@ from treecast.middleware.wire.segment_bodies import (
 
 from .asking import Asking, Nearest
 from .counters import Refused, StreamCounters
-from .holding import Holding, Share
+from .holding import Holding, Share, Sizes
 from .log import StreamLog
 from .outgoing import Outgoing, OutgoingSegment
 from .reorder import Delivery, How, Judge, Outcomes, Oversized, Progress, Reorder, Room
@@ -76,7 +76,8 @@ class Receiver:
     delivered messages, to repair them for others if the origin is gone; without it, `hold_bytes` are kept.
     `room` is the capacity of the host's sockets. With `keeps`, delivered messages are reported to the origin
     only after `keep`, otherwise at once. `nearest` names members to ask for repairs before the origin.
-    `share` is what all receivers of the host may repair in a turn; its owner begins the turns.
+    `share` is what all receivers of the host may repair in a turn; its owner begins the turns. `sizes` knows
+    how long segments to other hosts may be.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class Receiver:
         keeps: bool = False,
         nearest: Nearest | None = None,
         share: Share | None = None,
+        sizes: Sizes | None = None,
     ) -> None:
         self.host = host
         self.key = key
@@ -120,7 +122,7 @@ class Receiver:
         self._weight = Weight(settings)
         self._asking = Asking(settings, random, self.round_trip, self._weight)
         self._nearest = nearest
-        self._holding = Holding(host, key, settings, held, now)
+        self._holding = Holding(host, key, settings, held, now, sizes)
         self._share = share
         self._queue: list[Outgoing] = []
         self._heard = now
@@ -299,6 +301,8 @@ class Receiver:
             self._arrived(len(segment.payload), now)
             return
         self._quiet_until = -NEVER
+        if segment.total > 1 and not segment.number and segment.sender == self.key[0]:
+            self._holding.cut_like(segment)
         if refused is None:
             before = self._buffer.newest
             asking = self._asking

@@ -16,7 +16,7 @@ from treecast.middleware.wire.segment_assembly import AssemblyBudget
 
 from .asking import Nearest
 from .counters import Refused
-from .holding import Share
+from .holding import Share, Sizes
 from .log import StreamLog
 from .outgoing import Outgoing
 from .receiver import Receiver
@@ -54,6 +54,7 @@ class Receivers:
         room_bytes: int = 8 << 20,
         complain: Callable[[enum.Enum], None] | None = None,
         nearest: Nearest | None = None,
+        sizes: Sizes | None = None,
     ) -> None:
         """`room_bytes`: the capacity of the host's sockets."""
         self.host = host
@@ -62,6 +63,7 @@ class Receivers:
         self._random = random
         self._complain = complain
         self._nearest = nearest
+        self._sizes = sizes
         self._budget = AssemblyBudget(assembly_bytes)
         self._room = Room(room_bytes)
         self._share = Share(settings.replay_at_once)
@@ -118,6 +120,7 @@ class Receivers:
             keeps=keeps,
             nearest=self._nearest,
             share=self._share,
+            sizes=self._sizes,
         )
         member = _Membership(self._count, receiver)
         self.members[origin, stream] = self._by_number[member.number] = member

@@ -175,7 +175,8 @@ class Reorder:
             self._put(message, segment.kind)
             return None
         before = self.assembly.partial(segment.sequence)
-        if before is not None and segment.number in before.parts:
+        again = before is not None and segment.number in before.parts
+        if before is not None and again and not before.is_cut_otherwise(segment):
             return Refused.DUPLICATE
         try:
             done = self.assembly.add(segment)

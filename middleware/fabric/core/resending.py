@@ -22,6 +22,7 @@ from .settings import StreamSettings
 from .states import PeerState
 from .timing import TokenBucket, Weight
 from .turn import Turn
+from .vain import PARTS
 
 _TRIES: Final = 2  # holders that deliver nothing
 _REPAIRS_PER_NAK: Final = 256  # messages
@@ -48,6 +49,7 @@ class Resending:
         "_settings",
         "_turn",
         "_weight",
+        "in_vain",
         "nearest",
         "part_size",
     )
@@ -75,11 +77,45 @@ class Resending:
         self._repairs = Repairs(settings.aggregation)
         self._answers = Slices()
         self.nearest: Nearest | None = None
+        self.in_vain: list[int] = []  # hosts at which nothing resent seems to arrive; the caller removes them
         self._first = 0  # index of the receiver that comes first in the next turn
 
     def drop(self, host: int) -> None:
         """Drops what is waiting for `host` alone, because it is no longer a receiver."""
         self._answers.drop(host)
+
+    def cut_anew(self, mtu: int, now: float) -> None:
+        """Cuts to segments of `mtu` bytes what is sent from now on: what waits is asked for again, and
+        replays begin again at what is settled."""
+        self.part_size = part_size(mtu)
+        self._repairs = Repairs(self._settings.aggregation)
+        self._answers.clear()
+        for peer in self._peers:
+            peer.vain.over()
+            if peer.state is _CATCHING_UP and not peer.held_off:
+                peer.rewind(now, peer.next)
+
+    # --- what is sent again in vain
+
+    def _tried(self, peer: Peer, sequence: int, part: int, now: float) -> None:
+        """Notes that the receiver's first missing message is sent again (see `Vain.tried`)."""
+        hopeless = peer.vain.hopeless
+        if peer.vain.tried(sequence, part, now) and peer.host not in self.in_vain:
+            self.in_vain.append(peer.host)
+        if peer.vain.hopeless and not hopeless and peer.state is _CATCHING_UP:
+            peer.rewind(now, peer.next)
+
+    def _try_one(self, peer: Peer, out: list[Outgoing], now: float) -> None:
+        """Sends the first missing parts again to a receiver at which nothing else arrives."""
+        if not peer.vain.may_try(now):
+            return
+        part = peer.vain.part
+        for found in self._outlet.entries(peer.next, peer.next + 1):
+            self._tried(peer, peer.next, -1, now)
+            if isinstance(found, Message):
+                out.append(self._outlet.message(found, peer.host, Kind.REPLAY, (part, part + PARTS)))
+            else:
+                self._outlet.skip([found], peer.host)
 
     # --- repairs
 
@@ -89,16 +125,28 @@ class Resending:
         if peer is None:
             self._counters.refuse(Refused.UNKNOWN_HOST)
             return
-        left = _REPAIRS_PER_NAK
-        skipped: list[Skipped] = []
+        if not peer.vain.may_try(now):
+            self._counters.refuse(Refused.IN_VAIN)
+            return
         alone = peer.state is _CATCHING_UP or len(self._peers) < self._settings.multicast_at
         if peer.state is _CATCHING_UP and peer.again.size > peer.window.size:
             self._counters.refuse(Refused.TOO_MANY)  # it will ask again for what it still lacks by then
             return
+        tried = self._answer_gaps(peer, nak, alone, now)
+        if tried:
+            first = [gap.part for gap in nak.gaps if gap.first <= peer.next < gap.end]
+            self._tried(peer, peer.next, min(first), now)
+
+    def _answer_gaps(self, peer: Peer, nak: Nak, alone: bool, now: float) -> bool:
+        """Takes the requests of a nak as far as they may be answered. Returns whether the receiver's first
+        missing message is among them."""
+        left = _REPAIRS_PER_NAK
+        skipped: list[Skipped] = []
+        first = False
         round_trip = nak.round_trip / 1e6
         if peer.state is _LIVE and not peer.may_ask(round_trip, now):
             self._counters.refuse(Refused.TOO_MANY)  # more repairs would fill the queue that loses them
-            return
+            return False
         edge = peer.sent if peer.state is _CATCHING_UP else self._live.known
         for gap in nak.gaps:
             asked = (gap.part, gap.part + gap.parts) if gap.parts else None
@@ -110,17 +158,23 @@ class Resending:
                 if isinstance(found, Skipped):
                     skipped.append(found)
                     continue
+                is_first = found.sequence <= peer.next < found.end
+                if peer.vain.hopeless and not is_first:
+                    self._counters.refuse(Refused.IN_VAIN)
+                    break
                 parts = _within(asked, self._sent_of(peer, found, round_trip, now))
                 if parts is not None and parts[0] >= parts[1]:
                     self._counters.refuse(Refused.EARLY)
                     continue
                 if not self._repairs.ask(
-                    host, found.sequence, found.end, parts, round_trip, now, alone=alone
+                    peer.host, found.sequence, found.end, parts, round_trip, now, alone=alone
                 ):
                     self._counters.refuse(Refused.SUPPRESSED)
                 else:
                     self._tell(peer, found, parts, now)
-        self._outlet.skip(skipped, host)
+                    first = first or is_first
+        self._outlet.skip(skipped, peer.host)
+        return first
 
     def _sent_of(self, peer: Peer, message: Message, round_trip: float, now: float) -> int:
         """The number of its parts that the host has or has lost: parts sent in a replay, or sent to all long
@@ -229,6 +283,9 @@ class Resending:
         if peer.begun_anew:
             self._begin_anew(peer, out)
         if peer.holder:
+            return
+        if peer.vain.hopeless:
+            self._try_one(peer, out, now)
             return
         peer.look_for_lost(now)
         self._give_again(peer, out, now)
@@ -413,6 +470,10 @@ class Resending:
 
     def _replay_more(self, peer: Peer, out: list[Outgoing], now: float) -> None:
         skipped: list[Skipped] = []
+        if peer.sent == peer.next and peer.heard > peer.vain.at:
+            self._tried(peer, peer.next, -1, now)
+            if peer.vain.hopeless:
+                return
         for found in self._outlet.entries(peer.sent, self._live.edge):
             peer.sent = found.end
             if isinstance(found, Skipped):
@@ -435,6 +496,8 @@ class Resending:
         peer.progressed = now
         peer.flight.over(now)
         peer.flight.again_over(now)
+        if peer.heard > peer.vain.at:
+            self._tried(peer, peer.next, -1, now)
         for found in self._outlet.entries(peer.next, peer.next + 1):
             peer.probed = found.end
             if isinstance(found, Message):
@@ -450,6 +513,8 @@ class Resending:
             return now
         if peer.holder:
             return NEVER  # a report will tell its position
+        if peer.vain.hopeless:
+            return max(now, peer.vain.again_at)
         stalled = peer.progressed + peer.stall if peer.unsettled else NEVER
         if peer.may_replay <= 0 and (
             peer.again.empty or peer.flight.again_bytes >= self._settings.replay_least

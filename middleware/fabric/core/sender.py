@@ -165,6 +165,27 @@ class Sender:
         self._published += len(payload)
         return message.sequence
 
+    def cut_to(self, mtu: int, now: float) -> bool:
+        """Cuts messages to segments of `mtu` bytes from now on, whether they are new or sent again, but not
+        longer than the settings say. Returns whether that is another size than before.
+
+        A message that cannot be cut so small expires as UNSENDABLE.
+        """
+        mtu = min(mtu, self._settings.mtu)
+        if mtu == self.mtu:
+            return False
+        self.mtu = self._outlet.mtu = mtu
+        self._part_size = part_size(mtu)
+        self.live.cut_anew(mtu, now)
+        self._resending.cut_anew(mtu, now)
+        self._quiet_until = -NEVER
+        return True
+
+    @property
+    def in_vain(self) -> list[int]:
+        """The hosts at which nothing resent seems to arrive; the caller removes them."""
+        return self._resending.in_vain
+
     def close(self, now: float) -> None:
         """Ends the stream: no message follows. Receivers are told until they have settled everything."""
         self.closed = True

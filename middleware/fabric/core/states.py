@@ -55,6 +55,29 @@ class PaceEvent(enum.Enum):
     STALL = "nothing has arrived for long"
 
 
+class PathState(enum.Enum):
+    """Of the search for a path's longest packet; in RFC 8899: DISABLED, -, BASE, SEARCHING, SEARCH_COMPLETE,
+    ERROR."""
+
+    WAITING = "the host cannot be reached: nothing is sent"
+    CHECKING = "whether packets of the size in use arrive"
+    BASE = "whether the shortest arrive"
+    SEARCHING = "for the longest that arrive"
+    COMPLETE = "the size in use is the longest that arrive; it is checked from time to time"
+    NARROW = "not even the shortest arrive"
+
+
+class PathEvent(enum.Enum):
+    REACHED = "there is a channel to the host"
+    LEFT = "there is none any longer"
+    ANSWERED = "a probe has arrived"
+    UNANSWERED = "none of several probes of one size has arrived"
+    FOUND = "the longest that arrive are known well enough"
+    SUSPECT = "data of the size in use seems not to arrive"
+    CHECK = "it is time to check the size in use"
+    RAISE = "it is time to look whether longer packets arrive by now"
+
+
 _R, _E = ReceiverState, ReceiverEvent
 LIVE, CATCHING_UP, ORPHANED, DONE = ReceiverState
 
@@ -87,9 +110,24 @@ _PACE_ROWS: dict[PaceEvent, tuple[PaceState | None, ...]] = {
     PaceEvent.STALL: (PaceState.OPENING, PaceState.OPENING, PaceState.OPENING),
 }
 
+_P = PathState
+# event: (in WAITING, CHECKING, BASE, SEARCHING, COMPLETE, NARROW)
+_PATH_ROWS: dict[PathEvent, tuple[PathState | None, ...]] = {
+    PathEvent.REACHED: (_P.CHECKING,) * 6,
+    PathEvent.LEFT: (_P.WAITING,) * 6,
+    # An answer may be late, of a probe that counted as lost.
+    PathEvent.ANSWERED: (_P.WAITING, _P.COMPLETE, _P.SEARCHING, _P.SEARCHING, _P.COMPLETE, _P.SEARCHING),
+    PathEvent.UNANSWERED: (None, _P.BASE, _P.NARROW, _P.SEARCHING, None, None),
+    PathEvent.FOUND: (None, None, None, _P.COMPLETE, None, None),
+    PathEvent.SUSPECT: (_P.WAITING, _P.CHECKING, _P.BASE, _P.SEARCHING, _P.CHECKING, _P.NARROW),
+    PathEvent.CHECK: (None, None, None, None, _P.CHECKING, _P.BASE),
+    PathEvent.RAISE: (None, None, None, None, _P.SEARCHING, None),
+}
+
 RECEIVER_TABLE = transitions(ReceiverState, _RECEIVER_ROWS)
 PEER_TABLE = transitions(PeerState, _PEER_ROWS)
 PACE_TABLE = transitions(PaceState, _PACE_ROWS)
+PATH_TABLE = transitions(PathState, _PATH_ROWS)
 
 
 class ImpossibleEvent(Exception):
@@ -112,6 +150,13 @@ def peer_step(state: PeerState, event: PeerEvent) -> PeerState:
 
 def pace_step(state: PaceState, event: PaceEvent) -> PaceState:
     following = PACE_TABLE[state][event]
+    if following is None:
+        raise ImpossibleEvent(f"{event.name} in {state.name}")
+    return following
+
+
+def path_step(state: PathState, event: PathEvent) -> PathState:
+    following = PATH_TABLE[state][event]
     if following is None:
         raise ImpossibleEvent(f"{event.name} in {state.name}")
     return following

@@ -26,6 +26,7 @@ from treecast.middleware.wire.segment_bodies import Probe
 
 from .asking import Nearest
 from .counters import Shipped
+from .holding import Sizes
 from .outgoing import PURPOSES, Outgoing
 from .receivers import Receivers
 from .sender import Sender
@@ -170,9 +171,11 @@ class Streams:
         assembly_bytes: int,
         room_bytes: int = 8 << 20,
         nearest: Nearest | None = None,
+        sizes: Sizes | None = None,
         isolate: Callable[[str, Exception, object], None] | None = None,
     ) -> None:
-        """`room_bytes`: the capacity of the host's sockets. `nearest`: names members to ask for repairs."""
+        """`room_bytes`: the capacity of the host's sockets. `nearest`: names members to ask for repairs.
+        `sizes`: knows how long segments may be to each host."""
         self.host = host
         self.receivers = Receivers(
             host,
@@ -182,9 +185,13 @@ class Streams:
             room_bytes=room_bytes,
             complain=complain,
             nearest=nearest,
+            sizes=sizes,
         )
         self.probes: list[tuple[int, Probe]] = []  # (sender, probe) that arrived; the caller removes them
         self.unreached: list[tuple[Served, int]] = []  # hosts that their carrier does not reach; as `probes`
+        self.in_vain: list[
+            tuple[Served, int]
+        ] = []  # hosts at which nothing resent seems to arrive; as `probes`
         self.roomy: list[Served] = []  # streams that refused messages and have room again; as `probes`
         self._keys = keys
         self._complain = complain
@@ -370,6 +377,9 @@ class Streams:
                 self._lay_out(served, out, shipments)
         if served.carrier != UNICAST:
             self.unreached.extend([(served, host) for host in served.unreached(now)])
+        if sender.in_vain:
+            self.in_vain.extend([(served, host) for host in sender.in_vain])
+            sender.in_vain.clear()
         if sender.wanting and sender.has_room:
             sender.wanting = False
             self.roomy.append(served)

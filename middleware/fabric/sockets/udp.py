@@ -28,7 +28,15 @@ _log = Log(__name__)
 _UDP_SEGMENT: Final = 103
 _UDP_GRO: Final = 104
 _IP_MTU_DISCOVER: Final = 10
+_IPV6_MTU_DISCOVER: Final = 23
 _IP_PMTUDISC_DONT: Final = 0
+_PMTUDISC_PROBE: Final = (
+    3  # of IPv4 and IPv6: no fragments, and the kernel's knowledge of the path is ignored
+)
+_MTU_DISCOVER: Final = {
+    socket.AF_INET: (socket.IPPROTO_IP, _IP_MTU_DISCOVER),
+    socket.AF_INET6: (socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER),
+}
 _SO_SNDBUFFORCE: Final = 32
 _SO_RCVBUFFORCE: Final = 33
 _SEGMENT_SIZE: Final = struct.Struct("=H")
@@ -131,6 +139,27 @@ class UdpSocket:
         for burst in bursts(datagrams):
             if self._queue or not self._try(burst, address):
                 self._wait(burst, address)
+
+    def send_unfragmented(self, datagram: bytes, address: SocketAddress) -> bool:
+        """Sends one datagram that nobody may cut into fragments, whatever is known of the path.
+
+        Returns whether the kernel took it: not if it is longer than the interface's MTU, or something waits.
+        """
+        if self._queue:
+            return False
+        level, option = _MTU_DISCOVER[self.sock.family]
+        before = self.sock.getsockopt(level, option)
+        try:
+            self.sock.setsockopt(level, option, _PMTUDISC_PROBE)
+            self.sock.sendto(datagram, address)
+        except OSError:
+            return False
+        finally:
+            self.sock.setsockopt(level, option, before)
+        self._counters.send_calls += 1
+        self._counters.sent_packets += 1
+        self._counters.sent_bytes += len(datagram)
+        return True
 
     def flush(self) -> None:
         """Sends queued bursts until the kernel's buffer is full."""

@@ -43,8 +43,10 @@ def segments(sent: list[Outgoing]) -> list[Segment]:
     return [segment for out in sent for segment in out.segments()]
 
 
-def data(sequence: int, records: int = 1, number: int = 0, total: int = 1, size: int = 10) -> Segment:
-    return Segment(Kind.DATA, *KEY, sequence, records, number, total, 1, bytes(size))
+def data(
+    sequence: int, records: int = 1, number: int = 0, total: int = 1, size: int = 10, content: bytes = b""
+) -> Segment:
+    return Segment(Kind.DATA, *KEY, sequence, records, number, total, 1, bytes(size), (), content)
 
 
 def receiver() -> Receiver:
@@ -66,7 +68,7 @@ def sender(*hosts: int) -> Sender:
         ([data(3, total=2), data(3, total=2)], "DUPLICATE"),
         ([data(1, records=2), data(0, records=2)], "MISALIGNED"),
         ([data(1, records=2), data(2, records=3)], "MISALIGNED"),
-        ([data(0, total=2), data(0, number=1, total=3)], "CONTRADICTION"),
+        ([data(0, total=2), data(0, number=1, total=2, content=b"word")], "CONTRADICTION"),
         ([data(0, total=1000, size=100)], "OVERSIZED"),
         ([control(Kind.CLOSE, *KEY, 1, Close(1).encode()), data(1)], "BEYOND_END"),
         ([data(3), control(Kind.CLOSE, *KEY, 1, Close(1).encode())], "BEYOND_END"),

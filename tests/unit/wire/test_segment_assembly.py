@@ -92,7 +92,7 @@ def test_contradicting_segments_are_refused() -> None:
     held = assembly()
     first, second, *_ = cut(Message(0, 1, bytes(500)), MTU, KEY, 4)
     held.add(first)
-    second.total += 1
+    second.records += 1
     with pytest.raises(ValueError):
         held.add(second)
 

@@ -59,8 +59,8 @@ async def test_a_connection_that_was_just_made_when_the_loop_gave_it_up(start_ho
         def __getattr__(self, name: str) -> Any:
             return getattr(loop, name)
 
-        async def create_connection(self, factory: Callable[[], Any], *where: Any) -> Any:
-            made = await loop.create_connection(factory, *where)
+        async def create_connection(self, factory: Callable[[], Any], **where: Any) -> Any:
+            made = await loop.create_connection(factory, **where)
             if not given_up:
                 given_up.append(made)
                 made[0].abort()
