@@ -23,6 +23,7 @@ from treecast.middleware.fabric.origin import JoinedStream, Origin, PeerView
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.relay.link import called
 from treecast.middleware.relay.partitions.operator import LED, Operator, Standing
+from treecast.middleware.relay.path_troubles import path_troubles
 from treecast.middleware.relay.view_store import ViewStore
 from treecast.middleware.relay.ways import Ways
 
@@ -258,6 +259,7 @@ class JoinedHost:
                 "this data directory is new to the cluster, or was restored to an older state: messages that"
                 " only its queues and sessions had are lost, nobody knows how many"
             )
+        found += path_troubles(self._neighbours.fabric, self.name)[:_MOST_TOLD]
         troubled = [text for one in self._operator.troubled() if (text := self._trouble(one))]
         found += troubled[:_MOST_TOLD]
         if len(troubled) > _MOST_TOLD:

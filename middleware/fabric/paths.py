@@ -172,8 +172,9 @@ class Paths:
         search, now = path.search, self._edge.now()
         size, state = search.size, search.state
         step(now)
-        if search.size != size:
+        if search.size != size or (state is PathState.SEARCHING and search.state is not state):
             _log_size(host, search)
+        if search.size != size:
             self._changed(host)
         elif search.state is PathState.NARROW and state is not PathState.NARROW:
             _log.warning("packets do not arrive at a host that answers otherwise", host=host, size=LEAST)

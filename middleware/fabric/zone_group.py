@@ -5,6 +5,8 @@
 Every host with the carrier `relay` joins the group of its zone. A host that has segments for several hosts of
 its zone asks the group for a sign of life (HELLO by multicast, HERE by unicast). It uses the group for those
 that answer, and unicast for the rest. A host that misses `_TRIES` questions in a row gets unicast again.
+Questions are as long as the longest segment that was sent to the group lately: a host at which such packets
+do not arrive gets unicast.
 
 Two zones with the same hash on one network get each other's packets. Hosts discard those of streams that they
 do not receive.
@@ -36,6 +38,7 @@ _IPV6: Final = bytes((0xFF, 0x12)) + bytes(10)  # transient, of the link
 _SOON: Final = 0.05  # seconds between the first questions; doubles ...
 _EVERY: Final = 1.0  # ... up to this
 _TRIES: Final = 3  # unanswered questions after which a host gets unicast
+_LATELY: Final = 10  # questions
 _IN_USE: Final = 5.0  # seconds after the last use during which questions are asked
 
 
@@ -60,6 +63,8 @@ class ZoneGroup:
         self._changed = changed
         self._end: UdpSocket | None = None
         self._memberships: Memberships | None = None
+        self._longest = [0, 0]  # bytes of the longest datagram, since the last `_LATELY` questions and before
+        self._asked = 0  # questions
         self._missed: dict[int, int] = {}  # questions since the last answer, by host
         self._used = 0.0
         self._wait = _SOON
@@ -112,7 +117,13 @@ class ZoneGroup:
     def send(self, datagrams: list[bytes]) -> None:
         """Sends datagrams to the group, if one is open."""
         if self._end is not None and self.address is not None:
+            self._longest[0] = max(self._longest[0], len(datagrams[0]))  # a burst's first is its longest
             self._end.send(datagrams, self.address)
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest datagram that was sent lately."""
+        return max(self._longest)
 
     def use(self) -> None:
         """Notes that there is data for several hosts of the zone: from now on they are asked."""
@@ -145,6 +156,9 @@ class ZoneGroup:
             self._missed[host] += 1
         self.nonce = int(self._edge.random.random() * 2**62) + 1
         self._ask(self.nonce)
+        self._asked += 1
+        if self._asked % _LATELY == 0:
+            self._longest = [0, self._longest[0]]
         self._timer = self._edge.loop.call_later(no_sooner(self._wait), self._look)
         self._wait = min(2 * self._wait, _EVERY)
 

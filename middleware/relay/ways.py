@@ -25,6 +25,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 
 from .carrier_choice import Carried
 from .events.sending import RemoteHost
+from .path_troubles import why_short
 from .sharing import Sharing
 from .view import ClusterView
 
@@ -131,6 +132,7 @@ class Ways:
 
     def _of(self, stream: Carried) -> list[Way]:
         origin = stream.origin
+        short = why_short(origin, self._fabric, self._name)
         found = [
             Way(
                 origin.key[0],
@@ -139,16 +141,25 @@ class Ways:
                 copy.address,
                 origin.name,
                 origin.group if carrier != UNICAST else 0,
-                self._sharing.choice.why_unicast(stream, copy.hosts[0]) if carrier == UNICAST else "",
+                "; ".join(filter(None, (self._why(stream, carrier, copy.hosts[0]), short))),
             )
             for carrier, copy in origin.copies()
         ]
         return [*found, *self._not_live(stream)]
 
+    def _why(self, stream: Carried, carrier: str, host: int) -> str:
+        return self._sharing.choice.why_unicast(stream, host) if carrier == UNICAST else ""
+
+    def _name(self, host: int) -> str:
+        entry = self._view.host(host)
+        return entry.name if entry is not None else f"host {host}"
+
     def _not_live(self, stream: Carried) -> Iterable[Way]:
+        in_vain = stream.origin.in_vain
         for peer in stream.origin.peers():
             if peer.state is PeerState.CATCHING_UP:
-                yield self._by_unicast(peer.host, stream.origin.name, f"it {peer.state.value}")
+                why = "nothing that is sent to it again arrives" if peer.host in in_vain else ""
+                yield self._by_unicast(peer.host, stream.origin.name, why or f"it {peer.state.value}")
             elif peer.state is PeerState.SILENT:
                 own, name = stream.origin.key[0], stream.origin.name
                 yield Way(own, (peer.host,), NOTHING, stream=name, why=f"it {peer.state.value}")

@@ -457,7 +457,7 @@ class Message:
 
 
 def part_size(mtu: int, content: int = 0, after: int = 0) -> int:
-    """The payload bytes per segment for segments of `mtu` bytes; the same for every part.
+    """The maximum payload bytes per segment for segments of `mtu` bytes; the same for every part.
 
     Each segment leaves room for a tag and for the message's `after` list. A message is therefore cut alike
     whether or not it is tagged, and whichever host repairs it. Raises ValueError if no payload fits.
@@ -469,19 +469,30 @@ def part_size(mtu: int, content: int = 0, after: int = 0) -> int:
 
 
 def size_of(segment: Segment) -> int:
-    """The size to which a message was cut, of which this is the first of several segments."""
+    """The least size of segments to which the message may have been cut, of which this is the first of
+    several segments."""
     after = AFTER_SIZE * len(segment.after)
     return HEADER_SIZE + TAG_SIZE + after + len(segment.content) + len(segment.payload)
 
 
 def size_for(message: Message, mtu: int) -> int:
-    """The payload bytes of each segment of the message except the last."""
-    return part_size(mtu, len(message.content), len(message.after))
+    """The payload bytes of each segment of the message except the last.
+
+    All are as equal as possible. Their number alone thus tells the size: parts of two cuts of a message are
+    never joined, whichever hosts have cut it for which paths.
+    """
+    longest = part_size(mtu, len(message.content), len(message.after))
+    length = len(message.payload)
+    if length <= longest:
+        return longest
+    total = -(-length // longest)
+    return -(-length // total)
 
 
 def can_be_cut(message: Message, mtu: int) -> bool:
     """Whether its segments can be numbered."""
-    return len(message.payload) <= size_for(message, mtu) * MAX_SEGMENTS
+    longest = part_size(mtu, len(message.content), len(message.after))
+    return len(message.payload) <= longest * MAX_SEGMENTS
 
 
 def parts_of(message: Message, mtu: int) -> int:
@@ -531,7 +542,7 @@ def cut_encoded(
     """Returns the encoded segments that `cut` would yield, but faster."""
     if message.after or message.content:
         return [encode(segment, keys) for segment in cut(message, mtu, key, sender, kind, only)]
-    size = part_size(mtu)
+    size = size_for(message, mtu)
     if only is None and len(message.payload) <= size:
         return [encode_whole(message, key, sender, kind, keys)]
     whole = Segment(

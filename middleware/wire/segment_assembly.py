@@ -16,7 +16,7 @@ _COST_OF_PART: Final = 64
 class Partial:
     """A message of which some segments have arrived."""
 
-    __slots__ = ("after", "content", "cost", "kind", "parts", "records", "total")
+    __slots__ = ("after", "content", "cost", "kind", "parts", "records", "size", "total")
 
     def __init__(self, segment: Segment) -> None:
         self.records = segment.records
@@ -25,12 +25,16 @@ class Partial:
         self.after: tuple[After, ...] = ()
         self.parts: dict[int, bytes] = {}
         self.cost = _COST_OF_MESSAGE + len(segment.content)
+        self.size = 0  # payload bytes of each segment but the last; 0: unknown
         self.kind = Kind.DATA  # REPAIR or REPLAY if any of its segments was one
 
     def is_cut_otherwise(self, segment: Segment) -> bool:
-        """Whether the segment is of the same message, cut to another size."""
-        same = (self.records, self.content) == (segment.records, segment.content)
-        return same and self.total != segment.total
+        """Whether the segment is of the same message, cut to another size. (The number of segments tells the
+        size, see `segment.size_for`; an earlier version cut otherwise.)"""
+        if (self.records, self.content) != (segment.records, segment.content):
+            return False
+        whole = self.size if segment.number + 1 < segment.total else 0
+        return self.total != segment.total or (whole > 0 and whole != len(segment.payload))
 
     def missing(self) -> Iterator[range]:
         """Yields the runs of missing segment numbers."""
@@ -113,6 +117,8 @@ class Assembly:
             partial.kind = segment.kind
         if segment.number == 0:
             partial.after = segment.after
+        if segment.number + 1 < segment.total:
+            partial.size = len(segment.payload)
         cost = len(segment.payload) + _COST_OF_PART
         partial.cost += cost
         self._charge(cost)

@@ -24,6 +24,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from treecast.middleware.fabric.core.timing import RoundTrip
+from treecast.middleware.fabric.paths import padded
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.sockets.udp import SocketAddress, UdpSocket, shown
 from treecast.middleware.fabric.zone_group import ZoneGroup
@@ -380,7 +381,7 @@ class Relay:
 
     def _ask_group(self, nonce: int) -> None:
         if self._group is not None:
-            self._group.send([self._word(RelayKind.HELLO, nonce)])
+            self._group.send([padded(self._word(RelayKind.HELLO, nonce), self._group.longest)])
 
     def _greeted(self, kind: RelayKind, buffer: memoryview, at: int, end: int) -> None:
         """Handles HELLO and HERE. Raises SegmentError without a valid tag of the cluster."""

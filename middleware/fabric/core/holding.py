@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 from treecast.middleware.model.timers import NEVER
-from treecast.middleware.wire.segment import Kind, Message, Segment, StreamKey, size_of
+from treecast.middleware.wire.segment import MAX_PAYLOAD, Kind, Message, Segment, StreamKey, size_of
 from treecast.middleware.wire.segment_bodies import NOWHERE, Gap, Nak
 
 from .log import Log, StreamLog
@@ -79,13 +79,14 @@ class Holding:
         "_bucket",
         "_host",
         "_key",
+        "_least",
         "_log",
+        "_most",
         "_owed",
         "_own",
         "_settings",
         "_sizes",
         "_slices",
-        "_theirs",
         "keeps",
     )
 
@@ -105,7 +106,8 @@ class Holding:
         self.keeps = settings.hold_bytes > 0 and log is None  # whether `hold` is to be called
         self._own: Log | None = None
         self._sizes = sizes
-        self._theirs = settings.mtu  # the size that others of the stream cut messages to, as far as was seen
+        self._least = 0  # the origin seems to cut messages to a size of at least this ...
+        self._most = MAX_PAYLOAD  # ... and less than this
         self._asked: deque[_Asked] = deque()
         self._slices = Slices()  # the rest of the last message that was read
         self._owed: dict[tuple[int, int, int], tuple[Gap, float]] = {}  # by requester, sequence and part
@@ -117,13 +119,18 @@ class Holding:
         return self._log.oldest if self._log is not None else NOWHERE
 
     def cut_like(self, segment: Segment) -> None:
-        """Takes the size of the first of several segments of a message: others ask for parts by its
+        """Takes the first of several segments of a message from the origin: others ask for parts by its
         numbers."""
-        self._theirs = size_of(segment)
+        least = size_of(segment)
+        most = least + -(-len(segment.payload) // (segment.total - 1))
+        if least >= self._most or most <= self._least:  # it cuts to another size now
+            self._least, self._most = least, most
+        self._least, self._most = max(self._least, least), min(self._most, most)
 
     def _mtu_to(self, host: int) -> int:
-        """The size to which messages for a host are cut."""
-        return self._theirs if self._sizes is None else min(self._theirs, self._sizes.segment_bytes(host))
+        """The size to which messages for a host are cut: the origin's, if the path to the host allows it."""
+        own = self._settings.mtu if self._sizes is None else self._sizes.segment_bytes(host)
+        return own if own < self._most else self._least
 
     def hold(self, message: Message, now: float) -> None:
         """Keeps a message that was taken."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 from treecast.middleware.model.timers import NEVER
-from treecast.middleware.wire.segment import MAX_SEGMENTS, Kind, Message, can_be_cut, part_size
+from treecast.middleware.wire.segment import MAX_SEGMENTS, Kind, Message, can_be_cut, part_size, size_for
 from treecast.middleware.wire.segment_bodies import Report, Skipped
 
 from .log import StreamLog
@@ -180,9 +180,8 @@ class Live:
         """
         self._part_size = part_size(mtu)
         message, rest = self._message, self._rest
-        if message is None or rest is None:
-            return
-        self.bytes -= len(message.payload) - rest.size
+        if message is not None and rest is not None:
+            self.bytes -= len(message.payload) - rest.size
         self._message = self._rest = None
         self.sent_parts = 0
         self._flight = Flight(self.edge, now)
@@ -230,13 +229,18 @@ class Live:
         flight = self._flight
         place = flight.place(min(peer.next, self.edge))
         if report.newest >= peer.next:
-            place = max(place, flight.place_of_part(report.newest, report.parts * self._part_size))
+            place = max(
+                place,
+                flight.place_of_part(report.newest, report.parts * self._outlet.part_bytes(report.newest)),
+            )
         arrived = place - peer.arrived
         if arrived > 0:
             used = 2 * (flight.total - peer.arrived) >= peer.pace.size
-            took = max(now - flight.sent_at(place) - report.age / 1e6, 0.0)
-            peer.turnaround.sample(took)
-            peer.pace.progress(arrived, took, now, used=used)
+            sent_at = flight.sent_at(place)
+            took = max(now - sent_at - report.age / 1e6, 0.0)
+            if sent_at > peer.vain.lost_until:  # else it arrived long after it was sent, when sent again
+                peer.turnaround.sample(took)
+                peer.pace.progress(arrived, took, now, used=used)
             peer.arrived = place
         self._bound(peer)
         if self.setter is peer or self.setter is None or peer.limit < self._limit:
@@ -257,7 +261,7 @@ class Live:
         before = place - flight.place(message.sequence)
         if before >= len(message.payload):
             return MAX_SEGMENTS
-        return max(0, -(-before // self._part_size))
+        return max(0, -(-before // size_for(message, self._outlet.mtu)))
 
     def _bound(self, peer: Peer) -> None:
         """Sets the place up to which this receiver allows sending."""

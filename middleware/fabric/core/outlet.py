@@ -4,24 +4,36 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from typing import Final
 
-from treecast.middleware.wire.segment import Kind, Message, StreamKey, can_be_cut, control
+from treecast.middleware.wire.segment import (
+    Kind,
+    Message,
+    StreamKey,
+    can_be_cut,
+    control,
+    part_size,
+    size_for,
+)
 from treecast.middleware.wire.segment_bodies import MAX_SKIPS, Expiry, Skip, Skipped
 
 from .log import StreamLog
 from .outgoing import Outgoing, OutgoingMessage, OutgoingSegment
 from .repairs import Parts
 
+_REMEMBERED: Final = 4096  # messages
+
 
 class Outlet:
     """Builds what an origin sends of its stream `key`; messages are cut into segments of `mtu` bytes."""
 
-    __slots__ = ("_key", "_log", "control", "mtu")
+    __slots__ = ("_key", "_log", "_parts", "control", "mtu")
 
     def __init__(self, key: StreamKey, log: StreamLog, mtu: int) -> None:
         self._key = key
         self._log = log
         self.mtu = mtu
+        self._parts: dict[int, int] = {}  # bytes per segment of the last messages with several, by sequence
         self.control: deque[Outgoing] = deque()  # segments that wait
 
     @property
@@ -63,7 +75,16 @@ class Outlet:
             else:
                 yield found
 
+    def part_bytes(self, sequence: int) -> int:
+        """The bytes per segment of the message at `sequence`, which was sent lately in several."""
+        return self._parts.get(sequence) or part_size(self.mtu)
+
     def message(self, message: Message, to: int | None, kind: Kind, parts: Parts = None) -> OutgoingMessage:
         """Makes the message, or only the given parts of it, ready to send."""
         only = range(parts[0], parts[1]) if parts is not None else None
+        size = size_for(message, self.mtu)
+        if len(message.payload) > size and self._parts.get(message.sequence) != size:
+            self._parts[message.sequence] = size
+            if len(self._parts) > _REMEMBERED:
+                del self._parts[next(iter(self._parts))]
         return OutgoingMessage(message, self.mtu, self._key, self._key[0], kind, only, to)

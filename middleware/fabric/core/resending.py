@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from treecast.middleware.model.timers import NEVER
-from treecast.middleware.wire.segment import MAX_SEGMENTS, Kind, Message, part_size
+from treecast.middleware.wire.segment import MAX_SEGMENTS, Kind, Message, size_for
 from treecast.middleware.wire.segment_bodies import Heartbeat, Nak, Skipped
 
 from .asking import Nearest
@@ -51,7 +51,6 @@ class Resending:
         "_weight",
         "in_vain",
         "nearest",
-        "part_size",
     )
 
     def __init__(
@@ -70,7 +69,6 @@ class Resending:
         self._settings = settings
         self._weight = weight
         self._live = live
-        self.part_size = part_size(settings.mtu)
         self._counters = counters
         self._turn = turn
         self._bucket = TokenBucket(settings.repair_rate, settings.repair_burst, now)
@@ -84,10 +82,9 @@ class Resending:
         """Drops what is waiting for `host` alone, because it is no longer a receiver."""
         self._answers.drop(host)
 
-    def cut_anew(self, mtu: int, now: float) -> None:
-        """Cuts to segments of `mtu` bytes what is sent from now on: what waits is asked for again, and
-        replays begin again at what is settled."""
-        self.part_size = part_size(mtu)
+    def cut_anew(self, now: float) -> None:
+        """Cuts what is sent from now on to the outlet's new size: what waits is asked for again, and replays
+        begin again at what is settled."""
         self._repairs = Repairs(self._settings.aggregation)
         self._answers.clear()
         for peer in self._peers:
@@ -190,7 +187,7 @@ class Resending:
         if parts is None:
             peer.asked += 1
         else:
-            size = min(size, (parts[1] - parts[0]) * self.part_size)
+            size = min(size, (parts[1] - parts[0]) * size_for(message, self._outlet.mtu))
         if peer.state is _LIVE:
             peer.pace.asked(size)
             peer.flight.again(size, now)

@@ -177,7 +177,7 @@ class Sender:
         self.mtu = self._outlet.mtu = mtu
         self._part_size = part_size(mtu)
         self.live.cut_anew(mtu, now)
-        self._resending.cut_anew(mtu, now)
+        self._resending.cut_anew(now)
         self._quiet_until = -NEVER
         return True
 
@@ -272,7 +272,8 @@ class Sender:
             elif peer.holder:
                 peer.brought((report.newest, report.parts), now)
             else:
-                peer.arrives(report.newest, report.parts * self._resending.part_size, report.age / 1e6, now)
+                size = report.parts * self._outlet.part_bytes(report.newest)
+                peer.arrives(report.newest, size, report.age / 1e6, now)
             behind = report.mode is Mode.CATCHING_UP
             self.peers.heard(peer, behind, self.live.edge, now, self._weight.most_behind)
         self._trim()

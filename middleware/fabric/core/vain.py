@@ -29,6 +29,7 @@ class Vain:
         "again_at",
         "at",
         "hopeless",
+        "lost_until",
         "part",
         "sequence",
     )
@@ -40,6 +41,7 @@ class Vain:
         self.hopeless = False
         self.at = -NEVER  # of the last try
         self.again_at = -NEVER  # when it may be tried again
+        self.lost_until = -NEVER  # what was sent before it did not arrive when it was sent
         self._count = 0
         self._since = NEVER
         self._shortest = shortest
@@ -70,6 +72,7 @@ class Vain:
         lasts = now - self._since
         self.hopeless = self.hopeless or (self._count >= _TRIES and lasts >= _AFTER)
         if self.hopeless:
+            self.lost_until = now
             wait = self._shortest * 2.0 ** min(max(0, self._count - _TRIES), 16)
             self.again_at = now + min(wait, self._longest)
         return self._count >= _SUSPECT_TRIES and lasts >= _SUSPECT_AFTER

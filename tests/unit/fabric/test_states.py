@@ -10,16 +10,20 @@ import pytest
 
 from treecast.middleware.fabric.core.states import (
     PACE_TABLE,
+    PATH_TABLE,
     PEER_TABLE,
     RECEIVER_TABLE,
     ImpossibleEvent,
     PaceEvent,
     PaceState,
+    PathEvent,
+    PathState,
     PeerEvent,
     PeerState,
     ReceiverEvent,
     ReceiverState,
     pace_step,
+    path_step,
     peer_step,
     receiver_step,
 )
@@ -29,6 +33,7 @@ TABLES: list[tuple[Table, type[enum.Enum], type[enum.Enum], Callable[[Any, Any],
     (RECEIVER_TABLE, ReceiverState, ReceiverEvent, receiver_step),
     (PEER_TABLE, PeerState, PeerEvent, peer_step),
     (PACE_TABLE, PaceState, PaceEvent, pace_step),
+    (PATH_TABLE, PathState, PathEvent, path_step),
 ]
 
 
@@ -53,6 +58,7 @@ def test_every_pair_has_an_entry_which_step_follows(
         (RECEIVER_TABLE, {ReceiverState.LIVE}),
         (PEER_TABLE, {PeerState.LIVE, PeerState.CATCHING_UP}),
         (PACE_TABLE, {PaceState.OPENING}),
+        (PATH_TABLE, {PathState.WAITING}),
     ],
 )
 def test_every_state_is_reached_from_where_a_life_begins(table: Table, begins: set[Any]) -> None:

@@ -46,6 +46,18 @@ def test_segments_fit_the_path_and_hold_the_message(message: Message) -> None:
     assert b"".join(one.payload for one in segments) == message.payload
 
 
+@given(messages, st.integers(150, 1000), st.integers(150, 1000), st.data())
+def test_parts_of_two_cuts_are_never_joined(
+    message: Message, one: int, other: int, data: st.DataObject
+) -> None:
+    """A host may get parts cut for two paths, in any order: what is complete is the message."""
+    both = [*cut(message, one, KEY, 4), *cut(message, other, KEY, 5, Kind.REPAIR)]
+    held = assembly()
+    for segment in data.draw(st.permutations(both)):
+        done = held.add(segment)
+        assert done is None or done[0] == message
+
+
 @given(messages, st.data())
 def test_any_order_with_repeats_gives_the_message_once(message: Message, data: st.DataObject) -> None:
     segments = list(cut(message, MTU, KEY, 4))
@@ -100,7 +112,7 @@ def test_contradicting_segments_are_refused() -> None:
 def test_the_oldest_incomplete_message_of_a_full_stream_goes() -> None:
     held = assembly(max_bytes=1200)
     for sequence in range(5):
-        held.add(next(cut(Message(sequence, 1, bytes(300)), MTU, KEY, 4)))
+        held.add(next(cut(Message(sequence, 1, bytes(3 * part_size(MTU))), MTU, KEY, 4)))
         assert held.used <= 1200
     assert (held.evicted, held.partial(0), held.partial(1)) == (3, None, None)
     assert held.partial(4) is not None
