@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
@@ -195,7 +196,7 @@ class Paths:
         self._timer, self._timer_at = None, NEVER
         for host, path in list(self._paths.items()):
             if path.search.next_deadline() <= self._edge.now():
-                self._step(host, path, lambda now, host=host, path=path: self._probe(host, path, now))
+                self._step(host, path, partial(self._probe, host, path))
         self._wait(self._edge.now())
 
     def _probe(self, host: int, path: _Path, now: float) -> None:

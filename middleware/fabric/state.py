@@ -1,4 +1,4 @@
-"""What `treecast doctor` and `treecast streams` show of a host's fabric."""
+"""`FabricState`: a host's fabric, as shown to operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with the paths to other hosts, in words for an operator of the network."""
+"""Troubles of the paths to other hosts, in words for an operator of the network."""
 
 from __future__ import annotations
 

@@ -86,8 +86,8 @@ class Assembly:
         """Adds a segment. Returns the message that it completes and how it came: REPLAY or REPAIR if a part
         did.
 
-        If its sender has cut the message anew, because another size fits the path, what arrived of the
-        earlier size is discarded. Raises ValueError if the segment contradicts others of its message.
+        If the message was cut to another size in the meantime, for a path that takes that, what arrived of
+        the former size is discarded. Raises ValueError if the segment contradicts others of its message.
         """
         sequence = segment.sequence
         partial = self._partials.get(sequence)

@@ -22,7 +22,6 @@ HARMLESS = {
     ("middleware/fabric/origin.py", "PaceView"),
     ("middleware/fabric/origin.py", "PeerView"),
     ("middleware/fabric/origin.py", "SentView"),
-    ("middleware/fabric/state.py", "FabricState"),
 }
 
 

@@ -172,7 +172,7 @@ class Live:
             return left <= 0
         return self._weight.size_of(self._log.end - self.edge) > left
 
-    def cut_anew(self, mtu: int, now: float) -> None:
+    def recut(self, mtu: int, now: float) -> None:
         """Cuts to segments of `mtu` bytes what is sent from now on.
 
         A message of which a part was sent is sent again from its start, and what was in flight counts as

@@ -82,7 +82,7 @@ class Resending:
         """Drops what is waiting for `host` alone, because it is no longer a receiver."""
         self._answers.drop(host)
 
-    def cut_anew(self, now: float) -> None:
+    def recut(self, now: float) -> None:
         """Cuts what is sent from now on to the outlet's new size: what waits is asked for again, and replays
         begin again at what is settled."""
         self._repairs = Repairs(self._settings.aggregation)
@@ -135,7 +135,7 @@ class Resending:
             self._tried(peer, peer.next, min(first), now)
 
     def _answer_gaps(self, peer: Peer, nak: Nak, alone: bool, now: float) -> bool:
-        """Takes the requests of a nak as far as they may be answered. Returns whether the receiver's first
+        """Takes the requests of a nak that may be answered now. Returns whether the receiver's first
         missing message is among them."""
         left = _REPAIRS_PER_NAK
         skipped: list[Skipped] = []

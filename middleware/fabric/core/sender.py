@@ -176,8 +176,8 @@ class Sender:
             return False
         self.mtu = self._outlet.mtu = mtu
         self._part_size = part_size(mtu)
-        self.live.cut_anew(mtu, now)
-        self._resending.cut_anew(now)
+        self.live.recut(mtu, now)
+        self._resending.recut(now)
         self._quiet_until = -NEVER
         return True
 

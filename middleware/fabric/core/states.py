@@ -56,8 +56,8 @@ class PaceEvent(enum.Enum):
 
 
 class PathState(enum.Enum):
-    """Of the search for a path's longest packet; in RFC 8899: DISABLED, -, BASE, SEARCHING, SEARCH_COMPLETE,
-    ERROR."""
+    """The search for a path's longest packet. RFC 8899 has the names DISABLED, -, BASE, SEARCHING,
+    SEARCH_COMPLETE and ERROR."""
 
     WAITING = "the host cannot be reached: nothing is sent"
     CHECKING = "whether packets of the size in use arrive"

@@ -1,4 +1,4 @@
-"""What is sent again to one receiver in vain.
+"""`Vain`: counts how often the same data is sent again to a receiver without arriving.
 
 A receiver that reports, and lacks the same part after several repairs of it, gets nothing of what is sent
 again: its path drops long packets, for example. More would be lost as well. From then on it gets the first

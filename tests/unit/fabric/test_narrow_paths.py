@@ -1,4 +1,4 @@
-"""Hosts behind a link that drops long packets: messages are cut anew, and little is sent in vain."""
+"""Hosts behind a link that drops long packets: messages are cut to its size, and little is sent in vain."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class NarrowNetwork(Network):
 
 
 @pytest.mark.parametrize("others", [0, 2])
-def test_what_is_sent_again_in_vain_becomes_rare_until_it_is_cut_anew(others: int) -> None:
+def test_what_is_sent_again_in_vain_becomes_rare_until_it_is_recut(others: int) -> None:
     network = NarrowNetwork(1, Weather())
     network.carries[2] = SHORT
     network.join_all(*range(2, 3 + others))
@@ -83,7 +83,7 @@ def test_a_host_that_takes_short_messages_gets_nothing_long_in_vain() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_messages_cut_anew_at_any_time_arrive_once_and_in_order(seed: int) -> None:
+def test_messages_recut_at_any_time_arrive_once_and_in_order(seed: int) -> None:
     chance = random.Random(seed)
     weather = Weather(loss=0.05, reordering=0.1, duplication=0.05, rate=20e6)
     network = NarrowNetwork(seed, weather)
@@ -126,7 +126,7 @@ def test_a_size_above_the_settings_is_not_used() -> None:
 # --- assembly
 
 
-def test_a_message_cut_anew_replaces_what_arrived_of_the_other_size() -> None:
+def test_a_message_recut_replaces_what_arrived_of_the_other_size() -> None:
     held = Assembly(AssemblyBudget(1 << 20), 1 << 20)
     message = Message(0, 1, bytes(range(250)) * 10)
     first, *_ = cut(message, 1000, (1, 7, 1), 1)
