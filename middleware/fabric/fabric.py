@@ -204,6 +204,7 @@ class Fabric:
         Raises ValueError if it is not.
         """
         self.carriers.set_address(host, None if address is None else self._edge.checked(address))
+        self.paths.moved(host)
 
     def originate(
         self,

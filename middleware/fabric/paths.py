@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .edge import Edge
 
 _log = Log(__name__)
+_BUSY: Final = 0.05  # seconds that a probe waits while data waits for the kernel
 _NONCES: Final = 16  # of the last probes of a path; answers may be late
 
 
@@ -48,10 +49,10 @@ class NarrowPath(Struct, frozen=True):
 
 
 class _Path:
-    """One path. `told`: the MTU at its other end; 0: unknown."""
+    """One path. `up`: there is a channel to the host."""
 
     def __init__(self, most: int) -> None:
-        self.told = 0
+        self.up = False
         self.search = PathSize(most)
         self.vain = 0  # how often data seemed not to arrive
         self.sizes: dict[int, int] = {}  # of the last probes, by nonce
@@ -96,18 +97,25 @@ class Paths:
     def tell(self, host: int, mtu: int) -> None:
         """Takes the MTU of a host's interface; 0: unknown."""
         path = self._path(host)
-        path.told = mtu
         self._step(host, path, lambda now: path.search.limit(min(self._most, mtu or self._most), now))
 
     def host_up(self, host: int) -> None:
         """Notes that there is a channel to the host."""
         path = self._path(host)
+        path.up = True
         self._step(host, path, path.search.reached)
 
     def host_down(self, host: int) -> None:
         """Notes that the channel has gone. The size found stays."""
         path = self._path(host)
+        path.up = False
         self._step(host, path, path.search.left)
+
+    def moved(self, host: int) -> None:
+        """Notes that the host's address for segments is known, or another one."""
+        path = self._path(host)
+        if path.up:
+            self._step(host, path, path.search.reached)
 
     def forget(self, host: int) -> None:
         """Forgets a host that has left the cluster."""
@@ -200,18 +208,24 @@ class Paths:
         self._wait(self._edge.now())
 
     def _probe(self, host: int, path: _Path, now: float) -> None:
-        size = path.search.to_send(now)
         address = self._unicast.addresses.get(host)
-        if not size or address is None:
+        if address is None:
+            path.search.left(now)  # until `moved`
+            return
+        if self._edge.udp.queued:
+            path.search.put_off(now + _BUSY)
+            return
+        size = path.search.to_send(now)
+        if not size:
             return
         nonce = int(self._edge.random.random() * 2**63) | 1
         own = self._edge.host
         probe = encode(control(Kind.PROBE, own, 0, 0, own, Probe(0, nonce).encode()), self._keys)
-        if self._edge.udp.send_unfragmented(padded(probe, self._edge.datagram_bytes(size)), address):
-            self._edge.counters.probes_sent += 1
-            path.sizes[nonce] = size
-            if len(path.sizes) > _NONCES:
-                del path.sizes[next(iter(path.sizes))]
+        self._edge.udp.send_unfragmented(padded(probe, self._edge.datagram_bytes(size)), address)
+        self._edge.counters.probes_sent += 1
+        path.sizes[nonce] = size
+        if len(path.sizes) > _NONCES:
+            del path.sizes[next(iter(path.sizes))]
 
 
 def _log_size(host: int, search: PathSize) -> None:

@@ -110,6 +110,10 @@ class PathSize:
         """When `to_send` has something to do."""
         return self._at
 
+    def put_off(self, until: float) -> None:
+        """Notes that nothing can be sent before `until`."""
+        self._at = max(self._at, until)
+
     def to_send(self, now: float) -> int:
         """Returns the size of the probe to be sent now; 0: none is."""
         if now < self._at:

@@ -140,26 +140,25 @@ class UdpSocket:
             if self._queue or not self._try(burst, address):
                 self._wait(burst, address)
 
-    def send_unfragmented(self, datagram: bytes, address: SocketAddress) -> bool:
+    def send_unfragmented(self, datagram: bytes, address: SocketAddress) -> None:
         """Sends one datagram that nobody may cut into fragments, whatever is known of the path.
 
-        Returns whether the kernel took it: not if it is longer than the interface's MTU, or something waits.
+        It is lost if the kernel does not take it: if it is longer than the interface's MTU, for example.
         """
-        if self._queue:
-            return False
         level, option = _MTU_DISCOVER[self.sock.family]
         before = self.sock.getsockopt(level, option)
         try:
             self.sock.setsockopt(level, option, _PMTUDISC_PROBE)
             self.sock.sendto(datagram, address)
-        except OSError:
-            return False
+        except OSError as error:
+            name = errno.errorcode.get(error.errno or 0, "UNKNOWN")
+            self._counters.send_errors[name] = self._counters.send_errors.get(name, 0) + 1
+            return
         finally:
             self.sock.setsockopt(level, option, before)
         self._counters.send_calls += 1
         self._counters.sent_packets += 1
         self._counters.sent_bytes += len(datagram)
-        return True
 
     def flush(self) -> None:
         """Sends queued bursts until the kernel's buffer is full."""

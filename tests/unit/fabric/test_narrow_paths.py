@@ -13,6 +13,7 @@ from tests.unit.fabric.network import Network
 
 from treecast.middleware.fabric.core.reorder import Progress
 from treecast.middleware.fabric.core.settings import StreamSettings
+from treecast.middleware.fabric.core.states import PathState
 from treecast.middleware.fabric.core.vain import Vain
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.settings import FabricSettings
@@ -223,6 +224,19 @@ async def test_a_stream_is_cut_to_what_arrives_at_all_receivers() -> None:
         assert set(changed) == {2}
         origin.remove_receiver(2)
         assert origin.sender.mtu == one.stream_settings.mtu
+
+
+async def test_a_host_without_an_address_is_probed_once_it_has_one() -> None:
+    settings = FabricSettings(stream=STREAM, mtu=1500, carriers=())
+    async with fabrics(1, 2, settings=settings) as (one, two):
+        answers: list[bool] = []
+        two.on_probe = lambda host, state, nonce: answers.append(one.paths.seen(2, nonce))
+        one.set_host(2, None)
+        one.paths.host_up(2)
+        await until(lambda: one.paths._paths[2].search.state is PathState.WAITING)
+        one.set_host(2, two.address)
+        await until(lambda: one.paths._paths[2].search.state is PathState.COMPLETE)
+        assert answers == [True]
 
 
 async def test_the_least_of_what_hosts_tell_is_used() -> None:
