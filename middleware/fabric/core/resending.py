@@ -129,10 +129,9 @@ class Resending:
         if peer.state is _CATCHING_UP and peer.again.size > peer.window.size:
             self._counters.refuse(Refused.TOO_MANY)  # it will ask again for what it still lacks by then
             return
-        tried = self._answer_gaps(peer, nak, alone, now)
-        if tried:
+        if self._answer_gaps(peer, nak, alone, now):
             first = [gap.part for gap in nak.gaps if gap.first <= peer.next < gap.end]
-            self._tried(peer, peer.next, min(first), now)
+            self._tried(peer, peer.next, min(first, default=0), now)
 
     def _answer_gaps(self, peer: Peer, nak: Nak, alone: bool, now: float) -> bool:
         """Takes the requests of a nak that may be answered now. Returns whether the receiver's first
