@@ -119,6 +119,7 @@ HOT_MODULES: list[str] = [
     "middleware/fabric/carriers/stare.py",
     "middleware/fabric/core/asking.py",
     "middleware/fabric/core/counters.py",
+    "middleware/fabric/core/evidence.py",
     "middleware/fabric/core/gaps.py",
     "middleware/fabric/core/holding.py",
     "middleware/fabric/core/live.py",

@@ -150,6 +150,10 @@ def link(
     cut: Annotated[
         bool | None, typer.Option("--cut/--heal", help="From now on nothing passes; or again.")
     ] = None,
+    forget: Annotated[
+        bool | None,
+        typer.Option("--forget/--learn", help="From now on no UDP to multicast groups passes; or again."),
+    ] = None,
     direction: Annotated[
         str, typer.Option(metavar="forward|backward|both", help="`forward` is from ONE to OTHER.")
     ] = "both",
@@ -164,6 +168,7 @@ def link(
         shares = {"loss": loss, "reorder": reorder, "duplicate": duplicate}
         wanted |= {name: units.share(text) for name, text in shares.items() if text is not None}
         wanted |= {} if cut is None else {"cut": cut}
+        wanted |= {} if forget is None else {"forgets": forget}
         answer = ask_for_change(_relay(file, one, other), as_direction(direction), wanted)
     except (ValueError, RelayError) as error:
         raise CommandError(str(error)) from error

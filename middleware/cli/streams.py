@@ -49,7 +49,7 @@ def streams(
     else:
         _show([stream for stream in found if stream.outgoing], [s for s in found if not s.outgoing])
         _show_partitions(partitions)
-        for text in answer.missing:
+        for text in (*answer.unreached, *answer.missing):
             say(f"\nPROBLEM: {text}")
     accounts = [account for stream in found for account in stream.accounts]
     closed = all(account.closed for account in accounts)

@@ -132,7 +132,10 @@ class DaemonService:
         joined = self._joined
         coordinator = await joined.ask_coordinator()
         return pb.ListStreamsResponse(
-            streams=joined.streams(), partitions=joined.troubled(), missing=coordinator.missing
+            streams=joined.streams(),
+            partitions=joined.troubled(),
+            missing=coordinator.missing,
+            unreached=joined.unreached(),
         )
 
     async def set_trees(self, request: pb.SetTreesRequest) -> pb.SetTreesResponse:

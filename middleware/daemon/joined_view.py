@@ -21,6 +21,7 @@ from treecast.middleware.fabric.channel import PeerStatus
 from treecast.middleware.fabric.core.accounting import Row
 from treecast.middleware.fabric.origin import JoinedStream, Origin, PeerView
 from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.relay.carrier_troubles import sentences
 from treecast.middleware.relay.link import called
 from treecast.middleware.relay.partitions.operator import LED, Operator, Standing
 from treecast.middleware.relay.path_troubles import path_troubles
@@ -260,11 +261,17 @@ class JoinedHost:
                 " only its queues and sessions had are lost, nobody knows how many"
             )
         found += path_troubles(self._neighbours.fabric, self.name)[:_MOST_TOLD]
+        found += self.unreached()
         troubled = [text for one in self._operator.troubled() if (text := self._trouble(one))]
         found += troubled[:_MOST_TOLD]
         if len(troubled) > _MOST_TOLD:
             found.append(f"{len(troubled) - _MOST_TOLD} more partitions: `treecast partitions list`")
         return found
+
+    def unreached(self) -> Sequence[str]:
+        found = sentences(self._joining.relay.sharing.choice.troubles(), self.name)
+        more = [f"{len(found) - _MOST_TOLD} more such groups: `treecast explain`"]
+        return found[:_MOST_TOLD] + more if len(found) > _MOST_TOLD else found
 
     def _trouble(self, one: Standing) -> str:
         name = f"{one.topic}-{one.partition}"

@@ -70,6 +70,9 @@ class JoinedView(Protocol):
 
     def streams(self) -> Sequence[pb.StreamStatus]: ...
 
+    def unreached(self) -> Sequence[str]:
+        """Returns the groups that do not reach all of their hosts any more, as sentences."""
+
     def standings(self, topic: str = "") -> Sequence[pb.PartitionStanding]:
         """Returns the state of partitions, optionally of one topic."""
 

@@ -544,8 +544,6 @@ class Fabric:
         found, self._streams.unreached = self._streams.unreached, []
         for served, host in found:
             self.counters.fell_back += 1
-            name = self.carriers.all[served.carrier].name
-            _log.warning("group does not reach a host", stream=name, group=served.group, host=host)
             origin = self._origins.get(served.number)
             try:
                 if origin is not None and self.on_unreached is not None:

@@ -35,6 +35,7 @@ class PeerView(Struct, frozen=True):
     turnaround: float  # seconds from sending to the report of the arrival
     out_for: float  # seconds for which it has not been live
     left: int  # how often it has left the group for being slow
+    doubted: bool  # what its carrier sends may not arrive at it
 
 
 class PaceView(Struct, frozen=True):
@@ -172,6 +173,7 @@ class Origin:
                 peer.turnaround.smoothed if peer.turnaround.measured else 0.0,
                 max(0.0, now - peer.out_since) if peer.out_since < NEVER else 0.0,
                 peer.left,
+                peer.doubted,
             )
             for peer in self._sender.peers
         ]

@@ -4,9 +4,9 @@
 
 Every host with the carrier `relay` joins the group of its zone. A host that has segments for several hosts of
 its zone asks the group for a sign of life (HELLO by multicast, HERE by unicast). It uses the group for those
-that answer, and unicast for the rest. A host that misses `_TRIES` questions in a row gets unicast again.
-Questions are as long as the longest segment that was sent to the group lately: a host at which such packets
-do not arrive gets unicast.
+that answer, and unicast for the rest. A host that misses three questions in a row gets unicast again, until
+it has answered for some time (`standing`). Questions are as long as the longest segment that was sent to the
+group lately: a host at which such packets do not arrive gets unicast.
 
 Two zones with the same hash on one network get each other's packets. Hosts discard those of streams that they
 do not receive.
@@ -26,6 +26,7 @@ from treecast.middleware.model.logs import Log
 from treecast.middleware.model.timers import no_sooner
 
 from .carriers.ip_multicast import prepare_sender, refusal_of
+from .standing import Standing, StandingSettings
 
 if TYPE_CHECKING:
     from .carriers.carrier import Carrier
@@ -37,7 +38,6 @@ _IPV4: Final = bytes((239, 255))  # local scope (RFC 2365)
 _IPV6: Final = bytes((0xFF, 0x12)) + bytes(10)  # transient, of the link
 _SOON: Final = 0.05  # seconds between the first questions; doubles ...
 _EVERY: Final = 1.0  # ... up to this
-_TRIES: Final = 3  # unanswered questions after which a host gets unicast
 _LATELY: Final = 10  # questions
 _IN_USE: Final = 5.0  # seconds after the last use during which questions are asked
 
@@ -65,7 +65,8 @@ class ZoneGroup:
         self._memberships: Memberships | None = None
         self._longest = [0, 0]  # bytes of the longest datagram, since the last `_LATELY` questions and before
         self._asked = 0  # questions
-        self._missed: dict[int, int] = {}  # questions since the last answer, by host
+        self._settings = StandingSettings()
+        self._standings: dict[int, Standing] = {}  # by host that has ever answered
         self._used = 0.0
         self._wait = _SOON
         self._timer: asyncio.TimerHandle | None = None
@@ -111,6 +112,7 @@ class ZoneGroup:
             self._end = None
         self.address = None
         self._forget()
+        self._standings.clear()
 
     # --- use
 
@@ -136,24 +138,28 @@ class ZoneGroup:
         """Takes an answer. Returns whether it is one to the group's last question."""
         if not nonce or nonce != self.nonce:
             return False
-        self._missed[host] = 0
-        if host not in self.reached:
+        now = self._edge.now()
+        standing = self._standings.setdefault(host, Standing(self._settings, now))
+        if standing.answered(now):
             self._reach((*self.reached, host))
         return True
+
+    @property
+    def lost(self) -> list[int]:
+        """The hosts that it has reached, and no longer reaches."""
+        return sorted([host for host, standing in self._standings.items() if standing.lost])
 
     def _look(self) -> None:
         """Asks, and drops the hosts that have not answered. Stops if the group is not used."""
         self._timer = None
-        if self._edge.now() - self._used > _IN_USE:
+        now = self._edge.now()
+        if now - self._used > _IN_USE:
             self._forget()
             return
-        silent = {host for host, missed in self._missed.items() if missed >= _TRIES}
+        silent = {host for host, standing in self._standings.items() if standing.asked(now)}
         if silent:
-            _log.info("multicast does not reach hosts of the zone any longer", hosts=sorted(silent))
-            self._missed = {host: n for host, n in self._missed.items() if host not in silent}
+            _log.warning("multicast does not reach hosts of the zone any longer", hosts=sorted(silent))
             self._reach(self.reached - silent)
-        for host in self._missed:
-            self._missed[host] += 1
         self.nonce = int(self._edge.random.random() * 2**62) + 1
         self._ask(self.nonce)
         self._asked += 1
@@ -167,7 +173,8 @@ class ZoneGroup:
         self._changed()
 
     def _forget(self) -> None:
-        self._missed.clear()
+        for standing in self._standings.values():
+            standing.begins_anew(self._edge.now())
         self.nonce = 0
         if self.reached:
             self._reach(())

@@ -41,7 +41,7 @@ from treecast.middleware.storage.settings import LOOK_MS, FsyncPolicy, LogSettin
 from treecast.middleware.storage.tables import Tables
 
 from .attaching import attach_request, count_by_clock, take_run
-from .carrier_choice import CarrierSettings
+from .carrier_group import CarrierSettings
 from .fabric_host import FabricHost
 from .link import Link
 from .neighbours import Endpoint, Neighbours, Port

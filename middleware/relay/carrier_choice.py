@@ -18,7 +18,6 @@ on unicast.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, Protocol
 
@@ -34,14 +33,14 @@ from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 
+from .carrier_group import CarrierSettings, Group, Levels, Member
+from .carrier_troubles import Trouble, why_lost
 from .group_rate import GroupRate
 
 _log = Log(__name__)
-_NONCES = 8
 
 Allot = Callable[[Sequence[str]], Awaitable[int]]
 Release = Callable[[int], Awaitable[None]]
-Levels = tuple[str, ...]
 _Asked = tuple[str, int]  # how groups are addressed, and a state id
 
 
@@ -80,75 +79,6 @@ GROUP_LEAVE: Final = Method(62, GroupRequest, Nothing)
 PROBE_SEEN: Final = Method(63, ProbeSeen, ProbeSeen)
 
 
-class CarrierSettings(Struct, frozen=True):
-    """Times in seconds."""
-
-    hosts: int = 2  # receivers that a group needs; 0: everything goes by unicast
-    eager: int = 512  # groups formed regardless of rate; further ones need `earns`
-    soon: float = 0.01  # delay of the next check after receivers have changed
-    earns: float = 10_000.0  # rate of live records, in bytes per second, that further groups need
-    keeps: float = 120.0  # time below that rate after which a group is dissolved
-    tick: float = 1.0
-    probe_first: float = 0.2  # interval of probes while some hosts have not answered yet
-    probe_tries: int = 5  # number of such probes; then the interval is `probe_every`
-    probe_every: float = 30.0
-    answers_missed: int = 3  # consecutive missed answers that a confirmed host may have
-    allot_again: float = 5.0
-    wait: float = 0.3  # how long a burst waits for a group that is being formed
-    call: float = 5.0
-    much: float = 0.5  # repaired share of a host's records above which it is no longer confirmed
-    much_of: int = 1000  # minimum number of records for that decision
-
-
-class _Member:
-    """A receiver of the group's streams. `joined`: whether it has joined and may be sent packets."""
-
-    def __init__(self, joined: bool) -> None:
-        self.joined = joined
-        self.refused = ""  # why it cannot join
-        self.confirmed = False
-        self.why = ""  # why it is no longer confirmed
-        self.missed = 0  # consecutive probes without an answer
-        self.lost = -1e9  # the loop's time when its confirmation was last withdrawn
-        self.live = 0  # live and repaired records, as counted at the last check
-        self.repaired = 0
-
-
-class _Group:
-    """The group of one topic, or of one set of hosts, on one carrier.
-
-    `state_id`: 0 if the carrier's packets name their receivers.
-    """
-
-    def __init__(self, levels: Levels, carrier: Carrier) -> None:
-        self.levels = levels
-        self.name = ".".join(levels)
-        self.carrier = carrier.name
-        self.form = carrier.group_form
-        self.state_id: int | None = None if carrier.group_form else 0
-        self.members: dict[int, _Member] = {}
-        self.nonces: deque[int] = deque(maxlen=_NONCES)  # of the last probes; answers may be late
-        self.probed = 0.0  # the loop's time
-        self.tries = 0
-        self.segment_bytes = 0  # of its streams' longest segments, and of its probes
-        self.task: asyncio.Task[None] | None = None
-
-    def admit(self, host: int) -> None:
-        """Adds `host` as a new member, replacing its earlier state. If it has nothing to join, it is probed
-        at once."""
-        self.members[host] = _Member(joined=not self.form)
-        if not self.form:
-            self.tries = 0
-
-    def carries(self, segment_bytes: int) -> None:
-        """Notes how long its streams' segments are. Longer ones than before have to be probed."""
-        if segment_bytes > self.segment_bytes:
-            for member in self.members.values():
-                member.confirmed = False
-        if segment_bytes != self.segment_bytes:
-            self.segment_bytes, self.tries = segment_bytes, 0
-
-
 class CarrierChoice:
     """Both ends of carrier choice: the origin, which chooses, and the member, which joins and answers
     probes."""
@@ -172,7 +102,7 @@ class CarrierChoice:
         self._settings = settings
         self._counters = counters
         self._random = random
-        self._groups: dict[Levels, _Group] = {}
+        self._groups: dict[Levels, Group] = {}
         self._rates: dict[Levels, GroupRate] = {}
         self._costly: set[Levels] = set()  # levels whose groups take state in the network
         self._asked: dict[_Asked, set[int]] = {}  # -> the hosts that asked this one to join
@@ -283,7 +213,7 @@ class CarrierChoice:
         self._unheard.discard(host)
         for group in self._groups.values():
             if host in group.members:
-                group.admit(host)
+                group.admit(host, self._loop.time())
                 self._use(group, self._of(group.levels))
 
     def host_left(self, host: int) -> None:
@@ -299,7 +229,7 @@ class CarrierChoice:
         group = self._groups.get(levels)
         if group is None:
             return None, []
-        return group.state_id, [host for host, member in group.members.items() if member.confirmed]
+        return group.state_id, sorted(group.confirmed)
 
     def why_unicast(self, stream: Carried, host: int) -> str:
         """Returns why this host gets live data of the stream by unicast now, for inspection."""
@@ -314,8 +244,44 @@ class CarrierChoice:
         if not member.joined:
             return f"cannot join: {member.refused}" if member.refused else "has not joined the group yet"
         if not member.confirmed:
-            return member.why or f"has not answered a probe of {group.carrier} yet"
+            return self._why_out(group, member) or f"has not answered a probe of {group.carrier} yet"
         return f"{group.carrier} reaches no other host: a group needs two"
+
+    def _why_out(self, group: Group, member: Member) -> str:
+        lost = group.lost
+        standing = member.standing
+        if not standing.why and lost and not group.confirmed:  # the group reaches nobody, it neither
+            standing = group.members[lost[0]].standing
+        if not standing.why:
+            return ""
+        advice = self._fabric.carriers.advice(group.carrier)
+        return why_lost(standing.why, self._loop.time() - standing.since, advice)
+
+    def troubles(self) -> list[Trouble]:
+        """Returns the groups that do not reach hosts which they have reached before."""
+        streams = self._streams()
+        used = [(group, streams[levels]) for levels, group in self._groups.items() if levels in streams]
+        return [self._trouble(group, found[0]) for group, found in used if group.lost] + [
+            Trouble(name, one.address, one.name, one.lost, one.reached, "they do not answer", one.advice)
+            for name, one in self._fabric.carriers.own_groups()
+            if one.lost
+        ]
+
+    def _trouble(self, group: Group, stream: Carried) -> Trouble:
+        carriers, lost = self._fabric.carriers, group.lost
+        why = group.members[lost[0]].standing.why
+        if not group.confirmed:
+            lost = sorted(group.members)
+        copies = carriers.copies(carriers.number(group.carrier), stream.origin.key, group.state_id or 0, lost)
+        return Trouble(
+            group.carrier,
+            copies[0].address if group.form and copies else "",
+            group.name,
+            tuple(lost),
+            len(group.confirmed),
+            why,
+            carriers.advice(group.carrier),
+        )
 
     def _why_no_group(self, stream: Carried) -> str:
         hosts, settings = set(stream.hosts()), self._settings
@@ -362,10 +328,10 @@ class CarrierChoice:
         if group is None:
             group = self._form(levels, carrier)
             self._await_group(streams)
-        group.carries(_longest(streams))
+        group.carries(_longest(streams), self._loop.time())
         reached = carrier.reach(hosts).hosts
         for host in reached - group.members.keys():
-            group.admit(host)
+            group.admit(host, self._loop.time())
         for host in group.members.keys() - reached:
             self._dismiss(group, host)
         if group.state_id is None or any(
@@ -375,19 +341,14 @@ class CarrierChoice:
         self._judge(group, streams)
         self._probe(group)
         self._use(group, streams)
-        if self._pending(group):  # a probe's answer comes sooner than the next tick
+        if group.probe_wait(self._loop.time()) < self._settings.tick:  # sooner than the next tick
             self._again_soon()
 
-    def _form(self, levels: Levels, carrier: Carrier) -> _Group:
-        group = self._groups[levels] = _Group(levels, carrier)
+    def _form(self, levels: Levels, carrier: Carrier) -> Group:
+        group = self._groups[levels] = Group(levels, carrier, self._settings)
         if group.form:
             self._costly.add(levels)
         return group
-
-    def _pending(self, group: _Group) -> bool:
-        """Whether some joined members are unconfirmed and the first `probe_tries` probes are not over."""
-        asked = any(one.joined and not one.confirmed for one in group.members.values())
-        return group.tries < self._settings.probe_tries and asked
 
     def _again_soon(self) -> None:
         if self._timer is not None and self._settings.probe_first < self._settings.tick:
@@ -405,11 +366,11 @@ class CarrierChoice:
             rate = self._rates[levels] = GroupRate(0, now - self._settings.tick)
         return rate.look(sent, self._settings, now)
 
-    def _gather(self, group: _Group) -> None:
+    def _gather(self, group: Group) -> None:
         if group.task is None:
             group.task = self._loop.create_task(self._bring_in(group), name=f"group of {group.name}")
 
-    async def _bring_in(self, group: _Group) -> None:
+    async def _bring_in(self, group: Group) -> None:
         """Gets a state id, if there is none yet, and asks new members to join."""
         try:
             if group.state_id is None:
@@ -427,7 +388,7 @@ class CarrierChoice:
         finally:
             group.task = None
 
-    async def _invite(self, group: _Group, host: int, member: _Member) -> None:
+    async def _invite(self, group: Group, host: int, member: Member) -> None:
         request = GroupRequest(group.state_id or 0, group.form)
         try:
             await self._methods.ask(host, GROUP_JOIN, request, self._settings.call)
@@ -437,7 +398,7 @@ class CarrierChoice:
                 member.refused = error.detail
                 _log.info("host stays on unicast", host=host, reason=error.detail)
 
-    def _dismiss(self, group: _Group, host: int) -> None:
+    def _dismiss(self, group: Group, host: int) -> None:
         member = group.members.pop(host)
         if member.joined and group.form and group.state_id is not None:
             self._spawn(self._tell_leave(host, group.form, group.state_id))
@@ -474,24 +435,23 @@ class CarrierChoice:
 
     # --- probing
 
-    def _probe(self, group: _Group) -> None:
+    def _probe(self, group: Group) -> None:
         members = [member for member in group.members.values() if member.joined]
         if not members or group.state_id is None:
             return
-        pending = any(not member.confirmed for member in members)
-        quick = pending and group.tries < self._settings.probe_tries
-        wait = self._settings.probe_first if quick else self._settings.probe_every
-        if self._loop.time() - group.probed < wait and group.nonces:
+        now = self._loop.time()
+        wait = group.probe_wait(now)
+        if now - group.probed < wait:
             return
-        for host, member in list(group.members.items()) if not quick else ():
+        quick = wait <= self._settings.probe_first
+        for host, member in group.members.items():
             if not member.joined:
                 continue
-            if not member.confirmed:
+            if not member.confirmed and not quick:
                 self._unheard.add(host)
-            member.missed += 1
-            if member.confirmed and member.missed > self._settings.answers_missed:
-                self._lost(group, member, "it has stopped answering probes")
-        group.probed = self._loop.time()
+            if member.standing.asked(now, counts=not quick):
+                self._lost(group, host)
+        group.probed = now
         group.tries += 1
         nonce = int(self._random.random() * 2**63) | 1
         group.nonces.append(nonce)
@@ -509,25 +469,26 @@ class CarrierChoice:
             if group.state_id == notice.state_id and notice.nonce in group.nonces:
                 member = group.members.get(host)
                 if member is not None:
-                    self._unheard.discard(host)
-                    member.missed = 0
-                    if not member.confirmed:
-                        member.confirmed = True
-                        self._counters.group_hosts_confirmed += 1
+                    self._answered(group, host, member)
                     self._use(group, self._of(group.levels))
         return notice, b""
 
-    def _lost(self, group: _Group, member: _Member, why: str) -> None:
-        """Puts the member back on unicast until it answers again.
+    def _answered(self, group: Group, host: int, member: Member) -> None:
+        self._unheard.discard(host)
+        was_lost = member.standing.lost
+        if member.standing.answered(self._loop.time()):
+            self._counters.group_hosts_confirmed += 1
+            if was_lost:
+                _log.info("group reaches a host again", group=group.name, carrier=group.carrier, host=host)
 
-        Restarts the quick probes, but not if the member was lost shortly before.
-        """
-        now = self._loop.time()
-        member.confirmed, member.why = False, why
-        if now - member.lost > 2 * self._settings.probe_every:
-            group.tries = 0
-        member.lost = now
+    def _lost(self, group: Group, host: int) -> None:
+        """Tells that a member gets unicast from now on, until it returns."""
         self._counters.group_hosts_lost += 1
+        group.doubt_last(self._loop.time())
+        why = group.members[host].standing.why
+        _log.warning(
+            "group does not reach a host", group=group.name, carrier=group.carrier, host=host, why=why
+        )
 
     def _unreached(self, origin: Origin, host: int) -> None:
         """Handles the fabric's finding that the carrier's packets do not arrive at `host`."""
@@ -536,13 +497,19 @@ class CarrierChoice:
             if group is None or host not in group.members:
                 continue
             if any(stream.origin is origin for stream in streams):
-                member = group.members[host]
-                if member.confirmed:
-                    self._lost(group, member, "the carrier's packets do not arrive")
+                self._cut_off(
+                    group,
+                    host,
+                    "packets of the group do not arrive" if group.form else "its packets do not arrive",
+                )
                 self._use(group, streams)
                 return
 
-    def _judge(self, group: _Group, streams: list[Carried]) -> None:
+    def _cut_off(self, group: Group, host: int, why: str) -> None:
+        if group.members[host].standing.cut_off(why, self._loop.time()):
+            self._lost(group, host)
+
+    def _judge(self, group: Group, streams: list[Carried]) -> None:
         """Withdraws the confirmation of members that had a large share of their records repaired."""
         live: dict[int, int] = {}
         repaired: dict[int, int] = {}
@@ -555,21 +522,14 @@ class CarrierChoice:
             if not 0 <= got + asked < self._settings.much_of:
                 member.live, member.repaired = live.get(host, 0), repaired.get(host, 0)
                 if member.confirmed and asked > self._settings.much * (got + asked):
-                    _log.info(
-                        "host lost many records of a group",
-                        host=host,
-                        stream=group.name,
-                        lost=asked,
-                        records=got + asked,
-                    )
-                    self._lost(group, member, f"{asked:,} of {got + asked:,} records had to be repaired")
+                    self._cut_off(group, host, f"{asked:,} of {got + asked:,} records had to be repaired")
 
-    def _use(self, group: _Group, streams: list[Carried]) -> None:
+    def _use(self, group: Group, streams: list[Carried]) -> None:
         """Puts the streams on the carrier for confirmed members, or back on unicast.
 
         A group needs two reached hosts: for one host, a group saves no copy.
         """
-        confirmed = {host for host, member in group.members.items() if member.confirmed}
+        confirmed = group.confirmed
         whole = group.task is None and all(one.confirmed or not one.joined for one in group.members.values())
         for stream in streams:
             reached = confirmed.intersection(stream.hosts())

@@ -8,7 +8,7 @@ from treecast.middleware.broker.parts import LocalParts
 
 from .adoption import Adoption
 from .applications import ApplicationNews
-from .carrier_choice import CarrierSettings
+from .carrier_group import CarrierSettings
 from .cluster import RelayCluster
 from .definitions import RelayDefinitions
 from .fabric_host import FabricHost

@@ -16,7 +16,7 @@ from typing import Protocol
 from treecast.middleware.broker.pubsub_host import HostPubSub
 from treecast.middleware.model.counters import Counters
 
-from .carrier_choice import CarrierSettings
+from .carrier_group import CarrierSettings
 from .cluster import Life
 from .events.events import Events
 from .events.shares import LinkHomes

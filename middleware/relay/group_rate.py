@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from treecast.middleware.model.timers import NEVER
 
 if TYPE_CHECKING:
-    from .carrier_choice import CarrierSettings
+    from .carrier_group import CarrierSettings
 
 
 class GroupRate:

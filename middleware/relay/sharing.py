@@ -13,7 +13,8 @@ from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.model.counters import RelayCounters
 from treecast.middleware.model.topics import TopicName
 
-from .carrier_choice import CarrierChoice, CarrierSettings
+from .carrier_choice import CarrierChoice
+from .carrier_group import CarrierSettings
 from .interest import Interest, InterestSettings
 from .link import Link
 from .partitions.replicas import Replicas

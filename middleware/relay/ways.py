@@ -133,6 +133,7 @@ class Ways:
     def _of(self, stream: Carried) -> list[Way]:
         origin = stream.origin
         short = why_short(origin, self._fabric, self._name)
+        doubted = {peer.host for peer in origin.peers() if peer.doubted}
         found = [
             Way(
                 origin.key[0],
@@ -141,14 +142,17 @@ class Ways:
                 copy.address,
                 origin.name,
                 origin.group if carrier != UNICAST else 0,
-                "; ".join(filter(None, (self._why(stream, carrier, copy.hosts[0]), short))),
+                "; ".join(filter(None, (self._why(stream, carrier, copy.hosts, doubted), short))),
             )
             for carrier, copy in origin.copies()
         ]
         return [*found, *self._not_live(stream)]
 
-    def _why(self, stream: Carried, carrier: str, host: int) -> str:
-        return self._sharing.choice.why_unicast(stream, host) if carrier == UNICAST else ""
+    def _why(self, stream: Carried, carrier: str, hosts: Collection[int], doubted: set[int]) -> str:
+        if carrier == UNICAST:
+            return self._sharing.choice.why_unicast(stream, next(iter(hosts)))
+        names = sorted([self._name(host) for host in hosts if host in doubted])
+        return f"nothing of it arrives at {', '.join(names)} now: unicast, if that lasts" if names else ""
 
     def _name(self, host: int) -> str:
         entry = self._view.host(host)
@@ -158,8 +162,9 @@ class Ways:
         in_vain = stream.origin.in_vain
         for peer in stream.origin.peers():
             if peer.state is PeerState.CATCHING_UP:
+                cause = f": nothing of {peer.carrier} arrives there now" if peer.doubted else ""
                 why = "nothing that is sent to it again arrives" if peer.host in in_vain else ""
-                yield self._by_unicast(peer.host, stream.origin.name, why or f"it {peer.state.value}")
+                yield self._by_unicast(peer.host, stream.origin.name, why or f"it {peer.state.value}{cause}")
             elif peer.state is PeerState.SILENT:
                 own, name = stream.origin.key[0], stream.origin.name
                 yield Way(own, (peer.host,), NOTHING, stream=name, why=f"it {peer.state.value}")

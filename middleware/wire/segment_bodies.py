@@ -7,7 +7,7 @@
     report     mode uint8 (bit 7: no echo requested), first uint64, next uint64, room uint32 (bytes),
                stamp uint64 (microseconds),
                newest uint64, parts uint32, age uint32 (microseconds), held uint64,
-               near uint32, near bytes uint64,
+               near uint32, near bytes uint64, shared uint32,
                live, repaired, replayed, filtered uint64,
                count uint8, count x (reason uint8, records uint64)    expired
                count uint8, count x (reason uint8, records uint64)    refused
@@ -42,7 +42,7 @@ NOWHERE: Final = 2**64 - 1
 _NAK: Final = struct.Struct(">IH")
 _GAP: Final = struct.Struct(">QQHH")
 _HEARTBEAT: Final = struct.Struct(">QQQIQI")
-_REPORT: Final = struct.Struct(">BQQIQQIIQIQQQQQ")
+_REPORT: Final = struct.Struct(">BQQIQQIIQIQIQQQQ")
 _REASON: Final = struct.Struct(">BQ")
 _NO_ECHO: Final = 0x80
 _COUNT: Final = struct.Struct(">H")
@@ -118,7 +118,9 @@ class Heartbeat(Struct, frozen=True):
     """A stream's position. `end`: the next record's sequence; `oldest`: the first that the sender can repair.
 
     `echo` is the stamp of the report that this answers; it gives the receiver the round trip. `every` asks
-    the receiver to report at once whenever that many bytes have arrived; 0 leaves the number to the receiver.
+    the receiver to report at once whenever that many bytes have arrived; 0 leaves the number to the receiver,
+    as a heartbeat to all does. With `every` and neither `echo` nor `again` it is a question, sent to one
+    receiver by unicast: it reports at once.
     `again` is the sequence at which a replay restarts; NOWHERE if none does. In that case `holder` is the
     host to ask for everything missing from there on; 0: the origin sends it.
     """
@@ -129,6 +131,16 @@ class Heartbeat(Struct, frozen=True):
     every: int = 0
     again: int = NOWHERE
     holder: int = 0
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it has no address: it was sent to all."""
+        return not self.echo and not self.every and self.again == NOWHERE
+
+    @property
+    def is_question(self) -> bool:
+        """Whether it asks one receiver for a report."""
+        return bool(self.every) and not self.echo and self.again == NOWHERE
 
     def encode(self) -> bytes:
         return _HEARTBEAT.pack(self.end, self.oldest, self.echo, self.every, self.again, self.holder)
@@ -175,6 +187,9 @@ class Report(Struct, frozen=True):
     `held` is the first record that the receiver can send to others; NOWHERE if it keeps none. `near` is the
     number of whole messages that it has requested from nearer hosts instead of the origin, and `near_bytes`
     the size of all such requests: losses that the origin does not see otherwise.
+
+    `shared` counts the segments sent to all that have arrived, modulo 2^32: data of any first copy, and
+    heartbeats without an address. The origin compares it with what it has sent by a carrier.
     """
 
     mode: Mode
@@ -190,6 +205,7 @@ class Report(Struct, frozen=True):
     held: int = NOWHERE
     near: int = 0
     near_bytes: int = 0
+    shared: int = 0
 
     def encode(self) -> bytes:
         totals = self.totals
@@ -205,6 +221,7 @@ class Report(Struct, frozen=True):
             self.held,
             self.near & 0xFFFF_FFFF,
             self.near_bytes,
+            self.shared & 0xFFFF_FFFF,
             totals.live,
             totals.repaired,
             totals.replayed,
@@ -217,16 +234,15 @@ class Report(Struct, frozen=True):
         mode, first, following, room, stamp, newest, parts, age, held, *rest = _read(_REPORT, data, 0)
         expired, position = _decode_reasons(Expiry, data, _REPORT.size)
         refused, position = _decode_reasons(Rejection, data, position)
-        near, near_bytes, live, repaired, replayed, filtered = rest
+        near, near_bytes, shared, live, repaired, replayed, filtered = rest
         totals = Totals(live, repaired, replayed, filtered, expired, refused)
         _fills(data, position, first <= following and totals.settled == following - first)
         if parts > MAX_SEGMENTS:
             raise SegmentError(SegmentFault.BODY, "more parts than a message has")
         echo = not mode & _NO_ECHO
         which = _member(Mode, mode & ~_NO_ECHO)
-        return cls(
-            which, first, following, room, stamp, totals, newest, parts, age, echo, held, near, near_bytes
-        )
+        place = which, first, following, room, stamp, totals, newest, parts, age, echo
+        return cls(*place, held, near, near_bytes, shared)
 
 
 class Skipped(Struct, frozen=True):

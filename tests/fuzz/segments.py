@@ -177,6 +177,7 @@ class Forger:
             self.number(64),
             self.number(32),
             self.number(64),
+            self.number(32),
         ).encode()
 
     def data(self, kind: Kind, key: tuple[int, int, int], sender: int) -> bytes:

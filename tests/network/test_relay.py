@@ -245,6 +245,10 @@ async def test_a_host_that_multicast_does_not_reach_gets_unicast(lab: StartLab) 
         group.close()
         head = await shared(site, "b", 2)
         assert site.names.index(deaf) + 1 not in reached(site, head)
+        own = site.carrier(head).own_group()
+        assert own is not None
+        assert (own.name, own.lost, own.reached) == ("zone b", (site.names.index(deaf) + 1,), 2)
+        assert "IGMP" in own.advice
         before = sent(made, of_zone(site, "b"))
         await site.send(BURST)
         own, published = less(sent(made, of_zone(site, "b")), before), BURST * BYTES

@@ -290,14 +290,16 @@ class ListStreamsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ListStreamsResponse(_message.Message):
-    __slots__ = ("streams", "partitions", "missing")
+    __slots__ = ("streams", "partitions", "missing", "unreached")
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
+    UNREACHED_FIELD_NUMBER: _ClassVar[int]
     streams: _containers.RepeatedCompositeFieldContainer[StreamStatus]
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionStanding]
     missing: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[PartitionStanding, _Mapping]]] = ..., missing: _Optional[_Iterable[str]] = ...) -> None: ...
+    unreached: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[PartitionStanding, _Mapping]]] = ..., missing: _Optional[_Iterable[str]] = ..., unreached: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class StreamStatus(_message.Message):
     __slots__ = ("name", "origin_id", "origin", "stream", "epoch", "outgoing", "end", "next", "state", "state_id", "accounts", "sent", "pace")

@@ -1,9 +1,9 @@
 """The effects of a bad link on frames. Pure: `now` and the generator are arguments.
 
-A frame passes, in this order: a cut link (it is dropped), loss, duplication (a copy follows it directly),
-reordering (it is held until `OVERTAKERS` later frames have passed it, or for `HOLD_SECONDS` if none come),
-delay. Frames that are not held leave in their order of arrival, even if the delay changes while some are in
-flight.
+A frame passes, in this order: a cut link (it is dropped; so is UDP to a group if the link forgets groups),
+loss, duplication (a copy follows it directly), reordering (it is held until `OVERTAKERS` later frames have
+passed it, or for `HOLD_SECONDS` if none come), delay. Frames that are not held leave in their order of
+arrival, even if the delay changes while some are in flight.
 
 At every moment, for each direction:
 
@@ -19,6 +19,10 @@ from typing import Protocol
 OVERTAKERS = 2
 HOLD_SECONDS = 0.02
 MOST_WAITING_BYTES = 64 * 1024 * 1024
+_IPV4, _IPV6 = b"\x08\x00", b"\x86\xdd"  # Ethernet types
+_UDP = 17
+_CLASS_D = 0xE  # the first four bits of an IPv4 group
+_IPV6_GROUP = 0xFF  # the first byte of an IPv6 group
 
 
 class Generator(Protocol):
@@ -29,13 +33,15 @@ class Generator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Impairment:
-    """How bad a direction of a link is. `delay` is in seconds, the shares are from 0 to 1."""
+    """How bad a direction of a link is. `delay` is in seconds, the shares are from 0 to 1. `forgets`: UDP to
+    multicast groups does not pass, as at a switch's port that has forgotten its memberships."""
 
     delay: float = 0.0
     loss: float = 0.0
     duplicate: float = 0.0
     reorder: float = 0.0
     cut: bool = False
+    forgets: bool = False
 
     def __post_init__(self) -> None:
         if self.delay < 0:
@@ -59,6 +65,15 @@ class Counters:
     reordered: int = 0
     overflow: int = 0  # no room: more than MOST_WAITING_BYTES were on their way
     waiting: int = 0
+
+
+def is_group_data(frame: bytes) -> bool:
+    """Whether an Ethernet frame has UDP to a multicast group of IPv4 or IPv6, without options before UDP.
+    What makes groups and neighbours known (IGMP, MLD, ICMPv6) is none."""
+    kind = frame[12:14]
+    if kind == _IPV4:
+        return len(frame) > 30 and frame[23] == _UDP and frame[30] >> 4 == _CLASS_D
+    return kind == _IPV6 and len(frame) > 38 and frame[20] == _UDP and frame[38] == _IPV6_GROUP
 
 
 @dataclass(slots=True)
@@ -91,7 +106,7 @@ class Direction:
         setting, counters, chance = self.impairment, self.counters, self.generator.random
         counters.received += 1
         counters.received_bytes += len(frame)
-        if setting.cut:
+        if setting.cut or (setting.forgets and is_group_data(frame)):
             counters.cut += 1
             return
         if setting.loss and chance() < setting.loss:

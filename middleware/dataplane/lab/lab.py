@@ -51,6 +51,13 @@ class RelayedLink:
     def heal(self, direction: Direction = "both") -> None:
         self.change(direction=direction, cut=False)
 
+    def forget_groups(self, direction: Direction = "both") -> None:
+        """Drops UDP to groups from now on, as a switch does that has forgotten memberships."""
+        self.change(direction=direction, forgets=True)
+
+    def learn_groups(self, direction: Direction = "both") -> None:
+        self.change(direction=direction, forgets=False)
+
     def look(self) -> Answer:
         """Returns all its counters at this moment."""
         return ask(self.socket, Request("look"))

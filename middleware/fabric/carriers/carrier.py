@@ -168,6 +168,34 @@ class AddressedCarrier(Carrier, Protocol):
 
 
 @runtime_checkable
+class AdvisingCarrier(Carrier, Protocol):
+    """A carrier that knows what an operator should look at if its packets no longer arrive."""
+
+    @property
+    def advice(self) -> str:
+        """The likely cause and the next step, as a clause."""
+
+
+class OwnGroup(Struct, frozen=True):
+    """A group that a carrier keeps by itself. `name`: what it is for. `lost`: hosts that it has reached and
+    no longer reaches; `reached`: the number of those that it does."""
+
+    address: str
+    name: str
+    lost: tuple[int, ...]
+    reached: int
+    advice: str
+
+
+@runtime_checkable
+class GroupKeepingCarrier(Carrier, Protocol):
+    """A carrier that uses a group without being asked to."""
+
+    def own_group(self) -> OwnGroup | None:
+        """The group, if it has one open."""
+
+
+@runtime_checkable
 class ZonedCarrier(Carrier, Protocol):
     """A carrier that also knows distances between hosts."""
 

@@ -36,6 +36,15 @@ def refusal_of(interface: Interface) -> str:
     return ""
 
 
+def membership_advice(*, ipv6: bool) -> str:
+    """Returns what an operator should look at if a group no longer reaches a host."""
+    protocol = "MLD" if ipv6 else "IGMP"
+    return (
+        f"a switch may have forgotten the membership: is there an {protocol} querier on this network, and"
+        f" does the switch's {protocol} snooping list the group at that port?"
+    )
+
+
 def prepare_sender(sock: socket.socket, interface: Interface, *, ttl: int, loopback: bool) -> None:
     """Makes this socket send multicast by the interface, across at most `ttl` routers."""
     if sock.family == socket.AF_INET6:
@@ -219,6 +228,10 @@ class IpMulticast:
     def _acknowledged(self, header: stare.StareHeader) -> None:
         """Hook for a switch's acknowledgement of a state, meant for the carrier `stare` or for STARE's own
         edge."""
+
+    @property
+    def advice(self) -> str:
+        return membership_advice(ipv6=self._ipv6)
 
     def observed(self) -> dict[tuple[str, ...], int]:
         return {}

@@ -22,7 +22,17 @@ from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.sockets.udp import SocketAddress
 from treecast.middleware.wire.segment import StreamKey
 
-from .carrier import AddressedCarrier, Carrier, CarrierState, Copy, Place, ZonedCarrier
+from .carrier import (
+    AddressedCarrier,
+    AdvisingCarrier,
+    Carrier,
+    CarrierState,
+    Copy,
+    GroupKeepingCarrier,
+    OwnGroup,
+    Place,
+    ZonedCarrier,
+)
 from .unicast import Unicast
 
 if TYPE_CHECKING:
@@ -118,6 +128,18 @@ class Carriers:
         if isinstance(carrier, AddressedCarrier):
             return carrier.copies(key, group, hosts)
         return [Copy("", tuple(hosts))]
+
+    def advice(self, name: str) -> str:
+        """Returns what an operator should look at if packets of this carrier no longer arrive."""
+        carrier = self.named(name)
+        if isinstance(carrier, AdvisingCarrier):
+            return carrier.advice
+        return f"look at the network on the way, and at `treecast doctor` of both hosts for {name}."
+
+    def own_groups(self) -> list[tuple[str, OwnGroup]]:
+        """The groups that carriers keep by themselves, with the carriers' names."""
+        keepers = [one for one in self.all if isinstance(one, GroupKeepingCarrier)]
+        return [(one.name, group) for one in keepers if (group := one.own_group()) is not None]
 
     def apart(self, host: int, other: int) -> int:
         """How many zones a copy from `other` to `host` enters; 0 if no carrier knows distances."""

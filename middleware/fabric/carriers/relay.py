@@ -48,7 +48,8 @@ from treecast.middleware.wire.relay import (
 from treecast.middleware.wire.segment import Kind, SegmentError, StreamKey, control, decode, encode
 from treecast.middleware.wire.segment_bodies import Probe
 
-from .carrier import Carrier, CarrierState, Copy, Place, Reach
+from .carrier import Carrier, CarrierState, Copy, OwnGroup, Place, Reach
+from .ip_multicast import membership_advice
 
 if TYPE_CHECKING:
     from treecast.middleware.fabric.edge import Edge
@@ -415,6 +416,14 @@ class Relay:
         if together and self._group is not None and self._group.address is not None:
             copies.append(Copy(shown(self._group.address), tuple(together)))
         return copies
+
+    def own_group(self) -> OwnGroup | None:
+        group = self._group
+        if group is None or group.address is None:
+            return None
+        zone = "/".join(self._zones.get(self._host, ()))
+        advice = membership_advice(ipv6=len(group.address) > 2)
+        return OwnGroup(shown(group.address), f"zone {zone}", tuple(group.lost), len(group.reached), advice)
 
     def state(self) -> CarrierState:
         address = shown(self._udp.sock.getsockname()) if self._edge is not None else ""

@@ -19,7 +19,7 @@ from treecast.middleware.wire import stare
 from treecast.middleware.wire.stare import StareHeader, StareKind
 
 from .carrier import Carrier
-from .ip_multicast import IpMulticast
+from .ip_multicast import IpMulticast, membership_advice
 
 if TYPE_CHECKING:
     from treecast.middleware.fabric.edge import Edge
@@ -66,6 +66,11 @@ class Stare(IpMulticast):
         self._wanted.discard(group)
         self._changed.append(group)
         self._work_soon()
+
+    @property
+    def advice(self) -> str:
+        others = membership_advice(ipv6=self._ipv6)
+        return f"the STARE switch at that port may have lost the state; where there is none, {others}"
 
     @property
     def registered(self) -> bool:

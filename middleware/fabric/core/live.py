@@ -238,7 +238,8 @@ class Live:
             used = 2 * (flight.total - peer.arrived) >= peer.pace.size
             sent_at = flight.sent_at(place)
             took = max(now - sent_at - report.age / 1e6, 0.0)
-            if sent_at > peer.vain.lost_until:  # else it arrived long after it was sent, when sent again
+            # Else it arrived when it was sent again, and the time says nothing about the path.
+            if sent_at > peer.vain.lost_until and not peer.doubted:
                 peer.turnaround.sample(took)
                 peer.pace.progress(arrived, took, now, used=used)
             peer.arrived = place
@@ -254,7 +255,8 @@ class Live:
         `round_trip` is the receiver's own measurement.
         """
         flight = self._flight
-        takes = peer.turnaround.timeout if peer.turnaround.measured else round_trip
+        measured = peer.turnaround.measured and not peer.doubted
+        takes = peer.turnaround.timeout if measured else round_trip
         place = max(peer.arrived, flight.place_at(now - takes))
         if place >= flight.total:
             return MAX_SEGMENTS
@@ -329,6 +331,18 @@ class Live:
         if peer.arrived >= self._flight.total:
             return NEVER
         return max(peer.heard, self._flight.sent_at(peer.arrived + 1)) + self._settings.quiet_after
+
+    def to_ask(self, hosts: frozenset[int], now: float) -> list[Peer]:
+        """Those of the hosts, which a carrier reaches, that have been quiet for half of `quiet_after`. They
+        are asked by unicast whether they are slow, or the carrier does not reach them."""
+        return [peer for peer in self._peers if peer.host in hosts and self._ask_at(peer) <= now]
+
+    def _ask_at(self, peer: Peer) -> float:
+        """When a receiver is to be asked for a report about data in flight to it."""
+        if not peer.live:
+            return NEVER
+        half = self._settings.quiet_after / 2
+        return max(self._quiet_at(peer) - half, peer.questioned + half)
 
     def _held_up(self, now: float) -> None:
         """Notes which receivers do not allow data that could be sent."""
@@ -498,6 +512,10 @@ class Live:
         if not self._blocked() or not self._peers.live:
             return self._bucket.ready_at(now)
         return NEVER
+
+    def next_question(self, hosts: frozenset[int]) -> float:
+        """When `to_ask` finds somebody."""
+        return min([self._ask_at(peer) for peer in self._peers if peer.host in hosts], default=NEVER)
 
     def next_look(self) -> float:
         """When the next check for slow receivers is due."""

@@ -43,6 +43,7 @@ class Peer:
         "behind",
         "caught_up",
         "done",
+        "doubted",
         "edge",
         "first",
         "flight",
@@ -64,6 +65,7 @@ class Peer:
         "paced_at",
         "probed",
         "progressed",
+        "questioned",
         "reported",
         "rewinds",
         "room",
@@ -75,6 +77,7 @@ class Peer:
         "unhelped",
         "vain",
         "waited",
+        "way",
         "window",
     )
 
@@ -87,6 +90,7 @@ class Peer:
         self.state = state
         self.heard = now
         self._settings = settings
+        self.way = way
         self.stamp = 0  # time stamp of its last report
         self.reported = False
         self.asked = 0  # whole messages that it has requested
@@ -104,6 +108,8 @@ class Peer:
         self.arrived = 0  # place of the farthest arrival (`live`)
         self.limit = 0  # live data may be sent up to this place
         self.waited = 0.0  # share of the time that others, which can take more, waited for it alone
+        self.doubted = False  # what its carrier sends may not arrive at it
+        self.questioned = -NEVER  # when it was last asked for a report
         self.left = 0  # how often it has left the group for being slow
         self.left_lately = 0  # of these, in close succession
         self.behind = False  # according to its own report

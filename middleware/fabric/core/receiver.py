@@ -135,6 +135,7 @@ class Receiver:
         self._looked = now
         self._stood = 0  # earlier stamps were echoed to a stopped host, and give no round trip
         self._quiet_until = -NEVER  # nothing to send before then if only in-order data arrives
+        self._shared = 0  # segments sent to all that have arrived
 
     # --- calls from the layer above
 
@@ -284,7 +285,9 @@ class Receiver:
         if kind is Kind.NAK:
             self._nak(segment.sender, Nak.decode(segment.payload), now)
         elif kind is Kind.HEARTBEAT:
-            self._heartbeat(Heartbeat.decode(segment.payload), now)
+            heartbeat = Heartbeat.decode(segment.payload)
+            self._shared += heartbeat.is_shared and segment.sender == self.key[0]
+            self._heartbeat(heartbeat, now)
         elif segment.sender != self.key[0] or kind is Kind.REPORT:
             self.counters.refuse(Refused.UNEXPECTED)
         elif kind is Kind.SKIP:
@@ -295,6 +298,8 @@ class Receiver:
             self._close(Close.decode(segment.payload), now)
 
     def _data(self, segment: Segment, now: float) -> None:
+        if segment.kind is _DATA:
+            self._shared += 1
         plain = self.state is _LIVE and self.final is None
         refused = None if plain else self._data_refusal(segment)
         if refused is None and self._buffer.add_next(segment):
@@ -360,6 +365,10 @@ class Receiver:
             self._reporting.echoed(heartbeat.echo, self._settled_next, self.state is _DONE, now)
             # an echo may take another path than the data and overtake it
             self._know(heartbeat.end, now + self._asking.patience())
+            return
+        if heartbeat.is_question:
+            self._know(heartbeat.end, now + self._asking.patience())  # may have overtaken data, as an echo
+            self._report_by(now)
             return
         self._buffer.passed(now + self._asking.first_delay(), heartbeat.end)
         self._know(heartbeat.end, now + self._asking.first_delay())
@@ -517,6 +526,7 @@ class Receiver:
             self._holding.oldest,
             self._asking.asked_near,
             self._asking.asked_near_bytes,
+            self._shared,
         )
         self._control(Kind.REPORT, report.encode(), self.key[0])
 

@@ -211,8 +211,9 @@ class Resending:
             self._turn.repairs = self._answers.give(out, self._turn.repairs)
 
     def _answer(self, request: Request, message: Message) -> None:
-        """Answers by multicast to live hosts if enough of them ask, and by unicast to the others."""
-        live = {host for host in request.hosts if self._is_live(host)}
+        """Answers by multicast to live hosts if enough of them ask, and by unicast to the others. Those that
+        the carrier may not reach get unicast."""
+        live = {host for host in request.hosts if self._is_live(host) and not self._is_doubted(host)}
         together = len(live) >= self._settings.multicast_at
         if together:
             for parts in request.parts():
@@ -244,6 +245,10 @@ class Resending:
     def _is_live(self, host: int) -> bool:
         peer = self._peers.get(host)
         return peer is not None and peer.state is _LIVE
+
+    def _is_doubted(self, host: int) -> bool:
+        peer = self._peers.get(host)
+        return peer is not None and peer.doubted
 
     def repairs_at(self, now: float) -> float:
         """When `repair` next has something to send if no request arrives before."""

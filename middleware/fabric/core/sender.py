@@ -31,6 +31,7 @@ from treecast.middleware.wire.segment_bodies import (
 from .accounting import Ledger, Row, Verdict
 from .asking import Nearest
 from .counters import Refused, StreamCounters
+from .evidence import Sightings
 from .live import Live
 from .log import Log, StreamLog
 from .outgoing import Outgoing
@@ -50,6 +51,7 @@ _HELD_UP: Final = 0.1  # maximum seconds between heartbeats while live data wait
 # paths.
 _SILENT: Final = PeerState.SILENT
 _CATCHING_UP: Final = PeerState.CATCHING_UP
+_LIVE: Final = PeerState.LIVE
 
 
 class Sender:
@@ -101,6 +103,7 @@ class Sender:
         )
         self._resending.nearest = nearest
         self.wanting = False  # `publish` has refused a message
+        self.sightings: Sightings | None = None  # while a carrier sends the stream
         self._published = 0  # value of `live.bytes` once everything published is sent
         self._heartbeat_at = NEVER
         self._heartbeat_interval = settings.heartbeat_first
@@ -264,6 +267,7 @@ class Sender:
         peer.settle(report.next, now)
         peer.heard = now
         if not late:
+            self._witness(peer, report, now)
             peer.room = report.room
             peer.held = report.held
             peer.lost_near(report.near, report.near_bytes)
@@ -281,6 +285,14 @@ class Sender:
             self._outlet.queue(Kind.HEARTBEAT, self._heartbeat(report.stamp, self._every(peer)), peer.host)
         if self._end_is_told and not peer.done:
             self._outlet.queue(Kind.CLOSE, Close(self.log.end).encode(), peer.host)
+
+    def _witness(self, peer: Peer, report: Report, now: float) -> None:
+        """Takes what a report says about the carrier. A receiver that catches up discards what it is sent."""
+        peer.doubted = False
+        if self.sightings is not None and report.mode is Mode.LIVE:
+            peer.doubted = self.sightings.report(
+                peer.host, report.shared, peer.way, now, live=peer.state is _LIVE
+            )
 
     def _every(self, peer: Peer) -> int:
         """The number of arrived bytes after which it reports: several reports per window."""
@@ -348,6 +360,7 @@ class Sender:
         for peer in self.live.look(now):
             self.peers.leaves(peer, self.live.edge, now)
         self._announce(now)
+        self._question(now)
         self._outlet.give(out)  # before a replay: a host that is told the end knows that it is behind
         self._resending.repair(out, now)
         self._resending.meet(out)
@@ -362,6 +375,14 @@ class Sender:
                 announce = Announce(peer.first, max(self.live.edge, peer.first), members, self.name)
                 self._outlet.queue(Kind.ANNOUNCE, announce.encode(), peer.host)
                 peer.announce_at = now + self._settings.announce_every
+
+    def _question(self, now: float) -> None:
+        """Asks receivers of a carrier, by unicast, that say nothing about data in flight to them."""
+        if self.sightings is None:
+            return
+        for peer in self.live.to_ask(self.sightings.hosts, now):
+            peer.questioned = now
+            self._outlet.queue(Kind.HEARTBEAT, self._heartbeat(every=self._every(peer)), peer.host)
 
     def _live(self, out: list[Outgoing], now: float) -> None:
         if self.live.give(out, now):
@@ -409,6 +430,8 @@ class Sender:
         times = [self._heartbeat_at, self.log.next_deadline(), self.peers.next_silence()]
         times += [peer.announce_at for peer in self.peers if peer.state is not _SILENT]
         times += [self._resending.repairs_at(now), self.live.next_look()]
+        if self.sightings is not None:
+            times.append(self.live.next_question(self.sightings.hosts))
         for peer in self.peers.in_state(_CATCHING_UP):
             times.append(self._resending.replay_at(peer, now))
         return min(times)

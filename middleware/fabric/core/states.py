@@ -1,4 +1,4 @@
-"""State tables of a receiver, and of a receiver as seen by its sender.
+"""State tables of a receiver, of a receiver as seen by its sender, and of a host as a carrier reaches it.
 
 An entry is the next state (the same state: no change), or `None`: the event cannot happen in that state, and
 `step` raises. Every pair of state and event has an entry.
@@ -38,6 +38,32 @@ class PeerEvent(enum.Enum):
     REPLAYED = "all has been replayed to it"
     SLOW = "the others wait for it alone for most of the time"
     SILENCE = "it has not reported for too long"
+
+
+class ArrivalState(enum.Enum):
+    ARRIVES = "what a carrier sends to all arrives at the host"
+    MISSED = "nothing of it has arrived, although the host reports"
+    MISSED_TWICE = "the same twice in a row"
+    CUT_OFF = "the same three times in a row: the carrier does not reach the host"
+
+
+class ArrivalEvent(enum.Enum):
+    ARRIVED = "the host reports that something sent to all has arrived"
+    NOTHING = "it reports, and nothing sent to all has arrived since"
+
+
+class StandingState(enum.Enum):
+    NEW = "it has not answered a probe yet"
+    REACHED = "it gets what is sent to the group"
+    OUT = "the group did not reach it: it gets unicast"
+    RETURNING = "it answers probes again, and still gets unicast"
+
+
+class StandingEvent(enum.Enum):
+    ANSWERED = "it answers a probe"
+    PROVEN = "it has answered often enough, and was out for long enough"
+    QUIET = "it has left too many probes unanswered"
+    CUT_OFF = "what is sent to the group does not arrive at it"
 
 
 class PaceState(enum.Enum):
@@ -100,6 +126,23 @@ _PEER_ROWS: dict[PeerEvent, tuple[PeerState | None, ...]] = {
     PeerEvent.SILENCE: (PeerState.SILENT, PeerState.SILENT, PeerState.SILENT),
 }
 
+# event: (in ARRIVES, MISSED, MISSED_TWICE, CUT_OFF)
+_A = ArrivalState
+_ARRIVAL_ROWS: dict[ArrivalEvent, tuple[ArrivalState | None, ...]] = {
+    ArrivalEvent.ARRIVED: (_A.ARRIVES, _A.ARRIVES, _A.ARRIVES, _A.ARRIVES),
+    ArrivalEvent.NOTHING: (_A.MISSED, _A.MISSED_TWICE, _A.CUT_OFF, _A.CUT_OFF),
+}
+
+# event: (in NEW, REACHED, OUT, RETURNING)
+_S = StandingState
+_STANDING_ROWS: dict[StandingEvent, tuple[StandingState | None, ...]] = {
+    # The first answer is enough for a host that never was out: a group has to be ready before a burst.
+    StandingEvent.ANSWERED: (_S.REACHED, _S.REACHED, _S.RETURNING, _S.RETURNING),
+    StandingEvent.PROVEN: (None, None, None, _S.REACHED),
+    StandingEvent.QUIET: (_S.NEW, _S.OUT, _S.OUT, _S.OUT),
+    StandingEvent.CUT_OFF: (_S.NEW, _S.OUT, _S.OUT, _S.OUT),
+}
+
 # event: (in OPENING, STEADY, HELD)
 _PACE_ROWS: dict[PaceEvent, tuple[PaceState | None, ...]] = {
     PaceEvent.REACHED: (PaceState.STEADY, None, None),
@@ -128,6 +171,8 @@ RECEIVER_TABLE = transitions(ReceiverState, _RECEIVER_ROWS)
 PEER_TABLE = transitions(PeerState, _PEER_ROWS)
 PACE_TABLE = transitions(PaceState, _PACE_ROWS)
 PATH_TABLE = transitions(PathState, _PATH_ROWS)
+ARRIVAL_TABLE = transitions(ArrivalState, _ARRIVAL_ROWS)
+STANDING_TABLE = transitions(StandingState, _STANDING_ROWS)
 
 
 class ImpossibleEvent(Exception):
@@ -157,6 +202,20 @@ def pace_step(state: PaceState, event: PaceEvent) -> PaceState:
 
 def path_step(state: PathState, event: PathEvent) -> PathState:
     following = PATH_TABLE[state][event]
+    if following is None:
+        raise ImpossibleEvent(f"{event.name} in {state.name}")
+    return following
+
+
+def arrival_step(state: ArrivalState, event: ArrivalEvent) -> ArrivalState:
+    following = ARRIVAL_TABLE[state][event]
+    if following is None:
+        raise ImpossibleEvent(f"{event.name} in {state.name}")
+    return following
+
+
+def standing_step(state: StandingState, event: StandingEvent) -> StandingState:
+    following = STANDING_TABLE[state][event]
     if following is None:
         raise ImpossibleEvent(f"{event.name} in {state.name}")
     return following

@@ -26,6 +26,7 @@ from treecast.middleware.wire.segment_bodies import Probe
 
 from .asking import Nearest
 from .counters import Shipped
+from .evidence import Evidence, Sightings
 from .holding import Sizes
 from .outgoing import PURPOSES, Outgoing
 from .receivers import Receivers
@@ -53,6 +54,7 @@ _PLACE: Final = struct.Struct(">IIIQ")  # origin, stream, epoch, sequence
 _PLACE_AT: Final = 4
 _STREAM_BYTES: Final = 16  # of a header: kind, key, origin, stream and epoch
 _DATA_KIND: Final = int(Kind.DATA)
+_SHARED: Final = frozenset({Kind.DATA, Kind.HEARTBEAT})  # whose arrivals receivers count if sent to all
 _SENDER: Final = struct.Struct(">I")
 _SENDER_AT: Final = 36
 _JUDGED_BY: Final = 64  # messages sent to a group before a host's requests count against it
@@ -76,6 +78,27 @@ class Unwraps(Protocol):
         ...
 
 
+class Witnesses:
+    """The evidence about each group in use, shared by the streams that a carrier sends to it. Streams of a
+    carrier that names receivers take ways of their own, so each has its own."""
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[int, int], Evidence] = {}  # by carrier and group
+
+    def begin(self, carrier: int, group: int) -> Sightings | None:
+        """Returns the part of a stream that uses the carrier from now on; None: unicast."""
+        if carrier == UNICAST:
+            return None
+        if not group:
+            return Sightings(Evidence(), named=True)
+        return Sightings(self._groups.setdefault((carrier, group), Evidence()), named=False)
+
+    def end(self, carrier: int, group: int, part: Sightings | None) -> None:
+        """Ends the part of a stream, and the group's evidence with the last one."""
+        if part is not None and not part.over().users:
+            self._groups.pop((carrier, group), None)
+
+
 class Served:
     """A stream that this host is the origin of. `confirmed`: the hosts that its carrier is known to reach, by
     `group`."""
@@ -85,6 +108,7 @@ class Served:
         "_looked",
         "_sent",
         "_suspected",
+        "_witnesses",
         "carrier",
         "confirmed",
         "data",
@@ -93,8 +117,9 @@ class Served:
         "sender",
     )
 
-    def __init__(self, sender: Sender, number: int) -> None:
+    def __init__(self, sender: Sender, number: int, witnesses: Witnesses) -> None:
         self.sender = sender
+        self._witnesses = witnesses
         self.number = number
         self.carrier = UNICAST
         self.group = 0  # if the carrier has groups
@@ -108,10 +133,24 @@ class Served:
     def use(self, carrier: int, group: int, confirmed: frozenset[int], now: float) -> None:
         """Sends live data by this carrier to the hosts it reaches, and by unicast to the others."""
         if (carrier, group, confirmed) != (self.carrier, self.group, self.confirmed):
-            self.carrier, self.group, self.confirmed = carrier, group, confirmed
+            if (carrier, group) != (self.carrier, self.group):
+                self._witnesses.end(self.carrier, self.group, self.sender.sightings)
+                self.sender.sightings = self._witnesses.begin(carrier, group)
+            self.carrier, self.group = carrier, group
+            self._reaches(confirmed)
             self.data = None
             self._suspected = frozenset()
             self._look(now)
+
+    def _reaches(self, hosts: frozenset[int]) -> None:
+        self.confirmed = hosts
+        if self.sender.sightings is not None:
+            self.sender.sightings.reaches(hosts)
+
+    def over(self) -> None:
+        """Ends its use of a carrier."""
+        self._witnesses.end(self.carrier, self.group, self.sender.sightings)
+        self.sender.sightings = None
 
     def _look(self, now: float) -> dict[int, int]:
         """Starts a new check. Returns the total of whole messages requested by each host of the carrier."""
@@ -121,12 +160,17 @@ class Served:
         return self._asked
 
     def unreached(self, now: float) -> list[int]:
-        """Returns the hosts that twice requested more than half of what the carrier was given: it no longer
-        reaches them.
+        """Returns the hosts that the carrier no longer reaches: those that are cut off (`evidence`), and
+        those that twice requested more than half of what the carrier was given.
 
         They are removed from `confirmed`. Hosts that lose parts of messages request parts, and are not
         counted.
         """
+        sightings = self.sender.sightings
+        if sightings is not None and sightings.cut_off:
+            cut_off, sightings.cut_off = sightings.cut_off, []
+            self._reaches(self.confirmed.difference(cut_off))
+            return cut_off
         sent = self.sender.sent_to_all - self._sent
         if self.carrier == UNICAST or sent < _JUDGED_BY or now < self._looked + _JUDGED_AFTER:
             return []
@@ -136,7 +180,8 @@ class Served:
         )
         lost = asking & self._suspected
         self._suspected = asking - lost
-        self.confirmed -= lost
+        if lost:
+            self._reaches(self.confirmed - lost)
         return sorted(lost)
 
 
@@ -196,6 +241,7 @@ class Streams:
         self._keys = keys
         self._complain = complain
         self._isolate = isolate
+        self._witnesses = Witnesses()
         self._served: dict[tuple[int, int], Served] = {}  # by stream and epoch
         self._by_number: dict[int, Served] = {}
         self._count = 0
@@ -212,7 +258,7 @@ class Streams:
         if place in self._served:
             raise ValueError(f"stream {place[0]} is served in epoch {place[1]} already")
         self._count += 1
-        served = Served(sender, self._count)
+        served = Served(sender, self._count, self._witnesses)
         self._served[place] = self._by_number[served.number] = served
         self.touch(served)
         return served
@@ -221,6 +267,7 @@ class Streams:
         """Stops serving a stream, if it was served."""
         if self._by_number.pop(served.number, None) is not None:
             del self._served[served.sender.key[1], served.sender.key[2]]
+            served.over()
             self._touched.pop(served.number, None)
             self.schedule.discard(served.number)
 
@@ -416,6 +463,7 @@ class Streams:
             encoded = one.encode(self._keys)
             size = sum([len(datagram) for datagram in encoded])
             if one.to is None:
+                self._count_shared(served, one, shared)
                 for shipment in shared:
                     shipment.datagrams.extend(encoded)
                     count(shipment.carrier, one.purpose, len(encoded), size)
@@ -449,6 +497,14 @@ class Streams:
             shipment.datagrams = encoded
             sender.counters.ship(shipment.carrier, DATA, len(encoded), size)
             shipments.append(shipment)
+            if shipment.carrier != UNICAST and sender.sightings is not None:
+                sender.sightings.sent += len(encoded)
+
+    def _count_shared(self, served: Served, one: Outgoing, shared: list[Shipment]) -> None:
+        """Counts what receivers count as sent to all, if the carrier sends it to any."""
+        sightings = served.sender.sightings
+        if sightings is not None and one.kind in _SHARED and shared and shared[-1].carrier != UNICAST:
+            sightings.sent += one.count
 
     def _targets_of_all(self, served: Served, by_host: dict[int, Shipment]) -> list[Shipment]:
         """The targets of live data: the carrier once for the hosts it reaches, and each other host by

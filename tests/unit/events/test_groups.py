@@ -8,10 +8,17 @@ import pytest
 from tests.unit.events.world import TestHost, World, until
 
 from treecast.middleware.fabric.sockets.interfaces import interface_of
-from treecast.middleware.relay.carrier_choice import CarrierSettings
+from treecast.middleware.fabric.standing import StandingSettings
+from treecast.middleware.relay.carrier_group import CarrierSettings
 
 QUICK = CarrierSettings(
-    earns=0.0, tick=0.05, probe_first=0.05, probe_every=0.3, allot_again=0.1, answers_missed=5, much_of=500
+    earns=0.0,
+    tick=0.05,
+    probe_first=0.05,
+    probe_every=0.3,
+    allot_again=0.1,
+    much_of=500,
+    standing=StandingSettings(missed=5, out=0.2),
 )
 BOTH = {2: "ip-multicast", 3: "ip-multicast"}
 COUNT, SIZE = 200, 2000

@@ -38,7 +38,8 @@ from treecast.middleware.model.counters import (
     RelayCounters,
 )
 from treecast.middleware.model.errors import Fault, TreecastError
-from treecast.middleware.relay.carrier_choice import CarrierChoice, CarrierSettings
+from treecast.middleware.relay.carrier_choice import CarrierChoice
+from treecast.middleware.relay.carrier_group import CarrierSettings
 from treecast.middleware.relay.events.events import Events
 from treecast.middleware.relay.events.ports import EventSettings
 from treecast.middleware.relay.interest import Interest, InterestSettings

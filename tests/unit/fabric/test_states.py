@@ -9,10 +9,14 @@ from typing import Any
 import pytest
 
 from treecast.middleware.fabric.core.states import (
+    ARRIVAL_TABLE,
     PACE_TABLE,
     PATH_TABLE,
     PEER_TABLE,
     RECEIVER_TABLE,
+    STANDING_TABLE,
+    ArrivalEvent,
+    ArrivalState,
     ImpossibleEvent,
     PaceEvent,
     PaceState,
@@ -22,10 +26,14 @@ from treecast.middleware.fabric.core.states import (
     PeerState,
     ReceiverEvent,
     ReceiverState,
+    StandingEvent,
+    StandingState,
+    arrival_step,
     pace_step,
     path_step,
     peer_step,
     receiver_step,
+    standing_step,
 )
 
 Table = Mapping[Any, Mapping[Any, Any]]
@@ -34,6 +42,8 @@ TABLES: list[tuple[Table, type[enum.Enum], type[enum.Enum], Callable[[Any, Any],
     (PEER_TABLE, PeerState, PeerEvent, peer_step),
     (PACE_TABLE, PaceState, PaceEvent, pace_step),
     (PATH_TABLE, PathState, PathEvent, path_step),
+    (ARRIVAL_TABLE, ArrivalState, ArrivalEvent, arrival_step),
+    (STANDING_TABLE, StandingState, StandingEvent, standing_step),
 ]
 
 
@@ -59,6 +69,8 @@ def test_every_pair_has_an_entry_which_step_follows(
         (PEER_TABLE, {PeerState.LIVE, PeerState.CATCHING_UP}),
         (PACE_TABLE, {PaceState.OPENING}),
         (PATH_TABLE, {PathState.WAITING}),
+        (ARRIVAL_TABLE, {ArrivalState.ARRIVES}),
+        (STANDING_TABLE, {StandingState.NEW}),
     ],
 )
 def test_every_state_is_reached_from_where_a_life_begins(table: Table, begins: set[Any]) -> None:

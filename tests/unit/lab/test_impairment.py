@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from ipaddress import ip_address
 
 import pytest
 from hypothesis import given
@@ -55,6 +56,47 @@ def test_loss_is_counted_and_seeded() -> None:
     assert 800 < link.counters.lost < 1200
     assert arrived == passed(direction(loss=0.1), frames(10_000))
     assert arrived != passed(direction(seed=2, loss=0.1), frames(10_000))
+
+
+def ethernet(version: int, protocol: int, to: str) -> bytes:
+    packed = ip_address(to).packed
+    if version == 4:
+        header = bytes(9) + bytes([protocol]) + bytes(6) + packed
+    else:
+        header = bytes(6) + bytes([protocol]) + bytes(17) + packed
+    return bytes(12) + (b"\x08\x00" if version == 4 else b"\x86\xdd") + header + b"payload"
+
+
+@pytest.mark.parametrize(
+    ("version", "protocol", "to", "passes"),
+    [
+        (4, 17, "239.1.2.3", False),
+        (4, 17, "224.0.0.1", False),
+        (4, 17, "10.1.2.3", True),
+        (4, 17, "240.0.0.1", True),
+        (4, 2, "224.0.0.22", True),  # IGMP
+        (6, 17, "ff18::1", False),
+        (6, 17, "fd00::1", True),
+        (6, 58, "ff02::1", True),  # neighbour discovery
+        (6, 0, "ff02::16", True),  # MLD, behind a hop-by-hop header
+    ],
+)
+def test_a_link_that_forgets_groups_passes_all_else(
+    version: int, protocol: int, to: str, passes: bool
+) -> None:
+    link, frame = direction(forgets=True), ethernet(version, protocol, to)
+    assert passed(link, [frame]) == ([frame] if passes else [])
+    assert link.counters.cut == (not passes)
+    link.check_invariants()
+    link.change(forgets=False)
+    assert passed(link, [frame]) == [frame]
+
+
+@given(st.binary(max_size=60))
+def test_any_frame_may_come_to_a_link_that_forgets_groups(frame: bytes) -> None:
+    link = direction(forgets=True)
+    passed(link, [frame])
+    link.check_invariants()
 
 
 def test_a_copy_follows_its_frame() -> None:

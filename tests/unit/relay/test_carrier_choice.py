@@ -15,11 +15,19 @@ from treecast.middleware.fabric.carriers.registry import register
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.sockets.interfaces import interface_of
 from treecast.middleware.fabric.sockets.udp import shown
-from treecast.middleware.relay.carrier_choice import CarrierSettings
+from treecast.middleware.fabric.standing import StandingSettings
+from treecast.middleware.relay.carrier_group import CarrierSettings
+from treecast.middleware.relay.carrier_troubles import sentences
 from treecast.middleware.wire import stare
 
 QUICK = CarrierSettings(
-    earns=0.0, tick=0.05, probe_first=0.05, probe_every=0.3, allot_again=0.1, answers_missed=2, much_of=50
+    earns=0.0,
+    tick=0.05,
+    probe_first=0.05,
+    probe_every=0.3,
+    allot_again=0.1,
+    much_of=50,
+    standing=StandingSettings(missed=2, out=0.2),
 )
 
 
@@ -104,11 +112,62 @@ async def test_who_answers_no_probe_gets_unicast(world: World, multicast: None) 
     c.fabric.on_probe = None
     await until(lambda: carriers(a) == {2: "unicast", 3: "unicast", 4: "unicast"})
     assert a.counters.group_hosts_lost == 1
-    assert reasons(a)[2] == "ip-multicast reaches no other host: a group needs two"
-    assert reasons(a)[3] == "it has stopped answering probes"
+    await until(lambda: reasons(a)[2] == "ip-multicast reaches no other host: a group needs two")
+    assert reasons(a)[3].startswith("it has stopped answering probes (for 0 s): a switch may have forgotten")
     await a.produce(b"x" * 5000)
     for host in (b, c, d):
         await until(host.copied())
+
+
+async def test_who_was_lost_returns_when_it_answers_again(world: World, multicast: None) -> None:
+    world.carriers = QUICK
+    await world.topic("t", 1)
+    a, b, c, d = await world.start(1, 2, 3, 4)
+    await a.produce(b"one")
+    await followed(world, b, c, d)
+    whole = dict.fromkeys((2, 3, 4), "ip-multicast")
+    await until(lambda: carriers(a) == whole)
+    choice, (stream,) = a.sharing.choice, a.relay.leading.of_topic("t")
+    assert choice.troubles() == []
+    answers = d.fabric.on_probe
+    d.fabric.on_probe = None
+    a.fabric.on_unreached(stream.origin, 4)  # type: ignore[misc]
+    assert carriers(a) == {**whole, 4: "unicast"}
+    (trouble,) = choice.troubles()
+    group = f"{socket.inet_ntoa(stare.group(stream.origin.group, ipv6=False))}:{stare.PORT}"
+    told = (trouble.carrier, trouble.group, trouble.topic, trouble.lost, trouble.reached)
+    assert told == ("ip-multicast", group, "t", (4,), 2)
+    assert sentences([trouble], "host {}".format) == [
+        f"group {group} (t) does not reach host 4, but 2 other hosts: packets of the group do not arrive;"
+        " a switch may have forgotten the membership: is there an IGMP querier on this network, and does the"
+        " switch's IGMP snooping list the group at that port? Unicast goes there until it is reached again."
+    ]
+    assert reasons(a)[4].startswith("packets of the group do not arrive (for 0 s): a switch may have")
+    d.fabric.on_probe = answers
+    await until(lambda: carriers(a) == whole)
+    assert (choice.troubles(), a.counters.group_hosts_lost) == ([], 1)
+    await a.produce(b"x" * 5000)
+    await until(d.copied())
+
+
+async def test_a_group_that_reaches_nobody_says_so_of_all(world: World, multicast: None) -> None:
+    world.carriers = QUICK
+    await world.topic("t", 1)
+    a, b, c = await world.start(1, 2, 3)
+    await a.produce(b"one")
+    await followed(world, b, c)
+    await until(lambda: carriers(a) == {2: "ip-multicast", 3: "ip-multicast"})
+    b.fabric.on_probe = c.fabric.on_probe = None
+    (stream,) = a.relay.leading.of_topic("t")
+    a.fabric.on_unreached(stream.origin, 3)  # type: ignore[misc]
+    assert carriers(a) == {2: "unicast", 3: "unicast"}
+    (trouble,) = a.sharing.choice.troubles()
+    assert (trouble.lost, trouble.reached) == ((2, 3), 0)
+    assert "reaches no host of 2, 3" in sentences([trouble], str)[0]
+    assert all("a switch may have forgotten" in reason for reason in reasons(a).values())
+    many = sentences([trouble, replace(trouble, topic="u")], str)
+    assert len(many) == 1
+    assert "(t) and 1 more reach no host" in many[0]
 
 
 async def test_without_a_coordinator_a_topic_stays_on_unicast_until_it_is_back(
@@ -143,7 +202,9 @@ async def test_what_names_its_receivers_needs_no_coordinator(world: World) -> No
     await until(c.copied())
     c.fabric.on_probe = None  # as if the network stopped carrying it
     await until(lambda: carriers(a) == {2: broadcast.NAME, 3: "unicast"})
-    assert reasons(a)[3] == "it has stopped answering probes"
+    assert reasons(a)[3].startswith(
+        "it has stopped answering probes (for 0 s): look at the network on the way"
+    )
     assert await b.partition().leader.unfollow() is None
     await until(lambda: carriers(a) == {3: "unicast"})
 

@@ -9,7 +9,7 @@ from tests.unit.events import world as events
 from tests.unit.relay.world import World, until
 
 from treecast.middleware.fabric.sockets.udp import shown
-from treecast.middleware.relay.carrier_choice import CarrierSettings
+from treecast.middleware.relay.carrier_group import CarrierSettings
 from treecast.middleware.relay.ways import Way, Ways
 
 GROUPS = CarrierSettings(earns=0.0, tick=0.05, probe_first=0.05, probe_every=0.3)

@@ -48,7 +48,7 @@ from treecast.middleware.model.identity import Host, TopicId
 from treecast.middleware.model.records import Record
 from treecast.middleware.model.runs import DirectoryState
 from treecast.middleware.model.topic_config import TopicConfig
-from treecast.middleware.relay.carrier_choice import CarrierSettings
+from treecast.middleware.relay.carrier_group import CarrierSettings
 from treecast.middleware.relay.interest import InterestSettings
 from treecast.middleware.relay.partitions.lost_disk import Recorded
 from treecast.middleware.relay.partitions.ports import PartitionSettings
