@@ -30,13 +30,14 @@ from .notify import Notifier
 from .private import tighten
 from .room import RoomWatch
 from .runtime_dir import RuntimeDir
-from .settings import STORE, Settings
+from .settings import STORE, Settings, TelemetryNames
 from .status import Subject
 
 if TYPE_CHECKING:
     from treecast.middleware.control.server import OpenCoordinator
 
     from .joining import Joining
+    from .telemetry import Telemetry
 
 _log = Log(__name__)
 _AFTER_FAILURE = 1.0  # seconds until housekeeping is retried
@@ -65,6 +66,7 @@ class Daemon:
         self._control: ControlServer | None = None
         self._room: RoomWatch | None = None
         self._guard: Guard | None = None
+        self._telemetry: Telemetry | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.listeners: dict[str, OpenListener] = {}
         self.subject: Subject | None = None
@@ -106,6 +108,7 @@ class Daemon:
         self._order_listeners()
         room.start()
         guard.start()
+        self._start_telemetry(broker)
         self._tasks.append(asyncio.create_task(self._keep_house(broker)))
         if self._notifier.watchdog_seconds is not None:
             self._tasks.append(asyncio.create_task(self._feed_watchdog(self._notifier.watchdog_seconds)))
@@ -119,6 +122,22 @@ class Daemon:
         coordinator = self._joining.coordinator
         if coordinator is not None:
             coordinator.service.about = lambda status: status.problems.extend(room.troubles.texts())
+
+    def _start_telemetry(self, broker: Broker) -> None:
+        names = self.settings.telemetry
+        if names is TelemetryNames.OFF:
+            return
+        if self._joining is None:
+            _log.warning("telemetry is off on a host alone", advice="start with --fabric HOST:PORT")
+            return
+        from .telemetry import JoinedCounting, Reporter, Telemetry  # here, since few hosts write any
+
+        key = self._joining.token.derive("telemetry") if names is TelemetryNames.HASHED else b""
+        counting = JoinedCounting(self._joining)
+        reporter = Reporter(self.settings.name, self._joining.directory.run, counting, time.time(), key)
+        seconds = self.settings.telemetry_interval_ms / 1000
+        self._telemetry = Telemetry(broker.cluster, reporter, seconds, counting.leads)
+        self._telemetry.start()
 
     def _made_guard(self, room: RoomWatch) -> Guard:
         """Returns the limits of the listeners. The faces leave the shares of the others free."""
@@ -308,6 +327,8 @@ class Daemon:
             await self._room.close()
         if self._guard is not None:
             await self._guard.close()
+        if self._telemetry is not None:
+            await self._telemetry.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

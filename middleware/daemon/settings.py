@@ -40,6 +40,14 @@ class LogFormat(enum.Enum):
     JSON = "json"
 
 
+class TelemetryNames(enum.Enum):
+    """Whether telemetry is written, and the names of streams in it."""
+
+    OFF = "off"
+    PLAIN = "plain"
+    HASHED = "hashed"
+
+
 def _address(what: str) -> Meta:
     return Meta(description=what, extra={"placeholder": "HOST:PORT|off"})
 
@@ -381,6 +389,16 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = FsyncPolicy.INTERVAL
     fsync_interval_ms: Annotated[int, _milliseconds("the interval of fsync = interval", 1)] = 1000
+
+    telemetry: Annotated[
+        TelemetryNames,
+        Meta(
+            description="whether this host writes what it sends to other hosts into the topic"
+            " _treecast.telemetry.sends, for `treecast pipeline`; hashed: names of streams are hashed with a"
+            " key of the cluster, names of hosts stay"
+        ),
+    ] = TelemetryNames.OFF
+    telemetry_interval_ms: Annotated[int, _milliseconds("the interval of telemetry records", 100)] = 10_000
 
     metrics_listed: Annotated[
         int,

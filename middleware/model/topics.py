@@ -43,6 +43,10 @@ def _unescape(level: bytes) -> bytes:
     return _ESCAPE.sub(lambda match: bytes([int(match[0][2:], 16)]), level)
 
 
+# Topics of the cluster itself: telemetry, topology, advice. Not marked as internal in Metadata, because some
+# producers refuse topics with that mark, and programs beside a daemon write advice.
+OWN_PREFIX = "_treecast."
+
 # Kafka's brokers reserve these names for their own topics.
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 

@@ -22,11 +22,20 @@ from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.sockets.ethernet import HEADER, EthernetSocket, open_ethernet
 from treecast.middleware.fabric.sockets.udp import SocketAddress, UdpSocket, shown
 from treecast.middleware.model.logs import Log
+from treecast.middleware.model.tally import Header, Tally
 from treecast.middleware.routing.network import Network, RoutingError
 from treecast.middleware.routing.virtual.cache import Stacks
 from treecast.middleware.routing.virtual.encoder import Encoder
 from treecast.middleware.routing.virtual.rules import RuleBase
-from treecast.middleware.wire.label_stack import ETHERTYPE, UDP_PORT, end_of_labels
+from treecast.middleware.wire.label_stack import (
+    ETHERTYPE,
+    UDP_PORT,
+    LabelKind,
+    decode_labels,
+    end_of_labels,
+    id_of,
+    kind_of,
+)
 from treecast.middleware.wire.segment import StreamKey
 
 from .carrier import Carrier, CarrierState, Copy, Place, Reach
@@ -106,7 +115,9 @@ class Labels:
         self._node: dict[int, int] = {}  # by host id, if the network contains the host
         self._names: dict[int, str] = {}
         self._prefixes: dict[tuple[int, ...], list[bytes]] = {}
+        self._headers: dict[tuple[int, ...], Header] = {}  # of the same sets, while they are tallied
         self._counts: dict[tuple[int, ...], int] = {}  # packets by the hosts they were for
+        self.tally: Tally | None = None  # of telemetry; None: off
 
     # --- the path to the switch
 
@@ -187,6 +198,7 @@ class Labels:
         """Recomputes the positions of the hosts that links lead to from here. Others get unicast."""
         network, own = self._network, self._names.get(self._host, "")
         self._prefixes.clear()
+        self._headers.clear()
         self._stacks, self._node = None, {}
         if network is None:
             return
@@ -237,6 +249,8 @@ class Labels:
         if len(self._counts) >= _MOST_SETS and key not in self._counts:
             self._counts.clear()
         self._counts[key] = self._counts.get(key, 0) + len(datagrams)
+        if self.tally is not None:
+            self.tally.add(key, len(datagrams), sum(map(len, datagrams)), self._header(key))
         for prefix in prefixes:
             self._wire.send([prefix + datagram for datagram in datagrams])
 
@@ -252,14 +266,25 @@ class Labels:
         counts restart now and then."""
         found: dict[tuple[str, ...], int] = {}
         for hosts, count in self._counts.items():
-            names = tuple(sorted(self._names[host] for host in hosts if host in self._node))
+            names = tuple(self.names(hosts))
             if names:
                 found[names] = found.get(names, 0) + count
+        return found
+
+    def names(self, hosts: Collection[int]) -> list[str]:
+        """Returns the names of those hosts that the network contains, in ascending order."""
+        return sorted(self._names[host] for host in hosts if host in self._node)
+
+    def _header(self, hosts: tuple[int, ...]) -> Header:
+        found = self._headers.get(hosts)
+        if found is None:
+            found = self._headers[hosts] = header_of(self._prefixes[hosts], self.version)
         return found
 
     def _encode(self, hosts: tuple[int, ...]) -> list[bytes]:
         if len(self._prefixes) >= _MOST_SETS:
             self._prefixes.clear()
+            self._headers.clear()
         parts = self._parts(sorted(self._placed(hosts)))
         found = self._prefixes[hosts] = [stack for stack, _ in parts]
         return found
@@ -301,3 +326,16 @@ class Labels:
             address=self._wire.address if self._wire is not None else "",
             targets=len(self._node),
         )
+
+
+def header_of(stacks: list[bytes], version: int) -> Header:
+    """Returns the labels of a message's packets together; `version`: of the trees that they were made by."""
+    labels = [label for stack in stacks for label in decode_labels(stack)[0]]
+    kinds = [kind_of(label) for label in labels]
+    return Header(
+        sum(map(len, stacks)),
+        kinds.count(LabelKind.HOP),
+        kinds.count(LabelKind.STOP),
+        tuple([id_of(label) for label in labels if kind_of(label) == LabelKind.TREE]),
+        version,
+    )

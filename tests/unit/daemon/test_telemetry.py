@@ -1,0 +1,222 @@
+"""Telemetry of joined hosts: deltas in an internal topic, with boot, sequence and interval."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from treecast.middleware.api import telemetry as topics
+from treecast.middleware.api.v1 import telemetry_pb2 as pb
+from treecast.middleware.broker import Cluster, Isolation, NewTopic
+from treecast.middleware.daemon.daemon import Daemon
+from treecast.middleware.daemon.settings import Settings, TelemetryNames
+from treecast.middleware.daemon.telemetry import WAITING, Reporter, Telemetry
+from treecast.middleware.model.buffers import in_memory
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.records import Record
+from treecast.middleware.model.tally import Header, Hosts, Pair, Standing, Taken, Tally
+from treecast.middleware.wire.record_batch import build_batch, read_header, read_records
+
+PATIENCE = 60.0
+OFF = {"kafka": "off", "amqp": "off", "mqtt": "off", "stare": "off", "admin": "off"}
+HEADER = Header(8, 1, 1, (5,), 3)
+
+
+class Counted:
+    """A carrier and the accounts of its host, as a test sets them."""
+
+    def __init__(self) -> None:
+        self.tally = Tally(4)
+        self.standing: dict[Pair, Standing] = {}
+
+    def taken(self) -> Iterator[tuple[str, Taken, Callable[[Hosts], list[str]]]]:
+        yield "labels", self.tally.take(), lambda hosts: [f"h{host}" for host in hosts]
+
+    def accounts(self) -> Iterator[tuple[Pair, Standing]]:
+        yield from self.standing.items()
+
+
+def read(record: Record) -> pb.TelemetryInterval:
+    return topics.decode(pb.TelemetryInterval, record.value or b"")
+
+
+def test_an_interval_as_a_record() -> None:
+    counted = Counted()
+    counted.standing["orders-0", "b"] = Standing(1000, 1000)  # of an earlier run
+    reporter = Reporter("a", 7, counted, 100.0)
+    counted.tally.add((2, 3), 10, 900, HEADER)
+    counted.standing["orders-0", "b"] = Standing(1010, 1004, 1, 2)
+    first, second = reporter.record(110.0), reporter.record(120.0)
+    assert first.key == b"a"
+    found = read(first)
+    assert (found.host, found.boot, found.seq, found.from_us, found.to_us) == (
+        "a",
+        7,
+        1,
+        100_000_000,
+        110_000_000,
+    )
+    assert (found.packets, found.bytes, found.sampled) == (10, 900, 1.0)
+    (one,) = found.sets
+    assert (list(one.receivers), one.packets, one.header_bytes, one.rule_version) == (["h2", "h3"], 10, 80, 3)
+    assert (one.hop_labels, one.stop_labels, one.tree_labels, list(one.trees)) == (10, 10, 10, [5])
+    (stream,) = found.streams
+    assert (stream.stream, stream.receiver, stream.addressed, stream.received) == ("orders-0", "b", 10, 4)
+    assert (stream.filtered, stream.lost) == (1, 2)
+    empty = read(second)
+    assert (empty.seq, empty.from_us, empty.packets, len(empty.sets), len(empty.streams)) == (
+        2,
+        110_000_000,
+        0,
+        0,
+        0,
+    )
+
+
+def test_names_are_hashed_with_a_key_and_samples_say_their_share() -> None:
+    counted = Counted()
+    reporter = Reporter("a", 1, counted, 0.0, key=b"k" * 32)
+    counted.standing["secret", "b"] = Standing(5, 5)
+    for host in range(64):
+        counted.tally.add((host,), 1, 10, HEADER)
+    found = read(reporter.record(10.0))
+    assert found.streams[0].stream == topics.hashed("secret", b"k" * 32) != topics.hashed("secret", b"l" * 32)
+    assert found.streams[0].receiver == "b"
+    assert found.sampled < 1.0
+    assert len(found.sets) <= 4
+    assert found.packets == 64
+
+
+def test_records_of_other_schemas_are_refused() -> None:
+    newer = pb.TelemetryInterval(v=topics.VERSION + 1)
+    with pytest.raises(topics.Unreadable, match="schema version 2, and this reads up to 1"):
+        topics.decode(pb.TelemetryInterval, topics.encode(newer))
+    for value in (b"", b"\xff\xff\xff", b"hello"):
+        with pytest.raises(topics.Unreadable):
+            topics.decode(pb.TelemetryInterval, value)
+
+
+async def up(folder: Path, name: str, **more: str | TelemetryNames) -> Daemon:
+    given: dict[str, object] = {**OFF, "control": "127.0.0.1:0", "fabric": "127.0.0.1:0", **more}
+    settings = Settings(name=name, data=str(folder / name), runtime_dir=str(folder / f"run-{name}"), **given)  # type: ignore[arg-type]
+    daemon = Daemon(settings, {})
+    await daemon.start()
+    return daemon
+
+
+async def values(
+    cluster: Cluster, topic: str, leads: Callable[[int], bool] = lambda index: True
+) -> list[bytes]:
+    """Returns the values of a topic's partitions, or of some of them."""
+    found: list[bytes] = []
+    for index in filter(leads, range(cluster.definitions.topics()[topic].partitions)):
+        leader = cluster.partition(topic, index)
+        got = leader.read(0, 1 << 20, Isolation.READ_UNCOMMITTED, at_least_one=True)
+        read = await got if isinstance(got, asyncio.Future) else got
+        data = b"".join(map(in_memory, read.chunks))
+        at = 0
+        while at < len(data):
+            header = read_header(data, at)
+            found += [record.value or b"" for record in read_records(data, at, header)]
+            at += header.size
+    return found
+
+
+async def append(cluster: Cluster, topic: str, count: int) -> None:
+    batch = memoryview(bytearray(build_batch([Record(None, b"v%d" % n) for n in range(count)])))
+    got = cluster.partition(topic, 0).append(batch, -1, None)
+    if isinstance(got, asyncio.Future):
+        await got
+
+
+async def until(what: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not what():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def two(folder: Path, names: TelemetryNames) -> tuple[Daemon, Daemon]:
+    first = await up(folder, "a", telemetry=names)
+    join, token = first.listeners["control"].address, f"@{folder / 'a' / 'join-token'}"
+    return first, await up(folder, "b", join=join, join_token=token)
+
+
+def sent(daemon: Daemon) -> int:
+    """Returns the records of `orders` that host b has reported to its leader."""
+    assert daemon._joining is not None
+    origins = daemon._joining.relay.neighbours.fabric.origins()
+    rows = [row for one in origins if one.name.startswith("orders") for row in one.rows().values()]
+    return sum(row.live + row.replayed + row.repaired for row in rows)
+
+
+async def test_what_a_host_sends_is_in_the_topic_as_deltas(tmp_path: Path) -> None:
+    first, second = await two(tmp_path, TelemetryNames.PLAIN)
+    try:
+        assert first._broker is not None
+        assert second._broker is not None
+        assert first._telemetry is not None
+        assert second._telemetry is None  # off by its setting
+        cluster = first._broker.cluster
+        await cluster.definitions.create_topic(NewTopic("orders", 1, {}, ("a",)))
+        totals = 0
+        for count in (5, 7):
+            await append(cluster, "orders", count)
+            await until(lambda: "orders" in second._broker.cluster.definitions.topics())  # type: ignore[union-attr]
+            await values(second._broker.cluster, "orders")  # interest: a replica follows
+            totals += count
+            await until(lambda wanted=totals: sent(first) >= wanted)  # type: ignore[misc]
+            await first._telemetry.write()
+        found = [topics.decode(pb.TelemetryInterval, value) for value in await values(cluster, topics.SENDS)]
+        found.sort(key=lambda one: one.seq)
+        assert [one.seq for one in found] == list(range(1, len(found) + 1))
+        assert {(one.host, one.boot) for one in found} == {("a", 1)}
+        rows = [row for one in found for row in one.streams]
+        assert {(row.stream, row.receiver) for row in rows} == {("orders-0", "b")}
+        assert sum(row.received for row in rows) == totals
+        assert all(earlier.to_us == later.from_us for earlier, later in pairwise(found))
+    finally:
+        await second.close(1.0)
+        await first.close(1.0)
+    again = await up(tmp_path, "a", telemetry=TelemetryNames.HASHED)
+    try:
+        assert again._broker is not None
+        assert again._telemetry is not None
+        await again._telemetry.write()
+        own = await values(again._broker.cluster, topics.SENDS, again._telemetry._leads)
+        after = [topics.decode(pb.TelemetryInterval, one) for one in own]
+        later = {one.boot for one in after} - {1}
+        assert min(later) > 1
+        assert [
+            row for one in after if one.boot in later for row in one.streams
+        ] == []  # nothing counts twice
+    finally:
+        await again.close(1.0)
+
+
+class NoTopics:
+    """A cluster without a coordinator, and without the topic."""
+
+    def topics(self) -> dict[str, object]:
+        return {}
+
+    async def create_topic(self, new: NewTopic) -> object:
+        from treecast.middleware.model.errors import Fault
+
+        raise TreecastError(Fault.COORDINATOR_UNAVAILABLE, "away")
+
+    @property
+    def definitions(self) -> NoTopics:
+        return self
+
+
+async def test_intervals_that_cannot_be_written_wait_and_are_bounded() -> None:
+    reporter = Reporter("a", 1, Counted(), 0.0)
+    telemetry = Telemetry(NoTopics(), reporter, 1.0, lambda index: False)  # type: ignore[arg-type]
+    for _ in range(WAITING + 5):
+        await telemetry.write()
+    waiting = [read(record).seq for record in telemetry._waiting]
+    assert waiting == list(range(6, WAITING + 6))  # the missing numbers tell which were lost
