@@ -19,22 +19,20 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final
 
-from treecast.middleware.routing.clusters import dense_regions, k_medoids
 from treecast.middleware.routing.network import Network, RoutingError
+from treecast.middleware.routing.virtual.candidates import SAMPLE, knowledge, sample
 from treecast.middleware.routing.virtual.choice import adapt, relearn
 from treecast.middleware.routing.virtual.rules import RuleBase
-from treecast.middleware.routing.virtual.stacks import Request, request
+from treecast.middleware.routing.virtual.stacks import Request
 from treecast.middleware.routing.virtual.strategies import Knowledge
 
 Counts = Mapping[tuple[str, ...], int]
 
-SAMPLE: Final = 300  # notifications drawn for one decision
 FEWEST: Final = (
     300  # packets to observe before any decision: from 60, trees were learned that made others worse
 )
 FADING: Final = 0.5  # factor for earlier observations at each one that has enough
 _FORGOTTEN: Final = 0.5
-_REGIONS: Final = 4
 
 
 class Observed:
@@ -76,27 +74,13 @@ class Observed:
 
     def sample(self, rng: Random, count: int = SAMPLE) -> list[Request]:
         """Returns `count` notifications; each set is drawn in proportion to its weight."""
-        keys = sorted(self.weights)
-        drawn = rng.choices(keys, [self.weights[key] for key in keys], k=count) if keys else []
-        return [request(self._network, source, list(receivers)) for source, receivers in drawn]
+        return sample(self._network, self.weights, rng, count)
 
     def knowledge(self, rng: Random) -> Knowledge:
         """Returns, per publisher, the share of its packets that each host gets, and the regions where these
         are dense.
         """
-        sent: dict[int, float] = {}
-        got: dict[int, dict[int, float]] = {}
-        for (source, receivers), weight in self.weights.items():
-            sent[source] = sent.get(source, 0.0) + weight
-            for node in receivers:
-                its = got.setdefault(source, {})
-                its[node] = its.get(node, 0.0) + weight
-        shares = {
-            source: {node: weight / sent[source] for node, weight in sorted(its.items())}
-            for source, its in sorted(got.items())
-        }
-        groups = k_medoids(self._network, min(_REGIONS, len(self._network.switches)), rng)
-        return Knowledge(shares, dense_regions(self._network, groups, 0.6))
+        return knowledge(self._network, self.weights, rng)
 
 
 def better_trees(current: RuleBase, seen: Observed, rng: Random, count: int = SAMPLE) -> list[int] | None:
@@ -106,12 +90,12 @@ def better_trees(current: RuleBase, seen: Observed, rng: Random, count: int = SA
     """
     if seen.total < seen.fewest:
         return None
-    sample = seen.sample(rng, count)
+    drawn = seen.sample(rng, count)
     try:
-        learned = relearn(current, sample, rng)
+        learned = relearn(current, drawn, rng)
         if learned is not None:
             return list(learned.rules.trees.values())
-        chosen = adapt(current, seen.knowledge(rng), sample, rng)
+        chosen = adapt(current, seen.knowledge(rng), drawn, rng)
     except RoutingError:  # a receiver is unreachable, which its publisher's carrier has noticed too
         return None
     return None if chosen is None else list(chosen[1].rules.trees.values())
