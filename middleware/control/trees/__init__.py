@@ -9,6 +9,7 @@
 | `probing` | probes of links, led by labels |
 | `controller` | looks at links, switches, publishers and the file, and has the manager follow |
 | `adapting` | learns better trees from what publishers send, during operation |
+| `advice`, `advised` | whether a pipeline's advice is applied; a manager that follows it |
 
 The programs are in p4/, one per scheme; names in `states` are theirs.
 """

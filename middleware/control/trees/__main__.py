@@ -5,6 +5,7 @@ each other only through the switches; it then waits for publishers (not with `--
 once everything is read back and acknowledged. It prints `down=` when links go down or come up, and `ready`
 when trees have moved. SIGHUP reads the file again and changes to its links, switches and trees, make before
 break. With `adapt` it asks publishers regularly which receivers they send to, and changes to better trees.
+With `advice` it follows that of a pipeline; while some is valid, `adapt` only watches.
 SIGTERM ends it; switches keep their state.
 """
 

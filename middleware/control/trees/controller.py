@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from treecast.middleware.api.own_topics import NotReached, OwnTopics
 from treecast.middleware.control.links.probes import Probes
 from treecast.middleware.control.links.sessions import LastingSession
 from treecast.middleware.control.links.watch import Watch
@@ -21,22 +22,27 @@ from treecast.middleware.control.switches import SwitchDiffers, SwitchRefused
 from treecast.middleware.routing.network import Network, RoutingError
 
 from .adapting import Observed, better_trees
+from .advice import Adviser
+from .advised import Advised, Topics
 from .description import Described, read
 from .manager import Store, Surroundings, TreeManager
 from .probing import StackProbes
 from .publishers import Daemons, NotAcknowledged
+from .store import AdviceFile
 from .wires import moved
 
 WAIT_SECONDS: Final = 2.0  # between attempts at what could not be done
 REMIND_SECONDS: Final = 10.0  # between announcements of the same: a daemon may have been started again
 CONNECT_SECONDS: Final = 10.0  # for a switch that does not answer at the start
+ASK_SECONDS: Final = 5.0  # for a daemon with the topics of advice
 FAULTS: Final = (OSError, ValueError, RoutingError, SwitchRefused, SwitchDiffers, NotAcknowledged)
 
 
 class Controller:
     """One network's. `run` works until `ended` is set. `publishers`: makes them of a description.
 
-    `now`: seconds since 1970. `nonce`: 8 bytes that only this run knows.
+    `now`: seconds since 1970. `nonce`: 8 bytes that only this run knows. `opened`: the topics of advice at an
+    address.
     """
 
     def __init__(
@@ -48,6 +54,7 @@ class Controller:
         *,
         now: int,
         nonce: bytes,
+        opened: Callable[[str], Topics] = lambda address: OwnTopics(address, ASK_SECONDS),
     ) -> None:
         self.ended = asyncio.Event()
         self._path = path
@@ -62,6 +69,9 @@ class Controller:
         self._reminded_at = 0.0
         self._printed = -1  # the version that was printed last
         self._said = ""
+        self._open_topics = opened
+        self._followed_at = 0.0
+        self._advice_said = ""
         network = described.check()
         self._run = _begin_run(store, now)
         sessions = self._sessions(network, described.switches)
@@ -79,6 +89,7 @@ class Controller:
         self._remark_ports(network)
         self.probes = Probes(self.manager.described, StackProbes(self.manager.described, nonce))
         self._seen = Observed(self.manager.up)
+        self._advised = self._follower(described)
         self._watch = Watch(
             self.probes,
             sessions,
@@ -93,6 +104,18 @@ class Controller:
             network.node(name): LastingSession(name, address, self._run, self._heard)
             for name, address in switches.items()
         }
+
+    def _follower(self, described: Described) -> Advised | None:
+        place = described.advice
+        if not place.kafka:
+            return None
+        kept = AdviceFile((self._path.parent / described.store).with_suffix(".advice"))
+        adviser, own = Adviser(place.limits(), kept.load()), self._open_topics(place.kafka)
+        return Advised(place.network, self.manager, adviser, own, kept, apply=self._choose)
+
+    async def _choose(self, trees: list[int]) -> None:
+        self._chosen = trees
+        await self._update()
 
     def _heard(self, packet: bytes) -> None:
         self.probes.answer(packet)
@@ -113,7 +136,7 @@ class Controller:
         if not self._watch.reached:
             raise SwitchRefused(f"no switch is reached: {self._watch.why()}")
         self._watch.begin()
-        if self._described.adapt:
+        if self._described.adapt or self._advised is not None:
             trees = [self.manager.rules.trees[number] for number in sorted(self.manager.rules.trees)]
             self._chosen = trees or None  # learned trees outlive the manager
 
@@ -144,7 +167,8 @@ class Controller:
                 await asyncio.wait_for(self._woken.wait(), self._pause() if done else WAIT_SECONDS)
 
     def _pause(self) -> float:
-        return min(REMIND_SECONDS, self._described.adapt or REMIND_SECONDS)
+        every = self._described.advice.every if self._advised is not None else 0.0
+        return min(REMIND_SECONDS, self._described.adapt or REMIND_SECONDS, every or REMIND_SECONDS)
 
     async def _unless_woken(self, work: Coroutine[None, None, None]) -> bool:
         """Works unless something happens meanwhile. Returns whether all was done; says what went wrong."""
@@ -183,6 +207,20 @@ class Controller:
             self._reminded_at = now
             self.manager.remind()
         await self._update()
+        if self._advised is not None and now - self._followed_at >= self._described.advice.every:
+            self._followed_at = now
+            await self._follow(self._advised)
+
+    async def _follow(self, advised: Advised) -> None:
+        """Decides about new advice. A daemon that is away is said once, and hinders nothing else."""
+        try:
+            for verdict in await advised.look():
+                print(f"advice epoch={verdict.epoch} {verdict.decision.value}: {verdict.reason}", flush=True)
+            self._advice_said = ""
+        except NotReached as error:
+            if str(error) != self._advice_said:
+                print(f"trees: advice waits: {error}", file=sys.stderr, flush=True)
+            self._advice_said = str(error)
 
     async def _update(self) -> None:
         manager = self.manager
@@ -215,9 +253,13 @@ class Controller:
             )
 
     async def _adapt(self) -> None:
-        """Reads what was sent since the last call, and chooses other trees if better ones exist."""
+        """Reads what was sent since the last call, and chooses other trees if better ones exist; while advice
+        is valid it only reads.
+        """
         manager = self.manager
         self._seen.add(await self._daemons.observed())
+        if self._advised is not None and self._advised.watches_only:
+            return
         trees = await asyncio.to_thread(better_trees, manager.base, self._seen, self._rng)
         if trees is not None:
             self._chosen = trees
@@ -269,6 +311,9 @@ class Controller:
         listed = self.manager.described
         self.probes.become(listed, StackProbes(listed, self._nonce))
         self._seen = Observed(listed)
+        self._advised = self._follower(changed)
+        if self._advised is not None:
+            self._advised.resume()
         self._watch.seconds = changed.probe
         await self._watch.become(sessions)
 

@@ -12,6 +12,14 @@ adapt = 0.0                     # seconds between looks at what publishers send,
 # ["s1:3", "s2:1"]
 links = [["alpha", "s1"], ["s1", "s2"], ["s2", "beta"]]
 
+[advice]                        # of `treecast pipeline`; without `kafka` none is followed
+kafka = "10.0.0.1:9092"         # the Kafka face of a daemon
+network = "lab"                 # the network's name in advice
+every = 5.0                     # seconds between looks
+dry_run = false                 # only write down what would be done
+rule_writes = 1000              # that advice may cause in a minute, on all switches
+missing = 0.5                   # the share of hosts that advice may know nothing of
+
 [switches]                      # P4Runtime, running p4/virtual_trees.p4
 s1 = "10.0.0.11:9559"
 s2 = "unix:/run/s2.sock"
@@ -38,6 +46,7 @@ from treecast.middleware.routing.virtual.strategies import (
     install,
 )
 
+from .advice import Limits
 from .wires import Named
 
 
@@ -46,6 +55,20 @@ class HostPlace(msgspec.Struct, forbid_unknown_fields=True):
 
     control: str = ""
     mac: str = ""
+
+
+class AdvicePlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The source of advice. If `kafka` is empty, there is none."""
+
+    kafka: str = ""
+    network: str = "network"
+    every: float = 5.0
+    dry_run: bool = False
+    rule_writes: int = 1000
+    missing: float = 0.5
+
+    def limits(self) -> Limits:
+        return Limits(rule_writes=self.rule_writes, missing=self.missing, dry_run=self.dry_run)
 
 
 class Described(msgspec.Struct, forbid_unknown_fields=True):
@@ -61,6 +84,7 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
     packet_life: float = 1.0
     probe: float = 0.5
     adapt: float = 0.0
+    advice: AdvicePlace = AdvicePlace()
 
     def network(self) -> Network:
         """Returns the network. Raises RoutingError if a link names an unknown node, or a host connects to no

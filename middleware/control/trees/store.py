@@ -18,6 +18,7 @@ import msgspec
 
 from treecast.middleware.routing.bits import mask_of, members
 
+from .advice import KeptAdvice
 from .manager import Kept
 from .wires import Wire
 
@@ -85,17 +86,41 @@ class FileStore:
             number: [kept.links[edge].ends for edge in members(edges)] for number, edges in kept.held.items()
         }
         data = msgspec.json.encode(_File(kept.version, kept.next, links, trees, sorted(kept.usable)))
-        written = self._path.with_suffix(".new")
-        with written.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        written.replace(self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY)
+        _replace(self._path, data)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    written = path.with_suffix(".new")
+    with written.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    written.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+class AdviceFile:
+    """A store of `KeptAdvice` in JSON. `load` raises ValueError for a foreign file, since an epoch might then
+    be applied twice.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def load(self) -> KeptAdvice:
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            return msgspec.json.decode(self._path.read_bytes(), type=KeptAdvice)
+        except FileNotFoundError:
+            return KeptAdvice()
+        except msgspec.DecodeError as error:
+            raise ValueError(f"{self._path} says nothing about advice: {error}; restore it") from error
+
+    def save(self, kept: KeptAdvice) -> None:
+        _replace(self._path, msgspec.json.encode(kept))
 
 
 class MemoryStore:
