@@ -10,7 +10,7 @@ import typer
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from . import filter, groups, lab, p4, partitions, route, topics
+from . import filter, groups, lab, p4, partitions, pipeline, route, topics
 from .bench import bench
 from .consume import consume
 from .doctor import doctor
@@ -78,6 +78,7 @@ app.add_typer(lab.app, name="lab")
 app.add_typer(route.app, name="route")
 app.add_typer(p4.app, name="p4")
 app.add_typer(filter.app, name="filter")
+app.add_typer(pipeline.app, name="pipeline")
 app.command()(produce)
 app.command()(consume)
 app.command()(bench)

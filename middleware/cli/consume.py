@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
+from treecast.middleware.api.quiet import quiet
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from .kafka import BOOTSTRAP_MS, KAFKA_LOGS, explained, quiet
+from .kafka import BOOTSTRAP_MS, KAFKA_LOGS, explained
 from .options import INT31, INT63, Kafka, kafka_at
 from .output import CommandError, json_line, plain_text
 from .times import milliseconds, time_text

@@ -1,8 +1,7 @@
-"""Shared by `produce` and `consume`: one-line errors of the Kafka client, and silencing of its log."""
+"""Shared by `produce` and `consume`: one-line errors of the Kafka client."""
 
 from __future__ import annotations
 
-import logging
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,18 +14,6 @@ from .output import CommandError
 KAFKA_LOGS = "kafka"
 CONNECT_SECONDS = 5.0
 BOOTSTRAP_MS = 10_000
-
-
-@contextmanager
-def quiet(name: str) -> Iterator[None]:
-    """Silences the client's log, which repeats the errors that it raises."""
-    logger = logging.getLogger(name)
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 @contextmanager

@@ -12,8 +12,9 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from treecast.middleware.api.discovery import Address
+from treecast.middleware.api.quiet import quiet
 
-from .kafka import BOOTSTRAP_MS, KAFKA_LOGS, explained, quiet
+from .kafka import BOOTSTRAP_MS, KAFKA_LOGS, explained
 from .options import INT31, Kafka, kafka_at, pairs
 from .output import CommandError, print_json, say, size_text
 from .waiting import Waiting

@@ -1,0 +1,288 @@
+"""`treecast pipeline`: telemetry becomes tables and advice on Spark (docs/pipeline.md)."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from treecast.middleware.api.messages import as_dict
+
+from .options import Json, Kafka, kafka_at, tell_which
+from .output import CommandError, print_json, print_pairs, print_table, say, size_text
+from .times import time_text
+
+if TYPE_CHECKING:
+    from treecast.spark_connectors.pipeline.planning import Settings
+    from treecast.spark_connectors.pipeline.running import Pipeline
+    from treecast.spark_connectors.pipeline.showing import Explained
+    from treecast.spark_connectors.pipeline.tables import Tables
+
+app = typer.Typer(no_args_is_help=True, help="Turn telemetry into tables and advice on trees, on Spark.")
+
+_DEFAULT = Path("~/.local/state/treecast/pipeline")
+_INSTALL = "PySpark is not installed: pip install 'treecast[spark]', and Java 17"
+
+Data = Annotated[
+    Path,
+    typer.Option("--data", metavar="DIR", envvar="TREECAST_PIPELINE", help="The pipeline's folder."),
+]
+Master = Annotated[str, typer.Option("--master", metavar="URL", help="Spark's master.")]
+Parts = Annotated[int, typer.Option("--parts", min=1, help="Tasks of a shuffle.")]
+Network = Annotated[str, typer.Option("--network", help="The network, if several are described.")]
+
+
+@app.command()
+def run(
+    data: Data = _DEFAULT,
+    kafka: Kafka = None,
+    master: Master = "local[2]",
+    parts: Parts = 2,
+    every: Annotated[float, typer.Option("--every", min=0, help="Seconds from round to round.")] = 30.0,
+    rounds: Annotated[int, typer.Option("--rounds", min=0, help="Then end; 0: at SIGTERM.")] = 0,
+    window: Annotated[float, typer.Option("--window", min=1, help="Seconds that advice rests on.")] = 300.0,
+    valid: Annotated[float, typer.Option("--valid", min=1, help="Seconds that advice is valid.")] = 300.0,
+    only: Annotated[list[str] | None, typer.Option("--only", help="Queries; default: all.")] = None,
+    strategy: Annotated[list[str] | None, typer.Option("--strategy", help="To try; default: all.")] = None,
+) -> None:
+    """Runs the pipeline in rounds: each takes all that has come, and advises once."""
+    from treecast.spark_connectors.pipeline.planning import Settings
+
+    given = Settings(window=window, valid=valid)
+    if strategy:
+        given = Settings(window=window, valid=valid, strategies=tuple(_known(strategy, given.strategies)))
+    address = _face(kafka)
+    with _pipeline(data, address, given, master, parts) as pipeline:
+        from treecast.spark_connectors.pipeline.running import QUERIES
+
+        names = _known(only, QUERIES) if only else list(QUERIES)
+        pipeline.prepare()
+        _rounds(pipeline, names, every, rounds)
+
+
+def _rounds(pipeline: Pipeline, names: list[str], every: float, rounds: int) -> None:
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    done, failed = 0, False
+    while not ended.is_set():
+        ran = pipeline.round(names)
+        done += 1
+        rows = ", ".join(f"{one.query} {one.rows:,}" for one in ran if one.rows)
+        say(f"round {done}  {sum(one.seconds for one in ran):.1f} s  {rows or 'nothing new'}")
+        for one in ran:
+            if one.fault:
+                say(f"treecast: query {one.query} failed and goes on next round: {one.fault}", err=True)
+        failed = any(one.fault for one in ran)
+        if done == rounds:
+            break
+        ended.wait(every)
+    if failed:
+        raise CommandError("the last round was not complete; the queries go on from there when started again")
+
+
+@app.command()
+def status(data: Data = _DEFAULT, json: Json = False) -> None:
+    """Shows queries, the last epoch and what is wrong with its data. Needs no Spark session."""
+    from treecast.spark_connectors.pipeline.showing import Shown
+
+    found = Shown(_tables(data)).status()
+    advice = [{k: v for k, v in one.items() if k != "value"} for one in found.advice]
+    if json:
+        queries = [
+            {"query": one.query, "batch": one.batch, "rows": one.rows, "bytes": one.size}
+            for one in found.queries
+        ]
+        shown = {"pipeline": found.pipeline, "running": found.running, "epoch": found.epoch}
+        print_json({**shown, "queries": queries, "advice": advice, "quality": found.quality})
+        return
+    state = "running" if found.running else "not running"
+    print_pairs([("pipeline", found.pipeline), ("state", state), ("epoch", str(found.epoch or "none yet"))])
+    print()
+    print_table(
+        ("query", "batch", "rows", "size"),
+        [(one.query, max(one.batch, 0), one.rows, size_text(one.size)) for one in found.queries],
+        empty="no queries",
+    )
+    print()
+    for one in advice:
+        now, then = one["labels_now"], one["labels_expected"]
+        text = one["problem"] or f"{one['strategy']}, {now:.2f} -> {then:.2f} labels per packet"
+        say(f"{one['network']}: {text}")
+    _print_quality(found.quality)
+
+
+def _print_quality(rows: Any) -> None:
+    print()
+    print_table(
+        ("check", "host", "detail"),
+        [(one["check"], one["host"], one["text"]) for one in rows],
+        empty="nothing is wrong with the data of this epoch",
+    )
+
+
+@app.command()
+def explain(
+    epoch: Annotated[int, typer.Argument(metavar="[EPOCH]", help="Default: the last one.")] = 0,
+    data: Data = _DEFAULT,
+    network: Network = "",
+    tree: Annotated[int, typer.Option("--tree", min=0, help="The epoch that installed this tree.")] = 0,
+    json: Json = False,
+) -> None:
+    """Goes from advice, or an installed tree, back to trials, windows and offsets. Needs no Spark session."""
+    from treecast.spark_connectors.pipeline.showing import NotFound, Shown
+
+    try:
+        found = Shown(_tables(data)).explain(epoch, network, tree)
+    except NotFound as error:
+        raise CommandError(str(error)) from error
+    if json:
+        print_json(_explained(found))
+    else:
+        _print_explained(found)
+
+
+def _explained(found: Explained) -> dict[str, Any]:
+    import msgspec
+
+    return {
+        "advice": as_dict(found.advice) if found.advice is not None else None,
+        "problem": found.problem,
+        "digest": found.digest,
+        "plan": msgspec.to_builtins(found.plan),
+        "candidates": found.candidates,
+        "quality": found.quality,
+        "decisions": [as_dict(one) for one in found.decisions],
+    }
+
+
+def _print_explained(found: Explained) -> None:
+    plan, advice = found.plan, found.advice
+    start, end = (time_text(at // 1000) for at in (plan.window_start, plan.window_end))
+    pairs: list[tuple[str, str | int]] = [("epoch", str(plan.epoch)), ("window", f"{start} to {end}")]
+    if advice is None:
+        pairs.append(("advice", f"none: {found.problem}"))
+    else:
+        pairs += [
+            ("network", advice.network),
+            ("advice", f"{advice.strategy}, threshold {advice.threshold:g}, seed {advice.seed}"),
+            ("labels per packet", f"{advice.labels_now:.2f} -> {advice.labels_expected:.2f}, held out"),
+            ("packets", int(advice.packets)),
+            ("rule writes", int(advice.rule_writes)),
+            ("base version", int(advice.base_rule_version)),
+            ("digest", found.digest),
+        ]
+    print_pairs(pairs)
+    for one in found.decisions:
+        say(f"{one.decision} at {time_text(one.ts // 1000)}: {one.reason}; version {one.rule_version}")
+    print()
+    ranges = advice.input if advice is not None else plan.ranges
+    print_table(
+        ("topic", "partition", "first", "end"),
+        [(one.topic, int(one.partition), int(one.first), int(one.end)) for one in ranges],
+        empty="it rests on no records",
+    )
+    print()
+    print_table(
+        ("strategy", "threshold", "seed", "labels", "rules", "writes"),
+        [
+            (
+                one["strategy"],
+                one["threshold"],
+                one["seed"],
+                f"{one['labels']:.3f}",
+                one["rules"],
+                one["rule_writes"],
+            )
+            for one in found.candidates
+        ],
+        empty="nothing was tried",
+    )
+    _print_quality(found.quality)
+
+
+@app.command()
+def replay(
+    epochs: Annotated[list[int] | None, typer.Argument(metavar="[EPOCH]...", help="Default: all.")] = None,
+    data: Data = _DEFAULT,
+    master: Master = "local[2]",
+    parts: Parts = 2,
+    json: Json = False,
+) -> None:
+    """Computes advice again from the archive, and compares its digest. Writes nothing; exit code 1 if one
+    differs.
+    """
+    from treecast.spark_connectors.pipeline.planning import Settings
+
+    with _pipeline(data, "", Settings(), master, parts) as pipeline:
+        found = list(pipeline.replay(epochs or ()))
+    differ = [one for one in found if not one.equal]
+    if json:
+        rows = [
+            {"epoch": one.epoch, "network": one.network, "live": one.live, "replayed": one.again}
+            for one in found
+        ]
+        print_json(rows)
+    else:
+        for one in found:
+            say(f"epoch {one.epoch}  {one.network}: {one.live} {'==' if one.equal else '!='} {one.again}")
+    if not found:
+        raise CommandError("there are no such epochs; `treecast pipeline status` names the last one")
+    if differ:
+        raise CommandError(f"{len(differ)} of {len(found)} differ: the archive is not what it was")
+
+
+# --- shared
+
+
+def _face(kafka: str | None) -> str:
+    endpoint = kafka_at(kafka)
+    tell_which(endpoint)
+    return str(endpoint.address)
+
+
+def _known(names: list[str], there: tuple[str, ...]) -> list[str]:
+    for name in names:
+        if name not in there:
+            raise CommandError(f"there is no {name}; there are {', '.join(there)}")
+    return names
+
+
+def _tables(data: Path) -> Tables:
+    from treecast.spark_connectors.pipeline.tables import Tables
+
+    folder = data.expanduser()
+    if not (folder / "pipeline.json").exists():
+        raise CommandError(f"{folder} is no pipeline's folder: `treecast pipeline run --data DIR` makes one")
+    return Tables(folder)
+
+
+@contextmanager
+def _pipeline(data: Path, address: str, settings: Settings, master: str, parts: int) -> Iterator[Pipeline]:
+    """Yields the pipeline in a folder. It holds the folder meanwhile, unless it only reads (no address)."""
+    try:
+        import pyspark  # noqa: F401
+    except ImportError as error:
+        raise CommandError(_INSTALL) from error
+    from treecast.middleware.api.own_topics import NotReached
+    from treecast.spark_connectors.pipeline.running import Pipeline, session
+    from treecast.spark_connectors.pipeline.tables import InUse, Tables
+
+    tables = Tables(data.expanduser()) if address else _tables(data)
+    try:
+        if address:
+            tables.lock()
+        spark = session(master, parts)
+        try:
+            yield Pipeline(tables, address, settings, spark, say)
+        finally:
+            spark.stop()
+    except (InUse, NotReached) as error:
+        raise CommandError(str(error)) from error
+    finally:
+        tables.release()

@@ -1,0 +1,13 @@
+"""The data pipeline: what hosts have sent becomes tables, and tables become advice (docs/pipeline.md).
+
+| module | content |
+| --- | --- |
+| `tables` | the folder of a pipeline: tables, checkpoints, plans, and their schemas |
+| `rows` | records of telemetry as rows. Pure |
+| `planning` | what an epoch's advice rests on: ranges of offsets, networks, trials. Pure |
+| `quality` | what is wrong with an epoch's data. Pure |
+| `advising` | trials as executors run them, and the advice. Pure |
+| `queries` | Spark's queries, one for each concern |
+| `running` | a session that runs them in rounds; replay |
+| `showing` | status and explanation, from the files alone |
+"""

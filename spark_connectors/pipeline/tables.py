@@ -1,0 +1,134 @@
+"""The folder of a pipeline, and the schemas of its tables.
+
+    DIR/pipeline.json                  the pipeline's id
+    DIR/lock                           held by the process that runs on this folder
+    DIR/checkpoints/QUERY/             Spark's, one for each query
+    DIR/plans/EPOCH.json               what an epoch's advice rests on, written before it is computed
+    DIR/tables/bronze/topic=…/date=…/hour=…/     records as they came
+    DIR/tables/silver_*/               each interval once, decoded
+    DIR/tables/TABLE/epoch=N/          of one epoch; written again as a whole if the epoch is repeated
+
+Times are microseconds since the Unix epoch where a name ends in `_us`; `timestamp` is the broker's append
+time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Final
+
+BRONZE: Final = "bronze"
+INTERVALS: Final = "silver_intervals"
+SENDS: Final = "silver_sends"
+STREAMS: Final = "silver_streams"
+FREQUENCY: Final = "silver_frequency"
+SETS: Final = "silver_sets"
+QUALITY: Final = "quality"
+CANDIDATES: Final = "gold_candidates"
+ADVICE: Final = "gold_advice"
+
+STREAMED: Final = (BRONZE, INTERVALS, SENDS, STREAMS)  # written by a query of their own
+BY_EPOCH: Final = (FREQUENCY, SETS, QUALITY, CANDIDATES, ADVICE)
+
+_PLACE = "partition int, offset long, timestamp timestamp"
+_INTERVAL = "host string, boot long, seq long, from_us long, to_us long"
+SCHEMAS: Final = {
+    BRONZE: f"key binary, value binary, {_PLACE}, ingested timestamp, topic string, date date, hour int",
+    INTERVALS: f"{_INTERVAL}, sampled double, packets long, bytes long, sets int, streams_left_out long,"
+    f" records_left_out long, fault string, {_PLACE}",
+    SENDS: f"{_INTERVAL}, sampled double, carrier string, set_id string, receivers array<string>,"
+    " packets long, bytes long, header_bytes long, hop_labels long, stop_labels long, tree_labels long,"
+    f" rule_version long, {_PLACE}",
+    STREAMS: f"{_INTERVAL}, stream string, receiver string, addressed long, received long, filtered long,"
+    f" lost long, {_PLACE}",
+    CANDIDATES: "network string, strategy string, threshold double, seed long, labels double, rules long,"
+    " rule_writes long, ms double, trees array<array<int>>, fault string",
+    QUALITY: "check string, host string, value double, text string",
+    ADVICE: "network string, value binary, digest string, strategy string, labels_now double,"
+    " labels_expected double, rule_writes long, packets long, problem string",
+}
+
+
+class InUse(RuntimeError):
+    """Another process runs on the folder."""
+
+
+class Tables:
+    """The folder of one pipeline, made if it does not exist."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "tables").mkdir(parents=True, exist_ok=True)
+        self.plans = root / "plans"
+        self.plans.mkdir(exist_ok=True)
+        self._lock: int | None = None
+        self.id = self._known_id()
+
+    def _known_id(self) -> str:
+        path = self.root / "pipeline.json"
+        if not path.exists():
+            write_whole(path, json.dumps({"id": secrets.token_hex(8)}).encode())
+        return str(json.loads(path.read_bytes())["id"])
+
+    def path(self, table: str) -> str:
+        return str(self.root / "tables" / table)
+
+    def of_epoch(self, table: str, epoch: int) -> str:
+        return str(self.root / "tables" / table / f"epoch={epoch}")
+
+    def checkpoint(self, query: str) -> str:
+        return str(self.root / "checkpoints" / query)
+
+    def lock(self) -> None:
+        """Holds the folder until the process ends. Raises InUse."""
+        self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(self._lock, 20).decode(errors="replace").strip() or "unknown"
+            os.close(self._lock)
+            self._lock = None
+            raise InUse(
+                f"process {holder} runs a pipeline on {self.root}: stop it, or give another --data folder"
+            ) from None
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, str(os.getpid()).encode(), 0)
+
+    def release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    @property
+    def running(self) -> bool:
+        """Whether some process holds the folder."""
+        try:
+            number = os.open(self.root / "lock", os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(number)
+        return False
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file that is there whole or not at all, also after a power loss."""
+    part = path.with_suffix(".new")
+    with part.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
