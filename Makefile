@@ -1,6 +1,7 @@
 # Each target does its own set-up: a virtual environment, and nothing outside this folder.
 #
 #   make demo      two daemons, clients of Kafka, AMQP and MQTT, two kill -9, and a table that says what arrived
+#   make demo-pipeline  interests shift, and a pipeline on Spark shortens headers; a picture in out/   (DEMO=...)
 #   make test      all tests, and those of the hot modules again with these compiled
 #   make check     what a change must pass: format, lint, types, layers, tests
 #   make advisories  asks an advisory database about the run-time dependencies; needs a network that reaches one
@@ -43,7 +44,7 @@ SDIST    := .cache/sdist
 PY       := $(VENV)/bin/python
 SELF     := $(MAKE)  # under another name: make -n runs recipes that name it
 
-.PHONY: help setup compiled compiled-unit dist demo test unit check static advisories site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps crash-relay power hosts hosts-spark strangers fuzz fuzz-segments soak stare clean
+.PHONY: help setup compiled compiled-unit dist demo demo-pipeline test unit check static advisories site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps crash-relay power hosts hosts-spark strangers fuzz fuzz-segments soak stare clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -88,6 +89,9 @@ dist: setup
 
 demo: setup
 	@$(PY) -m examples.demo $(DEMO)
+
+demo-pipeline: setup
+	@$(PY) -m examples.spark.pipeline $(DEMO)
 
 # What is pure or in one process runs on all cores; what starts servers and clients, SERVER_WORKERS files at a time (0: one
 # after the other), the longest files first. Those mostly wait, so the hot modules are compiled meanwhile, with what the

@@ -27,8 +27,8 @@ def daemon(topics: Iterable[str]) -> Iterator[tuple[str, Path]]:
     it.
     """
     with tempfile.TemporaryDirectory(prefix="treecast-example-") as name, _running(Path(name)) as running:
-        admin = AdminClient({"bootstrap.servers": running.kafka})
-        made = admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in topics])
+        wanted = [NewTopic(topic, PARTITIONS, 1) for topic in topics]
+        made = AdminClient({"bootstrap.servers": running.kafka}).create_topics(wanted) if wanted else {}
         for one in made.values():
             one.result(60)
         yield running.kafka, Path(name)
