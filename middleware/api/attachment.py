@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
@@ -52,6 +53,7 @@ class Attachment:
         self._stamp_seconds = stamp_seconds
         self._stamp_told = 0  # the last stamp that the coordinator has
         self.last_error: TreecastError | None = None  # None while attached without errors
+        self._moved = asyncio.Event()
 
     @property
     def attached(self) -> bool:
@@ -87,6 +89,11 @@ class Attachment:
             self.directory_is_old = True
             self.on_old_directory()
         return answer
+
+    def move(self, address: str) -> None:
+        """Attaches again, at once and with another address of the fabric."""
+        self.request.address = address
+        self._moved.set()
 
     def start(self) -> None:
         """Keeps the host attached in the background: attaches if necessary, renews, attaches again."""
@@ -138,13 +145,16 @@ class Attachment:
         back_off = BackOff(self._client.rng)
         while True:
             pause = await self._keep(back_off)
-            await asyncio.sleep(pause)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._moved.wait()
 
     async def _keep(self, back_off: BackOff) -> float:
         """Attaches or renews. Returns the seconds until the next attempt."""
         try:
-            if self._session is None:
-                await self.attach()
+            if self._session is None or self._moved.is_set():
+                self._moved.clear()
+                await self._attach_as_is()
             else:
                 stamp = self._stamp_to_tell
                 self._lease = (await self._client.renew(self.session, stamp)).lease_seconds
@@ -163,6 +173,14 @@ class Attachment:
         self.last_error = None
         self.on_change(None)
         return self._lease / 3 * (0.75 + self._client.rng.random() / 4)
+
+    async def _attach_as_is(self) -> None:
+        """Attaches with the present address. If that fails, a later attempt does."""
+        try:
+            await self.attach()
+        except TreecastError:
+            self._session = None
+            raise
 
     async def _hand_in(self, wanted: ViewWanted, back_off: BackOff) -> float:
         try:

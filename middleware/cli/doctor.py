@@ -178,21 +178,22 @@ def _listener(text: str) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A running daemon's answers. `fabric`: None for a host alone."""
+    """A running daemon's answers. `fabric`: None for a host alone. `not_by_tcp`: why it answers by its Unix
+    socket alone."""
 
     endpoint: Endpoint
     status: pb.StatusResponse
     fabric: pb.FabricResponse | None
     topics: Sequence[pb.Topic]
+    not_by_tcp: str = ""
 
 
 def _running(endpoint: Endpoint) -> Running | Finding | None:
     """Returns the daemon's answers; None if nobody listens; a finding if the listener does not answer as a
     daemon.
     """
-    try:
-        socket.create_connection((endpoint.address.host, endpoint.address.port), PROBE_SECONDS).close()
-    except OSError:
+    reason = _not_by_tcp(endpoint)
+    if reason and endpoint.socket is None:
         return None
     from treecast.middleware.api.daemon_client import DaemonClient
     from treecast.middleware.api.rpc import Unreachable
@@ -205,7 +206,18 @@ def _running(endpoint: Endpoint) -> Running | Finding | None:
             topics = client.list_topics()
     except (TreecastError, Unreachable) as error:
         return Finding("daemon", "bad", f"at {endpoint} somebody does not answer as a daemon does: {error}")
-    return Running(endpoint, status, fabric, topics)
+    return Running(endpoint, status, fabric, topics, reason)
+
+
+def _not_by_tcp(endpoint: Endpoint) -> str:
+    """Returns why nobody answers at the TCP address, where a Unix socket may answer all the same; empty if
+    somebody does.
+    """
+    try:
+        socket.create_connection((endpoint.address.host, endpoint.address.port), PROBE_SECONDS).close()
+    except OSError as error:
+        return error.strerror or str(error) or "no answer"
+    return ""
 
 
 def _daemon(running: Running) -> Iterator[Finding]:
@@ -227,8 +239,7 @@ def _daemon(running: Running) -> Iterator[Finding]:
     free = status.resources.disk_free_bytes
     level = "ok" if free >= LITTLE_SPACE else "slow"
     yield Finding("data directory", level, f"{status.data_dir} ({free / 2**30:.1f} GiB free)")
-    for face in status.faces:
-        yield Finding(f"{face.name} address", "ok", f"{face.address} is served")
+    yield from (_face(face, running) for face in status.faces)
     folders = sorted({str(Path(face.unix_socket).parent) for face in status.faces if face.unix_socket})
     yield Finding(
         "runtime directory", "ok" if folders else "slow", ", ".join(folders) or "none: no Unix sockets"
@@ -242,6 +253,22 @@ def _daemon(running: Running) -> Iterator[Finding]:
     yield from (Finding("daemon", "bad", problem) for problem in status.problems)
     yield from (Finding("coordinator", "bad", text) for text in status.coordinator.missing)
     yield from _copies(running)
+
+
+def _face(face: pb.Face, running: Running) -> Finding:
+    check = f"{face.name} address"
+    if face.gone:
+        return Finding(
+            check, "bad", f"{face.address} is on no interface of this host: nobody reaches it there"
+        )
+    if face.name == "control" and running.not_by_tcp:
+        return Finding(
+            check,
+            "bad",
+            f"{face.address} does not answer ({running.not_by_tcp}), and {running.endpoint.socket} does: look"
+            " whether a firewall of this host refuses it",
+        )
+    return Finding(check, "ok", f"{face.address} is served")
 
 
 def _copies(running: Running) -> Iterator[Finding]:
@@ -280,8 +307,8 @@ def _coordinator(status: pb.StatusResponse) -> Finding:
     return Finding(
         "cluster",
         "slow",
-        f"{joined}, which is away ({found.problem or 'no answer'}): look at the daemon there; until it is"
-        " back no topic can be created, and all else goes on",
+        f"{joined}, which is away ({found.problem or 'no answer'}): look at the daemon there, and whether its"
+        " host still has that address; until it is back no topic can be created, and all else goes on",
     )
 
 
@@ -295,12 +322,9 @@ def _hosts(status: pb.StatusResponse) -> Iterator[Finding]:
             yield Finding(f"host {host.name}", "ok", said)
         else:
             reason = host.channel.last_error or "no connection yet"
-            yield Finding(
-                f"host {host.name}",
-                "slow",
-                f"no channel to {host.address}, {host.presence}: {reason}; both hosts' --fabric ports have to"
-                " be open to each other, TCP and UDP",
-            )
+            step = f"; {host.channel.advice}" if host.channel.advice else ""
+            said = f"no channel to {host.address}, {host.presence}: {reason}{step}"
+            yield Finding(f"host {host.name}", "slow", said)
 
 
 def _fabric(found: pb.FabricResponse) -> Finding:
@@ -310,6 +334,8 @@ def _fabric(found: pb.FabricResponse) -> Finding:
         f"{found.address}{told} on {on}, MTU {found.mtu}, segments of {found.segment_bytes} bytes,"
         f" receive buffer {found.receive_buffer / 2**20:.1f} MiB"
     )
+    if not found.interface and found.announced == found.address:
+        return Finding("fabric", "bad", f"{detail}: nothing reaches it")
     if found.receive_buffer < ENOUGH_BUFFER:
         return Finding("fabric", "slow", f"{detail}: raise net.core.rmem_max to {ENOUGH_BUFFER} for bursts")
     return Finding("fabric", "ok", detail)

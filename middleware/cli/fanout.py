@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, to_builtins
 
+from treecast.middleware.api.copies import copies_per_payload
+
 from .options import daemon_at
 from .output import CommandError, print_json, print_pairs, print_table, size_text
 
@@ -36,8 +38,8 @@ class Receiver(Struct, frozen=True):
 
 
 class Fanout(Struct, frozen=True):
-    """`sent`: bytes of segments by purpose, each copy counted. `copies`: all these bytes divided by the
-    payload.
+    """`sent`: bytes of segments by purpose, each copy counted. `copies`: those with payload (`api.copies`),
+    divided by the payload.
     """
 
     topic: str
@@ -164,7 +166,7 @@ def _result(options: BenchOptions, before: _Counts, after: _Counts, done: dict[s
         payload,
         max(done.values(), default=0.0),
         sent,
-        sum(sent.values()) / payload if payload else 0.0,
+        copies_per_payload(sent.items(), payload),
         receivers,
     )
 

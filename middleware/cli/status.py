@@ -129,6 +129,8 @@ def _host(host: pb.HostStatus) -> list[Cell]:
     else:
         reached = ["not connected", "-", "-", "-"]
     problem = "-" if host.here or channel.connected else channel.last_error or "-"
+    if problem != "-" and channel.advice:
+        problem += f"; {channel.advice}"
     return [host.host_id, host.name, host.address, host.presence, *reached, host.leads, problem]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from treecast.middleware.api.copies import copies_per_payload
 from treecast.middleware.api.messages import as_dict
 
 from .options import Control, Json, daemon_at
@@ -133,9 +134,8 @@ def _sent(stream: pb.StreamStatus, account: pb.StreamAccount) -> list[Cell]:
 
 
 def copies(stream: pb.StreamStatus) -> float:
-    """Returns bytes on the wire for all purposes per payload byte; 0 before the first payload."""
-    sent = sum(one.bytes for one in stream.sent)
-    return sent / stream.pace.payload_bytes if stream.pace.payload_bytes else 0.0
+    """Returns bytes sent with payload per payload byte; 0 before the first payload."""
+    return copies_per_payload([(one.purpose, one.bytes) for one in stream.sent], stream.pace.payload_bytes)
 
 
 def _pace(stream: pb.StreamStatus) -> list[Cell]:

@@ -29,6 +29,7 @@ from treecast.middleware.storage.disk import make_directory
 
 from . import logs, tuning
 from .config import Loaded
+from .listener_addresses import ListenerAddresses
 from .listeners import StartError, check_free
 from .notify import Notifier
 from .private import keep_private, tighten
@@ -77,7 +78,9 @@ async def _serve(loaded: Loaded) -> int:
     except (StartError, TreecastError, OSError) as error:
         print(f"treecast coordinator: {error}", file=sys.stderr)
         return FAILED
-    room = _watched(loaded.settings, data, server)
+    addresses = ListenerAddresses(lambda: {"control": str(server.address)})
+    addresses.start()
+    room = _watched(loaded.settings, data, server, addresses)
     cluster_id = server.opened.cluster_id
     notifier.send("READY=1", f"STATUS=coordinator of cluster {cluster_id}")
     if isinstance(server.opened, ElectedCoordinator):
@@ -90,6 +93,7 @@ async def _serve(loaded: Loaded) -> int:
     _log.info("stopping")
     notifier.send("STOPPING=1")
     feeding.cancel()
+    addresses.close()
     await room.close()
     await server.close()
     notifier.close()
@@ -101,7 +105,9 @@ def _tell(notifier: Notifier, cluster_id: str, role: str) -> None:
     notifier.send(f"STATUS=coordinator of cluster {cluster_id}, {role}")
 
 
-def _watched(settings: Settings, data: Path, server: CoordinatorServer) -> RoomWatch:
+def _watched(
+    settings: Settings, data: Path, server: CoordinatorServer, addresses: ListenerAddresses
+) -> RoomWatch:
     """Starts to watch for problems; the coordinator's status contains them and data about the process."""
     opened, started = server.opened, time.monotonic()
     own = not isinstance(opened, ElectedCoordinator)  # a database's disk is elsewhere
@@ -115,7 +121,7 @@ def _watched(settings: Settings, data: Path, server: CoordinatorServer) -> RoomW
         status.open_files, status.open_files_limit = process.open_files, process.open_files_limit
         if (space := room.troubles.space) is not None:
             status.disk_free_bytes, status.disk_bytes = space.free, space.size
-        status.problems.extend(room.troubles.texts())
+        status.problems.extend([*room.troubles.texts(), *addresses.problems])
 
     server.describe(about)
     room.start()

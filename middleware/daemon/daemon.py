@@ -22,6 +22,7 @@ from treecast.shims.face import Exchanges, Face, OpenListener
 from .admin import AdminServer
 from .control import ControlServer
 from .explain import Explanation
+from .listener_addresses import ListenerAddresses
 from .faces import FACES, FaceKind, listeners, shown, wanted
 from .faces.context import FaceContext
 from .guard import Guard, descriptors_left, process_shares
@@ -67,6 +68,7 @@ class Daemon:
         self._room: RoomWatch | None = None
         self._guard: Guard | None = None
         self._telemetry: Telemetry | None = None
+        self._addresses: ListenerAddresses | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.listeners: dict[str, OpenListener] = {}
         self.subject: Subject | None = None
@@ -105,7 +107,12 @@ class Daemon:
         self._admin.start(self.subject, guard.admin(), room.descriptors.admits_own)
         if self._joining is not None:
             self._opened(OpenListener("fabric", str(self._joining.address), None))
+            self._joining.relay.neighbours.on_moved.append(
+                lambda here: self._opened(OpenListener("fabric", str(here.address), None))
+            )
         self._order_listeners()
+        self.subject.listening = self._addresses = ListenerAddresses(self._shown_addresses)
+        self._addresses.start()
         room.start()
         guard.start()
         self._start_telemetry(broker)
@@ -201,6 +208,9 @@ class Daemon:
         names = [name for setting in listeners(self._kinds) if (name := shown(setting)) in opened]
         self.listeners.clear()
         self.listeners.update((name, opened[name]) for name in names)
+
+    def _shown_addresses(self) -> dict[str, str]:
+        return {one.name: one.address for one in self.listeners.values()}
 
     def _listen_admin(self) -> None:
         address = wanted(self.settings, "admin")
@@ -323,6 +333,8 @@ class Daemon:
         if self._control is not None:
             await self._control.close(min(grace, 1.0))
         await self._admin.close()
+        if self._addresses is not None:
+            self._addresses.close()
         if self._room is not None:
             await self._room.close()
         if self._guard is not None:

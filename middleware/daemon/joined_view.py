@@ -91,7 +91,7 @@ class JoinedHost:
         return pb.HostStatus(
             host_id=host.host_id,
             name=host.name,
-            address=host.address,
+            address=self._address(host, channel, here=here),
             presence=host.presence.name.lower(),
             version=host.version,
             incarnation=host.incarnation,
@@ -99,6 +99,12 @@ class JoinedHost:
             here=here,
             channel=_channel(channel) if channel is not None and not here else None,
         )
+
+    def _address(self, host: HostEntry, channel: PeerStatus | None, *, here: bool) -> str:
+        """Returns where the host is reached, which may be newer than what the coordinator tells."""
+        if here:
+            return str(self._neighbours.announced)
+        return channel.address if channel is not None and channel.address else host.address
 
     def leader(self, topic: str, index: int) -> str:
         leader = self._view.leader(topic, index)
@@ -123,9 +129,9 @@ class JoinedHost:
     def fabric(self) -> pb.FabricResponse:
         state = self._neighbours.fabric.state()
         return pb.FabricResponse(
-            address=str(self._joining.address),
-            announced=str(self._joining.announced),
-            interface=state.interface.name,
+            address=str(self._neighbours.address),
+            announced=str(self._neighbours.announced),
+            interface="" if self._neighbours.place.lost else state.interface.name,
             mtu=state.interface.mtu,
             segment_bytes=state.segment_bytes,
             receive_buffer=state.receive_buffer,
@@ -252,7 +258,8 @@ class JoinedHost:
         return self._neighbours.isolation()
 
     def problems(self) -> Sequence[str]:
-        found = [text for text in (self.isolation(), self._joining.link.wanted) if text]
+        said = (self._neighbours.place.trouble, self.isolation(), self._joining.link.wanted)
+        found = [text for text in said if text]
         if (refusal := self._joining.link.not_attached) is not None:
             found.append(f"the coordinator does not let this host attach: {refusal.detail}")
         if self._joining.directory_is_old:
@@ -393,6 +400,7 @@ def _channel(peer: PeerStatus) -> pb.ChannelStatus:
         in_flight=peer.in_flight,
         queued=peer.queued,
         last_error=peer.last_error,
+        advice=peer.advice,
     )
 
 

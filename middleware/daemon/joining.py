@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -34,7 +35,7 @@ from treecast.middleware.control.server import LocalCoordinator, OpenCoordinator
 from treecast.middleware.fabric.carriers.relay import NAME as RELAY
 from treecast.middleware.fabric.channel import ChannelSettings, listen_on_one_number
 from treecast.middleware.fabric.core.settings import StreamSettings
-from treecast.middleware.fabric.edge import packet_bytes
+from treecast.middleware.fabric.edge import named_by, packet_bytes
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.sockets.interfaces import interface_of
 from treecast.middleware.model.counters import Counters
@@ -82,6 +83,7 @@ class Joining:
         self._client: CoordinatorCalls | None = None
         self.coordinator: OpenCoordinator | None = None  # if it is embedded
         self._port: Port | None = None
+        self._advertised = ""  # the announced address as a number; empty if it cannot be looked up
         self.directory_is_old = False  # another one than the cluster knew, or an older state; in this run
         self.directory: DataDirectory
         self.token: JoinToken
@@ -102,10 +104,12 @@ class Joining:
         assert self._client is not None
         if self.coordinator is not None and self._known is not None:
             await self._hear_others(self.coordinator)
+        self._advertised = await _numeric(self.announced.host, self._wanted.host)
         membership = self._membership(target)
         if self._known is not None:
             count_by_clock(self.directory)
-        mtu = packet_bytes(self._settings.mtu, interface_of(self.address.host))
+        interface = interface_of(named_by(self.address.host, self._advertised))
+        mtu = packet_bytes(self._settings.mtu, interface)
         request = attach_request(
             self.directory, membership, self.announced, zone=self._settings.zone, mtu=mtu
         )
@@ -122,7 +126,9 @@ class Joining:
     def cluster(self, parts: LocalParts) -> JoinedCluster:
         """Returns a `broker.JoinCluster`."""
         assert self._port is not None
-        endpoint = Endpoint(self._port, self.token, ChannelSettings(), self._fabric_settings())
+        endpoint = Endpoint(
+            self._port, self.token, ChannelSettings(), self._fabric_settings(), self.announced
+        )
         self.relay = join(parts, self.link, endpoint)
         self.relay.sharing.interest.hold()  # until faces have restored their sessions
         return self.relay
@@ -132,7 +138,13 @@ class Joining:
         # Hosts of a zone repair for each other what they keep. Replicas keep their partition's log anyway.
         held = _HELD_IN_ZONES if RELAY in found else 0
         stream = StreamSettings(hold_bytes=held)
-        return FabricSettings(stream=stream, mtu=self._settings.mtu, carriers=tuple(found), options=found)
+        return FabricSettings(
+            stream=stream,
+            advertised=self._advertised,
+            mtu=self._settings.mtu,
+            carriers=tuple(found),
+            options=found,
+        )
 
     def stare(self) -> JoinedStare:
         """Returns STARE's part. Requires a started relay."""
@@ -371,6 +383,16 @@ class Joining:
             self._port.close()
         if hasattr(self, "directory"):
             self.directory.close(clean=self.directory.was_clean)
+
+
+async def _numeric(host: str, listening: str) -> str:
+    """Returns the announced host as a number of the same family as `listening`; empty if there is none."""
+    family = socket.AF_INET6 if ":" in listening else socket.AF_INET
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, family=family)
+    except OSError:
+        return ""
+    return str(found[0][4][0])
 
 
 def _is_loopback(address: str) -> bool:

@@ -14,6 +14,7 @@ from msgspec.structs import fields
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 
+from treecast.middleware.api.copies import copies_per_payload
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.model.counters import Counters, FaceCounters
 
@@ -237,7 +238,7 @@ def _streams(streams: Sequence[pb.StreamStatus]) -> Iterator[Metric]:
     )
     copies = GaugeMetricFamily(
         "treecast_stream_copies_per_payload",
-        "Bytes sent for all purposes per payload byte; little more than 1 for a group.",
+        "Bytes sent with payload per payload byte; little more than 1 for a group.",
         labels=labels[:2],
     )
     out = GaugeMetricFamily(
@@ -247,7 +248,8 @@ def _streams(streams: Sequence[pb.StreamStatus]) -> Iterator[Metric]:
         where = [stream.name or str(stream.stream), str(stream.epoch)]
         if stream.pace.payload_bytes:
             payload.add_metric(where, stream.pace.payload_bytes)
-            copies.add_metric(where, sum(sent.bytes for sent in stream.sent) / stream.pace.payload_bytes)
+            by_purpose = [(sent.purpose, sent.bytes) for sent in stream.sent]
+            copies.add_metric(where, copies_per_payload(by_purpose, stream.pace.payload_bytes))
         for sent in stream.sent:
             packets.add_metric([*where, sent.carrier, sent.purpose], sent.packets)
             sizes.add_metric([*where, sent.carrier, sent.purpose], sent.bytes)

@@ -29,6 +29,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 from treecast.middleware.relay.cluster import RelayCluster
 from treecast.middleware.relay.link import Link
+from treecast.middleware.relay.neighbours import Neighbours
 
 _log = Log(__name__)
 
@@ -76,12 +77,20 @@ class JoinedStare:
 
     # --- life
 
+    def _moved(self, here: Neighbours) -> None:
+        try:
+            self.edge.move(here.fabric.named)
+        except OSError as error:
+            _log.warning("states cannot be sent from the new address", error=error)
+
     def start(self) -> None:
         fabric = self._neighbours.fabric
         try:
             if not self._fabric.carriers:
                 raise OSError("multicast is switched off")
-            self.edge.open_network(fabric.address, self._fabric, self._counters.fabric)
+            address = fabric.named, fabric.address[1]
+            self.edge.open_network(address, self._fabric, self._counters.fabric)
+            self._neighbours.on_moved.append(self._moved)
         except OSError as error:
             _log.warning("states are not exchanged with other hosts", error=error)
         self.edge.start()

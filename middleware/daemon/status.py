@@ -110,7 +110,7 @@ class Subject(Struct):
     """The subject of the admin interfaces. `ready`: serving, and not shutting down.
 
     `joined`: None for a host alone. `troubles`: None if nothing watches for them. `pages`: what
-    faces add to the admin address. `explanation`: None until all faces are open.
+    faces add to the admin address. `explanation` and `listening`: None until all faces are open.
     """
 
     settings: Settings
@@ -123,11 +123,23 @@ class Subject(Struct):
     troubles: Troubles | None = None
     pages: Sequence[Pages] = ()
     explanation: Explanation | None = None
+    listening: Listening | None = None
+
+
+class Listening(Protocol):
+    """Looks after the addresses of listeners."""
+
+    @property
+    def problems(self) -> Sequence[str]: ...
+
+    def is_gone(self, address: str) -> bool:
+        """Whether no interface has the address of a listener, HOST:PORT, any more."""
 
 
 def _problems(subject: Subject) -> list[str]:
     """Returns the problems, each as a sentence."""
     found = list(subject.troubles.texts()) if subject.troubles is not None else []
+    found += subject.listening.problems if subject.listening is not None else ()
     return [*found, *(subject.joined.problems() if subject.joined is not None else ())]
 
 
@@ -150,7 +162,7 @@ async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
         event_loop=type(asyncio.get_running_loop()).__module__.split(".")[0],
         compiled_modules=compiled,
         why_interpreted="" if compiled else why_interpreted(),
-        faces=[_face(face, subject.counters.faces) for face in subject.faces.values()],
+        faces=[_face(subject, face) for face in subject.faces.values()],
         totals=_totals(topics, len(groups), subject.counters),
         resources=pb.Resources(
             resident_bytes=process.resident_bytes,
@@ -166,8 +178,10 @@ async def take_status(subject: Subject, now: float) -> pb.StatusResponse:
     )
 
 
-def _face(face: OpenListener, counters: Mapping[str, FaceCounters]) -> pb.Face:
-    message = pb.Face(name=face.name, address=face.address, unix_socket=str(face.socket or ""))
+def _face(subject: Subject, face: OpenListener) -> pb.Face:
+    counters = subject.counters.faces
+    gone = subject.listening is not None and subject.listening.is_gone(face.address)
+    message = pb.Face(name=face.name, address=face.address, unix_socket=str(face.socket or ""), gone=gone)
     if face.name in counters:
         message.traffic.CopyFrom(_traffic(counters[face.name]))
     return message

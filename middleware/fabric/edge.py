@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import ipaddress
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -40,6 +41,12 @@ def packet_bytes(mtu: int, interface: Interface) -> int:
     return min(mtu, interface.mtu)
 
 
+def named_by(host: str, advertised: str) -> str:
+    """Returns the address that names a host's interface: where it listens, or what others are told if it
+    listens on all."""
+    return (advertised or host) if ipaddress.ip_address(host).is_unspecified else host
+
+
 class Edge:
     """The sockets of a fabric, from `bind` to `close`. Attributes without defaults are set by `bind`."""
 
@@ -60,6 +67,10 @@ class Edge:
         after the kernel has accepted waiting data, and `reach_changed` if a carrier reaches other hosts than
         before."""
         self.interface = NO_INTERFACE
+        self.named = ""  # the numeric address whose interface this is
+        self.moved: list[
+            Callable[[], None]
+        ] = []  # called when the own socket or the interface is another one
         self.inlets: Inlets  # set by the fabric before carriers are opened
         self.udp: UdpSocket  # the fabric's own, bound to its address and port
         self.keys = NO_KEYS  # set by the fabric; authenticates what a carrier forwards
@@ -77,14 +88,41 @@ class Edge:
     def bind(self, address: tuple[str, int]) -> None:
         """Binds the fabric's own socket. Raises OSError if the address is not available."""
         self.family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self.interface = interface_of(address[0])
+        self._name(address[0], self.settings.advertised)
+        self.udp = self.udp_end(self._bound(address))
+
+    def _name(self, host: str, advertised: str) -> None:
+        """Finds the interface: by the address that others use where the fabric listens on all."""
+        self.named = named_by(host, advertised)
+        self.interface = interface_of(self.named)
+
+    def _bound(self, address: tuple[str, int]) -> socket.socket:
         sock = self.new_socket()
         try:
             sock.bind(address)
         except OSError:
             sock.close()
             raise
-        self.udp = self.udp_end(sock)
+        return sock
+
+    def rebind(self, host: str, advertised: str) -> None:
+        """Moves the fabric's own socket to `host`, or looks at its interface again if it is bound there.
+
+        `advertised`: as in the settings. What waits for the kernel leaves from there. Raises OSError if the
+        address is not available; then nothing has changed.
+        """
+        bound, port = self.address
+        if host != bound:
+            sock = self._bound((host, port))
+            self.loop.remove_reader(self.udp.sock.fileno())
+            self.loop.remove_writer(self.udp.sock.fileno())
+            self.udp.move(sock)
+            self.loop.add_reader(sock.fileno(), self._readable, self.udp)
+            if self.udp.queued:
+                self.want_write(self.udp, True)
+        self._name(host, advertised)
+        for tell in self.moved:
+            tell()
 
     # --- sockets
 

@@ -185,6 +185,17 @@ class Fabric:
         """The address where unicast segments are received."""
         return self._edge.address
 
+    @property
+    def named(self) -> str:
+        """The numeric address by which the interface of groups was found."""
+        return self._edge.named
+
+    def rebind(self, host: str, advertised: str = "") -> None:
+        """See `Edge.rebind`."""
+        self._edge.rebind(host, advertised)
+        self.interface = self._edge.interface
+        self._work_soon()
+
     def close(self) -> None:
         """Closes the fabric at once; receivers elsewhere notice by its silence."""
         if self._timer is not None:

@@ -16,6 +16,8 @@ class FabricSettings(Struct, frozen=True):
     """Sizes are in bytes. `stream` holds the defaults of all streams; its `mtu` is replaced by the edge's."""
 
     stream: StreamSettings = field(default_factory=StreamSettings)
+    # Numeric; the interface of groups is the one with this address where the fabric listens on all.
+    advertised: str = ""
     mtu: int = 0  # the longest packet with its IP header, at most the interface's MTU; 0: that
     receive_buffer: int = 8 << 20  # of each socket; the kernel may grant less (net.core.rmem_max)
     receive_at_once: int = 64 * 1024  # per socket and turn; then other work of the event loop runs

@@ -77,7 +77,7 @@ class ZoneGroup:
         """Joins the group of a zone in place of an earlier one; `()`: none. Logs why it cannot."""
         self.close()
         edge = self._edge
-        if not zone or refusal_of(edge.interface):
+        if not zone or refusal_of(edge.interface, edge.named):
             return
         ipv6 = edge.family == socket.AF_INET6
         packed = group_of(zone, ipv6=ipv6)

@@ -28,7 +28,7 @@ from treecast.middleware.broker.pubsub import Message, PubSub, PubSubSettings
 from treecast.middleware.broker.pubsub_host import HostPubSub
 from treecast.middleware.broker.values import Topic
 from treecast.middleware.fabric.channel import ChannelSettings, listen_on_one_number
-from treecast.middleware.fabric.edge import packet_bytes
+from treecast.middleware.fabric.edge import named_by, packet_bytes
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.sockets.interfaces import interface_of
 from treecast.middleware.model.counters import Counters
@@ -161,7 +161,9 @@ class BrokerlessHost:
         self._opened.append(client.close)
         instance = known.instance if known is not None else secrets.token_hex(16)
         membership = Membership(settings.name, instance, settings.coordinator)
-        mtu = packet_bytes(settings.fabric.mtu, interface_of(address.host))
+        mtu = packet_bytes(
+            settings.fabric.mtu, interface_of(named_by(address.host, settings.fabric.advertised))
+        )
         request = attach_request(directory, membership, address, leads_nothing=True, mtu=mtu)
         attachment = Attachment(
             client, request, lambda answer: take_run(attachment, directory, answer), directory.move_stamp

@@ -115,5 +115,5 @@ def join(parts: LocalParts, link: Link, endpoint: Endpoint) -> RelayCluster:
         KnownDefinitions(link, neighbours.methods),
         parts.pubsub.turn,
         parts.run,
-        Ways(host.sharing, neighbours.fabric, neighbours.methods, link.view),
+        Ways(host.sharing, neighbours.fabric, neighbours.methods, link.view, neighbours.trouble),
     )

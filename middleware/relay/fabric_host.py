@@ -69,11 +69,12 @@ class FabricHost:
             LinkHomes(link),
             tables=parts.tables,
         )
+        neighbours.on_moved.append(lambda here: link.move(str(here.announced)))
         neighbours.channels.on_up = self._up
         neighbours.channels.on_down = self.sharing.host_down
 
     def _up(self, host: int, incarnation: int) -> None:
-        self.neighbours.accepted(host)
+        self.neighbours.accepted(host, incarnation)
         self.sharing.host_up(host, incarnation)
 
     def lives(self, *more: Life) -> Sequence[Life]:
@@ -83,4 +84,4 @@ class FabricHost:
         Parts that answer other hosts register their methods and make no calls before the channels start.
         """
         fabric, channels = FabricLife(self.neighbours), ChannelLife(self.neighbours)
-        return [fabric, self.replicas, self.sharing, *more, channels]
+        return [fabric, self.replicas, self.sharing, *more, channels, self.neighbours.place]

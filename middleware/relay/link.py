@@ -105,6 +105,10 @@ class Link:
         """Why the coordinator cannot be reached; None if it can."""
         return self._attachment.last_error
 
+    def move(self, address: str) -> None:
+        """Attaches with another address of this host's fabric, HOST:PORT, as soon as possible."""
+        self._attachment.move(address)
+
     def once_attached(self, listener: Callable[[], None]) -> None:
         """Calls `listener` when a host that started without the coordinator is attached."""
         self._attached_late.append(listener)

@@ -7,22 +7,35 @@ Both are created before they are started, because handlers of other hosts' calls
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import random
 import socket
+from collections.abc import Callable
+from typing import Final
 
 from msgspec import Struct
 
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.entries import HostEntry, Presence
 from treecast.middleware.api.join_token import JoinToken
-from treecast.middleware.fabric.channel import Channels, ChannelSettings, Methods, channel_key
+from treecast.middleware.fabric.channel import (
+    Channels,
+    ChannelSettings,
+    Method,
+    Methods,
+    Nothing,
+    channel_key,
+    listen_on_one_number,
+)
 from treecast.middleware.fabric.fabric import Fabric
 from treecast.middleware.fabric.settings import FabricSettings
+from treecast.middleware.model.buffers import Buffer
 from treecast.middleware.model.counters import Counters
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.passes import Passes
 from treecast.middleware.wire.segment import KeyRing
 
+from .own_place import OwnPlace
 from .view import ClusterView
 
 SEGMENTS = "fabric segments 1"  # label from which the key of segments is derived
@@ -42,13 +55,24 @@ class Port(Struct):
         self.datagrams.close()
 
 
+class Moved(Struct, frozen=True, array_like=True):
+    """Tells that the calling host's fabric is at another address now, HOST:PORT, in this run."""
+
+    address: str
+
+
+MOVED: Final = Method(20, Moved, Nothing)
+
+
 class Endpoint(Struct):
-    """This host's end of both paths to the others, with their settings."""
+    """This host's end of both paths to the others, with their settings. `announced`: where other hosts reach
+    it, if that is not the port's address."""
 
     port: Port
     token: JoinToken | None  # None: nothing is authenticated
     channel: ChannelSettings
     fabric: FabricSettings
+    announced: Address | None = None
 
 
 class Neighbours:
@@ -91,6 +115,14 @@ class Neighbours:
         self.methods.use(self.channels)
         self.channels.on_refused = self._note_refused
         self._isolated = False  # whether isolation has been logged
+        self._told: dict[int, int] = {}  # hosts that told a move themselves -> their run
+        self.address = endpoint.port.address  # where this host listens
+        self.announced = endpoint.announced or self.address  # where other hosts reach it
+        self._has_moved = False
+        self._follows = True  # `announced` is this machine's own address, and no translated one
+        self.on_moved: list[Callable[[Neighbours], None]] = []
+        self.place = OwnPlace(self._move)
+        self.methods.register(MOVED, self._other_moved)
         self.fabric = Fabric(host_id, endpoint.fabric, keys, counters.fabric, rng)
 
     async def start_fabric(self) -> None:
@@ -99,6 +131,11 @@ class Neighbours:
         self._endpoint.port.datagrams.close()
         await self.fabric.start((address.host, address.port))
         self._sends = True
+        fabric = self.fabric
+        elsewhere = _is_wildcard(address.host) and not fabric.interface.index
+        own = {self.announced.host, self._endpoint.fabric.advertised}
+        self._follows = fabric.named in own
+        self.place.at("" if elsewhere else fabric.named, fabric.interface)
         self._view.hosts.subscribe(self._moved)
         for host in self._view.hosts:
             self._moved(None, host)
@@ -116,6 +153,13 @@ class Neighbours:
         await asyncio.gather(*self._resolving, return_exceptions=True)
         if self._sends:
             self.fabric.close()
+
+    def trouble(self, host: int) -> str:
+        """Returns why a host is not connected, and what to look at; empty if it is, or nothing is known."""
+        peer = next((one for one in self.channels.peers() if one.host_id == host), None)
+        if peer is None or peer.connected or not peer.last_error:
+            return ""
+        return self.place.trouble if self.place.lost else f"{peer.last_error}; {peer.advice}"
 
     # --- whether other hosts accept this one
 
@@ -139,13 +183,61 @@ class Neighbours:
             self._isolated = True
             _log.error("host is isolated: other hosts do not see what is written here", reason=isolation)
 
-    def accepted(self, host: int) -> None:
-        """Notes a connection to `host`."""
+    def accepted(self, host: int, incarnation: int) -> None:
+        """Notes a connection to this run of `host`."""
+        if self._told.get(host, incarnation) != incarnation:  # by a run that has ended
+            del self._told[host]
+            entry = self._view.host(host)
+            if entry is not None:
+                self._set(host, entry.address)
+        if self._has_moved:
+            self.methods.tell(host, MOVED, Moved(str(self.announced)))
         if self._isolated:
             self._isolated = False
             _log.info("host is accepted again", by=host)
 
-    # --- addresses
+    # --- this host's address
+
+    async def _move(self, host: str) -> None:
+        """Uses another address of this machine. Raises OSError if that is not available."""
+        gone, port = self.fabric.named, self.address.port
+        if _is_wildcard(self.address.host):
+            self.fabric.rebind(self.address.host, host)
+            self.channels.leave_address(gone)
+        elif host == self.address.host:  # its interface is another one
+            self.fabric.rebind(host)
+        else:
+            stream, datagrams = listen_on_one_number(Address(host, port))
+            datagrams.close()
+            try:
+                self.fabric.rebind(host)
+            except OSError:
+                stream.close()
+                raise
+            self.address = Address(host, port)
+            await self.channels.move(stream, gone)
+        if gone != host:
+            self._announce(host)
+
+    def _announce(self, host: str) -> None:
+        """Tells other hosts the new address, unless they use a translated one."""
+        if self._follows:
+            self.announced = Address(host, self.announced.port)
+            self._has_moved = True
+            for peer in self.channels.peers():
+                self.methods.tell(peer.host_id, MOVED, Moved(str(self.announced)))
+        for tell in self.on_moved:
+            tell(self)
+
+    # --- addresses of other hosts
+
+    def _other_moved(self, host: int, notice: Moved, body: memoryview) -> tuple[Nothing, Buffer]:
+        """Takes a host's own word, which comes sooner than the coordinator's and also without it."""
+        incarnation = {peer.host_id: peer.incarnation for peer in self.channels.peers()}.get(host, 0)
+        self._told[host] = incarnation
+        _log.info("host has another address", host=host, address=notice.address)
+        self._set(host, notice.address)
+        return Nothing(), b""
 
     def _moved(self, before: HostEntry | None, after: HostEntry | None) -> None:
         """Applies a change of a host's address.
@@ -165,6 +257,9 @@ class Neighbours:
         if after.host_id != self._host_id:
             self.fabric.paths.tell(after.host_id, after.mtu)
         if after.host_id != self._host_id and (before is None or before.address != after.address):
+            if after.host_id in self._told and self.channels.is_up(after.host_id):
+                return  # it tells each move itself, and what the coordinator tells may be an earlier one
+            self._told.pop(after.host_id, None)
             self._set(after.host_id, after.address)
 
     def _set(self, host_id: int, text: str) -> None:
@@ -188,6 +283,10 @@ class Neighbours:
             self.fabric.set_host(host_id, (str(found[0][4][0]), address.port))
         except (OSError, ValueError) as error:
             _log.warning("address of a host cannot be resolved", host=host_id, address=address, error=error)
+
+
+def _is_wildcard(host: str) -> bool:
+    return ipaddress.ip_address(host).is_unspecified
 
 
 class FabricLife:

@@ -8,7 +8,7 @@ leaders of a topic are asked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from msgspec import Struct
@@ -64,7 +64,16 @@ WAYS: Final = Method(64, WaysRequest, list[Way])
 class Ways:
     """The ways of one host's messages."""
 
-    def __init__(self, sharing: Sharing, fabric: Fabric, methods: Methods, view: ClusterView) -> None:
+    def __init__(
+        self,
+        sharing: Sharing,
+        fabric: Fabric,
+        methods: Methods,
+        view: ClusterView,
+        trouble: Callable[[int], str],
+    ) -> None:
+        """`trouble` returns why a host is not connected; empty if it is."""
+        self._trouble = trouble
         self._sharing = sharing
         self._fabric = fabric
         self._methods = methods
@@ -167,7 +176,8 @@ class Ways:
                 yield self._by_unicast(peer.host, stream.origin.name, why or f"it {peer.state.value}{cause}")
             elif peer.state is PeerState.SILENT:
                 own, name = stream.origin.key[0], stream.origin.name
-                yield Way(own, (peer.host,), NOTHING, stream=name, why=f"it {peer.state.value}")
+                why = "; ".join(filter(None, (f"it {peer.state.value}", self._trouble(peer.host))))
+                yield Way(own, (peer.host,), NOTHING, stream=name, why=why)
 
     def _by_unicast(self, host: int, stream: str, why: str) -> Way:
         own = self._fabric.host

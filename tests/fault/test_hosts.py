@@ -32,6 +32,11 @@ def _can_make_namespaces(require: Callable[[object, str], None]) -> None:
         pytest.param("disk-loss", Options(count=2, rate=400), id="disk-loss"),
         pytest.param("old-copy", Options(hosts=3, count=3, rate=200, age=3), id="old-copy"),
         pytest.param("full-disk", Options(hosts=3, count=2, rate=400), id="full-disk"),
+        pytest.param(
+            "lan",
+            Options(hosts=3, seconds=18, rate=300, seed=5, events=("link", "address", "suspend")),
+            id="lan",
+        ),
         pytest.param("wire", Options(seconds=1.0, rate=1500, subscribers=(1, 7)), id="wire"),
         pytest.param("burst", Options(burst=Bursts((2,), (10.0,), start="fresh")), id="burst"),
         pytest.param("burst", Options(burst=Bursts((2,), (4.0,), (8,), start="standing")), id="burst-8"),

@@ -88,7 +88,7 @@ class HostStatus(_message.Message):
     def __init__(self, host_id: _Optional[int] = ..., name: _Optional[str] = ..., address: _Optional[str] = ..., presence: _Optional[str] = ..., version: _Optional[str] = ..., incarnation: _Optional[int] = ..., leads: _Optional[int] = ..., here: _Optional[bool] = ..., channel: _Optional[_Union[ChannelStatus, _Mapping]] = ...) -> None: ...
 
 class ChannelStatus(_message.Message):
-    __slots__ = ("connected", "round_trip_seconds", "bytes_in", "bytes_out", "in_flight", "queued", "last_error")
+    __slots__ = ("connected", "round_trip_seconds", "bytes_in", "bytes_out", "in_flight", "queued", "last_error", "advice")
     CONNECTED_FIELD_NUMBER: _ClassVar[int]
     ROUND_TRIP_SECONDS_FIELD_NUMBER: _ClassVar[int]
     BYTES_IN_FIELD_NUMBER: _ClassVar[int]
@@ -96,6 +96,7 @@ class ChannelStatus(_message.Message):
     IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
     QUEUED_FIELD_NUMBER: _ClassVar[int]
     LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
+    ADVICE_FIELD_NUMBER: _ClassVar[int]
     connected: bool
     round_trip_seconds: float
     bytes_in: int
@@ -103,19 +104,22 @@ class ChannelStatus(_message.Message):
     in_flight: int
     queued: int
     last_error: str
-    def __init__(self, connected: _Optional[bool] = ..., round_trip_seconds: _Optional[float] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., in_flight: _Optional[int] = ..., queued: _Optional[int] = ..., last_error: _Optional[str] = ...) -> None: ...
+    advice: str
+    def __init__(self, connected: _Optional[bool] = ..., round_trip_seconds: _Optional[float] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., in_flight: _Optional[int] = ..., queued: _Optional[int] = ..., last_error: _Optional[str] = ..., advice: _Optional[str] = ...) -> None: ...
 
 class Face(_message.Message):
-    __slots__ = ("name", "address", "unix_socket", "traffic")
+    __slots__ = ("name", "address", "unix_socket", "traffic", "gone")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     UNIX_SOCKET_FIELD_NUMBER: _ClassVar[int]
     TRAFFIC_FIELD_NUMBER: _ClassVar[int]
+    GONE_FIELD_NUMBER: _ClassVar[int]
     name: str
     address: str
     unix_socket: str
     traffic: Traffic
-    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., unix_socket: _Optional[str] = ..., traffic: _Optional[_Union[Traffic, _Mapping]] = ...) -> None: ...
+    gone: bool
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., unix_socket: _Optional[str] = ..., traffic: _Optional[_Union[Traffic, _Mapping]] = ..., gone: _Optional[bool] = ...) -> None: ...
 
 class Traffic(_message.Message):
     __slots__ = ("connections", "connections_opened", "bytes_in", "bytes_out", "requests", "protocol_errors")

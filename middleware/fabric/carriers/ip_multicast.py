@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import enum
+import ipaddress
 import socket
 import struct
 from collections.abc import Collection
@@ -29,11 +30,14 @@ _IP_MULTICAST_ALL: Final = 49
 _IPV6_MULTICAST_ALL: Final = 29
 
 
-def refusal_of(interface: Interface) -> str:
-    """Why groups cannot be used on this interface; empty if they can."""
-    if not interface.index:
-        return "the fabric's address names no interface: listen on the address of one"
-    return ""
+def refusal_of(interface: Interface, address: str) -> str:
+    """Why groups cannot be used on this interface; empty if they can. `address`: by which it was looked for,
+    numeric."""
+    if interface.index:
+        return ""
+    if ipaddress.ip_address(address).is_unspecified:
+        return "the fabric listens on all interfaces: give --fabric-advertised the address of the one to use"
+    return f"no interface of this host has {address}: give --fabric the address of one"
 
 
 def membership_advice(*, ipv6: bool) -> str:
@@ -133,6 +137,7 @@ class IpMulticast:
         self._sender: UdpSocket
         self._receiver: UdpSocket | None = None
         self._routes: dict[int, tuple[bytes, SocketAddress]] = {}  # header and address by state
+        self._left: set[bytes] = set()  # groups to join again once there is an interface
 
     def open(self, edge: Edge) -> None:
         self._edge = edge
@@ -140,14 +145,15 @@ class IpMulticast:
         self._interface = edge.interface
         self._memberships = Memberships(edge.interface, edge.family)
         self._sender = edge.udp
-        self.refusal = refusal_of(edge.interface) or self._open_receiver(edge)
+        self.refusal = refusal_of(edge.interface, edge.named) or self._open_receiver(edge)
+        edge.moved.append(self._moved)
 
     def _open_receiver(self, edge: Edge) -> str:
         """Opens the receiving socket. Returns why it is not available; empty if it is."""
-        settings, interface = edge.settings, edge.interface
+        interface = edge.interface
         sock = edge.new_socket()
         try:
-            prepare_sender(edge.udp.sock, interface, ttl=settings.ttl, loopback=settings.loopback)
+            self._prepare(edge)
             bind_receiver(sock, interface)
         except OSError as error:
             sock.close()
@@ -158,11 +164,46 @@ class IpMulticast:
         edge.watch(self._receiver, self)
         return ""
 
+    def _moved(self) -> None:
+        """Takes the fabric's socket as it is now. Joins the groups again where the interface is another
+        one, also one of the same name."""
+        edge = self._edge
+        assert edge is not None
+        before, self._interface = self._interface, edge.interface
+        if (before.name, before.index) == (edge.interface.name, edge.interface.index):
+            if self._receiver is not None:
+                self._prepare(edge)
+            return
+        self._left.update(self._memberships.groups)
+        self._leave_interface()
+        self._memberships = Memberships(edge.interface, edge.family)
+        self._routes.clear()
+        self.refusal = refusal_of(edge.interface, edge.named) or self._open_receiver(edge)
+        if not self.refusal:
+            self._join_left()
+        edge.reach_changed()
+
+    def _join_left(self) -> None:
+        left, self._left = self._left, set()
+        for group in left:
+            try:
+                self._memberships.join(group)
+            except OSError as error:
+                _log.warning("group cannot be joined on the new interface", error=error)
+
+    def _prepare(self, edge: Edge) -> None:
+        settings = edge.settings
+        prepare_sender(edge.udp.sock, edge.interface, ttl=settings.ttl, loopback=settings.loopback)
+
+    def _leave_interface(self) -> None:
+        self._memberships.close()
+        if self._receiver is not None and self._edge is not None:
+            self._edge.close_end(self._receiver)
+            self._receiver = None
+
     def close(self) -> None:
         if self._edge is not None:
-            self._memberships.close()
-            if self._receiver is not None:
-                self._edge.close_end(self._receiver)
+            self._leave_interface()
 
     def set_host(self, host: int, place: Place | None) -> None:
         """Ignores hosts, because groups are addressed."""
@@ -182,7 +223,9 @@ class IpMulticast:
         self._memberships.join(stare.group(stare.check_state(group), ipv6=self._ipv6))
 
     def leave(self, group: int) -> None:
-        self._memberships.leave(stare.group(group, ipv6=self._ipv6))
+        packed = stare.group(group, ipv6=self._ipv6)
+        self._left.discard(packed)
+        self._memberships.leave(packed)
 
     def is_member(self, group: int) -> bool:
         known = 0 <= group <= stare.LAST_STATE

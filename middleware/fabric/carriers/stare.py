@@ -53,6 +53,20 @@ class Stare(IpMulticast):
         self._acks = Memberships(edge.interface, edge.family)
         self._subscriptions = Subscriptions(StareSettings(), edge.random)
 
+    def _moved(self) -> None:
+        """Registers the states again where the interface is another one: another switch may be there."""
+        before = self._interface
+        super()._moved()
+        assert self._edge is not None
+        if (before.name, before.index) == (self._interface.name, self._interface.index):
+            return
+        self._acks.close()
+        self._acks = Memberships(self._interface, self._edge.family)
+        for state in self._wanted if not self.refusal else ():
+            self._acks.join(stare.group(state, ipv6=self._ipv6, kind=StareKind.SUB_ACK))
+        self._changed.extend(self._wanted)
+        self._work_soon()
+
     def join(self, group: int) -> None:
         """Joins the state's group. Raises OSError also if it cannot receive acknowledgements."""
         super().join(group)

@@ -12,6 +12,7 @@ answers may overtake each other.
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import socket
 import time
@@ -28,6 +29,7 @@ from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.passes import Passes
 
+from .advice import next_step
 from .codec import MAX_CALL, NONCE_SIZE, Kind, Problem
 from .cutter import Scratch
 from .deadlines import Deadlines, Patience
@@ -134,18 +136,45 @@ class Channels:
         Raises OSError if the address cannot be bound.
         """
         if listener is not None:
-            self._server = await self.loop.create_server(
-                self._accept, sock=listener, backlog=self.settings.backlog
-            )
+            await self._listen(listener)
         else:
             self._server = await self.loop.create_server(
                 self._accept, address.host, address.port, backlog=self.settings.backlog
             )
+        assert self._server is not None
         host, port = cast(_Listening, self._server).sockets[0].getsockname()[:2]
         self._tick()
         for peer in self._peers.values():
             self._dial(peer)
         return Address(host, port)
+
+    async def _listen(self, listener: socket.socket) -> None:
+        backlog = self.settings.backlog
+        self._server = await self.loop.create_server(self._accept, sock=listener, backlog=backlog)
+
+    async def move(self, listener: socket.socket, gone: str) -> None:
+        """Listens with another bound TCP socket instead. Ends the connections of this host's address `gone`,
+        which would only be silent, and dials those hosts again.
+        """
+        if self._closing:
+            listener.close()
+            return
+        before = self._server
+        await self._listen(listener)
+        if before is not None:
+            before.close()
+        self.leave_address(gone)
+
+    def leave_address(self, gone: str) -> None:
+        """Ends the connections from this host's address `gone`, and dials other hosts without a pause."""
+        for link in [one for one in self._links if one.own_address == gone]:
+            link.end(Problem.LOST, f"this host has no address {gone} any more")
+            link.abort()
+        for peer in self._peers.values():
+            peer.reset_pause()
+            if peer.retry is not None:  # it may wait because the address was gone
+                peer.stop_dialling()
+                self._dial(peer)
 
     async def close(self) -> None:
         """Sends GOODBYE to all hosts and fails waiting calls. Safe to call twice."""
@@ -388,7 +417,8 @@ class Channels:
                 await connect(self.loop, address, lambda: LinkProtocol(link))
         except (OSError, TimeoutError) as error:
             link.unmade()
-            link.end(Problem.UNREACHABLE, f"{address}: {error or 'no answer'}")
+            link.errno = error.errno or 0
+            link.end(Problem.UNREACHABLE, f"{address}: {_why(error, self.settings.dial)}")
             self._lose(link)
         except asyncio.CancelledError:
             link.unmade()
@@ -443,7 +473,7 @@ class Channels:
         peer.link = link
         peer.incarnation = session.peer.incarnation
         peer.last_connection = session.connection
-        peer.last_error = ""
+        peer.last_error = peer.advice = ""
         peer.refused = False
         peer.reset_pause()
         if not link.dialled:
@@ -470,6 +500,7 @@ class Channels:
         peer = self._peers.get(link.host_id)
         if peer is not None and event.problem not in _IN_ORDER:
             peer.last_error = str(event)
+            peer.advice = next_step(event.problem, link.errno)
             self._note_refused(peer, event)
         detail = f"host {link.host_id}: {event}"
         for call in link.session.pending:
@@ -538,6 +569,13 @@ def _tell(listener: Callable[..., None], *what: object) -> None:
         listener(*what)
     except Exception:
         _log.exception("listener of the channels failed")
+
+
+def _why(error: OSError, seconds: float) -> str:
+    """Returns why a connection was not made within `seconds`; a time-out of asyncio has no text."""
+    if error.errno and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error) or f"nobody answered within {seconds:g} s"
 
 
 def _lost(link: Link, event: Proven) -> bool:

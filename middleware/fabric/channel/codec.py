@@ -118,7 +118,7 @@ class Problem(enum.Enum):
     REMOVED = "the host was removed from the cluster"
     REPLACED = "a newer connection took its place"
     REFUSED = "the other end refused the connection"
-    UNREACHABLE = "no answer from the address"
+    UNREACHABLE = "cannot connect"
 
 
 class ChannelProtocolError(ValueError):

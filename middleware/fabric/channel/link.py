@@ -67,9 +67,11 @@ class Link:
         self.host_id = host_id
         self.dialled = host_id != 0
         self.peer_address = ""
+        self.own_address = ""  # this end's, without the port
         self.bytes_in = 0
         self.bytes_out = 0
         self.since = 0.0
+        self.errno = 0  # of an attempt to connect that failed
         self._owner = owner
         self._counters = owner.counters
         self._loop = owner.loop
@@ -93,6 +95,8 @@ class Link:
         self._transport.set_write_buffer_limits(high=self._owner.settings.write_buffer)
         name = transport.get_extra_info("peername")
         self.peer_address = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else ""
+        own = transport.get_extra_info("sockname")
+        self.own_address = str(own[0]) if isinstance(own, tuple) else ""
         self.session.begin(self._loop.time())
         self.flush()
 

@@ -27,6 +27,7 @@ class Peer:
         self.calls = 0
         self.requests = 0
         self.last_error = ""
+        self.advice = ""  # what to look at because of it
         self.refused = False  # the last connection was refused because of this host's identity
         self.dialling: asyncio.Task[None] | None = None
         self.retry: asyncio.TimerHandle | None = None
@@ -71,4 +72,5 @@ class Peer:
             link.session.round_trip if link is not None else 0.0,
             self.last_error,
             self.refused,
+            self.advice,
         )

@@ -74,3 +74,4 @@ class PeerStatus(Struct, frozen=True):
     round_trip: float  # seconds; 0 if unknown
     last_error: str
     refused: bool = False  # the last connection was refused because of this host's identity
+    advice: str = ""  # what to look at because of `last_error`

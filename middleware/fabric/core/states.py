@@ -29,7 +29,7 @@ class ReceiverEvent(enum.Enum):
 class PeerState(enum.Enum):
     LIVE = "gets what is sent to all"
     CATCHING_UP = "is replayed to by unicast"
-    SILENT = "has not reported for long: nothing is sent to it, and nobody waits for it"
+    SILENT = "has not reported for long, so nothing is sent to it and nobody waits for it"
 
 
 class PeerEvent(enum.Enum):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import socket
 import struct
+from collections.abc import Collection
 from typing import Final
 
 from .interfaces import Interface
@@ -45,6 +46,11 @@ class Memberships:
 
     def __contains__(self, group: bytes) -> bool:
         return group in self._groups
+
+    @property
+    def groups(self) -> Collection[bytes]:
+        """The joined groups, packed addresses."""
+        return self._groups.keys()
 
     @property
     def holders(self) -> int:

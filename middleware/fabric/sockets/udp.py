@@ -240,6 +240,13 @@ class UdpSocket:
         counters.received_packets += -(-length // size) if size else 1
         return length, size
 
+    def move(self, sock: socket.socket) -> None:
+        """Goes on with another bound, non-blocking socket, and closes the one so far."""
+        self.sock.close()
+        self.sock = sock
+        self.gro = self.gro and _set_gro(sock)
+        self.without_offload.clear()
+
     def close(self) -> None:
         self._queue.clear()
         self.queued = 0

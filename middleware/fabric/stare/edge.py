@@ -82,7 +82,7 @@ class StareNetwork:
         self.ipv6 = ":" in address[0]
         self._family = family = socket.AF_INET6 if self.ipv6 else socket.AF_INET
         self.interface: Interface = interface_of(address[0])
-        if refusal := refusal_of(self.interface):
+        if refusal := refusal_of(self.interface, address[0]):
             raise OSError(refusal)
         self._open("").close()  # reports an occupied port now instead of at the first state
         self._sender = self._open(address[0])
@@ -115,6 +115,13 @@ class StareNetwork:
             queue_bytes=settings.queue_bytes,
             want_write=self._want_write,
         )
+
+    def move(self, host: str) -> None:
+        """Sends from another address of the interface from now on. Raises OSError if it is not available."""
+        sender = self._open(host)
+        self._loop.remove_writer(self._sender.sock.fileno())
+        self._sender.close()
+        self._sender = sender
 
     def _want_write(self, wanted: bool) -> None:
         """Watches the sender for room to write. The receiver never writes."""
@@ -247,6 +254,11 @@ class StareEdge:
         """
         loop = loop or asyncio.get_running_loop()
         self._network = StareNetwork(address, settings, counters, loop, self._readable)
+
+    def move(self, host: str) -> None:
+        """Sends from another address of the interface from now on. Raises OSError if it is not available."""
+        if self._network is not None:
+            self._network.move(host)
 
     def start(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._loop = loop or asyncio.get_running_loop()

@@ -8,9 +8,10 @@
     python -m tests.fault.hosts disk-loss --count 20
     python -m tests.fault.hosts full-disk --count 6
     python -m tests.fault.hosts old-copy --count 20
+    python -m tests.fault.hosts lan --seconds 600 --events link,address,suspend
     python -m tests.fault.hosts wire
     python -m tests.fault.hosts burst --receivers 2,8 --mb 100
-    python -m tests.fault.hosts all         all of these, about 65 minutes
+    python -m tests.fault.hosts all         all of these, about 75 minutes
 
 Producers record acknowledgements with offsets; consumers on every host record what they read. Both ledgers
 must agree on every record: each once, in order, at the same offset everywhere; and the accounts of `treecast
@@ -35,7 +36,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from . import burst
+from . import burst, lan
 from .result import Options, Result, Shown
 from .scenarios import SCENARIOS
 from .site import Amiss
@@ -49,6 +50,7 @@ ALL: list[tuple[str, dict[str, Any]]] = [
     ("disk-loss", {"count": 20}),
     ("full-disk", {"count": 6}),
     ("old-copy", {"count": 20}),
+    ("lan", {"seconds": 600.0}),
     ("wire", {}),
     ("burst", {}),
 ]
@@ -114,6 +116,13 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=1024, help="bytes of a record")
     parser.add_argument("--behind", type=int, default=1_000_000, help="records that a cut-off host lacks")
     parser.add_argument("--count", type=int, default=20, help="kills, lost, full or old disks")
+    parser.add_argument(
+        "--events",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        metavar="NAME,...",
+        help=f"of lan; default: all of {', '.join(lan.EVENTS)}",
+    )
     parser.add_argument("--age", type=float, default=5.0, help="seconds in which a copy of a disk grows old")
     parser.add_argument(
         "--rounds", type=int, default=3, help="outages, each with a control; also for --compare"
@@ -150,6 +159,8 @@ def finished(name: str, options: Options, given: argparse.Namespace) -> tuple[Re
 def label(name: str, options: Options) -> str:
     if name == "burst":
         return f"{name}-seed{options.seed}-size{options.size}-{burst.label(options.burst)}"
+    if name == "lan":
+        return lan.label(options)
     numbers = ("seconds", "seed", "hosts", "loss", "rate", "size", "behind", "count", "age", "rounds")
     return "-".join([name, *(f"{key}{getattr(options, key):g}" for key in numbers)])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 
@@ -42,6 +43,8 @@ class Options:
     age: float = 5.0  # seconds from a copy of a directory to its return, for each run in between
     rounds: int = 1  # outages, each followed by a control
     judged: bool = False  # whether a latency can be a problem; on a busy machine it says nothing
+    events: tuple[str, ...] = ()  # of the scenario `lan`; empty: all
+    out: Path | None = None  # where a run that can be resumed keeps how far it is; None: nowhere
     python: str = ""
     burst: Bursts = field(default_factory=Bursts)
     say: Callable[[str], None] = print

@@ -12,6 +12,7 @@ from .burst import burst
 from .disk_loss import disk_loss
 from .ends import account, end
 from .full_disk import full_disk
+from .lan import lan
 from .old_copy import old_copy
 from .outage import outage
 from .pace import progress
@@ -140,6 +141,7 @@ SCENARIOS: dict[str, Callable[[Options, Path], Result]] = {
     "disk-loss": disk_loss,
     "full-disk": full_disk,
     "old-copy": old_copy,
+    "lan": lan,
     "wire": wire,
     "burst": burst,
 }

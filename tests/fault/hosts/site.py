@@ -35,14 +35,18 @@ class Amiss(Exception):
 
 
 def description(
-    hosts: Sequence[str], relayed: Sequence[str], relay: Mapping[str, str | float] | None = None
+    hosts: Sequence[str],
+    relayed: Sequence[str],
+    relay: Mapping[str, str | float] | None = None,
+    mtus: Mapping[str, int] | None = None,
 ) -> str:
     """Returns TOML of hosts on a switch with snooping. A link with a relay can be cut, and its bytes count as
-    on a wire."""
+    on a wire. `mtus`: of the links of some hosts."""
     lines = [f"[hosts.{host}]" for host in hosts] + ["[bridges.lan]", "snooping = true", "querier = true"]
     for host in hosts:
         lines += ["[[links]]", f'between = ["{host}", "lan"]']
         lines += ["relay = true"] if host in relayed else []
+        lines += [f"mtu = {mtus[host]}"] if mtus and host in mtus else []
         lines += [f"{key} = {json.dumps(value)}" for key, value in (relay or {}).items()]
     return "\n".join(lines)
 
@@ -303,6 +307,7 @@ class Consuming(Worker):
     def __init__(
         self, site: Site, host: str, topic: str, partitions: int, watched: int | None = None
     ) -> None:
+        self.topic = topic
         self.samples: list[Sample] = []
         more = () if watched is None else ("--watch", watched)
         super().__init__(site, host, "consumer.py", site.daemons[host].kafka, topic, partitions, *more)
@@ -337,6 +342,7 @@ class Site:
         amqp: bool = False,
         zones: int = 0,
         besides: Sequence[str] = (),
+        mtus: Mapping[str, int] | None = None,
     ) -> None:
         self.names = [f"h{number}" for number in range(1, hosts + 1)]
         self.python = python or sys.executable
@@ -346,7 +352,8 @@ class Site:
         self.daemons: dict[str, HostDaemon] = {}
         self._folder = folder
         self.zones = zones_of(self.names, zones) if zones else {}
-        links = description([*self.names, *besides], self.names if relayed is None else relayed, relay)
+        relayed = self.names if relayed is None else relayed
+        links = description([*self.names, *besides], relayed, relay, mtus)
         links = zoned(self.zones) if zones else links
         self._description = parse(links, "the site")
         self._seed = seed

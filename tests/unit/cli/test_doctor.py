@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -138,3 +139,22 @@ def test_wrong_settings_are_told(free: None, command, tmp_path: Path) -> None:
     refused = command("doctor", "--config", str(path))
     assert refused.code == 1
     assert "did you mean 'fsync'?" in refused.err
+
+
+def test_a_daemon_that_answers_by_its_unix_socket_alone_is_asked(
+    free: None, treecast, shared_daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its TCP address may be gone: that is a finding, and no reason to look at what another daemon needs."""
+    monkeypatch.delenv("TREECAST_CONTROL")
+
+    def nobody(*_: object) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr("treecast.middleware.cli.doctor.socket.create_connection", nobody)
+    ran = treecast("doctor", "--json")
+    assert ran.code == 1
+    found = {entry["check"]: (entry["level"], entry["detail"]) for entry in json.loads(ran.out)}
+    assert f"pid {shared_daemon.pid}" in found["daemon"][1]
+    level, detail = found["control address"]
+    assert level == "bad"
+    assert f"{shared_daemon.control} does not answer (no answer), and " in detail

@@ -8,6 +8,7 @@ from typing import Any
 from tests.unit.events import world as events
 from tests.unit.relay.world import World, until
 
+from treecast.middleware.fabric.core.states import PeerState
 from treecast.middleware.fabric.sockets.udp import shown
 from treecast.middleware.relay.carrier_group import CarrierSettings
 from treecast.middleware.relay.ways import Way, Ways
@@ -42,7 +43,7 @@ async def test_a_topic_with_two_leaders(world: World) -> None:
     await until(lambda: [way.carrier for way in a.ways.of_led("t")] == ["nothing"])
     (silent,) = a.ways.of_led("t")
     assert (silent.hosts, silent.stream) == ((3,), "t-0")
-    assert silent.why.startswith("it has not reported for long")
+    assert silent.why == f"it {PeerState.SILENT.value}; no channel to 3"
 
 
 async def test_messages_to_hosts(tmp_path: Any) -> None:
@@ -52,7 +53,7 @@ async def test_messages_to_hosts(tmp_path: Any) -> None:
     try:
         sharing: Any = SimpleNamespace(events=a.events, choice=a.choice)
         unused: Any = SimpleNamespace()
-        ways = Ways(sharing, a.fabric, a.methods, unused)
+        ways = Ways(sharing, a.fabric, a.methods, unused, lambda host: "")
 
         def found() -> list[Way]:
             return ways.of_targets(a.hub.targets(b"t"))

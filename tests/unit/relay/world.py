@@ -227,6 +227,9 @@ class TestHost:
     def clock(self) -> float:
         return self.clock_ms / 1000
 
+    def _trouble(self, host: int) -> str:
+        return "" if self.channels.is_up(host) else f"no channel to {host}"
+
     def _open_log(
         self, path: str, config: TopicConfig, claim: Callable[[], None] | None = None
     ) -> PartitionLog:
@@ -278,7 +281,7 @@ class TestHost:
             self.world.carriers,
             self.counters,
         )
-        self.ways = Ways(self.sharing, self.fabric, methods, self.view)
+        self.ways = Ways(self.sharing, self.fabric, methods, self.view, self._trouble)
         self.channels.on_up = self.sharing.host_up
         self.channels.on_down = self.sharing.host_down
         for entry in topics.values():
