@@ -22,10 +22,10 @@ from treecast.shims.face import Exchanges, Face, OpenListener
 from .admin import AdminServer
 from .control import ControlServer
 from .explain import Explanation
-from .listener_addresses import ListenerAddresses
 from .faces import FACES, FaceKind, listeners, shown, wanted
 from .faces.context import FaceContext
 from .guard import Guard, descriptors_left, process_shares
+from .listener_addresses import ListenerAddresses
 from .listeners import StartError, bound_address, check_free, listen, listen_unix
 from .notify import Notifier
 from .private import tighten
