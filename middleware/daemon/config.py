@@ -18,7 +18,6 @@ import msgspec
 from msgspec import Struct
 
 from treecast.middleware.api.discovery import OFF, Address
-from treecast.middleware.fabric.settings import LEAST_MTU
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.topic_config import TOPIC_CONFIG_KEYS, TopicConfig
 
@@ -236,8 +235,8 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
     _check_fabric(settings, where)
     _check_carriers(settings, where)
     _check_zone(settings, where)
-    if 0 < settings.mtu < LEAST_MTU:
-        raise ConfigError(f"{where('mtu')}: {settings.mtu} is less than {LEAST_MTU}, which the fabric needs")
+    if settings.mtu:
+        _check_mtu(settings.mtu, where("mtu"))
     if any(character.isspace() for character in settings.name):
         raise ConfigError(f"{where('name')}: the name {settings.name!r} holds white space")
     if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
@@ -249,6 +248,15 @@ def _check(settings: Settings, sources: Mapping[str, str]) -> None:
             f"{where('group_consumer_heartbeat_interval_ms')}: members would be silent for longer than the"
             " session timeout"
         )
+
+
+def _check_mtu(mtu: int, where: str) -> None:
+    from treecast.middleware.fabric.settings import (
+        LEAST_MTU,
+    )  # here: a host alone loads nothing of the fabric
+
+    if mtu < LEAST_MTU:
+        raise ConfigError(f"{where}: {mtu} is less than {LEAST_MTU}, which the fabric needs")
 
 
 def _check_fabric(settings: Settings, where: Callable[[str], str]) -> None:

@@ -25,7 +25,6 @@ from .explain import Explanation
 from .faces import FACES, FaceKind, listeners, shown, wanted
 from .faces.context import FaceContext
 from .guard import Guard, descriptors_left, process_shares
-from .listener_addresses import ListenerAddresses
 from .listeners import StartError, bound_address, check_free, listen, listen_unix
 from .notify import Notifier
 from .private import tighten
@@ -38,10 +37,12 @@ if TYPE_CHECKING:
     from treecast.middleware.control.server import OpenCoordinator
 
     from .joining import Joining
+    from .listener_addresses import ListenerAddresses
     from .telemetry import Telemetry
 
 _log = Log(__name__)
 _AFTER_FAILURE = 1.0  # seconds until housekeeping is retried
+_STAYS = ("127.", "::1", "localhost")  # addresses that no change of an interface takes away
 
 
 class Daemon:
@@ -111,8 +112,7 @@ class Daemon:
                 lambda here: self._opened(OpenListener("fabric", str(here.address), None))
             )
         self._order_listeners()
-        self.subject.listening = self._addresses = ListenerAddresses(self._shown_addresses)
-        self._addresses.start()
+        self._watch_addresses(self.subject)
         room.start()
         guard.start()
         self._start_telemetry(broker)
@@ -208,6 +208,15 @@ class Daemon:
         names = [name for setting in listeners(self._kinds) if (name := shown(setting)) in opened]
         self.listeners.clear()
         self.listeners.update((name, opened[name]) for name in names)
+
+    def _watch_addresses(self, subject: Subject) -> None:
+        addresses = self._shown_addresses().values()
+        if all(Address.parse(one).host.startswith(_STAYS) for one in addresses):
+            return
+        from .listener_addresses import ListenerAddresses  # here: most hosts listen on loopback alone
+
+        subject.listening = self._addresses = ListenerAddresses(self._shown_addresses)
+        self._addresses.start()
 
     def _shown_addresses(self) -> dict[str, str]:
         return {one.name: one.address for one in self.listeners.values()}
