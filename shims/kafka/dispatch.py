@@ -40,6 +40,7 @@ _APART_ROWS: Final = 2_000  # an answer of as many rows takes some milliseconds 
 _FEW_FIELDS: Final = frozenset({v.JOIN_GROUP, v.SYNC_GROUP})  # large ones consist of opaque bytes
 
 _MOST_LEADERS: Final = 1024  # partitions that are remembered
+_FEW_LEADERS: Final = 64  # fewer are not looked through for those that have gone
 
 
 class _Api:
@@ -87,6 +88,7 @@ class KnownLeaders:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._known: dict[tuple[str, int], PartitionLeader] = {}
+        self._enough = _FEW_LEADERS
 
     def partition(self, topic: str, index: int) -> PartitionLeader:
         """As `Cluster.partition`."""
@@ -97,10 +99,19 @@ class KnownLeaders:
                 return known
             del self._known[place]
         found = self._cluster.partition(topic, index)
-        if len(self._known) >= _MOST_LEADERS:
-            self._known.clear()
+        if len(self._known) >= self._enough:
+            self._drop_gone()
         self._known[place] = found
         return found
+
+    def _drop_gone(self) -> None:
+        """Drops the partitions of deleted topics, which would stay in memory otherwise."""
+        for place, known in list(self._known.items()):
+            if not known.here:
+                del self._known[place]
+        if len(self._known) >= _MOST_LEADERS:
+            self._known.clear()
+        self._enough = min(max(2 * len(self._known), _FEW_LEADERS), _MOST_LEADERS)
 
 
 class Dispatcher:

@@ -19,4 +19,4 @@ async def test_reference_counts_free_a_closed_connection(face: KafkaFace, sent: 
     async with uncollected(*OBJECTS) as more:
         await visit(face.address, face.counters, *sent)
         assert not more()
-        assert (len(face.visitors), face.visitors.memory.held) == (0, 0)
+        assert (len(face.listeners.visitors), face.listeners.visitors.memory.held) == (0, 0)

@@ -344,3 +344,13 @@ def test_a_partition_is_looked_up_again_once_its_leader_has_left() -> None:
     for index in range(5000):
         partition("many", index)
     assert len(leaders._known) <= 1024
+
+
+def test_partitions_of_deleted_topics_do_not_stay() -> None:
+    leaders = KnownLeaders(cast(Cluster, Counted()))
+    partition = cast(Callable[[str, int], SlowLeader], leaders.partition)
+    kept = [partition("kept", index) for index in range(30)]
+    for round_ in range(1000):
+        partition(f"short-lived-{round_}", 0).here = False
+        assert len(leaders._known) <= 64
+    assert [partition("kept", index) for index in range(30)] == kept
