@@ -153,7 +153,7 @@ class OpeningConnection(Connection):
         if mechanism not in self._mechanisms().split():
             detail = f"unknown authentication mechanism '{mechanism}'"
             raise AmqpError(codec.COMMAND_INVALID, detail, method.index)
-        proof = _octets(method.response)
+        proof = _long_string(method, "response")
         access = self.host.access
         if mechanism == _EXTERNAL:
             self._authenticated(self.certified if access.knows(self.certified) else None)
@@ -224,7 +224,7 @@ class OpeningConnection(Connection):
             self.block(self.host.alarm)
 
     def _renew(self, method: commands.Connection.UpdateSecret) -> None:
-        if not self.host.access.renewed(self.user, _octets(method.new_secret)):
+        if not self.host.access.renewed(self.user, _long_string(method, "new_secret")):
             raise AmqpError(codec.NOT_ALLOWED, "New secret was refused by one of the backends", method.index)
         for channel in self.all_channels():
             channel.forget_permissions()
@@ -300,8 +300,11 @@ class OpeningConnection(Connection):
         self.writer()
 
 
-def _octets(value: object) -> bytes:
-    """Returns the bytes of a long string: pamqp's is no text, against its type, where it is not UTF-8."""
+def _long_string(method: object, field: str) -> bytes:
+    """Returns the bytes of a long string. pamqp gives one that is not UTF-8 as bytes, against its type, which
+    compiled code would refuse as an attribute.
+    """
+    value: object = getattr(method, field)
     if isinstance(value, str):
         return value.encode()
     return value if isinstance(value, bytes) else b""
