@@ -205,7 +205,7 @@ def serves(daemon, held):
 def turned_away(daemon, face, held):
     """Returns whether one more client is refused. An accepted one takes a descriptor that had become free."""
     held.append(client := socket.create_connection(daemon.address(face), 30))
-    client.settimeout(5)
+    client.settimeout(1)  # silent ones are closed after 10 s: more than a few must be held at a time
     try:
         return client.recv(1) == b""
     except ConnectionResetError:
