@@ -58,7 +58,7 @@ def decode(kind: type[M], value: bytes) -> M:
         found.ParseFromString(value)
     except DecodeError as error:
         raise Unreadable(f"{len(value)} bytes are no {kind.__name__}: {error}") from error
-    version = found.v  # type: ignore[attr-defined]
+    version = found.v  # type: ignore[attr-defined]  # all messages of telemetry.proto have it; no type says so
     if not 0 < version <= VERSION:
         raise Unreadable(f"{kind.__name__} has schema version {version}, and this reads up to {VERSION}")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import signal
 import threading
 from collections.abc import Iterator
@@ -265,10 +266,8 @@ def _tables(data: Path) -> Tables:
 @contextmanager
 def _pipeline(data: Path, address: str, settings: Settings, master: str, parts: int) -> Iterator[Pipeline]:
     """Yields the pipeline in a folder. It holds the folder meanwhile, unless it only reads (no address)."""
-    try:
-        import pyspark  # noqa: F401
-    except ImportError as error:
-        raise CommandError(_INSTALL) from error
+    if importlib.util.find_spec("pyspark") is None:
+        raise CommandError(_INSTALL)
     from treecast.middleware.api.own_topics import NotReached
     from treecast.spark_connectors.pipeline.running import Pipeline, session
     from treecast.spark_connectors.pipeline.tables import InUse, Tables

@@ -15,6 +15,7 @@ from msgspec import Struct
 from treecast.middleware.api import telemetry as topics
 from treecast.middleware.api.v1 import telemetry_pb2 as pb
 from treecast.middleware.model.logs import Log
+from treecast.middleware.storage.whole_file import write_whole
 
 from . import planning, quality, queries
 from . import tables as t
@@ -97,7 +98,7 @@ class Epochs:
             query,
             batch,
         )
-        t.write_whole(self._path(plan.epoch), planning.encode(plan))
+        write_whole(self._path(plan.epoch), planning.encode(plan))
         return plan
 
     # --- a batch of the query `advice`

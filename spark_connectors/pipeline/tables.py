@@ -21,6 +21,8 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from treecast.middleware.storage.whole_file import write_whole
+
 BRONZE: Final = "bronze"
 INTERVALS: Final = "silver_intervals"
 SENDS: Final = "silver_sends"
@@ -117,18 +119,3 @@ class Tables:
         finally:
             os.close(number)
         return False
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file that is there whole or not at all, also after a power loss."""
-    part = path.with_suffix(".new")
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -91,8 +91,7 @@ def measured(site: LabelSite, rate: float) -> tuple[dict[tuple[str, str], float]
             time.sleep(WATCHED)
             found |= {(event, host): one.gap(at) for host, one in arrivals.items()}
     count = sent()
-    for one in arrivals.values():
-        wait_until(lambda one=one: len(one.got) >= count, "records are missing")  # type: ignore[misc]
+    wait_until(lambda: all(len(one.got) >= count for one in arrivals.values()), "records are missing")
     return found, all([n for n, _ in one.got] == list(range(count)) for one in arrivals.values())
 
 

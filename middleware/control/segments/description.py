@@ -24,7 +24,6 @@ mac = "02:00:00:00:00:01"
 from __future__ import annotations
 
 import ipaddress
-import os
 from pathlib import Path
 
 import msgspec
@@ -32,8 +31,10 @@ import msgspec
 from treecast.middleware.routing.network import Network, RoutingError, check_ports, described
 from treecast.middleware.routing.replication.engineering import HIGH, LOW
 from treecast.middleware.routing.replication.paths import Paths
+from treecast.middleware.storage.whole_file import write_whole
 from treecast.middleware.wire.srv6_sids import Layout, SidError
 
+from ..macs import mac_of
 from .routers import MOST_RUNS, Plan, host_address
 
 
@@ -71,7 +72,7 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
             layout = Layout(ipaddress.IPv6Address(self.block).packed).check()
         except (ValueError, SidError) as error:
             raise RoutingError(f"block {self.block!r}: {error}") from error
-        macs = {network.node(name): _mac(host.mac) for name, host in self.hosts.items()}
+        macs = {network.node(name): mac_of(host.mac) for name, host in self.hosts.items()}
         hosts = {network.node(name): host_address(host.address) for name, host in self.hosts.items()}
         return Plan(network, Paths(network), layout, macs, hosts, run)
 
@@ -102,25 +103,5 @@ def next_run(path: Path) -> int:
         raise ValueError(f"{path} is no store of runs: {error}; restore it") from error
     if not 0 < run < MOST_RUNS:
         raise ValueError(f"{path}: run {run} of {MOST_RUNS - 1}")
-    written = path.with_suffix(".new")
-    with written.open("wb") as file:
-        file.write(msgspec.json.encode(_Kept(run)))
-        file.flush()
-        os.fsync(file.fileno())
-    written.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    write_whole(path, msgspec.json.encode(_Kept(run)))
     return run
-
-
-def _mac(text: str) -> int:
-    try:
-        packed = bytes.fromhex(text.replace(":", ""))
-    except ValueError:
-        packed = b""
-    if len(packed) != 6:
-        raise RoutingError(f"{text!r} is no MAC address")
-    return int.from_bytes(packed)

@@ -38,6 +38,7 @@ import msgspec
 from treecast.middleware.control.links.probes import Probes
 from treecast.middleware.routing.network import Network, RoutingError, check_ports, described
 
+from ..macs import mac_bytes
 from .agent import StareAgent
 from .embedded import BETWEEN_SWITCHES, EXPIRE, Place
 from .programming import Routes
@@ -77,7 +78,9 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
         one = self.switches[network.names[node]]
         inside = inner_ports(network, node, tree)
         idle = inner_ports(network, node, -1) - inside
-        return Place(inside, _mac(one.mac), _address(one.ip), _address(one.ipv6) if one.ipv6 else b"", idle)
+        return Place(
+            inside, mac_bytes(one.mac), _address(one.ip), _address(one.ipv6) if one.ipv6 else b"", idle
+        )
 
     def routes(self, network: Network, node: int, tree: int) -> Routes:
         """Returns a switch's routes to hosts. Raises RoutingError for an invalid address."""
@@ -85,7 +88,7 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
         for host, port in ports_towards(network, tree)[node].items():
             place = self.hosts[network.names[host]]
             for packed in map(_address, place.addresses):
-                found[packed, 8 * len(packed)] = (port, _mac(place.mac))
+                found[packed, 8 * len(packed)] = (port, mac_bytes(place.mac))
         return found
 
 
@@ -124,7 +127,7 @@ class StareNetwork:
             changed.routes(network, node, tree_of(network, 0, kept))
         first = next(iter(changed.switches.values()))
         self._described, self._network = changed, network
-        self.probes = Probes(network, PortProbes(network, _mac(first.mac), _address(first.ip)))
+        self.probes = Probes(network, PortProbes(network, mac_bytes(first.mac), _address(first.ip)))
         self._tree = tree_of(network, 0, kept)
         for name in [name for name in self._agents if self._addresses[name] != self._wanted(name)]:
             self._tasks.pop(name).cancel()
@@ -208,16 +211,6 @@ class StareNetwork:
 
     def _shown(self) -> str:
         return f"tree={','.join(names_of(self._network, self._tree)) or 'none'}"
-
-
-def _mac(text: str) -> bytes:
-    try:
-        packed = bytes.fromhex(text.replace(":", ""))
-    except ValueError:
-        packed = b""
-    if len(packed) != 6:
-        raise RoutingError(f"{text!r} is not a MAC address")
-    return packed
 
 
 def _address(text: str) -> bytes:

@@ -23,7 +23,7 @@ from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.model.errors import TreecastError
 
 from .controller import FAULTS, Controller
-from .description import read
+from .description import Described, read
 from .probing import NONCE
 from .publishers import Daemons
 from .store import FileStore
@@ -59,7 +59,10 @@ async def _serve(path: Path, token: JoinToken | None, *, once: bool) -> None:
     described = read(path)
     described.check()  # before anything is written to a switch
     store = FileStore(path.parent / described.store)
-    publishers = lambda one: Daemons(one.controls(), token=token)  # noqa: E731
+
+    def publishers(one: Described) -> Daemons:
+        return Daemons(one.controls(), token=token)
+
     now = int(time.time())
     controller = Controller(path, described, store, publishers, now=now, nonce=os.urandom(NONCE))
     if store.remark:

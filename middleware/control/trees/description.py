@@ -46,6 +46,7 @@ from treecast.middleware.routing.virtual.strategies import (
     install,
 )
 
+from ..macs import mac_of
 from .advice import Limits
 from .wires import Named
 
@@ -135,7 +136,7 @@ class Described(msgspec.Struct, forbid_unknown_fields=True):
 
     def macs(self, network: Network) -> dict[int, int]:
         """Returns hosts' MAC addresses, by node. Raises RoutingError for an invalid address."""
-        return {network.node(name): _mac(host.mac) for name, host in self.hosts.items() if host.mac}
+        return {network.node(name): mac_of(host.mac) for name, host in self.hosts.items() if host.mac}
 
     def check(self) -> Network:
         """Returns the network. Raises RoutingError for anything that is wrong, before a switch is written."""
@@ -165,13 +166,3 @@ def read(path: Path) -> Described:
         return msgspec.toml.decode(path.read_bytes(), type=Described)
     except msgspec.DecodeError as error:
         raise RoutingError(f"{path}: {error}") from error
-
-
-def _mac(text: str) -> int:
-    try:
-        packed = bytes.fromhex(text.replace(":", ""))
-    except ValueError:
-        packed = b""
-    if len(packed) != 6:
-        raise RoutingError(f"{text!r} is not a MAC address")
-    return int.from_bytes(packed)

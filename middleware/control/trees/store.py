@@ -11,12 +11,12 @@ are gone on with, its trees are not used: what switches hold of them stays until
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
 
 from treecast.middleware.routing.bits import mask_of, members
+from treecast.middleware.storage.whole_file import write_whole
 
 from .advice import KeptAdvice
 from .manager import Kept
@@ -86,21 +86,7 @@ class FileStore:
             number: [kept.links[edge].ends for edge in members(edges)] for number, edges in kept.held.items()
         }
         data = msgspec.json.encode(_File(kept.version, kept.next, links, trees, sorted(kept.usable)))
-        _replace(self._path, data)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    written = path.with_suffix(".new")
-    with written.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    written.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        write_whole(self._path, data)
 
 
 class AdviceFile:
@@ -120,7 +106,7 @@ class AdviceFile:
             raise ValueError(f"{self._path} says nothing about advice: {error}; restore it") from error
 
     def save(self, kept: KeptAdvice) -> None:
-        _replace(self._path, msgspec.json.encode(kept))
+        write_whole(self._path, msgspec.json.encode(kept))
 
 
 class MemoryStore:

@@ -147,11 +147,7 @@ class AmqpPart(Face):
         return host.queues_for(run), bridged
 
     async def open(self) -> Sequence[OpenListener]:
-        try:
-            await self.face.start()
-        except OSError as error:
-            raise self._addresses.refused(error) from error
-        return self._addresses.opened(self.face.listeners)
+        return await self._addresses.open(self.face)
 
     async def close(self, grace: float) -> None:
         """Closes the face, writes its queues, and forces them to disk. Safe to call twice."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
@@ -48,6 +48,15 @@ class FaceContext(Struct, frozen=True):
         return self.guard.face(counters, logs_in=logs_in)
 
 
+class Listening(Protocol):
+    """A face's own part, with its listeners."""
+
+    @property
+    def listeners(self) -> Listeners: ...
+
+    async def start(self) -> None: ...
+
+
 class FaceAddresses:
     """The addresses of one face in the settings: without TLS, with TLS, and its Unix socket."""
 
@@ -76,13 +85,18 @@ class FaceAddresses:
         listeners.admits = context.admits
         listeners.visitors = visitors
 
-    def refused(self, error: OSError) -> Exception:
-        """Returns the StartError for an address that is not to be had."""
-        address = self.plain or self.secured
-        assert address is not None
-        return cannot_listen(self.name if self.plain is not None else self.name + SECURED, address, error)
+    async def open(self, face: Listening) -> list[OpenListener]:
+        """Starts a face. Raises StartError if an address is not to be had."""
+        try:
+            await face.start()
+        except OSError as error:
+            address = self.plain or self.secured
+            assert address is not None
+            name = self.name if self.plain is not None else self.name + SECURED
+            raise cannot_listen(name, address, error) from error
+        return self._opened(face.listeners)
 
-    def opened(self, listeners: Listeners) -> list[OpenListener]:
+    def _opened(self, listeners: Listeners) -> list[OpenListener]:
         found = []
         if self.plain is not None:
             found.append(OpenListener(self.name, str(Address(*listeners.address)), self.unix_path))

@@ -37,11 +37,7 @@ class MqttPart(Face):
         self.face.take_up()
 
     async def open(self) -> Sequence[OpenListener]:
-        try:
-            await self.face.start()
-        except OSError as error:
-            raise self._addresses.refused(error) from error
-        return self._addresses.opened(self.face.listeners)
+        return await self._addresses.open(self.face)
 
     async def close(self, grace: float) -> None:
         await self.face.close(grace)

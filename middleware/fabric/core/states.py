@@ -7,6 +7,8 @@ An entry is the next state (the same state: no change), or `None`: the event can
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
+from typing import TypeVar
 
 from treecast.middleware.model.transitions import transitions
 
@@ -175,47 +177,40 @@ ARRIVAL_TABLE = transitions(ArrivalState, _ARRIVAL_ROWS)
 STANDING_TABLE = transitions(StandingState, _STANDING_ROWS)
 
 
+S = TypeVar("S", bound=enum.Enum)
+E = TypeVar("E", bound=enum.Enum)
+
+
 class ImpossibleEvent(Exception):
     """An event that the table does not allow: a programming error."""
 
 
-def receiver_step(state: ReceiverState, event: ReceiverEvent) -> ReceiverState:
-    following = RECEIVER_TABLE[state][event]
+def _following(table: Mapping[S, Mapping[E, S | None]], state: S, event: E) -> S:
+    following = table[state][event]
     if following is None:
         raise ImpossibleEvent(f"{event.name} in {state.name}")
     return following
+
+
+def receiver_step(state: ReceiverState, event: ReceiverEvent) -> ReceiverState:
+    return _following(RECEIVER_TABLE, state, event)
 
 
 def peer_step(state: PeerState, event: PeerEvent) -> PeerState:
-    following = PEER_TABLE[state][event]
-    if following is None:
-        raise ImpossibleEvent(f"{event.name} in {state.name}")
-    return following
+    return _following(PEER_TABLE, state, event)
 
 
 def pace_step(state: PaceState, event: PaceEvent) -> PaceState:
-    following = PACE_TABLE[state][event]
-    if following is None:
-        raise ImpossibleEvent(f"{event.name} in {state.name}")
-    return following
+    return _following(PACE_TABLE, state, event)
 
 
 def path_step(state: PathState, event: PathEvent) -> PathState:
-    following = PATH_TABLE[state][event]
-    if following is None:
-        raise ImpossibleEvent(f"{event.name} in {state.name}")
-    return following
+    return _following(PATH_TABLE, state, event)
 
 
 def arrival_step(state: ArrivalState, event: ArrivalEvent) -> ArrivalState:
-    following = ARRIVAL_TABLE[state][event]
-    if following is None:
-        raise ImpossibleEvent(f"{event.name} in {state.name}")
-    return following
+    return _following(ARRIVAL_TABLE, state, event)
 
 
 def standing_step(state: StandingState, event: StandingEvent) -> StandingState:
-    following = STANDING_TABLE[state][event]
-    if following is None:
-        raise ImpossibleEvent(f"{event.name} in {state.name}")
-    return following
+    return _following(STANDING_TABLE, state, event)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,8 +102,8 @@ def test_records_of_other_schemas_are_refused() -> None:
 
 
 async def up(folder: Path, name: str, **more: str | TelemetryNames) -> Daemon:
-    given: dict[str, object] = {**OFF, "control": "127.0.0.1:0", "fabric": "127.0.0.1:0", **more}
-    settings = Settings(name=name, data=str(folder / name), runtime_dir=str(folder / f"run-{name}"), **given)  # type: ignore[arg-type]
+    given: dict[str, Any] = {**OFF, "control": "127.0.0.1:0", "fabric": "127.0.0.1:0", **more}
+    settings = Settings(name=name, data=str(folder / name), runtime_dir=str(folder / f"run-{name}"), **given)
     daemon = Daemon(settings, {})
     await daemon.start()
     return daemon

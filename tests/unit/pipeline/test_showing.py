@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from treecast.middleware.api import telemetry as topics
 from treecast.middleware.api.v1 import telemetry_pb2 as pb
 from treecast.middleware.cli.app import app
+from treecast.middleware.storage.whole_file import write_whole
 from treecast.spark_connectors.pipeline import planning
 from treecast.spark_connectors.pipeline import tables as t
 from treecast.spark_connectors.pipeline.planning import Plan, Settings, Topology
@@ -47,7 +48,7 @@ def tables(tmp_path: Path) -> t.Tables:
     ranges = planning.ranges_of(topics.SENDS, [(0, 5, 9)])
     for epoch in (EPOCH, EPOCH + 1):
         one = Plan(epoch, 0, EPOCH * 1000, ranges, (Topology("lab", 0, 1),), Settings(), "q", epoch - EPOCH)
-        t.write_whole(made.plans / f"{epoch}.json", planning.encode(one))
+        write_whole(made.plans / f"{epoch}.json", planning.encode(one))
     advice = pb.TreeAdvice(
         v=1, network="lab", epoch=EPOCH, strategy="learned", labels_now=6, labels_expected=2
     )
