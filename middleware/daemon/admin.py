@@ -11,16 +11,15 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from treecast.middleware.model.logs import Log
 from treecast.middleware.model.visitors import Visitors
+
+from .first_client import FirstClient
 
 if TYPE_CHECKING:
     from aiohttp import web
 
     from .admin_connections import AdminConnections
     from .status import Subject
-
-_log = Log(__name__)
 
 
 class AdminServer:
@@ -31,14 +30,12 @@ class AdminServer:
         self._visitors = Visitors()
         self._admits: Callable[[], bool] = _always
         self._servers: list[asyncio.AbstractServer] = []
-        self._sockets: list[socket.socket] = []
-        self._waiting = False
-        self._loading: asyncio.Task[None] | None = None
+        self._first = FirstClient("admin")
         self._runner: web.AppRunner | None = None
 
     def take(self, listener: socket.socket) -> None:
         """Adds a listening socket to serve and, in the end, to close."""
-        self._sockets.append(listener)
+        self._first.sockets.append(listener)
 
     def start(
         self, subject: Subject, visitors: Visitors | None = None, admits: Callable[[], bool] | None = None
@@ -51,59 +48,34 @@ class AdminServer:
             self._visitors = visitors
         if admits is not None:
             self._admits = admits
-        loop = asyncio.get_running_loop()
-        self._waiting = True
-        for listener in self._sockets:
-            loop.add_reader(listener, self._wake)
-
-    def _wake(self) -> None:
-        self._stop_waiting()
-        self._loading = asyncio.create_task(self._load())
-
-    def _stop_waiting(self) -> None:
-        if self._waiting:
-            self._waiting = False
-            loop = asyncio.get_running_loop()
-            for listener in self._sockets:
-                loop.remove_reader(listener)
+        self._first.wait(self._load)
 
     async def _load(self) -> None:
         """Imports in a thread, so that the faces are served meanwhile."""
         assert self._subject is not None
-        try:
-            runner, connections = await asyncio.to_thread(_make_runner, self._subject, self._visitors)
-            await runner.setup()
-            self._runner = runner
-            await self._serve(runner, connections)
-        except Exception:
-            _log.exception("admin server cannot be loaded")
-            self._close_sockets()
+        runner, connections = await asyncio.to_thread(_make_runner, self._subject, self._visitors)
+        await runner.setup()
+        self._runner = runner
+        await self._serve(runner, connections)
 
     async def _serve(self, runner: web.AppRunner, connections: AdminConnections) -> None:
         made = connections.factory(runner, self._admits)
         loop = asyncio.get_running_loop()
-        for listener in self._sockets:
+        for listener in self._first.sockets:
             unix = listener.family == socket.AF_UNIX
             create = loop.create_unix_server if unix else loop.create_server
             self._servers.append(await create(made, sock=listener, backlog=128))
 
     async def close(self) -> None:
         """Stops accepting and closes. Safe to call twice."""
-        self._stop_waiting()
-        if self._loading is not None:
-            await self._loading
+        await self._first.end()
         for server in self._servers:
             server.close()
         self._servers.clear()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
-        self._close_sockets()
-
-    def _close_sockets(self) -> None:
-        for listener in self._sockets:
-            listener.close()
-        self._sockets.clear()
+        self._first.close()
 
 
 def _always() -> bool:
