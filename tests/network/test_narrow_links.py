@@ -7,12 +7,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.network.conftest import StartLab
+from tests.network.lan import until
 
 from treecast.middleware.dataplane.lab.lab import Lab
 
@@ -102,12 +102,6 @@ class Site:
         assert isinstance(found, list)
         return found
 
-    def until(self, reached: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not reached():
-            assert time.monotonic() < deadline
-            time.sleep(0.3)
-
     def sent_again(self) -> int:
         """Bytes that the first host has sent as repairs and replays, to all hosts and in all streams."""
         streams = self.listing("h1", "streams")
@@ -145,7 +139,7 @@ def test_a_switch_port_that_drops_long_frames_is_found(site: Callable[..., Site]
     made = site(lan(1500, 1500, 1500), ipv6=ipv6)
     made.narrow("h3", 1280)
     made.delivers(BYTES)
-    made.until(lambda: any("do not arrive at host h3" in text for text in made.problems("h1")))
+    until(lambda: any("do not arrive at host h3" in text for text in made.problems("h1")), "no problem")
     assert made.sent_again() < 20 * COUNT * BYTES
     doctor = made.treecast("h1", "doctor")
     assert doctor.returncode == 1
