@@ -324,84 +324,121 @@ class Model:
         return next(one for one in self.queues[queue] if one[0] == body)
 
 
+class Program:
+    """Random steps at a site, and lists of what its queues hold: now, and as of the last write."""
+
+    def __init__(self, folder: Path, seed: int, *, syncs: bool) -> None:
+        self.rng = random.Random(seed)
+        self.site = Site(folder, syncs=syncs)
+        self.model, self.written = Model(), Model()
+        self.given: list[tuple[str, Part, bytes]] = []
+        self._syncs = syncs
+        self._serial = 0
+
+    def step(self) -> None:
+        rng, names = self.rng, list(self.model.queues)
+        name = rng.choice(names) if names else ""
+        step = rng.randrange(14)
+        if step == 0 and len(names) < 4:
+            self.declare(names)
+        elif step == 1 and names and rng.random() < 0.2:
+            self.delete(name)
+        elif step < 6 and names:
+            self.publish(name)
+        elif step < 8 and names:
+            self.get(name)
+        elif step < 10 and self.given:
+            self.settle()
+        elif step < 13:
+            self.write()
+        elif rng.random() < 0.5:
+            self.kill()
+
+    def declare(self, names: list[str]) -> None:
+        name = f"q{self.rng.randrange(6)}"
+        if name in self.model.queues:
+            return
+        arguments = {}
+        if names:
+            arguments = {"dead_letter_exchange": "", "dead_letter_routing_key": self.rng.choice(names)}
+        self.site.queue(name, **arguments)
+        self.model.queues[name] = []
+
+    def delete(self, name: str) -> None:
+        self.site.vhost.delete_queue(name.encode(), None)
+        del self.model.queues[name]
+        self.given = [one for one in self.given if one[0] != name]
+
+    def publish(self, name: str) -> None:
+        bodies = [b"%d" % (self._serial + number) for number in range(self.rng.randrange(1, 6))]
+        self._serial += len(bodies)
+        self.site.publish(*bodies, key=name)
+        self.model.queues[name] += [[body, False] for body in bodies]
+
+    def get(self, name: str) -> None:
+        part = self.site.vhost.queues[name.encode()].get(self.site.now, no_ack=False)
+        if part is not None:
+            self.given.append((name, part, bodies_of(part)[0]))
+            self.model.find(name, bodies_of(part)[0])[1] = True
+
+    def settle(self) -> None:
+        """Acknowledges, requeues or rejects one that was given."""
+        site, queues = self.site, self.model.queues
+        at, part, body = self.given.pop(self.rng.randrange(len(self.given)))
+        queue = site.vhost.queues[at.encode()]
+        one = self.model.find(at, body)
+        how = self.rng.randrange(3)
+        if how == 0:
+            queue.settle(part, 0, 1, None)
+            queues[at].remove(one)
+        elif how == 1:
+            queue.requeue(part, 0, 1, None, site.now, failed=False)
+        else:
+            queue.reject(part, 0, 1, None, site.now)
+            site.vhost.settle_up(site.now)
+            queues[at].remove(one)
+            target = queue.arguments.dead_letter_key
+            if target is not None and target.decode() in queues:
+                queues[target.decode()].append([one[0], False])
+
+    def write(self) -> None:
+        assert self.site.store.flush()
+        if self._syncs and self.rng.random() < 0.5:
+            self.sync()
+        self.written = copy.deepcopy(self.model)
+
+    def sync(self) -> None:
+        ticket, segment = self.site.store.begin_sync()
+        ticket.run()
+        self.site.store.end_sync(segment, "")
+
+    def kill(self) -> None:
+        self.site.kill()
+        self.given = []
+        self.model = copy.deepcopy(self.written)
+        assert {one.decode() for one in self.site.vhost.queues} == set(self.model.queues)
+        for one in self.model.queues:
+            assert self.site.held(one) == [tuple(held) for held in self.model.queues[one]]
+
+    def empty(self) -> None:
+        for queue in self.site.vhost.queues.values():
+            queue.purge()
+        for name, part, _ in self.given:
+            self.site.vhost.queues[name.encode()].settle(part, 0, 1, None)
+        for _ in range(3):
+            assert self.site.store.flush()
+            self.sync()
+
+
 @pytest.mark.parametrize("syncs", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs(tmp_path: Path, seed: int, syncs: bool) -> None:
     """After a kill the queues equal lists as of the last write."""
-    rng = random.Random(seed)
-    site = Site(tmp_path, syncs=syncs)
-    model, written = Model(), Model()
-    given: list[tuple[str, Part, bytes]] = []
-    serial = 0
+    program = Program(tmp_path, seed, syncs=syncs)
     for _ in range(600):
-        names = list(model.queues)
-        name = rng.choice(names) if names else ""
-        step = rng.randrange(14)
-        if step == 0 and len(names) < 4:
-            name = f"q{rng.randrange(6)}"
-            if name not in model.queues:
-                arguments = (
-                    {"dead_letter_exchange": "", "dead_letter_routing_key": rng.choice(names)}
-                    if names
-                    else {}
-                )
-                site.queue(name, **arguments)
-                model.queues[name] = []
-        elif step == 1 and names and rng.random() < 0.2:
-            site.vhost.delete_queue(name.encode(), None)
-            del model.queues[name]
-            given = [one for one in given if one[0] != name]
-        elif step < 6 and names:
-            bodies = [b"%d" % (serial + number) for number in range(rng.randrange(1, 6))]
-            serial += len(bodies)
-            site.publish(*bodies, key=name)
-            model.queues[name] += [[body, False] for body in bodies]
-        elif step < 8 and names:
-            part = site.vhost.queues[name.encode()].get(site.now, no_ack=False)
-            if part is not None:
-                given.append((name, part, bodies_of(part)[0]))
-                model.find(name, bodies_of(part)[0])[1] = True
-        elif step < 10 and given:
-            at, part, body = given.pop(rng.randrange(len(given)))
-            queue = site.vhost.queues[at.encode()]
-            one = model.find(at, body)
-            how = rng.randrange(3)
-            if how == 0:
-                queue.settle(part, 0, 1, None)
-                model.queues[at].remove(one)
-            elif how == 1:
-                queue.requeue(part, 0, 1, None, site.now, failed=False)
-            else:
-                queue.reject(part, 0, 1, None, site.now)
-                site.vhost.settle_up(site.now)
-                model.queues[at].remove(one)
-                target = queue.arguments.dead_letter_key
-                if target is not None and target.decode() in model.queues:
-                    model.queues[target.decode()].append([one[0], False])
-        elif step < 13:
-            assert site.store.flush()
-            if syncs and rng.random() < 0.5:
-                ticket, segment = site.store.begin_sync()
-                ticket.run()
-                site.store.end_sync(segment, "")
-            written = copy.deepcopy(model)
-        elif rng.random() < 0.5:
-            site.kill()
-            given = []
-            model = copy.deepcopy(written)
-            assert {one.decode() for one in site.vhost.queues} == set(model.queues)
-            for one in model.queues:
-                assert site.held(one) == [tuple(held) for held in model.queues[one]]
-    for queue in site.vhost.queues.values():
-        queue.purge()
-    for name, part, _ in given:
-        site.vhost.queues[name.encode()].settle(part, 0, 1, None)
-    for _ in range(3):
-        assert site.store.flush()
-        ticket, segment = site.store.begin_sync()
-        ticket.run()
-        site.store.end_sync(segment, "")
-    assert len(site.store.segments) <= 2
+        program.step()
+    program.empty()
+    assert len(program.site.store.segments) <= 2
 
 
 def test_ranges_are_what_sets_are() -> None:
