@@ -240,7 +240,7 @@ class Live:
             took = max(now - sent_at - report.age / 1e6, 0.0)
             # Else it arrived when it was sent again, and the time says nothing about the path.
             if sent_at > peer.vain.lost_until and not peer.doubted:
-                peer.turnaround.sample(took)
+                took = peer.took(took, sent_at, self._turn.stood)
                 peer.pace.progress(arrived, took, now, used=used)
             peer.arrived = place
         self._bound(peer)

@@ -166,9 +166,9 @@ class Peer:
         elif self.idle_since == NEVER:
             self.idle_since = now
 
-    def arrives(self, sequence: int, size: int, age: float, now: float) -> None:
+    def arrives(self, sequence: int, size: int, age: float, stood: float, now: float) -> None:
         """Takes a report of the farthest arrival of its replay: `size` bytes of the message at `sequence`,
-        `age` seconds ago."""
+        `age` seconds ago. `stood`: see `took`."""
         if not self.next <= sequence <= self.sent:  # an arrival from before the restart says nothing
             sequence, size = self.next, 0
         used = 2 * self.flight.on_way >= self.window.size
@@ -178,8 +178,16 @@ class Peer:
             self.progressed = now
             if size and sequence == self.vain.sequence:
                 self.vain.over()  # the message that was tried arrives
-            self.turnaround.sample(took)
-            self.window.progress(arrived, took, now, used=used)
+            self.window.progress(arrived, self.took(took, sent_at, stood), now, used=used)
+
+    def took(self, seconds: float, sent_at: float, stood: float) -> float:
+        """Measures the turnaround of what was sent at `sent_at`, and returns it. `stood`: until when this
+        host was stopped; reports of what was sent before have waited in its sockets. They are no sample, and
+        count as no slower than others."""
+        if sent_at <= stood and self.turnaround.measured:
+            return min(seconds, self.turnaround.smoothed)
+        self.turnaround.sample(seconds)
+        return seconds
 
     def lost_near(self, messages: int, size: int) -> None:
         """Takes a report of what it has requested from nearer hosts so far: a sign of loss, as requests to

@@ -37,6 +37,7 @@ from .reporting import Reporting
 from .settings import StreamSettings
 from .states import ReceiverEvent, ReceiverState, receiver_step
 from .timing import Random, RoundTrip, Weight
+from .turn import STOOD
 
 _MODES = {
     ReceiverState.LIVE: Mode.LIVE,
@@ -59,7 +60,6 @@ _REPAIRED: Final = How.REPAIRED
 _REPLAYED: Final = How.REPLAYED
 
 _ROOM_EVERY: Final = 0.1  # seconds between notes to `Room` that the stream is in use
-_STOOD: Final = 0.2  # seconds of delay in its own work that show that the host was stopped
 
 
 def always(_: tuple[After, ...]) -> bool:
@@ -479,7 +479,7 @@ class Receiver:
 
     def _notice_pause(self, now: float) -> None:
         """Detects that the host was stopped or had no processor, by how overdue its own work is."""
-        if now - max(self._earliest(), self._looked) >= _STOOD:
+        if now - max(self._earliest(), self._looked) >= STOOD:
             self._stood = int(now * 1e6)
         self._looked = now
 

@@ -95,6 +95,7 @@ class Sender:
         self._outlet = Outlet(self.key, own, settings.mtu)
         shared = turn or Turn(settings.replay_at_once, settings.send_at_once)
         self.peers = Peers(settings, shared.paths)
+        self._turn = shared
         self._own_turn = shared if turn is None else None
         edge = self.log.end if live_from is None else live_from
         self.live = Live(self.log, self._outlet, self.peers, settings, self._weight, shared, now, edge)
@@ -277,11 +278,11 @@ class Sender:
                 peer.brought((report.newest, report.parts), now)
             else:
                 size = report.parts * self._outlet.part_bytes(report.newest)
-                peer.arrives(report.newest, size, report.age / 1e6, now)
+                peer.arrives(report.newest, size, report.age / 1e6, self._turn.stood, now)
             behind = report.mode is Mode.CATCHING_UP
             self.peers.heard(peer, behind, self.live.edge, now, self._weight.most_behind)
         self._trim()
-        if report.echo:
+        if report.echo and not self._turn.stood_lately(now):  # else the round trip would include that time
             self._outlet.queue(Kind.HEARTBEAT, self._heartbeat(report.stamp, self._every(peer)), peer.host)
         if self._end_is_told and not peer.done:
             self._outlet.queue(Kind.CLOSE, Close(self.log.end).encode(), peer.host)

@@ -283,6 +283,7 @@ class Streams:
 
     def burst(self, buffer: memoryview, length: int, size: int, now: float) -> None:
         """Takes `length` bytes of segments of `size` bytes each; the last may be shorter."""
+        self.turn.due(self.schedule.first, now)
         start = 0
         while start < length:
             end = min(start + size, length) if size > 0 else length
@@ -393,6 +394,7 @@ class Streams:
     def serve(self, now: float) -> list[Shipment]:
         """Returns what origins send in one turn."""
         turn = self.turn
+        turn.due(self.schedule.first, now)
         shipments: list[Shipment] = []
         numbers = self._in_turn(now)
         limited = len(numbers) > 1  # a single message of a single stream needs no budget

@@ -21,6 +21,7 @@ FLOOR: Final = 1e6  # replayed bytes per second in any case
 _LEAST_OF_STREAM: Final = 32 * 1024  # bytes
 _SAVED: Final = 256.0 * 1024  # maximum saved share
 _RECENT: Final = 0.05  # seconds: live data that waited this recently counts as waiting
+STOOD: Final = 0.2  # seconds of delay in a host's own work that show that it was stopped
 
 
 class Turn:
@@ -38,6 +39,7 @@ class Turn:
         "paths",
         "repairs",
         "replays",
+        "stood",
     )
 
     def __init__(self, most: int, most_live: int) -> None:
@@ -53,6 +55,17 @@ class Turn:
         self._share = _SAVED  # bytes that replays may still send beside live data
         self._waited = -1e18  # when live data last waited
         self._at = -1e18
+        self.stood = -1e18  # until when this host was stopped the last time
+
+    def due(self, at: float, now: float) -> None:
+        """Notes that the host does at `now` what was due `at`. If that is much later, it was stopped, or had
+        no processor: what arrived meanwhile waited in its sockets, and its age says nothing about a path."""
+        if now - at >= STOOD:
+            self.stood = now
+
+    def stood_lately(self, now: float) -> bool:
+        """Whether sockets may still hold what arrived while the host was stopped."""
+        return now - self.stood < STOOD
 
     def begin(self, now: float, streams: int = 1) -> None:
         """Begins a turn in which `streams` streams may have something to send."""
