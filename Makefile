@@ -3,6 +3,7 @@
 #   make demo      two daemons, clients of Kafka, AMQP and MQTT, two kill -9, and a table that says what arrived
 #   make demo-pipeline  interests shift, and a pipeline on Spark shortens headers; a picture in out/   (DEMO=...)
 #   make test      all tests, and those of the hot modules again with these compiled
+#   make nightly   long forms of some tests, which `make test` leaves out
 #   make check     what a change must pass: format, lint, types, layers, tests
 #   make advisories  asks an advisory database about the run-time dependencies; needs a network that reaches one
 #   make site      the documentation as a site in out/site; dead links are errors
@@ -44,7 +45,7 @@ SDIST    := .cache/sdist
 PY       := $(VENV)/bin/python
 SELF     := $(MAKE)  # under another name: make -n runs recipes that name it
 
-.PHONY: help setup compiled compiled-unit dist demo demo-pipeline test unit check static advisories site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps crash-relay power hosts hosts-spark strangers fuzz fuzz-segments soak stare clean
+.PHONY: help setup compiled compiled-unit dist demo demo-pipeline test nightly unit check static advisories site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps crash-relay power hosts hosts-spark strangers fuzz fuzz-segments soak stare clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -125,6 +126,9 @@ endif
 # The tests of the hot modules, with these compiled.
 compiled-unit: compiled
 	@$(COMPILED)/bin/python -m pytest $(COMPILED_UNIT)
+
+nightly: setup
+	@$(PY) -m pytest --nightly tests
 
 unit: setup
 	@$(PY) -m pytest $(UNIT) tests/house

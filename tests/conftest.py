@@ -81,6 +81,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FOLDERS",
         help="leave to the pass with --compiled what it runs: all of tests/unit but FOLDERS (tests/passes)",
     )
+    parser.addoption(
+        "--nightly", action="store_true", help="only the tests marked `nightly`; else only others"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -96,11 +99,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    once = config.getoption("--first-pass")
+    once, nightly = config.getoption("--first-pass"), config.getoption("--nightly")
+    left_out = [item for item in items if (item.get_closest_marker("nightly") is not None) != nightly]
     if once is not None:
-        left_out = passes.leave_to_the_second_pass(items, once.split())
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+        left_out += passes.leave_to_the_second_pass(items, once.split())
+    config.hook.pytest_deselected(items=left_out)
+    gone = set(left_out)
+    items[:] = [item for item in items if item not in gone]
     ranks = {ROOT / "tests" / name: rank for rank, name in enumerate(LONGEST)}
     items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
 

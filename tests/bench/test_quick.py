@@ -94,6 +94,7 @@ def test_records_go_from_one_daemon_to_another(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_records_go_through_mirror_maker(tmp_path, require):
     require(not missing_tools(), "needs java and mvn")
     done = fabric(tmp_path, "--peers", "mirrormaker2", "--only", "through")
@@ -102,6 +103,7 @@ def test_records_go_through_mirror_maker(tmp_path, require):
     assert found["through the chain, 100 B", "throughput"]["Kafka + MirrorMaker 2"]["median"] > 0
 
 
+@pytest.mark.nightly
 def test_records_go_through_a_federated_exchange(tmp_path):
     if reason := Federation().missing():
         pytest.skip(reason)  # in CI as well: one comparison does not justify installing a broker there

@@ -106,6 +106,7 @@ def test_a_replay_of_the_archive_gives_the_same_advice(found: dict[str, Any]) ->
     assert found["replayed"] == [True, True]
 
 
+@pytest.mark.nightly
 def test_the_demo_ends_near_hindsight_after_each_shift(spark_there: None, tmp_path: Path) -> None:
     """The short form of `make demo-pipeline`: one micro-batch in each phase."""
     given = ["--rounds", "1", "--packets", "300", "--master", "local[1]", "--json", "--out", str(tmp_path)]

@@ -189,7 +189,7 @@ def test_a_port_that_forgets_its_memberships_gets_unicast_until_it_knows_them_ag
         assert read(one, sent) == list(range(sent))
 
 
-@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize("qos", [pytest.param(0, marks=pytest.mark.nightly), 1])
 def test_quiet_topics_leave_a_group_that_reaches_nobody(
     lab: StartLab, tmp_path: Path, require_tool: Callable[[str], str], qos: int
 ) -> None:
