@@ -20,9 +20,8 @@ from treecast.shims.ticks import Ticks
 from . import session_table
 from .certificates import user_of
 from .session import Session
-from .session_channel import Answered
 from .session_host import AmqpHost
-from .session_output import SessionOutput
+from .session_waiting import UNPLUGGED, Answered
 
 _log = Log("treecast.amqp")
 
@@ -39,23 +38,27 @@ class Owner(Protocol):
     send_buffer_bytes: int
     ticks: Ticks
 
-    def woken(self, session: SessionOutput) -> None: ...
+    def woken(self, connection: Connection) -> None: ...
 
     def opened(self, connection: Connection) -> None: ...
 
     def closed(self, connection: Connection) -> None: ...
 
 
-class Connection(Session):
-    """Serves one client. `waiting` is the number of turns that hold output of it and have not ended."""
+class Connection:
+    """Serves one client: the edge of its `session`. `waiting` is the number of turns that hold output of it
+    and have not ended."""
 
     def __init__(self, face: Owner) -> None:
-        super().__init__(face.host, face.woken, face.loop.time())
+        self.session = Session(face.host, UNPLUGGED, face.loop.time())
+        self.state = self.session.state
+        self.output = self.session.output
         self.peer = ""
         self.waiting = 0
         self.since = face.loop.time()
-        self.opened_at = time.time()
+        self.state.opened_at = time.time()
         self._face = face
+        self._host = face.host
         self._stood_still = face.ticks.stood_still
         self._loop = face.loop
         self._transport: asyncio.Transport | None = None
@@ -70,58 +73,66 @@ class Connection(Session):
     # --- asyncio callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.output.edge = self  # until the connection is lost, so that no cycle keeps a closed one
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._face.send_buffer_bytes)
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.peer = f"{peer[0]}:{peer[1]}"
             here = transport.get_extra_info("sockname")
-            self.ends = (str(peer[0]), int(peer[1])), (str(here[0]), int(here[1]))
-            self.local = _is_loopback(str(peer[0]))
+            self.state.ends = (str(peer[0]), int(peer[1])), (str(here[0]), int(here[1]))
+            self.state.local = _is_loopback(str(peer[0]))
         else:
             self.peer = "unix socket"
-            self.local = True
-        self.address = address_of(peer)
+            self.state.local = True
+        self.state.address = address_of(peer)
         secured = transport.get_extra_info("ssl_object")
         if secured is not None:
-            self.certified = user_of(secured.getpeercert() or {}, self.host.settings.certificate_login)
+            self.state.certified = user_of(secured.getpeercert() or {}, self._host.settings.certificate_login)
         self._face.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        self.host.counting.bytes_in += len(data)
+        self._host.counting.bytes_in += len(data)
         if self._ended:  # what comes now is thrown away: not as fast as a client can send it
             self._pause()
             self._loop.call_later(_THROWN_AWAY, self._read_on)
             return
-        self.vhost.wall = time.time()
+        self.state.vhost.wall = time.time()
         now = self._loop.time()
         if len(data) > self._ration.free and self._ration.eaten(len(data)):
             self._pause()
             self._loop.call_soon(self._read_on)
         try:
-            self.receive(data, now)
+            self.session.receive(data, now)
         except Exception:
-            _log.exception("frame failed", peer=self.peer)
-            self.failure = "internal error"
-            self.lost(now)
-        if self.held or self.rests:
+            self._failed(now)
+        if self.state.held or self.session.rests:
             self._pause()
-        if self.host.alarm and self.publishes:
+        if self._host.alarm and self.session.publishes:
             self.pause_reading()
         self._hold(len(data), now)
+
+    def _failed(self, now: float) -> None:
+        """Ends this connection after an internal error; other connections are unaffected."""
+        _log.exception("frame failed", peer=self.peer)
+        self.state.failure = "internal error"
+        self.session.lost(now)
 
     def _hold(self, got: int, now: float) -> None:
         """Counts the memory of unfinished messages. `got`: bytes that have come."""
         visitor = self.visitor
         if visitor is None:
             return
-        if not self._known and self.user:
+        if not self._known and self.state.user:
             self._known = True
             visitor.known()
-        size = self.memory
+        size = self.session.memory
         if size or self._holds:
             self._holds = size > 0
             visitor.holding.hold(size, got, now)
+
+    def woken(self) -> None:
+        self._face.woken(self)
 
     def wait_for_memory(self, waits: bool) -> None:
         """Stops or continues reading: others need the memory."""
@@ -132,33 +143,25 @@ class Connection(Session):
             self._read_on()
 
     def go_on(self, now: float) -> None:
-        self.vhost.wall = time.time()
+        self.state.vhost.wall = time.time()
         try:
-            super().go_on(now)
+            self.session.go_on(now)
         except Exception:
-            _log.exception("frame failed", peer=self.peer)
-            self.failure = "internal error"
-            self.lost(now)
+            self._failed(now)
         self._read_on()
 
     def answered(self, found: Answered, now: float) -> None:
-        super().answered(found, now)
-        if not self.held:
-            self._read_on()
+        self.session.answered(found, now)
+        self._read_on()
 
     def checked(self, outcome: Outcome) -> None:
         now = self._loop.time()
         try:
-            super().checked(outcome)
-            if self.phase != session_table.CLOSED and self.memory:
-                self.receive(b"", now)
+            self.session.checked(outcome, now)
         except Exception:
-            _log.exception("frame failed", peer=self.peer)
-            self.failure = "internal error"
-            self.lost(now)
+            self._failed(now)
         self._hold(0, now)
-        if not self.held:
-            self._read_on()
+        self._read_on()
 
     def eof_received(self) -> bool:
         return False
@@ -180,24 +183,24 @@ class Connection(Session):
         if (
             not self._held
             and not self._short
-            and not self.held
-            and not self.rests
+            and not self.state.held
+            and not self.session.rests
             and self._transport is not None
             and not self._transport.is_closing()
         ):
             self._transport.resume_reading()
 
     def pause_writing(self) -> None:
-        self.congest(True)
+        self.output.congest(True)
 
     def resume_writing(self) -> None:
-        self.congest(False)
-        self.resume(self._loop.time())
+        self.output.congest(False)
+        self.session.resume(self._loop.time())
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self.lost(self._loop.time())
-        self.forget()
+        self.session.lost(self._loop.time())
+        self.session.forget()
         self._face.closed(self)
 
     # --- output
@@ -209,14 +212,14 @@ class Connection(Session):
             return
         now = self._loop.time()
         if data:
-            self.host.counting.bytes_out += len(data)
+            self._host.counting.bytes_out += len(data)
             transport.write(data)
-            self.sent(now)
-        if self.closing:
+            self.session.heartbeats.last_out = now
+        if self.output.closing:
             self._close(transport)
-        elif self.full:
-            self.full = False
-            self.resume(now)
+        elif self.output.full:
+            self.output.full = False
+            self.session.resume(now)
 
     def _close(self, transport: asyncio.Transport) -> None:
         """Sends EOF and lingers, so the client can read the reason.
@@ -228,9 +231,9 @@ class Connection(Session):
         if self._ended:
             return
         self._ended = True
-        if self.failure and transport.can_write_eof():
+        if self.state.failure and transport.can_write_eof():
             transport.write_eof()
-        elif not self.left:
+        elif not self.output.left:
             transport.close()
         self._loop.call_later(_LINGER, transport.abort)
 
@@ -242,16 +245,16 @@ class Connection(Session):
 
     def look(self, now: float) -> float:
         """Checks heartbeats and the time limit for opening. Returns when to check again, 0.0 for never."""
-        if self.phase < session_table.OPEN:
-            seconds = self.host.settings.connect_seconds
+        if self.state.phase < session_table.OPEN:
+            seconds = self._host.settings.connect_seconds
             # While this process stood still, it read nothing, however much the client has sent.
             if now - self.since - (self._face.ticks.stood_still - self._stood_still) >= seconds:
-                self.failure = f"the connection was not opened in {seconds:g} s"
+                self.state.failure = f"the connection was not opened in {seconds:g} s"
                 self.abort()
                 return 0.0
             return now + _SOON
-        at = self.tick(now)
-        if self.failure and self.phase == session_table.CLOSED:
+        at = self.session.tick(now)
+        if self.state.failure and self.state.phase == session_table.CLOSED:
             self.abort()  # heartbeats were missed: the client will not read a reason
             return 0.0
         return at

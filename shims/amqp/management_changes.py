@@ -354,7 +354,7 @@ class Changes:
 
     def close_connection(self, call: Call) -> Response:
         session = self.named_connection(call)
-        if session.user != call.user:
+        if session.state.user != call.user:
             call.need(ADMINISTRATOR)
         session.close(call.now, call.request.reason or "Closed via management plugin")
         return CHANGED
@@ -365,14 +365,14 @@ class Changes:
         if name != call.user:
             call.need(ADMINISTRATOR)
         for session in self.views.connections(call.visible()):
-            if session.user == name:
+            if session.state.user == name:
                 session.close(call.now, call.request.reason or "Closed via management plugin")
         return CHANGED
 
     def named_connection(self, call: Call) -> Session:
         for session in self.views.connections(call.visible()):
-            if connection_name(session) == call.arguments["connection"]:
-                if session.user == call.user or call.sees_all:
+            if connection_name(session.state) == call.arguments["connection"]:
+                if session.state.user == call.user or call.sees_all:
                     return session
                 raise Problem(401, "not_authorised", "User not authorised to access object")
         raise not_found()

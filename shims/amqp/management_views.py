@@ -28,9 +28,10 @@ from treecast.middleware.broker.queues import (
 from .management_call import Scope
 from .management_definitions import Document, shown_table
 from .session import Session
+from .session_channels import Channel
 from .session_consuming import ChannelConsumer
 from .session_host import AmqpHost
-from .session_publishing import Channel
+from .session_state import ConnectionState
 
 _INTERVAL: Final = 5.0  # seconds between samples, RabbitMQ's default
 _SAMPLES: Final = 100_000  # limit of stored samples
@@ -145,7 +146,7 @@ class Views:
     def _objects(self, vhosts: list[VirtualHost], sessions: list[Session]) -> Document:
         return {
             "connections": len(sessions),
-            "channels": sum(len(session.channels) for session in sessions),
+            "channels": sum(len(session.channels.by_number) for session in sessions),
             "consumers": sum(len(queue.consumers) for vhost in vhosts for queue in _own(vhost)),
             "exchanges": sum(len(vhost.exchanges) + 1 for vhost in vhosts),
             "queues": sum(len(vhost.queues) for vhost in vhosts),
@@ -270,7 +271,7 @@ class Views:
         }
         if queue.arguments.type is QueueType.QUORUM:
             found |= {"leader": node, "members": [node], "online": [node]}
-        if isinstance(queue.owner, Session):
+        if isinstance(queue.owner, ConnectionState):
             found["owner_pid_details"] = _ends(queue.owner)
         return found
 
@@ -315,26 +316,27 @@ class Views:
 
     def _open(self) -> Iterable[Session]:
         """Returns the connections that have logged in."""
-        return [session for session in self._sessions() if session.user]
+        return [session for session in self._sessions() if session.state.user]
 
     def connections(self, vhosts: Iterable[str] | None = None) -> list[Session]:
         """Returns the connections of the given virtual hosts, None for all."""
         known = None if vhosts is None else set(vhosts)
-        return [session for session in self._open() if known is None or session.vhost.name in known]
+        return [session for session in self._open() if known is None or session.state.vhost.name in known]
 
     def seen(self, scope: Scope) -> list[Session]:
         """Returns the connections in a scope."""
-        return [one for one in self.connections(scope.vhosts) if scope.user in (None, one.user)]
+        return [one for one in self.connections(scope.vhosts) if scope.user in (None, one.state.user)]
 
     def connection(self, session: Session, now: float) -> Document:
-        peer, server = session.ends
+        state = session.state
+        peer, server = state.ends
         return {
-            **_ends(session),
+            **_ends(state),
             "node": self._facts().name,
-            "user": session.user,
-            "user_who_performed_action": session.user,
-            "vhost": session.vhost.name,
-            "user_provided_name": session.name or None,
+            "user": state.user,
+            "user_who_performed_action": state.user,
+            "vhost": state.vhost.name,
+            "user_provided_name": state.name or None,
             "host": server[0],
             "port": server[1],
             "peer_host": peer[0],
@@ -342,41 +344,41 @@ class Views:
             "protocol": "AMQP 0-9-1",
             "type": "network",
             "ssl": False,
-            "auth_mechanism": session.mechanism,
-            "state": "blocked" if session.blocked else "running",
-            "channels": len(session.channels),
-            "channel_max": session.channel_max,
-            "frame_max": session.frame_max,
-            "timeout": session.heartbeat,
-            "connected_at": int(session.opened_at * 1000),
-            "client_properties": shown_table(session.properties),
+            "auth_mechanism": state.mechanism,
+            "state": "blocked" if session.opening.blocked else "running",
+            "channels": len(session.channels.by_number),
+            "channel_max": state.channel_max,
+            "frame_max": state.frame_max,
+            "timeout": state.heartbeat,
+            "connected_at": int(state.opened_at * 1000),
+            "client_properties": shown_table(state.properties),
         }
 
     def channels(self, sessions: Iterable[Session]) -> list[Document]:
         return [
             self.channel(session, channel)
             for session in sessions
-            for channel in list(session.channels.values())
+            for channel in list(session.channels.by_number.values())
         ]
 
     def channel(self, session: Session, channel: Channel) -> Document:
         return {
-            "name": channel_name(session, channel),
+            "name": channel_name(session.state, channel),
             "number": channel.number,
             "node": self._facts().name,
-            "user": session.user,
-            "vhost": session.vhost.name,
-            "connection_details": _ends(session),
+            "user": session.state.user,
+            "vhost": session.state.vhost.name,
+            "connection_details": _ends(session.state),
             "state": "running",
-            "consumer_count": len(channel.consumers),
-            "prefetch_count": channel.prefetch,
+            "consumer_count": len(channel.consuming.consumers),
+            "prefetch_count": channel.consuming.prefetch,
             "global_prefetch_count": 0,
-            "messages_unacknowledged": channel.unsettled.count,
+            "messages_unacknowledged": channel.settling.unsettled.count,
             "messages_unconfirmed": 0,
-            "messages_uncommitted": channel.uncommitted[0],
-            "acks_uncommitted": channel.uncommitted[1],
-            "confirm": channel.confirming,
-            "transactional": channel.transactional,
+            "messages_uncommitted": channel.transaction.uncommitted[0],
+            "acks_uncommitted": channel.transaction.uncommitted[1],
+            "confirm": channel.publishing.confirms.on,
+            "transactional": channel.transaction.open,
         }
 
     def consumers(self, scope: Scope) -> list[Document]:
@@ -385,8 +387,8 @@ class Views:
 
     def _consumers(self, sessions: Iterable[Session]) -> Iterable[tuple[Session, Channel, ChannelConsumer]]:
         for session in sessions:
-            for channel in list(session.channels.values()):
-                for one in list(channel.consumers.values()):
+            for channel in list(session.channels.by_number.values()):
+                for one in list(channel.consuming.consumers.values()):
                     yield session, channel, one
 
     def consumer(self, session: Session, channel: Channel, consumer: ChannelConsumer) -> Document:
@@ -394,7 +396,7 @@ class Views:
         active = not consumer.queue.arguments.single_active or known.active is consumer
         return {
             "consumer_tag": _text(consumer.tag),
-            "queue": {"name": _text(consumer.queue.name), "vhost": session.vhost.name},
+            "queue": {"name": _text(consumer.queue.name), "vhost": session.state.vhost.name},
             "ack_required": not consumer.no_ack,
             "exclusive": consumer.exclusive,
             "prefetch_count": consumer.prefetch,
@@ -402,12 +404,12 @@ class Views:
             "activity_status": "up" if active else "waiting",
             "arguments": shown_table(consumer.arguments),
             "channel_details": {
-                **_ends(session),
-                "name": channel_name(session, channel),
+                **_ends(session.state),
+                "name": channel_name(session.state, channel),
                 "number": channel.number,
-                "user": session.user,
+                "user": session.state.user,
                 "node": self._facts().name,
-                "connection_name": connection_name(session),
+                "connection_name": connection_name(session.state),
             },
         }
 
@@ -421,19 +423,19 @@ def _text(name: bytes) -> str:
     return name.decode(errors="replace")
 
 
-def connection_name(session: Session) -> str:
+def connection_name(state: ConnectionState) -> str:
     """Returns `host:port -> host:port`, or `connection NUMBER` if the connection has no addresses."""
-    peer, server = session.ends
-    return f"{peer[0]}:{peer[1]} -> {server[0]}:{server[1]}" if peer[0] else f"connection {session.number}"
+    peer, server = state.ends
+    return f"{peer[0]}:{peer[1]} -> {server[0]}:{server[1]}" if peer[0] else f"connection {state.number}"
 
 
-def channel_name(session: Session, channel: Channel) -> str:
-    return f"{connection_name(session)} ({channel.number})"
+def channel_name(state: ConnectionState, channel: Channel) -> str:
+    return f"{connection_name(state)} ({channel.number})"
 
 
-def _ends(session: Session) -> Document:
-    (host, port), _ = session.ends
-    return {"name": connection_name(session), "peer_host": host, "peer_port": port}
+def _ends(state: ConnectionState) -> Document:
+    (host, port), _ = state.ends
+    return {"name": connection_name(state), "peer_host": host, "peer_port": port}
 
 
 def _depths(queues: Iterable[MessageQueue]) -> dict[str, int]:

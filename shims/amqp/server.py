@@ -24,8 +24,8 @@ from treecast.shims.protocol_errors import ProtocolErrors
 from treecast.shims.ticks import TICK, Ticks
 
 from .connection import Connection
+from .session import Session
 from .session_host import AmqpHost
-from .session_output import SessionOutput
 
 _log = Log("treecast.amqp")
 
@@ -52,8 +52,8 @@ class Gathered:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.depends = connection.depends
-        self.data = connection.take_output()
+        self.depends = connection.output.depends
+        self.data = connection.output.take()
 
 
 class AmqpFace:
@@ -121,7 +121,7 @@ class AmqpFace:
             return
         self._timer = None
         for connection in list(self.connections):
-            connection.close(self.loop.time())
+            connection.session.close(self.loop.time())
         if self.connections:
             self._all_closed = asyncio.Event()
             try:
@@ -136,10 +136,9 @@ class AmqpFace:
 
     # --- output of connections
 
-    def woken(self, session: SessionOutput) -> None:
+    def woken(self, connection: Connection) -> None:
         """Schedules the output of a connection."""
-        assert isinstance(session, Connection)
-        self._woken.append(session)
+        self._woken.append(connection)
         self.act()
 
     def act(self) -> None:
@@ -167,13 +166,14 @@ class AmqpFace:
             joined.send()
             known = joined.definitions.known
         for connection in woken:
-            if connection.shares > known:
+            output = connection.output
+            if output.shares > known:
                 self._held.append(connection)
-            elif connection.depends or connection.waiting:
+            elif output.depends or connection.waiting:
                 connection.waiting += 1
                 self._bound.append(connection)
             else:
-                connection.write(connection.take_output())
+                connection.write(output.take())
         if only_notes:
             self._storage.flush()
         if self._bound:
@@ -217,7 +217,7 @@ class AmqpFace:
         for one in gathered:
             one.connection.waiting -= 1
             if one.depends:
-                one.connection.failure = DISK_REFUSES
+                one.connection.state.failure = DISK_REFUSES
                 one.connection.abort()
             else:
                 one.connection.write(one.data)
@@ -289,18 +289,18 @@ class AmqpFace:
             _log.info("publishers continue")
         for connection in list(self.connections):
             if reason:
-                connection.block(reason)
-                if connection.publishes:
+                connection.session.opening.block(reason)
+                if connection.session.publishes:
                     connection.pause_reading()
             else:
-                connection.unblock()
+                connection.session.opening.unblock()
                 connection.resume_reading()
 
     def _leave_vhost(self, name: str) -> None:
         """Closes the connections of a virtual host that is deleted."""
         for connection in list(self.connections):
-            if connection.user and connection.vhost.name == name:
-                connection.close(self.loop.time(), f"vhost '{name}' is deleted")
+            if connection.state.user and connection.state.vhost.name == name:
+                connection.session.close(self.loop.time(), f"vhost '{name}' is deleted")
 
     def _rights_changed(self, deleted: str) -> None:
         """Has all connections reviewed in the next pass of the event loop, once for all changes of this one.
@@ -318,7 +318,11 @@ class AmqpFace:
         deleted, self._deleted = self._deleted, set()
         now = self.loop.time()
         for connection in list(self.connections):
-            connection.review(deleted, now)
+            connection.session.review(deleted, now)
+
+    def sessions(self) -> list[Session]:
+        """Returns the sessions of the open connections."""
+        return [connection.session for connection in self.connections]
 
     # --- called by connections
 
@@ -331,10 +335,11 @@ class AmqpFace:
         self.counters.connections_closed += 1
         self.connections.discard(connection)
         self._due.discard(connection)
-        if connection.joined:
-            self.host.applications.left("amqp", connection.name or connection.user, connection.ends[0][0])
+        state = connection.state
+        if connection.session.opening.joined:
+            self.host.applications.left("amqp", state.shown_name, state.ends[0][0])
         self.act()
-        if connection.failure:
+        if state.failure:
             self._report(connection)
         if self._all_closed is not None and not self.connections:
             self._all_closed.set()
@@ -344,7 +349,7 @@ class AmqpFace:
 
     def _report(self, connection: Connection) -> None:
         """Counts and logs a protocol violation or a disconnection by the server."""
-        reason = connection.failure
+        reason = connection.state.failure
         if reason == DISK_REFUSES:  # not the client's fault, and logged by the turn
             self._errors.count(DISK_REFUSES)
         else:

@@ -1,4 +1,4 @@
-"""The consuming part of a channel: consumers, basic.get, and the settling of deliveries."""
+"""The consuming part of a channel: consumers and basic.get."""
 
 from __future__ import annotations
 
@@ -27,17 +27,12 @@ from treecast.middleware.broker.queues import (
 
 from . import codec, codec_deliver
 from .codec import AmqpError
-from .session_channel import Connection
-from .session_definitions import DefiningChannel
+from .session_channel import ChannelContext
 from .session_messages import REPLY_TO, shown
-from .session_unsettled import Given, Unsettled
+from .session_settling import Settling
 
 _Basic = commands.Basic
 _ANY: Final = 1 << 30
-_SETTLE: Final = 0
-_REJECT: Final = 1
-_REQUEUE: Final = 2  # returned by its consumer
-_FAIL: Final = 3  # returned because the delivery failed
 
 
 class ChannelConsumer(Consumer):
@@ -45,8 +40,7 @@ class ChannelConsumer(Consumer):
 
     def __init__(
         self,
-        channel: ConsumingChannel,
-        connection: Connection,
+        consuming: Consuming,
         tag: bytes,
         queue: MessageQueue,
         prefetch: int,
@@ -54,26 +48,29 @@ class ChannelConsumer(Consumer):
         exclusive: bool,
         priority: int,
     ) -> None:
+        context = consuming.context
+        connection = context.connection
         super().__init__(tag, connection, no_ack, exclusive, priority)
         self.queue = queue
         self.prefetch = 0 if no_ack else prefetch
         self.arguments: Mapping[str, object] = {}
-        self._channel = channel
-        self._connection = connection
-        self._to = codec_deliver.Destination(channel.number, tag, connection.frame_max)
+        self._consuming = consuming
+        self._settling = consuming.settling
+        self._output = context.output
+        self._to = codec_deliver.Destination(context.number, tag, connection.frame_max)
 
     @property
     def room(self) -> int:
-        if not self._connection.writable:
+        if not self._output.writable:
             return 0
         return self.prefetch - self.unsettled if self.prefetch else _ANY
 
     def take(self, part: Part) -> None:
-        first = self._channel.given(part, self.queue, self)
+        first = self._settling.given(part, self.queue, self, self.no_ack)
         run = part.run
         assert run is not None
         codec_deliver.write_deliveries(
-            self._connection.writer(),
+            self._output.writer(),
             self._to,
             shown_data(part, run),
             first,
@@ -81,10 +78,10 @@ class ChannelConsumer(Consumer):
             run.exchange,
             run.key,
         )
-        self._connection.written()
+        self._output.written()
 
     def cancelled(self) -> None:
-        self._channel.queue_gone(self)
+        self._consuming.queue_gone(self)
 
 
 def shown_data(part: Part, run: Run) -> bytes:
@@ -97,18 +94,18 @@ def shown_data(part: Part, run: Run) -> bytes:
     )
 
 
-class ConsumingChannel(DefiningChannel):
+class Consuming:
     """The consuming part of a channel. `reply` is the queue for its direct replies, or b""."""
 
-    def __init__(self, connection: Connection, number: int) -> None:
-        super().__init__(connection, number)
+    def __init__(self, context: ChannelContext, settling: Settling) -> None:
+        self.context = context
+        self.settling = settling
         self.consumers: dict[bytes, ChannelConsumer] = {}
-        self.unsettled = Unsettled()
         self.reply = b""
-        self.transactional = False
         self.prefetch = 0  # for new consumers
-        self._settling: list[tuple[int, Given]] = []  # in a transaction: (how it is settled, deliveries)
-        self._next_tag = 1
+        self._connection = context.connection
+        self._host = context.host
+        self._vhost = context.vhost
 
     # --- consumers
 
@@ -122,7 +119,7 @@ class ConsumingChannel(DefiningChannel):
         if method.prefetch_size:
             raise AmqpError(codec.NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
         self.prefetch = method.prefetch_count
-        self.send(_Basic.QosOk())
+        self.context.send(_Basic.QosOk())
         if self._connection.raises_prefetch:
             for consumer in self.consumers.values():
                 consumer.prefetch = 0 if consumer.no_ack else self.prefetch
@@ -141,14 +138,13 @@ class ConsumingChannel(DefiningChannel):
         if name.encode() == REPLY_TO:
             queue = self._reply_queue(method.no_ack, now)
         else:
-            known = self.queue_name(name)
-            self.permit(needs.to_read(known))
-            queue = self.readable(known)
+            known = self.context.queue_name(name)
+            self.context.permit(needs.to_read(known))
+            queue = self.context.readable(known)
         start = self._start(queue, method)
         number = self._at_home(queue, method, tag, start)
         consumer = ChannelConsumer(
             self,
-            self._connection,
             tag,
             queue,
             self.prefetch,
@@ -183,26 +179,21 @@ class ConsumingChannel(DefiningChannel):
             Ask.CONSUME,
             self._vhost.name,
             queue.name,
-            self._new_number(),
+            self.context.new_number(),
             exclusive=method.exclusive,
             priority=_priority(method.arguments),
             tag=tag,
             start=start,
         )
-        return self.asked(queue, Ask.CONSUME, call).call.consumer
-
-    def _new_number(self) -> int:
-        joined = self._host.joined
-        assert joined is not None
-        return joined.new_number()
+        return self.context.asked(queue, Ask.CONSUME, call).call.consumer
 
     def _begin(self, consumer: ChannelConsumer, tag: bytes, nowait: bool, now: float) -> None:
         """Sends consume-ok before the first message. Sends nothing if the queue refuses."""
         self.consumers[tag] = consumer
-        out = self._connection.writer()
+        out = self.context.output.writer()
         before = len(out)
         if not nowait:
-            self.send(_Basic.ConsumeOk(tag.decode()))
+            self.context.send(_Basic.ConsumeOk(tag.decode()))
         try:
             self._vhost.consume(consumer.queue, consumer, now)
         except Exception:
@@ -222,7 +213,7 @@ class ConsumingChannel(DefiningChannel):
     def cancel(self, method: commands.Basic.Cancel, now: float) -> None:
         self._cancel((method.consumer_tag or "").encode(), now)
         if not method.nowait:
-            self.send(_Basic.CancelOk(method.consumer_tag))
+            self.context.send(_Basic.CancelOk(method.consumer_tag))
 
     def cancelled_by_us(self, method: commands.Basic.CancelOk, now: float) -> None:
         """Ignores the client's confirmation that a queue is gone."""
@@ -242,13 +233,13 @@ class ConsumingChannel(DefiningChannel):
             return
         capabilities = self._connection.capabilities
         if capabilities.get("consumer_cancel_notify") is True:
-            self.send(_Basic.Cancel(consumer.tag.decode(), True))
+            self.context.send(_Basic.Cancel(consumer.tag.decode(), True))
 
     def review(self) -> None:
-        """Also for consumers: who may no longer read a queue gets no more of it."""
+        """Raises ACCESS_REFUSED for a consumer whose user may no longer read its queue."""
         for consumer in self.consumers.values():
             if consumer.queue.name != self.reply:
-                self.permit(needs.to_read(consumer.queue.name))
+                self.context.permit(needs.to_read(consumer.queue.name))
 
     def pump(self, now: float) -> None:
         """Resumes deliveries after the client reads again."""
@@ -256,20 +247,12 @@ class ConsumingChannel(DefiningChannel):
             consumer.queue.pump(now)
             self._vhost.touched(consumer.queue, now)
 
-    # --- delivering
-
-    def given(self, part: Part, queue: MessageQueue, consumer: Consumer | None) -> int:
-        """Assigns delivery tags to a part and returns the first. Tracks the part unless it is no-ack."""
-        first = self._next_tag
-        self._next_tag += part.count
-        if consumer is None or not consumer.no_ack:
-            self.unsettled.add(Given(first, part.count, 0, part, queue, consumer))
-        return first
+    # --- single messages
 
     def get(self, method: commands.Basic.Get, now: float) -> None:
-        name = self.queue_name(method.queue)
-        self.permit(needs.to_read(name))
-        queue = self.readable(name)
+        name = self.context.queue_name(method.queue)
+        self.context.permit(needs.to_read(name))
+        queue = self.context.readable(name)
         left = 0
         part: Part | None
         if isinstance(queue, RemoteQueue):
@@ -279,104 +262,28 @@ class ConsumingChannel(DefiningChannel):
             self._vhost.touched(queue, now)
             left = queue.ready
         if part is None:
-            self.send(_Basic.GetEmpty())
+            self.context.send(_Basic.GetEmpty())
             return
         run = part.run
         assert run is not None
-        tag = self._next_tag
-        if method.no_ack:
-            self._next_tag += 1
-        else:
-            self.given(part, queue, None)
-        out = self._connection.writer()
-        out.write(codec_deliver.got(self.number, tag, part.redelivered, run.exchange, run.key, left))
+        tag = self.settling.given(part, queue, None, method.no_ack)
+        out = self.context.output.writer()
+        out.write(codec_deliver.got(self.context.number, tag, part.redelivered, run.exchange, run.key, left))
         ((properties, body),) = messages(shown_data(part, run))
         frame_max = self._connection.frame_max
-        out.write(codec_deliver.content(self.number, frame_max, properties, body))
-        self._connection.written()
+        out.write(codec_deliver.content(self.context.number, frame_max, properties, body))
+        self.context.output.written()
 
     def _get_at_home(self, queue: RemoteQueue, no_ack: bool) -> tuple[Part | None, int]:
         """Returns (the message or None, how many are left)."""
-        call = QueueCall(Ask.GET, self._vhost.name, queue.name, self._new_number(), no_ack)
-        found = self.asked(queue, Ask.GET, call)
+        call = QueueCall(Ask.GET, self._vhost.name, queue.name, self.context.new_number(), no_ack)
+        found = self.context.asked(queue, Ask.GET, call)
         return (found.parts[0] if found.parts else None), found.answer.messages
 
-    # --- settling
-
-    def ack_method(self, method: commands.Basic.Ack, now: float) -> None:
-        self._end(method.delivery_tag, method.multiple, _SETTLE, now)
-
-    def ack_row(self, first: int, count: int, now: float) -> None:
-        """Handles `count` single acknowledgements of the tags from `first` on."""
-        taken = self.unsettled.take(first, count)
-        if taken or count == 1:
-            self._ended(taken, first, _SETTLE, now)
-            return
-        for tag in range(first, first + count):
-            self._end(tag, False, _SETTLE, now)
-
-    def nack(self, method: commands.Basic.Nack, now: float) -> None:
-        self._end(method.delivery_tag, method.multiple, _REQUEUE if method.requeue else _REJECT, now)
-
-    def reject(self, method: commands.Basic.Reject, now: float) -> None:
-        """Handles a reject. With requeue it counts as a failed delivery in quorum queues (RabbitMQ 4.3)."""
-        self._end(method.delivery_tag or 0, False, _FAIL if method.requeue else _REJECT, now)
-
-    def _end(self, tag: int, multiple: bool, how: int, now: float) -> None:
-        if multiple:
-            taken = self.unsettled.take_up_to(tag)
-            if tag == 0:
-                self._settle_all(taken, how, now)
-                return
-        else:
-            taken = self.unsettled.take(tag)
-        self._ended(taken, tag, how, now)
-
-    def _ended(self, taken: list[Given], tag: int, how: int, now: float) -> None:
-        if not taken:
-            raise AmqpError(codec.PRECONDITION_FAILED, f"unknown delivery tag {tag}")
-        self._settle_all(taken, how, now)
-
-    def _returnable(self, taken: list[Given], what: str) -> None:
-        """Refuses to return or reject messages of streams."""
-        for given in taken:
-            if given.queue.arguments.type is QueueType.STREAM:
-                raise unsupported(what, "stream queues", given.queue, self._vhost.name)
-
-    def _settle_all(self, taken: list[Given], how: int, now: float) -> None:
-        if how != _SETTLE:
-            self._returnable(taken, "basic.nack and basic.reject")
-        if self.transactional:
-            self._settling += [(how, given) for given in taken]
-        else:
-            for given in taken:
-                self._settle(given, how, now)
-
-    def _settle(self, given: Given, how: int, now: float) -> None:
-        queue, part, consumer = given.queue, given.part, given.consumer
-        if how == _SETTLE:
-            queue.settle(part, given.offset, given.count, consumer)
-        elif how == _REJECT:
-            queue.reject(part, given.offset, given.count, consumer, now)
-        else:
-            failed = how == _FAIL
-            queue.requeue(part, given.offset, given.count, consumer, now, failed=failed)
-        self._connection.changed(queue)
-
-    def recover(self, method: commands.Basic.Recover, now: float) -> None:
-        self._recover(method.requeue, now)
-        self.send(_Basic.RecoverOk())
-
-    def recover_async(self, method: commands.Basic.RecoverAsync, now: float) -> None:
-        self._recover(method.requeue, now)
-
-    def _recover(self, requeue: bool, now: float) -> None:
-        if not requeue:
-            raise AmqpError(codec.NOT_IMPLEMENTED, "requeue=false")
-        taken = self.unsettled.clear()
-        self._returnable(taken, "basic.recover")
-        for given in taken:
-            self._settle(given, _REQUEUE, now)
+    def flow(self, method: commands.Channel.Flow, now: float) -> None:
+        if not method.active:
+            raise AmqpError(codec.NOT_IMPLEMENTED, "active=false")
+        self.context.send(commands.Channel.FlowOk(True))
 
     # --- closing
 
@@ -385,15 +292,6 @@ class ConsumingChannel(DefiningChannel):
         for consumer in list(self.consumers.values()):
             self._connection.changed(consumer.queue)
             self._cancel(consumer.tag, now, ends=True)
-
-    def release(self, now: float) -> None:
-        """Ends the channel: returns its unsettled messages as failed deliveries. The caller pumps their
-        queues."""
-        self.leave(now)
-        unsettled = [given for _, given in self._settling] + self.unsettled.clear()
-        self._settling = []
-        for given in unsettled:
-            self._settle(given, _FAIL, now)
 
 
 def _priority(arguments: Mapping[str, object] | None) -> int:

@@ -21,8 +21,9 @@ from treecast.middleware.model.rights import EXCHANGE, QUEUE
 from . import codec
 from .codec import AmqpError
 from .codec_methods import queue_declared
-from .session_channel import ChannelBase, Preparing, Suspended
+from .session_channel import ChannelContext
 from .session_messages import REPLY_TO
+from .session_waiting import Preparing, Suspended
 
 _Exchange = commands.Exchange
 _Queue = commands.Queue
@@ -33,8 +34,14 @@ def _name(given: str) -> bytes:
     return given.translate(_BREAKS).encode()
 
 
-class DefiningChannel(ChannelBase):
+class Defining:
     """The defining part of a channel."""
+
+    def __init__(self, context: ChannelContext) -> None:
+        self._context = context
+        self._connection = context.connection
+        self._host = context.host
+        self._vhost = context.vhost
 
     # --- exchanges
 
@@ -46,7 +53,7 @@ class DefiningChannel(ChannelBase):
             self._vhost.exchange(name)
         else:
             arguments = method.arguments or {}
-            self.permit(needs.to_declare_exchange(self._vhost, name, arguments))
+            self._context.permit(needs.to_declare_exchange(self._vhost, name, arguments))
             self._vhost.declare_exchange(
                 name,
                 method.exchange_type,
@@ -56,26 +63,26 @@ class DefiningChannel(ChannelBase):
                 arguments=arguments,
             )
         if not method.nowait:
-            self.send(_Exchange.DeclareOk())
+            self._context.send(_Exchange.DeclareOk())
 
     def delete_exchange(self, method: commands.Exchange.Delete, now: float) -> None:
         name = _name(method.exchange)
-        self.permit(needs.to_delete(EXCHANGE, name))
+        self._context.permit(needs.to_delete(EXCHANGE, name))
         self._vhost.delete_exchange(name, if_unused=method.if_unused)
         if not method.nowait:
-            self.send(_Exchange.DeleteOk())
+            self._context.send(_Exchange.DeleteOk())
 
     def bind_exchange(self, method: commands.Exchange.Bind, now: float) -> None:
         target = Destination(method.destination.encode(), True)
         self._bind(method.source.encode(), target, method.routing_key.encode(), method.arguments or {}, True)
         if not method.nowait:
-            self.send(_Exchange.BindOk())
+            self._context.send(_Exchange.BindOk())
 
     def unbind_exchange(self, method: commands.Exchange.Unbind, now: float) -> None:
         target = Destination(method.destination.encode(), True)
         self._bind(method.source.encode(), target, method.routing_key.encode(), method.arguments or {}, False)
         if not method.nowait:
-            self.send(_Exchange.UnbindOk())
+            self._context.send(_Exchange.UnbindOk())
 
     def _bind(
         self, source: bytes, target: Destination, key: bytes, arguments: Mapping[str, object], bind: bool
@@ -83,7 +90,7 @@ class DefiningChannel(ChannelBase):
         if not target.is_exchange and target.name.startswith(REPLY_TO):
             detail = "cannot bind or unbind to a volatile (direct reply-to) queue"
             raise AmqpError(codec.ACCESS_REFUSED, detail)
-        self.permit(needs.to_bind(self._vhost, source, target, key))
+        self._context.permit(needs.to_bind(self._vhost, source, target, key))
         change = self._vhost.bind if bind else self._vhost.unbind
         change(source, target, key, arguments, self._connection)
 
@@ -95,14 +102,14 @@ class DefiningChannel(ChannelBase):
             self._declared(name, 0, 1, method.nowait)
             return
         if method.passive or name.startswith(REPLY_TO):
-            queue = self.owned(name)
+            queue = self._context.owned(name)
             queue.used_at = now
         else:
             arguments = self._vhost.typed(
                 method.arguments or {}, method.durable, method.exclusive, method.auto_delete
             )
             generated = self._host.made_up(b"amq.gen") if not name else b""
-            self.permit(needs.to_declare_queue(self._vhost, name or generated, arguments))
+            self._context.permit(needs.to_declare_queue(self._vhost, name or generated, arguments))
             self._prepare(name, arguments, method)
             queue = self._vhost.declare_queue(
                 name,
@@ -119,37 +126,39 @@ class DefiningChannel(ChannelBase):
         self._declared(queue.name, messages, consumers, method.nowait)
 
     def _declared(self, name: bytes, messages: int, consumers: int, nowait: bool) -> None:
-        self._last_queue = name
+        self._context.last_queue = name
         if not nowait:
-            self._connection.writer().write(queue_declared(self.number, name, messages, consumers))
+            self._context.output.writer().write(
+                queue_declared(self._context.number, name, messages, consumers)
+            )
 
     def _prepare(self, name: bytes, arguments: Mapping[str, object], method: commands.Queue.Declare) -> None:
         """Waits until a new stream has a log."""
         streams = self._host.streams
         if streams is None or arguments.get("x-queue-type") != "stream":
             return
-        found = self.prepared()
+        found = self._context.prepared()
         if found is not None and found.refusal is not None:
             raise found.refusal
         wrong = method.exclusive or method.auto_delete or not method.durable or not name
         if found is not None or wrong or isinstance(self._vhost.queues.get(name), RemoteQueue):
             return  # a wrong declaration is refused by the declaration itself
         parsed = self._vhost.arguments_of(name, arguments)[0]
-        streams.prepare(self._vhost.name, name, parsed, Preparing(self._connection, streams.now))
+        streams.prepare(self._vhost.name, name, parsed, Preparing(self._context.output.edge, streams.now))
         raise Suspended
 
     def _counts(self, queue: MessageQueue) -> tuple[int, int]:
         """Returns the numbers of (ready messages, consumers)."""
         if not isinstance(queue, RemoteQueue):
             return queue.ready, len(queue.consumers)
-        found = self.asked(queue, Ask.COUNT).answer
+        found = self._context.asked(queue, Ask.COUNT).answer
         return found.messages, found.consumers
 
     def delete_queue(self, method: commands.Queue.Delete, now: float) -> None:
-        name = self.queue_name(method.queue)
-        self.permit(needs.to_delete(QUEUE, name))
+        name = self._context.queue_name(method.queue)
+        self._context.permit(needs.to_delete(QUEUE, name))
         queue = None if name.startswith(REPLY_TO) else self._vhost.queues.get(name)
-        answered = self.answer()
+        answered = self._context.answer()
         if answered is not None:  # also if the home's deletion was known here before its answer
             count = answered.answer.messages
         elif queue is None:
@@ -158,11 +167,11 @@ class DefiningChannel(ChannelBase):
             call = QueueCall(
                 Ask.DELETE,
                 self._vhost.name,
-                self.owned(name).name,
+                self._context.owned(name).name,
                 if_unused=method.if_unused,
                 if_empty=method.if_empty,
             )
-            count = self.asked(queue, Ask.DELETE, call).answer.messages
+            count = self._context.asked(queue, Ask.DELETE, call).answer.messages
         else:
             if isinstance(queue, StreamQueue) and (method.if_unused or method.if_empty):
                 flag = "if-unused" if method.if_unused else "if-empty"
@@ -175,32 +184,32 @@ class DefiningChannel(ChannelBase):
                 name, self._connection, if_unused=method.if_unused, if_empty=method.if_empty
             )
         if not method.nowait:
-            self.send(_Queue.DeleteOk(count))
+            self._context.send(_Queue.DeleteOk(count))
 
     def bind_queue(self, method: commands.Queue.Bind, now: float) -> None:
-        target = Destination(self.queue_name(method.queue), False)
+        target = Destination(self._context.queue_name(method.queue), False)
         key = self._key(method.queue, method.routing_key)
         self._bind(method.exchange.encode(), target, key, method.arguments or {}, True)
         if not method.nowait:
-            self.send(_Queue.BindOk())
+            self._context.send(_Queue.BindOk())
 
     def unbind_queue(self, method: commands.Queue.Unbind, now: float) -> None:
-        target = Destination(self.queue_name(method.queue), False)
+        target = Destination(self._context.queue_name(method.queue), False)
         key = self._key(method.queue, method.routing_key)
         self._bind(method.exchange.encode(), target, key, method.arguments or {}, False)
-        self.send(_Queue.UnbindOk())
+        self._context.send(_Queue.UnbindOk())
 
     def _key(self, queue: str, key: str) -> bytes:
         """Returns the key, or the name of the last declared queue if queue and key are both empty."""
-        return self._last_queue if not queue and not key else key.encode()
+        return self._context.last_queue if not queue and not key else key.encode()
 
     def purge_queue(self, method: commands.Queue.Purge, now: float) -> None:
-        name = self.queue_name(method.queue)
-        self.permit(needs.to_read(name))
-        queue = self.readable(name)
+        name = self._context.queue_name(method.queue)
+        self._context.permit(needs.to_read(name))
+        queue = self._context.readable(name)
         if isinstance(queue, RemoteQueue):
-            count = self.asked(queue, Ask.PURGE).answer.messages
+            count = self._context.asked(queue, Ask.PURGE).answer.messages
         else:
             count = queue.purge()
         if not method.nowait:
-            self.send(_Queue.PurgeOk(count))
+            self._context.send(_Queue.PurgeOk(count))

@@ -1,26 +1,22 @@
-"""The methods of channel 0: opening, authentication, heartbeats, blocking and closing of a connection.
+"""The methods of channel 0, with which a connection is opened and left; and its heartbeats.
 
 States and actions are defined in `session_table`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Final
 
 from pamqp import base, commands
 from pamqp.common import FieldTable
 
-from treecast.middleware.model.logs import Log
 from treecast.shims.log_ins import Outcome
 
 from . import codec, session_table
 from .codec import AmqpError
-from .session_channel import ChannelBase, Connection
-from .session_host import AmqpHost, credentials
-from .session_output import SessionOutput
-
-_log = Log("treecast.amqp")
+from .session_channels import Channels
+from .session_host import credentials
+from .session_state import ConnectionState
 
 _EXTERNAL: Final = "EXTERNAL"
 _Method = commands.Connection
@@ -39,48 +35,20 @@ _CAPABILITIES: Final[FieldTable] = {
 }
 
 
-class OpeningConnection(Connection):
-    """The channel 0 part of a connection.
-
-    `failure` is the reason why it was ended, or "". `name` is the connection name given by the client,
-    `properties` all client properties. `ends` are the addresses of client and server, if any, and
-    `opened_at` is the time of day, and `certified` is the user that the client's verified certificate names,
-    or ""; the owner of the socket sets all three.
+class Opening:
+    """The channel 0 part of a connection. `joined`: it was noted as an application. `blocked`: the client was
+    notified that its publishes are not read.
     """
 
-    def __init__(self, host: AmqpHost, wake: Callable[[SessionOutput], None], now: float) -> None:
-        super().__init__(host, wake)
-        self.name = ""
-        self.joined = False  # it was noted as an application
-        self.properties: Mapping[str, object] = {}
-        self.mechanism = ""
-        self.address = ""  # of the client, as the limits on log-ins count it
+    def __init__(self, state: ConnectionState, channels: Channels) -> None:
+        self.joined = False
+        self._state = state
+        self._host = state.host
+        self._channels = channels
         self._asks = ""  # the user whose password is checked
-        self.ends: tuple[tuple[str, int], tuple[str, int]] = (("", 0), ("", 0))
-        self.opened_at = 0.0
-        self.certified = ""
-        self.number = host.number_connection()
-        self.channel_max = host.settings.channel_max
-        self.heartbeat = 0
-        self.phase = session_table.HEADER
-        self.failure = ""
-        self._wanted = 0  # size at which the partial input is complete, as far as known
-        self._blocked = False
-        self._last_in = now
-        self._last_out = now
+        self.blocked = False
 
-    def release(self, now: float) -> None:
-        """Releases its channels and exclusive queues."""
-        raise NotImplementedError
-
-    def all_channels(self) -> list[ChannelBase]:
-        raise NotImplementedError
-
-    def lost(self, now: float) -> None:
-        """Handles the loss of the connection."""
-        raise NotImplementedError
-
-    def _header(self, data: bytes) -> int:
+    def header(self, data: bytes) -> int:
         """Handles the protocol header. Answers any other header with the supported one and closes.
 
         Returns the number of bytes used.
@@ -88,35 +56,35 @@ class OpeningConnection(Connection):
         begin = data[: len(codec.PROTOCOL_HEADER)]
         if codec.PROTOCOL_HEADER.startswith(begin):
             if len(begin) < len(codec.PROTOCOL_HEADER):
-                self._wanted = len(codec.PROTOCOL_HEADER)
+                self._state.wanted = len(codec.PROTOCOL_HEADER)
                 return 0
-            self.phase = session_table.STARTING
-            self.send(0, _Method.Start(0, 9, self._server_properties(), self._mechanisms(), "en_US"))
+            self._state.phase = session_table.STARTING
+            self._state.send(_Method.Start(0, 9, self._server_properties(), self._mechanisms(), "en_US"))
             return len(begin)
         if begin == b"AMQP\x00\x01\x00\x00" or begin == b"AMQP\x03\x01\x00\x00":
-            self.failure = "the client speaks AMQP 1.0, which is not served"
+            self._state.failure = "the client speaks AMQP 1.0, which is not served"
         else:
-            self.failure = f"the client speaks another protocol: {begin!r}"
-        self.writer().write(codec.PROTOCOL_HEADER)
-        self._end()
+            self._state.failure = f"the client speaks another protocol: {begin!r}"
+        self._state.output.writer().write(codec.PROTOCOL_HEADER)
+        self._state.end()
         return len(data)
 
-    def _on_connection(self, number: int, method: base.Frame, now: float) -> None:
-        action = session_table.CONNECTION[self.phase].get(method.index)
+    def on_method(self, number: int, method: base.Frame, now: float) -> None:
+        action = session_table.CONNECTION[self._state.phase].get(method.index)
         if number:
             raise AmqpError(codec.COMMAND_INVALID, f"{method.name} on channel {number}", method.index)
         if action is None:
-            code = session_table.CONNECTION_REFUSED[self.phase]
+            code = session_table.CONNECTION_REFUSED[self._state.phase]
             if code:
                 raise AmqpError(code, f"{method.name} is not allowed in this state", method.index)
             return
         if action == "leave":
-            self.release(now)
-            self.send(0, _Method.CloseOk())
-            self.left = True
-            self._end()
+            self._channels.release_all(now)
+            self._state.send(_Method.CloseOk())
+            self._state.output.left = True
+            self._state.end()
         elif action == "closed":
-            self._end()
+            self._state.end()
         elif isinstance(method, _Method.StartOk):
             self._log_in(method)
         elif isinstance(method, _Method.TuneOk):
@@ -131,32 +99,32 @@ class OpeningConnection(Connection):
     def _server_properties(self) -> FieldTable:
         return {
             "product": "Treecast",
-            "version": self.host.settings.version,
+            "version": self._host.settings.version,
             "platform": "Python",
             "information": "https://github.com/treecast/treecast",
             "capabilities": _CAPABILITIES,
         }
 
     def _mechanisms(self) -> str:
-        offered = self.host.access.mechanisms
-        return " ".join((*offered, _EXTERNAL) if self.certified else offered)
+        offered = self._host.access.mechanisms
+        return " ".join((*offered, _EXTERNAL) if self._state.certified else offered)
 
     def _log_in(self, method: commands.Connection.StartOk) -> None:
         properties = method.client_properties or {}
         capabilities = properties.get("capabilities")
-        self.capabilities = capabilities if isinstance(capabilities, dict) else {}
-        self.name = str(properties.get("connection_name", ""))
-        self.lane = self.name or f"#{self.number}"
-        self.properties = properties
-        self.raises_prefetch = properties.get("product") in _RAISE_PREFETCH
-        self.mechanism = mechanism = method.mechanism
+        self._state.capabilities = capabilities if isinstance(capabilities, dict) else {}
+        self._state.name = str(properties.get("connection_name", ""))
+        self._state.lane = self._state.name or f"#{self._state.number}"
+        self._state.properties = properties
+        self._state.raises_prefetch = properties.get("product") in _RAISE_PREFETCH
+        self._state.mechanism = mechanism = method.mechanism
         if mechanism not in self._mechanisms().split():
             detail = f"unknown authentication mechanism '{mechanism}'"
             raise AmqpError(codec.COMMAND_INVALID, detail, method.index)
         proof = _long_string(method, "response")
-        access = self.host.access
+        access = self._host.access
         if mechanism == _EXTERNAL:
-            self._authenticated(self.certified if access.knows(self.certified) else None)
+            self._authenticated(self._state.certified if access.knows(self._state.certified) else None)
             return
         given = credentials(mechanism, proof)
         secret = access.secret(given[0]) if given is not None else None
@@ -164,14 +132,14 @@ class OpeningConnection(Connection):
             self._authenticated(None if given is None else given[0])
             return
         self._asks = given[0]
-        self.held = True
-        self.host.log_ins.check(self.address, given[0], given[1], secret, self)
+        self._state.held = True
+        self._host.log_ins.check(self._state.address, given[0], given[1], secret, self._state.output.edge)
 
     def checked(self, outcome: Outcome) -> None:
-        """Implements `log_ins.Applicant`. The owner of the socket goes on with what came meanwhile."""
+        """Goes on with the log-in after the check of its password."""
         user, self._asks = self._asks, ""
-        self.held = False
-        if self.phase != session_table.STARTING:
+        self._state.held = False
+        if self._state.phase != session_table.STARTING:
             return
         if outcome is Outcome.BUSY:
             self._refuse_login("too many log-ins wait: try again")
@@ -180,124 +148,94 @@ class OpeningConnection(Connection):
 
     def _authenticated(self, user: str | None) -> None:
         """Goes on after the log-in of `user`, or refuses it if it is None or must not come from there."""
-        if user is None or not self.host.access.may_come(user, self.local):
+        if user is None or not self._host.access.may_come(user, self._state.local):
             self._refuse_login(
-                f"Login was refused using authentication mechanism {self.mechanism}. "
+                f"Login was refused using authentication mechanism {self._state.mechanism}. "
                 "For details see the broker logfile."
             )
             return
-        self.user = user
-        self.phase = session_table.TUNING
-        asked = self.host.settings
-        self.send(0, _Method.Tune(asked.channel_max, asked.frame_max, asked.heartbeat))
+        self._state.user = user
+        self._state.phase = session_table.TUNING
+        asked = self._host.settings
+        self._state.send(_Method.Tune(asked.channel_max, asked.frame_max, asked.heartbeat))
 
     def _refuse_login(self, detail: str) -> None:
         """Refuses a login: with connection.close if the client supports it, else by closing the socket."""
         error = AmqpError(codec.ACCESS_REFUSED, detail, _Method.StartOk.index)
-        self.failure = error.text
-        if self.capabilities.get("authentication_failure_close") is True:
-            self._send_close(error)
-            self.phase = session_table.CLOSING
+        self._state.failure = error.text
+        if self._state.capabilities.get("authentication_failure_close") is True:
+            self._state.send_close(error)
         else:
-            self._end()
+            self._state.end()
 
     def _tune(self, method: commands.Connection.TuneOk) -> None:
-        asked = self.host.settings
-        self.frame_max = _negotiated("frame_max", method.frame_max, asked.frame_max, codec.FRAME_MIN)
-        self.channel_max = _negotiated("channel_max", method.channel_max, asked.channel_max, 1)
-        self.heartbeat = method.heartbeat
-        self.phase = session_table.OPENING
+        asked = self._host.settings
+        self._state.frame_max = _negotiated("frame_max", method.frame_max, asked.frame_max, codec.FRAME_MIN)
+        self._state.channel_max = _negotiated("channel_max", method.channel_max, asked.channel_max, 1)
+        self._state.heartbeat = method.heartbeat
+        self._state.phase = session_table.OPENING
 
     def _open(self, method: commands.Connection.Open) -> None:
-        vhost = self.host.vhosts.get(method.virtual_host)
+        vhost = self._host.vhosts.get(method.virtual_host)
         if vhost is None:
             raise AmqpError(codec.NOT_ALLOWED, f"vhost {method.virtual_host} not found", method.index)
-        if not self.host.access.may_open(self.user, method.virtual_host):
-            detail = f"access to vhost '{method.virtual_host}' refused for user '{self.user}'"
+        if not self._host.access.may_open(self._state.user, method.virtual_host):
+            detail = f"access to vhost '{method.virtual_host}' refused for user '{self._state.user}'"
             raise AmqpError(codec.NOT_ALLOWED, detail, method.index)
-        self.vhost = vhost
-        self.phase = session_table.OPEN
-        self.send(0, _Method.OpenOk())
+        self._state.vhost = vhost
+        self._state.phase = session_table.OPEN
+        self._state.send(_Method.OpenOk())
         self.joined = True
-        self.host.applications.joined("amqp", self.name or self.user, self.ends[0][0])
-        if self.host.alarm:
-            self.block(self.host.alarm)
+        self._host.applications.joined("amqp", self._state.shown_name, self._state.ends[0][0])
+        if self._host.alarm:
+            self.block(self._host.alarm)
 
     def _renew(self, method: commands.Connection.UpdateSecret) -> None:
-        if not self.host.access.renewed(self.user, _long_string(method, "new_secret")):
+        if not self._host.access.renewed(self._state.user, _long_string(method, "new_secret")):
             raise AmqpError(codec.NOT_ALLOWED, "New secret was refused by one of the backends", method.index)
-        for channel in self.all_channels():
-            channel.forget_permissions()
-        self.send(0, _Method.UpdateSecretOk())
-
-    @property
-    def blocked(self) -> bool:
-        """Whether the client was notified that its publishes are not read."""
-        return self._blocked
+        self._channels.forget_permissions()
+        self._state.send(_Method.UpdateSecretOk())
 
     # --- blocked publishers
 
     def block(self, reason: str) -> None:
         """Sends connection.blocked if the client supports it: its publishes will not be read."""
-        if not self._blocked and self.capabilities.get("connection.blocked") is True:
-            self._blocked = True
-            self.send(0, _Method.Blocked(reason))
+        if not self.blocked and self._state.capabilities.get("connection.blocked") is True:
+            self.blocked = True
+            self._state.send(_Method.Blocked(reason))
 
     def unblock(self) -> None:
-        if self._blocked:
-            self._blocked = False
-            self.send(0, _Method.Unblocked())
+        if self.blocked:
+            self.blocked = False
+            self._state.send(_Method.Unblocked())
 
-    # --- heartbeats
+
+class Heartbeats:
+    """The heartbeats of a connection, after those of its client."""
+
+    def __init__(self, state: ConnectionState, now: float) -> None:
+        self.last_in = now
+        self.last_out = now
+        self._state = state
+
+    def missed(self, now: float) -> bool:
+        """Whether nothing has come for two intervals. It is the connection's `failure` then."""
+        state = self._state
+        missed = state.heartbeat > 0 and now - self.last_in >= 2 * state.heartbeat
+        if missed:
+            state.failure = f"missed heartbeats from client, timeout: {state.heartbeat}s"
+        return missed
 
     def tick(self, now: float) -> float:
-        """Sends a heartbeat after half an interval without output. Ends the connection after two intervals
-        without input.
-
-        Returns when to check again, 0.0 for never.
-        """
-        if not self.heartbeat or self.phase == session_table.CLOSED:
+        """Sends a heartbeat after half an interval without output. Returns when to check again, 0.0 for
+        never."""
+        state, seconds = self._state, self._state.heartbeat
+        if not seconds or state.phase == session_table.CLOSED:
             return 0.0
-        if now - self._last_in >= 2 * self.heartbeat:
-            self.failure = f"missed heartbeats from client, timeout: {self.heartbeat}s"
-            self.lost(now)
-            return 0.0
-        if now - self._last_out >= self.heartbeat / 2:
-            self.writer().write(codec.HEARTBEAT_FRAME)
-            self._last_out = now
-        return min(self._last_in + 2 * self.heartbeat, self._last_out + self.heartbeat / 2)
-
-    def sent(self, now: float) -> None:
-        """Notes the time at which gathered output was written."""
-        self._last_out = now
-
-    # --- closing
-
-    def fail(self, error: AmqpError, now: float) -> None:
-        """Closes the connection with the reason."""
-        if self.phase in (session_table.CLOSING, session_table.CLOSED):
-            return
-        self.failure = error.text
-        _log.info("connection closed", connection=self.name or self.user, reason=error.text)
-        self.release(now)
-        self._send_close(error)
-        self.phase = session_table.CLOSING
-
-    def close(
-        self, now: float, detail: str = "broker forced connection closure with reason 'shutdown'"
-    ) -> None:
-        """Closes the connection on behalf of the server."""
-        self.fail(AmqpError(codec.CONNECTION_FORCED, detail), now)
-
-    def _send_close(self, error: AmqpError) -> None:
-        class_id, method_id = error.method >> 16, error.method & 0xFFFF
-        self.send(0, _Method.Close(error.code, error.text, class_id, method_id))
-
-    def _end(self) -> None:
-        self.phase = session_table.CLOSED
-        self.closing = True
-        self.writable = False
-        self.writer()
+        if now - self.last_out >= seconds / 2:
+            state.output.writer().write(codec.HEARTBEAT_FRAME)
+            self.last_out = now
+        return min(self.last_in + 2 * seconds, self.last_out + seconds / 2)
 
 
 def _long_string(method: object, field: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The publishing part of a channel: single messages, runs, confirms, returns and transactions."""
+"""The publishing part of a channel: runs, returns, single messages frame by frame, and transactions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from treecast.middleware.model.rights import IMPERSONATOR, WRITE
 from . import codec, codec_deliver
 from .codec import AmqpError
 from .codec_publish import publish_fields
-from .session_channel import Connection
-from .session_consuming import ConsumingChannel
+from .session_channel import ChannelContext
+from .session_consuming import Consuming
 from .session_messages import single
+from .session_output import Confirms
+from .session_settling import Settling, Transaction
 
 _MANDATORY: Final = 1
 _IMMEDIATE: Final = 2
@@ -24,17 +26,94 @@ _NO_HEADER: Final = 1
 _NO_BODY: Final = 2
 
 
-class Channel(ConsumingChannel):
-    """A complete channel. `confirming` is whether it is in confirm mode."""
+class Publishing:
+    """The publishing part of a channel, after its permissions."""
 
-    def __init__(self, connection: Connection, number: int) -> None:
-        super().__init__(connection, number)
-        self.confirming = False
-        self._publish_tag = 0  # confirm tag of the last publish
-        self._confirmed_up_to = 0
-        self._confirms: list[tuple[int, bool]] = []  # (tag of the last publish, whether all were taken)
-        self._publishes: list[tuple[Run, bool]] = []  # in a transaction: (run, mandatory)
+    def __init__(self, context: ChannelContext, transaction: Transaction) -> None:
+        self.confirms = Confirms(context.output, context.number)
+        self._context = context
+        self._connection = context.connection
+        self._output = context.output
+        self._vhost = context.vhost
+        self._transaction = transaction
         self._lane = b""  # see `Run.lane`
+
+    def select_confirms(self, method: commands.Confirm.Select, now: float) -> None:
+        if self._transaction.open:
+            raise AmqpError(codec.PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
+        self.confirms.on = True
+        if not method.nowait:
+            self._context.send(commands.Confirm.SelectOk())
+
+    def looks_at_headers(self, exchange: bytes) -> bool:
+        """Whether the messages of a run must have the same headers."""
+        return self._vhost.looks_at_headers(exchange)
+
+    def may_publish(self, exchange: bytes, flags: int) -> None:
+        """Raises an error if the user lacks the permission or clients cannot publish to the exchange."""
+        if flags & _IMMEDIATE:
+            raise AmqpError(codec.NOT_IMPLEMENTED, "immediate=true", codec.PUBLISH)
+        if not self._context.permitted(WRITE, exchange):
+            self._context.permit(needs.to_publish(self._vhost, exchange, ()))
+        self._vhost.may_publish(exchange)
+
+    def publish(self, run: Run, flags: int, now: float) -> None:
+        """Publishes a run after `may_publish`. Raises ACCESS_REFUSED if a routing key is not permitted."""
+        topics = needs.of_topics(self._vhost, WRITE, run.exchange, run.keys)
+        if topics:
+            self._context.permit(topics)
+        mandatory = flags & _MANDATORY != 0
+        if self._transaction.open:
+            self._transaction.publishes.append((run, mandatory))
+            return
+        refused = self.hand_over(run, mandatory, now)
+        if self.confirms.on:
+            self._connection.unconfirmed[self._context.number] = self.confirms
+            self.confirms.add(refused, run.count)
+
+    def hand_over(self, run: Run, mandatory: bool, now: float) -> list[int]:
+        """Publishes a run and returns unroutable mandatory messages to the client.
+
+        The result is the indexes of the refused messages.
+        """
+        if run.exchange in self._vhost.outlets:
+            run.lane = self._lane_of()
+        try:
+            routed, refused = self._vhost.publish(run, now)
+        except TreecastError as error:
+            if error.fault is not Fault.STORAGE:
+                raise
+            return list(range(run.count))
+        if run.persistent and (run.place or run.exchange in self._vhost.outlets):
+            self._output.depends = True
+        if self._vhost.departed:
+            self._vhost.departed = False
+            self._output.depends = True
+        if mandatory and not routed:
+            self._return(run)
+        return refused
+
+    def _lane_of(self) -> bytes:
+        if not self._lane:
+            self._lane = b"/%s/%d" % (self._connection.lane.encode(errors="replace"), self._context.number)
+        return self._lane
+
+    def _return(self, run: Run) -> None:
+        out, frame_max = self._output.writer(), self._connection.frame_max
+        for properties, body in messages(run.data):
+            out.write(codec_deliver.returned(self._context.number, run.exchange, run.key))
+            out.write(codec_deliver.content(self._context.number, frame_max, properties, body))
+        self._output.written()
+
+
+class Content:
+    """A message that arrives frame by frame. `reply` of `consuming` is the queue for its direct replies."""
+
+    def __init__(self, context: ChannelContext, publishing: Publishing, consuming: Consuming) -> None:
+        self._context = context
+        self._connection = context.connection
+        self._publishing = publishing
+        self._consuming = consuming
         self._awaits = _NO_METHOD
         self._to = b""
         self._to_key = b""
@@ -44,19 +123,11 @@ class Channel(ConsumingChannel):
         self._left = 0
 
     @property
-    def uncommitted(self) -> tuple[int, int]:
-        """The numbers of (published, settled) messages in the transaction."""
-        published = sum(run.count for run, _ in self._publishes)
-        return published, sum(given.count for _, given in self._settling)
-
-    # --- content frame by frame
-
-    @property
-    def amid_content(self) -> bool:
+    def amid(self) -> bool:
         """Whether the channel awaits a content header or a body frame."""
         return self._awaits != _NO_METHOD
 
-    def begin_publish(self, payload: bytes) -> None:
+    def begin(self, payload: bytes) -> None:
         self._to, self._to_key, self._flags = publish_fields(payload)
         self._awaits = _NO_HEADER
 
@@ -70,7 +141,7 @@ class Channel(ConsumingChannel):
             detail = f"expected content header for class 60, got one for class {kind} instead"
             raise AmqpError(codec.UNEXPECTED_FRAME, detail, codec.PUBLISH)
         size = int.from_bytes(payload[4:12], "big")
-        most = self._host.settings.max_message_bytes
+        most = self._context.host.settings.max_message_bytes
         if size > most:
             self._awaits = _NO_METHOD
             detail = f"message size {size} is larger than configured max size {most}"
@@ -95,7 +166,7 @@ class Channel(ConsumingChannel):
         if self._left == 0:
             self._whole(now)
 
-    def forget_content(self) -> None:
+    def forget(self) -> None:
         """Drops the message that has arrived in part: the channel ends."""
         for piece in self._pieces:
             self._connection.collected -= len(piece)
@@ -115,147 +186,55 @@ class Channel(ConsumingChannel):
         self._connection.collected -= len(body)
         self._awaits = _NO_METHOD
         self._pieces = []
-        self.may_publish(self._to, self._flags)
-        run = single(self._to, self._to_key, self._properties, body, self._sender(), self.reply)
-        self.publish(run, self._flags, now)
+        self._publishing.may_publish(self._to, self._flags)
+        run = single(self._to, self._to_key, self._properties, body, self._sender(), self._consuming.reply)
+        self._publishing.publish(run, self._flags, now)
 
     def _sender(self) -> str | None:
         """Returns the one user that messages may name as theirs, None for any."""
         user = self._connection.user
-        return None if IMPERSONATOR in self._host.access.tags(user) else user
+        return None if IMPERSONATOR in self._context.host.access.tags(user) else user
 
-    # --- publishing
 
-    def looks_at_headers(self, exchange: bytes) -> bool:
-        """Whether the messages of a run must have the same headers."""
-        return self._vhost.looks_at_headers(exchange)
+class Transactions:
+    """Opens, commits and rolls back the transactions of a channel."""
 
-    def may_publish(self, exchange: bytes, flags: int) -> None:
-        """Raises an error if the user lacks the permission or clients cannot publish to the exchange."""
-        if flags & _IMMEDIATE:
-            raise AmqpError(codec.NOT_IMPLEMENTED, "immediate=true", codec.PUBLISH)
-        if not self.permitted(WRITE, exchange):
-            self.permit(needs.to_publish(self._vhost, exchange, ()))
-        self._vhost.may_publish(exchange)
-
-    def publish(self, run: Run, flags: int, now: float) -> None:
-        """Publishes a run after `may_publish`. Raises ACCESS_REFUSED if a routing key is not permitted."""
-        topics = needs.of_topics(self._vhost, WRITE, run.exchange, run.keys)
-        if topics:
-            self.permit(topics)
-        mandatory = flags & _MANDATORY != 0
-        if self.transactional:
-            self._publishes.append((run, mandatory))
-            return
-        refused = self._publish(run, mandatory, now)
-        if self.confirming:
-            self._confirm(refused, run.count)
-
-    def _publish(self, run: Run, mandatory: bool, now: float) -> list[int]:
-        """Publishes a run and returns unroutable mandatory messages to the client.
-
-        The result is the indexes of the refused messages.
-        """
-        if run.exchange in self._vhost.outlets:
-            run.lane = self._lane_of()
-        try:
-            routed, refused = self._vhost.publish(run, now)
-        except TreecastError as error:
-            if error.fault is not Fault.STORAGE:
-                raise
-            return list(range(run.count))
-        if run.persistent and (run.place or run.exchange in self._vhost.outlets):
-            self._connection.depends = True
-        if self._vhost.departed:
-            self._vhost.departed = False
-            self._connection.depends = True
-        if mandatory and not routed:
-            self._return(run)
-        return refused
-
-    def _lane_of(self) -> bytes:
-        if not self._lane:
-            self._lane = b"/%s/%d" % (self._connection.lane.encode(errors="replace"), self.number)
-        return self._lane
-
-    def _return(self, run: Run) -> None:
-        out, frame_max = self._connection.writer(), self._connection.frame_max
-        for properties, body in messages(run.data):
-            out.write(codec_deliver.returned(self.number, run.exchange, run.key))
-            out.write(codec_deliver.content(self.number, frame_max, properties, body))
-        self._connection.written()
-
-    # --- confirms
-
-    def select_confirms(self, method: commands.Confirm.Select, now: float) -> None:
-        if self.transactional:
-            raise AmqpError(codec.PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
-        self.confirming = True
-        if not method.nowait:
-            self.send(commands.Confirm.SelectOk())
-
-    def _confirm(self, refused: list[int], count: int) -> None:
-        if not self._confirms:
-            self._connection.unconfirmed.append(self)
-        done = 0
-        for number in refused:
-            self._confirmed(number - done, True)
-            self._confirmed(1, False)
-            done = number + 1
-        self._confirmed(count - done, True)
-
-    def _confirmed(self, count: int, taken: bool) -> None:
-        if count == 0:
-            return
-        self._publish_tag += count
-        if self._confirms and self._confirms[-1][1] == taken:
-            self._confirms[-1] = (self._publish_tag, taken)
-        else:
-            self._confirms.append((self._publish_tag, taken))
-
-    def write_confirms(self) -> None:
-        """Writes the pending confirms. They are in order, so one can cover all publishes before it."""
-        out = self._connection.writer()
-        before = self._confirmed_up_to
-        for tag, taken in self._confirms:
-            codec_deliver.write_confirm(out, self.number, tag, tag - before > 1, taken)
-            before = tag
-        self._confirmed_up_to = before
-        self._confirms = []
-
-    # --- transactions
+    def __init__(
+        self, context: ChannelContext, transaction: Transaction, publishing: Publishing, settling: Settling
+    ) -> None:
+        self._context = context
+        self._transaction = transaction
+        self._publishing = publishing
+        self._settling = settling
 
     def select_tx(self, method: commands.Tx.Select, now: float) -> None:
-        if self.confirming:
+        if self._publishing.confirms.on:
             raise AmqpError(codec.PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
-        self.transactional = True
-        self.send(commands.Tx.SelectOk())
+        self._transaction.open = True
+        self._context.send(commands.Tx.SelectOk())
 
     def commit(self, method: commands.Tx.Commit, now: float) -> None:
         """Commits the publishes, then the settlements. Raises PRECONDITION_FAILED if a queue refused any."""
         self._need_tx()
-        publishes, self._publishes = self._publishes, []
-        settling, self._settling = self._settling, []
-        refused = [self._publish(run, mandatory, now) for run, mandatory in publishes]
+        transaction = self._transaction
+        publishes, transaction.publishes = transaction.publishes, []
+        settling, transaction.settling = transaction.settling, []
+        refused = [self._publishing.hand_over(run, mandatory, now) for run, mandatory in publishes]
         for how, given in settling:
-            self._settle(given, how, now)
+            self._settling.settle(given, how, now)
         if any(refused):
             raise AmqpError(codec.PRECONDITION_FAILED, "partial tx completion")
-        self.send(commands.Tx.CommitOk())
+        self._context.send(commands.Tx.CommitOk())
 
     def roll_back(self, method: commands.Tx.Rollback, now: float) -> None:
         """Drops the publishes and marks the settlements as unsettled again, without redelivery."""
         self._need_tx()
-        self._publishes = []
-        self.unsettled.put_back([given for _, given in self._settling])
-        self._settling = []
-        self.send(commands.Tx.RollbackOk())
+        transaction = self._transaction
+        transaction.publishes = []
+        self._settling.unsettled.put_back([given for _, given in transaction.settling])
+        transaction.settling = []
+        self._context.send(commands.Tx.RollbackOk())
 
     def _need_tx(self) -> None:
-        if not self.transactional:
+        if not self._transaction.open:
             raise AmqpError(codec.PRECONDITION_FAILED, "channel is not transactional")
-
-    def flow(self, method: commands.Channel.Flow, now: float) -> None:
-        if not method.active:
-            raise AmqpError(codec.NOT_IMPLEMENTED, "active=false")
-        self.send(commands.Channel.FlowOk(True))

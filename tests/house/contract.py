@@ -83,11 +83,12 @@ PURE_FILES = (
 
 @dataclass(frozen=True)
 class Import:
-    """One import: its place, and the full name of the module."""
+    """One import: its place, the full name of the module, and the name that it has in the file."""
 
     path: Path
     line: int
     module: str
+    local: str = ""
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line} imports {self.module}"
@@ -113,7 +114,7 @@ def imports_of(path: Path, root: Path = REPOSITORY) -> Iterator[Import]:
                 parent = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join([*parent, base] if base else parent)
             for alias in node.names:
-                yield Import(path, node.lineno, f"{base}.{alias.name}")
+                yield Import(path, node.lineno, f"{base}.{alias.name}", alias.asname or alias.name)
 
 
 def room(module: str) -> str | None:

@@ -127,7 +127,7 @@ class AmqpManagement:
             from treecast.shims.amqp.management import Management
 
             face = self._face
-            calls = Management(face.host, self._users, lambda: face.connections, self._facts)
+            calls = Management(face.host, self._users, face.sessions, self._facts)
             self._made = ClusterManagement(
                 calls, self._reach, self._now, face.act, self._settled, self._log_ins
             )

@@ -11,7 +11,8 @@ from treecast.middleware.broker.queues import MemoryStore, Recorder
 from treecast.shims.amqp import AmqpHost, AmqpSettings, OpenAccess, Session
 from treecast.shims.amqp.codec import PROTOCOL_HEADER
 from treecast.shims.amqp.session_host import Access
-from treecast.shims.amqp.session_output import SessionOutput
+from treecast.shims.amqp.session_waiting import Answered
+from treecast.shims.log_ins import Outcome
 
 Basic = commands.Basic
 Queue = commands.Queue
@@ -69,16 +70,28 @@ class Message:
 
 
 class Client:
-    """One connection to a `MemoryHost`. Bytes are sent at once; `got()` returns the methods since its last
-    call.
+    """One connection to a `MemoryHost`, and the edge of its session. Bytes are sent at once; `got()` returns
+    the methods since its last call.
     """
 
     product = "tests"
 
     def __init__(self, host: MemoryHost) -> None:
         self.host = host
-        self.session = Session(host.amqp, host.wake, host.now)
-        self.session.local = True
+        self.session = Session(host.amqp, self, host.now)
+        self.session.state.local = True
+
+    def woken(self) -> None:
+        self.host.wake(self.session)
+
+    def answered(self, found: Answered, now: float) -> None:
+        self.session.answered(found, now)
+
+    def checked(self, outcome: Outcome) -> None:
+        self.session.checked(outcome, self.host.now)
+
+    def go_on(self, now: float) -> None:
+        self.session.go_on(now)
 
     def send_bytes(self, data: bytes) -> None:
         self.session.receive(data, self.host.now)
@@ -87,9 +100,9 @@ class Client:
         self.send_bytes(b"".join(frame.marshal(method, channel) for method in methods))
 
     def got_bytes(self) -> bytes:
-        data = self.session.take_output()
+        data = self.session.output.take()
         if data:
-            self.session.sent(self.host.now)
+            self.session.heartbeats.last_out = self.host.now
         return data
 
     def got_frames(self) -> list[tuple[int, object]]:
@@ -196,7 +209,7 @@ class MemoryHost:
 
     def __init__(self, settings: AmqpSettings | None = None, access: Access | None = None) -> None:
         self.now = 1000.0
-        self.woken: list[SessionOutput] = []
+        self.woken: list[Session] = []
         self.store = MemoryStore()
         self.amqp = AmqpHost(
             settings or AmqpSettings(), access or OpenAccess(), self.store, Recorder(), random.Random(7)
@@ -207,7 +220,7 @@ class MemoryHost:
     def vhost(self):  # type: ignore[no-untyped-def]
         return self.amqp.vhosts["/"]
 
-    def wake(self, session: SessionOutput) -> None:
+    def wake(self, session: Session) -> None:
         self.woken.append(session)
 
     def client(self, *channels: int, **options: int) -> Client:

@@ -34,7 +34,7 @@ class Site:
 
     def client(self, *channels: int) -> Client:
         found = self.memory.client(*channels)
-        found.session.ends = ("127.0.0.1", 5000 + len(self.clients)), ("127.0.0.1", 5672)
+        found.session.state.ends = ("127.0.0.1", 5000 + len(self.clients)), ("127.0.0.1", 5672)
         self.clients.append(found)
         return found
 

@@ -143,7 +143,7 @@ def test_acks_in_one_chunk_are_settled_whatever_their_order() -> None:
             random.Random(seed).shuffle(tags)
         client.send(*[Basic.Ack(tag) for tag in tags])
         assert client.got() == []
-        assert client.session.channels[1].unsettled.count == 0
+        assert client.session.channels.by_number[1].settling.unsettled.count == 0
         assert client.host.vhost.queue(b"b").unsettled == 0
 
 

@@ -10,7 +10,7 @@ from tests.unit.closed import uncollected, visit
 
 from treecast.shims.amqp.server import AmqpFace
 
-OBJECTS = ("Channel", "ChunkProtocol", "Connection", "Ration", "Gathered", "Visitor")
+OBJECTS = ("Channel", "ChunkProtocol", "Connection", "Session", "Ration", "Gathered", "Visitor")
 LOG_IN = b"".join(
     frame.marshal(method, 0)
     for method in (

@@ -52,10 +52,10 @@ def test_a_silent_client_is_given_up_after_two_intervals(host: MemoryHost) -> No
     client.send_bytes(HEARTBEAT_FRAME)
     host.now += 19
     client.session.tick(host.now)
-    assert client.session.failure == ""
+    assert client.session.state.failure == ""
     host.now += 1
     assert client.session.tick(host.now) == 0.0
-    assert client.session.failure == "missed heartbeats from client, timeout: 10s"
+    assert client.session.state.failure == "missed heartbeats from client, timeout: 10s"
     assert other.count() == 1
 
 
@@ -68,12 +68,12 @@ def test_who_wants_no_heartbeats_is_never_given_up(host: MemoryHost) -> None:
 
 def test_an_alarm_is_told_to_who_knows_of_such(host: MemoryHost) -> None:
     client = host.client()
-    client.session.block("low on memory")
-    client.session.block("low on memory")
+    client.session.opening.block("low on memory")
+    client.session.opening.block("low on memory")
     (blocked,) = client.got()
     assert isinstance(blocked, Connection.Blocked)
     assert blocked.reason == "low on memory"
-    client.session.unblock()
+    client.session.opening.unblock()
     (unblocked,) = client.got()
     assert isinstance(unblocked, Connection.Unblocked)
     assert not client.session.publishes
@@ -100,7 +100,7 @@ def test_a_client_that_leaves_is_answered_last(host: MemoryHost) -> None:
     client.send(Connection.Close(200, "bye", 0, 0), channel=0)
     (answer,) = client.got()
     assert isinstance(answer, Connection.CloseOk)
-    assert client.session.closing
+    assert client.session.output.closing
     assert host.client().count() == 1
 
 
@@ -109,7 +109,7 @@ def test_the_server_ends_a_connection(host: MemoryHost) -> None:
     client.session.close(host.now)
     assert client.closed() == (0, 320)
     client.send(Connection.CloseOk(), channel=0)
-    assert client.session.closing
+    assert client.session.output.closing
 
 
 def test_channels_are_apart(host: MemoryHost) -> None:

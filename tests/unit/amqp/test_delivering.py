@@ -50,7 +50,7 @@ def test_prefetch_holds_back_and_an_ack_makes_room(client: Client) -> None:
     assert client.bodies() == [b"3", b"4"]
     client.send(Basic.Ack(0, True))
     assert client.bodies() == []
-    assert client.session.channels[1].unsettled.count == 0
+    assert client.session.channels.by_number[1].settling.unsettled.count == 0
 
 
 def test_global_prefetch_is_taken_for_each_consumer(client: Client) -> None:
@@ -67,7 +67,7 @@ def test_acks_in_a_row_out_of_order_and_of_ranges(client: Client) -> None:
     client.publish("q", *[b"%d" % n for n in range(10)])
     assert len(client.consume()) == 10
     client.send(*[Basic.Ack(tag) for tag in (1, 2, 3, 7, 5, 8)])
-    assert client.session.channels[1].unsettled.count == 4
+    assert client.session.channels.by_number[1].settling.unsettled.count == 4
     client.send(Basic.Nack(9, False, True), Basic.Reject(4, True))
     again = client.messages()
     assert sorted(one.body for one in again) == [b"3", b"8"]
@@ -226,14 +226,14 @@ def test_a_transaction_is_all_or_nothing(client: Client) -> None:
     client.publish("q", b"1", b"2")
     client.send(Basic.Ack(1))
     client.ask(Tx.Rollback(), Tx.RollbackOk)
-    assert client.session.channels[1].unsettled.count == 1
+    assert client.session.channels.by_number[1].settling.unsettled.count == 1
     client.publish("q", b"3")
     client.send(Basic.Ack(1), Tx.Commit())
     delivered, answer = client.got()
     assert isinstance(delivered, Message)
     assert delivered.body == b"3"
     assert isinstance(answer, Tx.CommitOk)
-    assert client.session.channels[1].unsettled.count == 1
+    assert client.session.channels.by_number[1].settling.unsettled.count == 1
 
 
 def test_direct_replies(host: MemoryHost) -> None:
@@ -296,10 +296,10 @@ def test_a_client_that_does_not_read_gets_no_more_until_it_does(host: MemoryHost
     sender, taker = host.client(), host.client()
     sender.declare()
     assert taker.consume(no_ack=True) == []
-    taker.session.congest(True)
+    taker.session.output.congest(True)
     sender.publish("q", b"1", b"2")
     assert sender.count() == 2
-    taker.session.congest(False)
+    taker.session.output.congest(False)
     taker.session.resume(host.now)
     assert taker.bodies() == [b"1", b"2"]
 
@@ -359,11 +359,11 @@ def test_only_what_is_stored_makes_an_answer_depend_on_the_disk(client: Client) 
     client.declare()
     client.ask(Confirm.Select(), Confirm.SelectOk)
     client.publish("q", b"1", delivery_mode=1)
-    assert not client.session.depends
+    assert not client.session.output.depends
     client.publish("q", b"1", delivery_mode=2)
-    assert client.session.depends
+    assert client.session.output.depends
     client.got()
-    assert not client.session.depends
+    assert not client.session.output.depends
 
 
 @pytest.mark.parametrize(("product", "more"), [("py-amqp", [b"2", b"3", b"4"]), ("pika", [])])

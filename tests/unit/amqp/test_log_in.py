@@ -20,7 +20,7 @@ def opening(user: str = "") -> Client:
     made, access.permissions = guest("/", b"salt")
     access.users = {made.name: made}
     client = Client(MemoryHost(access=access))
-    client.session.certified = user
+    client.session.state.certified = user
     client.send_bytes(PROTOCOL_HEADER)
     return client
 
@@ -70,7 +70,7 @@ def test_a_certificate_logs_in_a_user_who_exists() -> None:
     client = opening("guest")
     assert offered(client) == "PLAIN AMQPLAIN EXTERNAL"
     assert isinstance(answer(client, "EXTERNAL", ""), Connection.Tune)
-    assert client.session.user == "guest"
+    assert client.session.state.user == "guest"
     stranger = opening("stranger")
     offered(stranger)
     refused = answer(stranger, "EXTERNAL", "guest")

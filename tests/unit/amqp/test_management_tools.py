@@ -45,12 +45,12 @@ def test_limits_are_refused_and_say_so(site: Site) -> None:
 def test_connections_of_a_user_are_shown_and_closed(site: Site) -> None:
     site.user("bob", "management", vhost="/")
     one, other = site.client(1), site.client(1)
-    one.session.user = "bob"
+    one.session.state.user = "bob"
     assert [row["user"] for row in site.get("connections/username/bob")] == ["bob"]
     assert site.get("connections/username/nobody") == []
     assert site.call("DELETE", "connections/username/guest", None, "bob")[0] == 401
     assert site.call("DELETE", "connections/username/bob")[0] == 204
-    assert one.session.closing or one.session.phase != other.session.phase
+    assert one.session.output.closing or one.session.state.phase != other.session.state.phase
     assert len(site.get("connections/username/guest")) == 1
 
 

@@ -137,12 +137,12 @@ def test_each_refusal_has_its_code(
         client.ask(Channel.Open(), Channel.OpenOk)
         client.ask(Channel.Open(), Channel.OpenOk, 2)
     else:
-        assert client.session.failure.startswith(codec.NAMES[code])
+        assert client.session.state.failure.startswith(codec.NAMES[code])
         client.send_bytes(PUBLISH)
         assert client.got() == []
         client.send(Connection.CloseOk(), channel=0)
-        assert client.session.phase == session_table.CLOSED
-        assert client.session.closing
+        assert client.session.state.phase == session_table.CLOSED
+        assert client.session.output.closing
 
 
 def test_words_are_rabbitmqs(client: Client) -> None:
@@ -249,9 +249,9 @@ def test_every_reason_has_a_code_and_every_state_its_refusals() -> None:
 
 
 def test_every_action_of_a_channel_is_one_of_its_methods(client: Client) -> None:
-    channel = client.session.channels[1]
-    for name in session_table.CHANNEL[session_table.RUNNING].values():
-        assert callable(getattr(channel, name))
+    channel = client.session.channels.by_number[1]
+    for part, name in session_table.CHANNEL[session_table.RUNNING].values():
+        assert callable(getattr(getattr(channel, part), name))
 
 
 # --- before the connection is open
@@ -267,8 +267,8 @@ def test_another_protocol_is_told_which_is_spoken(host: MemoryHost) -> None:
         client = Client(host)
         client.send_bytes(sent)
         assert client.got_bytes() == PROTOCOL_HEADER
-        assert client.session.closing
-    assert "another protocol" in client.session.failure
+        assert client.session.output.closing
+    assert "another protocol" in client.session.state.failure
 
 
 class OneUser(OpenAccess):
@@ -292,8 +292,8 @@ def test_a_wrong_password_is_refused_as_each_client_understands_it() -> None:
     old = Client(host)
     old.log_in(password="wrong", authentication_failure_close=False)
     assert old.got_bytes() == b""
-    assert old.session.closing
-    assert old.session.failure.startswith("ACCESS_REFUSED - Login was refused using")
+    assert old.session.output.closing
+    assert old.session.state.failure.startswith("ACCESS_REFUSED - Login was refused using")
 
 
 def open_with(settings: AmqpSettings, tune: Connection.TuneOk, vhost: str = "/") -> tuple[int, int]:

@@ -174,7 +174,7 @@ async def test_without_its_topic_a_stream_refuses(world: World) -> None:
     world.client.publish("s", b"x")
     (answer,) = world.client.got()
     assert isinstance(answer, Basic.Ack)
-    assert world.client.session.depends or not world.client.got()
+    assert world.client.session.output.depends or not world.client.got()
 
 
 async def test_what_amq_topic_records_in_the_streams_topic_is_there_once(world: World) -> None:

@@ -1,0 +1,135 @@
+"""The deliveries of a channel: their tags, and how they are settled."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pamqp import commands
+
+from treecast.middleware.broker.queues import Consumer, MessageQueue, Part, QueueType, Run, unsupported
+
+from . import codec
+from .codec import AmqpError
+from .session_channel import ChannelContext
+from .session_unsettled import Given, Unsettled
+
+_SETTLE: Final = 0
+_REJECT: Final = 1
+_REQUEUE: Final = 2  # returned by its consumer
+_FAIL: Final = 3  # returned because the delivery failed
+
+
+class Transaction:
+    """What a channel in transaction mode has sent since the last commit. `open`: it is in that mode."""
+
+    def __init__(self) -> None:
+        self.open = False
+        self.publishes: list[tuple[Run, bool]] = []  # (run, mandatory)
+        self.settling: list[tuple[int, Given]] = []  # (how it is settled, deliveries)
+
+    @property
+    def uncommitted(self) -> tuple[int, int]:
+        """The numbers of (published, settled) messages in the transaction."""
+        published = sum(run.count for run, _ in self.publishes)
+        return published, sum(given.count for _, given in self.settling)
+
+
+class Settling:
+    """Gives deliveries their tags and settles them, in a transaction at its end."""
+
+    def __init__(self, context: ChannelContext, transaction: Transaction) -> None:
+        self.unsettled = Unsettled()
+        self._context = context
+        self._connection = context.connection
+        self._transaction = transaction
+        self._next_tag = 1
+
+    def given(self, part: Part, queue: MessageQueue, consumer: Consumer | None, no_ack: bool) -> int:
+        """Assigns delivery tags to a part and returns the first. Tracks the part unless it is no-ack."""
+        first = self._next_tag
+        self._next_tag += part.count
+        if not no_ack:
+            self.unsettled.add(Given(first, part.count, 0, part, queue, consumer))
+        return first
+
+    def ack_method(self, method: commands.Basic.Ack, now: float) -> None:
+        self._end(method.delivery_tag, method.multiple, _SETTLE, now)
+
+    def ack_row(self, first: int, count: int, now: float) -> None:
+        """Handles `count` single acknowledgements of the tags from `first` on."""
+        taken = self.unsettled.take(first, count)
+        if taken or count == 1:
+            self._ended(taken, first, _SETTLE, now)
+            return
+        for tag in range(first, first + count):
+            self._end(tag, False, _SETTLE, now)
+
+    def nack(self, method: commands.Basic.Nack, now: float) -> None:
+        self._end(method.delivery_tag, method.multiple, _REQUEUE if method.requeue else _REJECT, now)
+
+    def reject(self, method: commands.Basic.Reject, now: float) -> None:
+        """Handles a reject. With requeue it counts as a failed delivery in quorum queues (RabbitMQ 4.3)."""
+        self._end(method.delivery_tag or 0, False, _FAIL if method.requeue else _REJECT, now)
+
+    def _end(self, tag: int, multiple: bool, how: int, now: float) -> None:
+        if multiple:
+            taken = self.unsettled.take_up_to(tag)
+            if tag == 0:
+                self._settle_all(taken, how, now)
+                return
+        else:
+            taken = self.unsettled.take(tag)
+        self._ended(taken, tag, how, now)
+
+    def _ended(self, taken: list[Given], tag: int, how: int, now: float) -> None:
+        if not taken:
+            raise AmqpError(codec.PRECONDITION_FAILED, f"unknown delivery tag {tag}")
+        self._settle_all(taken, how, now)
+
+    def _returnable(self, taken: list[Given], what: str) -> None:
+        """Refuses to return or reject messages of streams."""
+        for given in taken:
+            if given.queue.arguments.type is QueueType.STREAM:
+                raise unsupported(what, "stream queues", given.queue, self._context.vhost.name)
+
+    def _settle_all(self, taken: list[Given], how: int, now: float) -> None:
+        if how != _SETTLE:
+            self._returnable(taken, "basic.nack and basic.reject")
+        if self._transaction.open:
+            self._transaction.settling += [(how, given) for given in taken]
+        else:
+            for given in taken:
+                self.settle(given, how, now)
+
+    def settle(self, given: Given, how: int, now: float) -> None:
+        queue, part, consumer = given.queue, given.part, given.consumer
+        if how == _SETTLE:
+            queue.settle(part, given.offset, given.count, consumer)
+        elif how == _REJECT:
+            queue.reject(part, given.offset, given.count, consumer, now)
+        else:
+            failed = how == _FAIL
+            queue.requeue(part, given.offset, given.count, consumer, now, failed=failed)
+        self._connection.changed(queue)
+
+    def recover(self, method: commands.Basic.Recover, now: float) -> None:
+        self._recover(method.requeue, now)
+        self._context.send(commands.Basic.RecoverOk())
+
+    def recover_async(self, method: commands.Basic.RecoverAsync, now: float) -> None:
+        self._recover(method.requeue, now)
+
+    def _recover(self, requeue: bool, now: float) -> None:
+        if not requeue:
+            raise AmqpError(codec.NOT_IMPLEMENTED, "requeue=false")
+        taken = self.unsettled.clear()
+        self._returnable(taken, "basic.recover")
+        for given in taken:
+            self.settle(given, _REQUEUE, now)
+
+    def release(self, now: float) -> None:
+        """Returns the unsettled messages as failed deliveries. The caller pumps their queues."""
+        unsettled = [given for _, given in self._transaction.settling] + self.unsettled.clear()
+        self._transaction.settling = []
+        for given in unsettled:
+            self.settle(given, _FAIL, now)

@@ -1,0 +1,108 @@
+"""No class has many methods, and no files import each other in a circle; the exceptions only get fewer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.house.classes import circles, sizes
+
+MOST = 45  # methods of a class, with those of its bases
+
+# Classes that are larger, by their size: a class that shrinks gets its new number, or leaves the list.
+LARGER = {
+    "middleware/broker/groups/consumer/group.py ConsumerGroup": 53,
+    "middleware/broker/groups/coordinator.py GroupCoordinator": 58,
+    "middleware/broker/groups/group.py Group": 60,
+    "middleware/broker/pubsub/journal.py Journal": 49,
+    "middleware/broker/pubsub/pubsub.py PubSub": 59,
+    "middleware/broker/queues/definitions.py Definitions": 51,
+    "middleware/broker/queues/elsewhere.py RemoteQueue": 46,
+    "middleware/broker/queues/streams.py StreamQueue": 46,
+    "middleware/broker/queues/virtual_host.py VirtualHost": 69,
+    "middleware/control/coordinator.py Coordinator": 48,
+    "middleware/control/replicas/controller.py ReplicaController": 46,
+    "middleware/dataplane/p4/check/calls.py Calls": 129,
+    "middleware/dataplane/p4/check/declarations.py Declarations": 228,
+    "middleware/dataplane/p4/check/entries.py Entries": 173,
+    "middleware/dataplane/p4/check/expressions.py Expressions": 86,
+    "middleware/dataplane/p4/check/functions.py Functions": 113,
+    "middleware/dataplane/p4/check/inference.py Inference": 100,
+    "middleware/dataplane/p4/check/instances.py Instances": 205,
+    "middleware/dataplane/p4/check/matches.py Matches": 162,
+    "middleware/dataplane/p4/check/operators.py Operators": 57,
+    "middleware/dataplane/p4/check/parsers.py Parsers": 194,
+    "middleware/dataplane/p4/check/program.py Checker": 248,
+    "middleware/dataplane/p4/check/statements.py Statements": 156,
+    "middleware/dataplane/p4/check/tables.py Tables": 183,
+    "middleware/dataplane/p4/generate/back.py Back": 205,
+    "middleware/dataplane/p4/generate/blocks.py Blocks": 189,
+    "middleware/dataplane/p4/generate/expressions.py Expressions": 73,
+    "middleware/dataplane/p4/generate/externs.py Externs": 145,
+    "middleware/dataplane/p4/generate/parsing.py Parsing": 168,
+    "middleware/dataplane/p4/generate/pipeline.py Pipeline": 216,
+    "middleware/dataplane/p4/generate/statements.py Statements": 108,
+    "middleware/dataplane/p4/generate/tables.py Tables": 114,
+    "middleware/dataplane/p4/interpreter/externs.py Externs": 97,
+    "middleware/dataplane/p4/interpreter/parsing.py Parsing": 103,
+    "middleware/dataplane/p4/interpreter/pipeline.py Interpreter": 123,
+    "middleware/dataplane/p4/interpreter/statements.py Statements": 73,
+    "middleware/dataplane/p4/parser/declarations.py Declarations": 105,
+    "middleware/dataplane/p4/parser/statements.py Statements": 67,
+    "middleware/dataplane/p4/parser/tables.py Tables": 79,
+    "middleware/dataplane/p4/runtime/control.py Control": 64,
+    "middleware/fabric/channel/channels.py Channels": 46,
+    "middleware/storage/log.py PartitionLog": 56,
+    "shims/amqp/management.py Management": 92,
+    "shims/mqtt/connection.py Connection": 89,
+    "shims/mqtt/session.py Session": 71,
+    "shims/mqtt/session_input.py SessionInput": 52,
+}
+
+# Circles of files: the number of their files, by one of them.
+CIRCLES = {
+    "middleware/broker/groups/group.py": 2,
+    "middleware/broker/pubsub/journal.py": 8,
+    "middleware/broker/queues/elsewhere.py": 6,
+    "middleware/dataplane/p4/ast/expressions.py": 2,
+    "middleware/dataplane/p4/check/scope.py": 2,
+    "middleware/fabric/carriers/carrier.py": 2,
+    "middleware/fabric/fabric.py": 2,
+    "middleware/relay/events/accounts.py": 3,
+    "middleware/storage/durability.py": 13,
+    "shims/listening.py": 2,
+    "shims/mqtt/session.py": 5,
+}
+
+
+def test_no_class_has_more_methods_than_a_reader_can_hold() -> None:
+    larger = {name: count for name, count in sizes().items() if count > MOST}
+    assert larger == LARGER
+
+
+def test_circles_of_files_are_the_known_ones() -> None:
+    """Those under `TYPE_CHECKING` count too: who reads one file of a circle has to read the others."""
+    assert sorted(sorted(circle)[0] for circle in circles()) == sorted(CIRCLES)
+    assert {sorted(circle)[0]: len(circle) for circle in circles()} == CIRCLES
+
+
+def test_methods_of_bases_in_other_files_count(tmp_path: Path) -> None:
+    write(tmp_path, "a", "class A:\n    def one(self): ...\n    def two(self): ...")
+    write(
+        tmp_path, "b", "from .a import A as Base\nfrom x import Y\nclass B(Base, Y):\n    def two(self): ..."
+    )
+    paths = [Path("wire/a.py"), Path("wire/b.py")]
+    assert sizes(paths, tmp_path) == {"wire/a.py A": 2, "wire/b.py B": 2}
+
+
+def test_a_circle_is_seen_whatever_hides_it(tmp_path: Path) -> None:
+    write(tmp_path, "a", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .b import B")
+    write(tmp_path, "b", "from .c import C")
+    write(tmp_path, "c", "def late():\n    from .a import A")
+    write(tmp_path, "d", "from .a import A")
+    paths = [Path(f"wire/{name}.py") for name in "abcd"]
+    assert circles(paths, tmp_path) == [{"wire/a.py", "wire/b.py", "wire/c.py"}]
+
+
+def write(folder: Path, name: str, source: str) -> None:
+    (folder / "wire").mkdir(exist_ok=True)
+    (folder / "wire" / f"{name}.py").write_text(source + "\n")
