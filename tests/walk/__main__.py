@@ -1,14 +1,14 @@
 """Traces a message from socket to socket over two hosts, and prints the files and functions it crosses.
 
-    python -m tests.walk                a Kafka record, and an MQTT message of QoS 1
+    python -m tests.walk                a Kafka record, an MQTT message, an AMQP message
     python -m tests.walk kafka --json   the first alone
 
 Two daemons run interpreted, each in its own process: A, where the message is produced, and B, where it is
-consumed. Every function of ours that starts counts, in any thread of either. At A the trace runs from the
-moment before the request is sent until the reply is written and the message sent to B; at B it runs until the
-consumer's bytes are written. The consumer's request (a Fetch that waits, a subscription) came before. The
-first messages of a connection are not traced; of the traced ones, only what all have in common counts, so
-that timers are left out.
+consumed; the AMQP message is in a queue at B, and consumed at A. Every function of ours that starts counts,
+in any thread of either. At A the trace runs from the moment before the request is sent until the reply is
+written and the message sent to B; at B it runs until the consumer's bytes are written. The consumer's request
+(a Fetch that waits, a subscription) came before. The first messages of a connection are not traced; of the
+traced ones, only what all have in common counts, so that timers are left out.
 """
 
 from __future__ import annotations
@@ -28,24 +28,27 @@ import msgspec
 
 from treecast.middleware.daemon.process import DaemonProcess
 
-from .clients import Carried, KafkaRecord, MqttMessage
+from .clients import AmqpMessage, Carried, KafkaRecord, MqttMessage
 from .host import TracedDaemon
 from .way import Entry, Way, as_rows, as_text, host_way, in_every, until_written
 
 MESSAGES: dict[str, Callable[[DaemonProcess, DaemonProcess], Carried]] = {
     "kafka": KafkaRecord,
     "mqtt": MqttMessage,
+    "amqp": AmqpMessage,
 }
-WRITERS = ("", "shims/")  # their last write ends a trace: A must reply and send, B must deliver
+WITHOUT = {"amqp": ("kafka", "mqtt"), "mqtt": ("amqp",)}  # by the face that is off: messages
 PAUSE = 0.05  # seconds for the effects of what precedes a message
 
 
-def traced(hosts: Sequence[TracedDaemon], work: Callable[[], int]) -> list[list[Entry]]:
+def traced(
+    hosts: Sequence[TracedDaemon], writers: Sequence[str], work: Callable[[], int]
+) -> list[list[Entry]]:
     """Returns the functions that each host enters during `work`, which returns the time of its end."""
     for host in hosts:
         host.begin()
     done = work()
-    return [until_written(host.end(), room, done) for host, room in zip(hosts, WRITERS, strict=True)]
+    return [until_written(host.end(), room, done) for host, room in zip(hosts, writers, strict=True)]
 
 
 def waited(seconds: float) -> int:
@@ -68,17 +71,18 @@ def walk(carried: Carried, hosts: Sequence[TracedDaemon], before: int, traces: i
         if number < before:
             carried.carry()
             continue
-        found.append(traced(hosts, carried.carry))
+        found.append(traced(hosts, carried.writers, carried.carry))
         took = time.monotonic() - began
         time.sleep(PAUSE)
-        quiet.append(list(chain(*traced(hosts, partial(waited, took)))))
+        quiet.append(list(chain(*traced(hosts, carried.writers, partial(waited, took)))))
     ways = [host_way(name, [trace[at] for trace in found]) for at, name in enumerate("AB")]
     return Way(carried.name, traces, tuple(ways), in_every(quiet))
 
 
-def joined(stack: ExitStack, folder: Path) -> list[TracedDaemon]:
-    """Starts two daemons of one cluster, the first with the coordinator."""
-    flags = ("--fabric", "127.0.0.1:0", "--admin", "off", "--stare", "off", "--amqp", "off")
+def joined(stack: ExitStack, folder: Path, without: str) -> list[TracedDaemon]:
+    """Starts two daemons of one cluster, the first with the coordinator. `without`: a face that is off. Each
+    face speaks at the end of every turn."""
+    flags = ("--fabric", "127.0.0.1:0", "--admin", "off", "--stare", "off", f"--{without}", "off")
     a = TracedDaemon(folder / "a", "--name", "a", *flags)
     stack.enter_context(a)
     token = f"@{a.data / 'join-token'}"
@@ -87,21 +91,33 @@ def joined(stack: ExitStack, folder: Path) -> list[TracedDaemon]:
     return [a, b]
 
 
+def ways_of(names: Sequence[str], without: str, before: int, traces: int) -> list[Way]:
+    """Returns the ways of these messages over two hosts of their own."""
+    ways = []
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="treecast-walk-")))
+        hosts = joined(stack, folder, without)
+        for name in names:
+            carried = MESSAGES[name](*hosts)
+            ways.append(walk(carried, hosts, before, traces))
+            carried.close()
+    return ways
+
+
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m tests.walk", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("messages", nargs="*", choices=[*MESSAGES, []], help="kafka, mqtt; default: both")
+    parser.add_argument(
+        "messages", nargs="*", choices=[*MESSAGES, []], help="kafka, mqtt, amqp; default: all"
+    )
     parser.add_argument("--before", type=int, default=9, help="untraced messages before the traced ones (9)")
     parser.add_argument("--traces", type=int, default=20, help="number of traced messages (20)")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args(words)
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="treecast-walk-")))
-        hosts = joined(stack, folder)
-        ways = []
-        for name in chosen.messages or MESSAGES:
-            carried = MESSAGES[name](*hosts)
-            ways.append(walk(carried, hosts, chosen.before, chosen.traces))
-            carried.close()
+    names = chosen.messages or list(MESSAGES)
+    ways: list[Way] = []
+    for without, some in WITHOUT.items():
+        if here := [name for name in names if name in some]:
+            ways += ways_of(here, without, chosen.before, chosen.traces)
     if chosen.json:
         print(json.dumps(msgspec.to_builtins([as_rows(way) for way in ways]), indent=1))
     else:

@@ -11,6 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from pika import BasicProperties, BlockingConnection, ConnectionParameters
+from pika.adapters.blocking_connection import BlockingChannel
+
 from treecast.middleware.api.daemon_client import DaemonClient
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.daemon.process import DaemonProcess
@@ -35,10 +38,15 @@ def until(what: Callable[[], bool], reason: str) -> None:
         time.sleep(0.02)
 
 
+ANSWERED_AND_DELIVERED = ("", "shims/")  # A replies and sends, B delivers
+AWAY_AND_BACK = ("shims/", "")  # A confirms and delivers, B sends
+
+
 class Carried(Protocol):
     """A connection to each of two hosts. `ready`, then `carry`, repeatedly."""
 
     name: str
+    writers: tuple[str, str]  # rooms of A and of B whose last write ends a host's trace
 
     def begun(self) -> None:
         """Waits until messages take the way that they take from then on. Called after the first ones."""
@@ -60,6 +68,7 @@ class KafkaRecord:
     """Produce 9 with acks=all at A, which leads the partition; a Fetch 12 waits at B, which has a replica."""
 
     name = "a Kafka record"
+    writers = ANSWERED_AND_DELIVERED
     topic = "walk"
 
     def __init__(self, a: DaemonProcess, b: DaemonProcess) -> None:
@@ -119,6 +128,7 @@ class MqttMessage:
     connection."""
 
     name = "an MQTT message of QoS 1"
+    writers = ANSWERED_AND_DELIVERED
     topic = "walk/mqtt"
 
     def __init__(self, a: DaemonProcess, b: DaemonProcess) -> None:
@@ -156,6 +166,55 @@ class MqttMessage:
     def close(self) -> None:
         self._publisher.close()
         self._subscriber.close()
+
+
+class AmqpMessage:
+    """A persistent message that A confirms, to a durable queue whose home is B; a consumer at A that needs to
+    acknowledge nothing."""
+
+    name = "an AMQP message with a confirm"
+    writers = AWAY_AND_BACK
+    queue = "walk-amqp"
+
+    def __init__(self, a: DaemonProcess, b: DaemonProcess) -> None:
+        with _amqp(b) as there:
+            there.channel().queue_declare(self.queue, durable=True)
+        self._publisher, self._consumer = _amqp(a), _amqp(a)
+        self._published = self._publisher.channel()
+        self._published.confirm_delivery()
+        self._read = 0
+        consumed = self._consumer.channel()
+        until(lambda: self._found(consumed), "host A does not know of the queue at host B")
+        consumed.basic_consume(self.queue, lambda *_: self._took(), auto_ack=True)
+
+    def _found(self, channel: BlockingChannel) -> bool:
+        channel.queue_declare(self.queue, durable=True)
+        return True
+
+    def _took(self) -> None:
+        self._read += 1
+
+    def begun(self) -> None:
+        """Does nothing: the first message takes the same way as all others."""
+
+    def ready(self) -> None:
+        """Does nothing: the consumer acknowledges nothing."""
+
+    def carry(self) -> int:
+        wanted, persistent = self._read + 1, BasicProperties(delivery_mode=2)
+        self._published.basic_publish("", self.queue, PAYLOAD, persistent)
+        while self._read < wanted:
+            self._consumer.process_data_events(time_limit=_SECONDS)
+        return time.monotonic_ns()
+
+    def close(self) -> None:
+        self._publisher.close()
+        self._consumer.close()
+
+
+def _amqp(daemon: DaemonProcess) -> BlockingConnection:
+    host, port = daemon.address("amqp")
+    return BlockingConnection(ConnectionParameters(host, port, heartbeat=0))
 
 
 class _MqttConnection:

@@ -33,7 +33,7 @@ from .receivers import Receivers
 from .sender import Sender
 from .settings import StreamSettings
 from .timing import Random, Schedule
-from .turn import Turn
+from .turn import STOOD, Turn
 
 
 class EdgeFault(enum.Enum):
@@ -283,7 +283,8 @@ class Streams:
 
     def burst(self, buffer: memoryview, length: int, size: int, now: float) -> None:
         """Takes `length` bytes of segments of `size` bytes each; the last may be shorter."""
-        self.turn.due(self.schedule.first, now)
+        if now - self.schedule.first >= STOOD:
+            self.turn.stood = now  # this packet may have waited for as long in the socket
         start = 0
         while start < length:
             end = min(start + size, length) if size > 0 else length
@@ -394,7 +395,8 @@ class Streams:
     def serve(self, now: float) -> list[Shipment]:
         """Returns what origins send in one turn."""
         turn = self.turn
-        turn.due(self.schedule.first, now)
+        if now - self.schedule.first >= STOOD:
+            turn.stood = now
         shipments: list[Shipment] = []
         numbers = self._in_turn(now)
         limited = len(numbers) > 1  # a single message of a single stream needs no budget

@@ -55,13 +55,9 @@ class Turn:
         self._share = _SAVED  # bytes that replays may still send beside live data
         self._waited = -1e18  # when live data last waited
         self._at = -1e18
-        self.stood = -1e18  # until when this host was stopped the last time
-
-    def due(self, at: float, now: float) -> None:
-        """Notes that the host does at `now` what was due `at`. If that is much later, it was stopped, or had
-        no processor: what arrived meanwhile waited in its sockets, and its age says nothing about a path."""
-        if now - at >= STOOD:
-            self.stood = now
+        # Until when this host was stopped, or had no processor, the last time: its work was overdue. What
+        # arrived meanwhile waited in its sockets, and says nothing about a path.
+        self.stood = -1e18
 
     def stood_lately(self, now: float) -> bool:
         """Whether sockets may still hold what arrived while the host was stopped."""
