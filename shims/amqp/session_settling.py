@@ -20,7 +20,7 @@ _FAIL: Final = 3  # returned because the delivery failed
 
 
 class Transaction:
-    """What a channel in transaction mode has sent since the last commit. `open`: it is in that mode."""
+    """The publishes and settlements of a channel since its last commit. `open`: it is in transaction mode."""
 
     def __init__(self) -> None:
         self.open = False

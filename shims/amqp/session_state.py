@@ -35,7 +35,7 @@ class ConnectionState:
         self.address = ""  # of the client, as the limits on log-ins count it
         self.local = False  # the client is on this host
         self.opened_at = 0.0
-        # What the client has said of itself.
+        # The client gives all but `certified` in its start-ok.
         self.user = ""
         self.certified = ""
         self.name = ""
@@ -44,16 +44,16 @@ class ConnectionState:
         self.properties: Mapping[str, object] = {}
         self.capabilities: Mapping[str, object] = {}
         self.raises_prefetch = False  # a client whose basic.qos is meant for the consumers that it has
-        # What was agreed.
+        # Both sides have agreed on these.
         self.frame_max = codec.FRAME_MIN
         self.channel_max = host.settings.channel_max
         self.heartbeat = 0
-        # What arrived in part, and what waits.
+        # Input waits for its rest, or for another host.
         self.collected = 0  # bytes of message bodies that have arrived in part
         self.wanted = 0  # size at which the partial input is complete, as far as known
         self.held = False  # a method waits for another host, and what came after it waits here
         self.answer: Answered | None = None  # what it waited for
-        # What the end of a chunk does once.
+        # The end of a chunk empties both.
         self.unpumped: dict[int, MessageQueue] = {}  # queues with newly settled messages
         self.unconfirmed: dict[int, Confirms] = {}  # confirms to write, by channel
 
