@@ -20,8 +20,8 @@ from treecast.shims.log_ins import Outcome
 
 from . import session_table
 from .session import Session
-from .session_input import MqttCounting
 from .session_output import Outputs, SessionOutput
+from .session_publishing import MqttCounting
 from .sessions import Sessions
 from .settings import MqttSettings
 
@@ -55,14 +55,17 @@ class Owner(Protocol):
     def web_socket(self, connection: Connection) -> WebSocket: ...
 
 
-class Connection(Session):
-    """Serves one client."""
+class Connection:
+    """Serves one client: the edge of its `session`."""
 
     def __init__(self, face: Owner) -> None:
-        super().__init__(face.sessions, face.outputs, face.counting, face.loop.time())
+        self.session = Session(face.sessions, face.outputs, face.counting, face.loop.time())
+        self.output = self.session.output
         self.peer = ""
         self.reached = ""  # the address of this host that the client reached; "" for a Unix socket
         self._face = face
+        self._hub = face.sessions.hub
+        self._work = face.sessions.work
         self._loop = face.loop
         self._counting = face.counting
         self._transport: asyncio.Transport | None = None
@@ -79,13 +82,14 @@ class Connection(Session):
     # --- asyncio callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.output.edge = self  # until the connection is lost, so that no cycle keeps a closed one
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._face.settings.send_buffer_bytes)
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unix socket"
         here = transport.get_extra_info("sockname")
         self.reached = str(here[0]) if isinstance(here, tuple) else ""
-        self.address = address_of(peer)
+        self.session.connection.address = address_of(peer)
         self._face.opened(self)
 
     def data_received(self, data: bytes) -> None:
@@ -108,18 +112,17 @@ class Connection(Session):
         else:
             for part in web.receive(data):
                 self._take(part)
-            self.mark()
-            if web.closed and not self.closing:
-                self.failure = web.refusal
-                self.lost(self._loop.time())
-        if self.phase == session_table.CHECKING:
+            self.output.mark()
+            if web.closed and not self.output.closing:
+                self.output.failure = web.refusal
+                self.session.lost(self._loop.time())
+        if self.output.phase == session_table.CHECKING:
             self._pause()
         self._hold(len(data))
 
     def checked(self, outcome: Outcome) -> None:
-        self.last_activity = self._loop.time()
         try:
-            super().checked(outcome)
+            self.session.checked(outcome, self._loop.time())
         except Exception:
             _log.exception("packet failed", peer=self.peer)
             self.disconnect_internal()
@@ -131,10 +134,12 @@ class Connection(Session):
         visitor = self.visitor
         if visitor is None:
             return
-        if not self._known and self.state is not None:
+        if not self._known and self.session.connection.state is not None:
             self._known = True
             visitor.known()
-        size = self.memory if self._web is None else self.memory + self._web.memory
+        size = self.session.memory
+        if self._web is not None:
+            size += self._web.memory
         if size or self._holds:
             self._holds = size > 0
             visitor.holding.hold(size, got, self._loop.time())
@@ -149,16 +154,16 @@ class Connection(Session):
 
     def _take(self, data: bytes) -> None:
         try:
-            self.receive(data, self._loop.time())
+            self.session.receive(data, self._loop.time())
         except Exception:
             _log.exception("packet failed", peer=self.peer)
             self.disconnect_internal()
 
     def disconnect_internal(self) -> None:
         """Ends this connection after an internal error; other connections are unaffected."""
-        self.failure = "internal error"
-        self.lost(self._loop.time())
-        self.mark()
+        self.output.failure = "internal error"
+        self.session.lost(self._loop.time())
+        self.output.mark()
 
     def eof_received(self) -> bool:
         return False
@@ -186,29 +191,28 @@ class Connection(Session):
     def _next_pass(self) -> None:
         self._hub.wall = time.time()
         try:
-            self.go_on(self._loop.time())
+            self.session.go_on(self._loop.time())
         except Exception:
             _log.exception("packet failed", peer=self.peer)
             self.disconnect_internal()
 
     def _read_on(self) -> None:
-        waits = self._held or self._short or self._steps is not None or self.phase == session_table.CHECKING
+        checking = self.output.phase == session_table.CHECKING
+        waits = self._held or self._short or self.session.suspended or checking
         if not waits and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def pause_writing(self) -> None:
-        self.congest(True)
+        self.output.congest(True)
 
     def resume_writing(self) -> None:
-        self.congest(False)
-        state = self.state
-        if state is not None and state.session is self:
-            state.pump()
+        self.output.congest(False)
+        self.session.connection.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self.lost(self._loop.time())
-        self.forget()
+        self.session.lost(self._loop.time())
+        self.session.forget()
         self._web = None
         self._face.closed(self)
 
@@ -225,12 +229,10 @@ class Connection(Session):
         for chunk in chunks:
             self._counting.bytes_out += len(chunk)
             transport.write(chunk)
-        if self.closing:
+        if self.output.closing:
             self._close(transport)
-            return
-        state = self.state
-        if self.writable and state is not None and state.session is self and state.queued:
-            state.pump()
+        elif self.output.writable:
+            self.session.connection.resume()
 
     def _close(self, transport: asyncio.Transport) -> None:
         """Sends EOF and lingers, so the client can read the reason.
@@ -244,7 +246,7 @@ class Connection(Session):
         if self._ended:
             return
         self._ended = True
-        if self.failure and transport.can_write_eof():
+        if self.output.failure and transport.can_write_eof():
             transport.write_eof()
         else:
             transport.close()
@@ -253,8 +255,8 @@ class Connection(Session):
     @property
     def promises(self) -> bool:
         """Whether the gathered output must not be sent before the turn is stored."""
-        state = self.state
-        return self.depends or (state is not None and state.record is not None)
+        state = self.session.connection.state
+        return self.output.depends or (state is not None and state.record is not None)
 
     def abort(self) -> None:
         if self._transport is not None:
@@ -281,7 +283,7 @@ class Spoken:
 
     def gather(self) -> None:
         """Collects the pending output of all connections."""
-        self._gathered = [(session, session.take_output()) for session in self._outputs.take()]
+        self._gathered = [(output, output.take()) for output in self._outputs.take()]
         self._counting.fold(self._counters)
         self._hub.fold()
 
@@ -292,16 +294,17 @@ class Spoken:
             self._hold_back(gathered)
         elif self._held_back:
             self._let_on()
-        for session, chunks in gathered:
-            session.depends = False
-            session.write(chunks)
+        for output, chunks in gathered:
+            output.depends = False
+            output.edge.write(chunks)
 
     def _hold_back(self, gathered: Gathered) -> None:
         """Pauses reading from connections whose publishes need storing, since these would queue in memory."""
-        for session, _ in gathered:
-            if isinstance(session, Connection) and session.promises:
-                session.pause_reading()
-                self._held_back[session] = None
+        for output, _ in gathered:
+            connection = output.edge
+            if isinstance(connection, Connection) and connection.promises:
+                connection.pause_reading()
+                self._held_back[connection] = None
 
     def _let_on(self) -> None:
         held_back, self._held_back = self._held_back, {}
@@ -311,9 +314,10 @@ class Spoken:
     def refuse(self) -> None:
         """Aborts the connections that wait for a promise after storing failed, and writes the others."""
         gathered, self._gathered = self._gathered, []
-        for session, chunks in gathered:
-            if isinstance(session, Connection) and session.promises:
-                session.failure = DISK_REFUSES
-                session.abort()
+        for output, chunks in gathered:
+            connection = output.edge
+            if isinstance(connection, Connection) and connection.promises:
+                output.failure = DISK_REFUSES
+                connection.abort()
             else:
-                session.write(chunks)
+                connection.write(chunks)

@@ -1,6 +1,6 @@
 """The unsettled deliveries of a session: single messages, or consecutive messages of a run.
 
-Waiting deliveries are in a queue, in order; `session_state` has those in flight.
+Waiting deliveries are in a queue, in order; sent ones are in flight.
 
 Messages of a run sent under consecutive packet ids form one `Part` as long as their PUBACKs arrive in
 sending order, as version 5 requires of clients [MQTT-4.6.0-2]. The first PUBACK out of order splits all
@@ -13,13 +13,14 @@ from collections import deque
 from typing import Final
 
 from treecast.middleware.broker.pubsub import Creditor, Message, Owed, PromisedRun, Run, messages_in
-from treecast.middleware.wire.mqtt_publish import section, skip
+from treecast.middleware.wire.mqtt_publish import rising_acks, section, skip
 
 QUEUED: Final = 0
 SENT: Final = 1  # PUBLISH sent; awaits PUBACK or PUBREC
 RELEASED: Final = 2  # PUBREL sent; awaits PUBCOMP
 
 _ANY: Final = 1 << 40
+_IDS: Final = 65535
 
 
 class Delivery(Owed):
@@ -222,3 +223,142 @@ class DeliveryQueue:
         self.messages = self.bytes = 0
         for delivery in deliveries:
             self.append(delivery)
+
+
+class InFlight:
+    """The deliveries in flight of one session.
+
+    Packet ids are assigned in ascending order and wrap from 65535 to 1; parts are settled oldest first.
+    Hence no part holds an id between the last one assigned and the first of the oldest part.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0  # messages
+        self._last_id = 0
+        self._sent: dict[int, Delivery] = {}  # by packet id; parts have negative keys
+        self._parts: deque[Part] = deque()
+        self._oldest: Part | None = None  # the first of `_parts`
+        self._key = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    # --- packet ids
+
+    def next_id(self) -> int:
+        """Returns the first free id after the last one assigned. One exists while the window is open."""
+        packet_id = self._last_id
+        while True:
+            packet_id = packet_id + 1 if packet_id < _IDS else 1
+            if self._oldest_has(packet_id):
+                self.spread()
+            if packet_id not in self._sent:
+                return packet_id
+
+    def _oldest_has(self, packet_id: int) -> bool:
+        part = self._oldest
+        return part is not None and part.packet_id <= packet_id < part.packet_id + part.left
+
+    def row(self, first: int, most: int) -> int:
+        """Counts the consecutive free ids from `first` on, at most `most`. `first` itself must be free."""
+        most = min(most, _IDS + 1 - first)
+        oldest = self._oldest
+        if oldest is not None and oldest.packet_id > first:
+            most = min(most, oldest.packet_id - first)
+        if len(self._sent) > len(self._parts):
+            for packet_id in range(first + 1, first + most):
+                if packet_id in self._sent:
+                    return packet_id - first
+        return most
+
+    # --- sending
+
+    def give_id(self, delivery: Delivery) -> None:
+        """Assigns a packet id to a delivery that is about to be sent for the first time."""
+        self._last_id = delivery.packet_id = self.next_id()
+        delivery.state = SENT
+
+    def put(self, delivery: Delivery) -> None:
+        """Adds a message that was sent under its packet id."""
+        self._sent[delivery.packet_id] = delivery
+        self.count += 1
+
+    def put_part(self, part: Part, first: int) -> None:
+        """Adds messages that were sent under `first` and the ids after it, which must be free."""
+        part.packet_id = first
+        part.state = SENT
+        self._last_id = first + part.left - 1
+        self.count += part.left
+        if self._oldest is None:
+            self._oldest = part
+        elif part.continues(self._parts[-1]):
+            last = self._parts[-1]
+            last.end = part.end
+            last.left += part.left
+            return
+        self._key -= 1
+        part.key = self._key
+        self._sent[part.key] = part
+        self._parts.append(part)
+
+    def restore(self, delivery: Delivery) -> None:
+        """Adds a delivery restored from the journal."""
+        self.put(delivery)
+        self._last_id = max(self._last_id, delivery.packet_id)
+
+    # --- settling
+
+    def acknowledged(self, data: bytes, position: int, end: int) -> int:
+        """Settles messages while each PUBACK from `position` on is for the oldest part's first message.
+
+        Returns the number of PUBACKs used.
+        """
+        count = 0
+        while (part := self._oldest) is not None:
+            found = rising_acks(data, position + 4 * count, end, part.packet_id, part.left)
+            if found == 0:
+                break
+            self._settle_first(part, found)
+            count += found
+        return count
+
+    def _settle_first(self, part: Part, count: int) -> None:
+        part.left -= count
+        part.packet_id += count
+        part.settled += count
+        self.count -= count
+        if part.left == 0:
+            self._parts.popleft()
+            self._oldest = self._parts[0] if self._parts else None
+            del self._sent[part.key]
+
+    def find(self, packet_id: int) -> Delivery | None:
+        """Returns the message sent under `packet_id`. If it may be in a part, splits all parts first."""
+        if self._oldest is not None and packet_id not in self._sent:
+            self.spread()
+        return self._sent.get(packet_id)
+
+    def remove(self, packet_id: int) -> None:
+        """Removes a settled message."""
+        del self._sent[packet_id]
+        self.count -= 1
+
+    def spread(self) -> None:
+        """Splits all parts into single deliveries."""
+        if self._oldest is None:
+            return
+        sent: dict[int, Delivery] = {}
+        for packet_id, delivery in self._sent.items():
+            if isinstance(delivery, Part):
+                for one in delivery.singles():
+                    sent[one.packet_id] = one
+            else:
+                sent[packet_id] = delivery
+        self._sent = sent
+        self._parts.clear()
+        self._oldest = None
+
+    def all(self) -> list[Delivery]:
+        """Returns all deliveries as single messages, in sending order."""
+        self.spread()
+        return list(self._sent.values())

@@ -19,8 +19,8 @@ from treecast.shims.ticks import TICK, Ticks
 from . import codec, sys_topics
 from .connection import DISK_REFUSES, Connection, Spoken
 from .restoring import restore
-from .session_input import MqttCounting
 from .session_output import Outputs
+from .session_publishing import MqttCounting
 from .sessions import Sessions
 from .settings import MqttSettings
 
@@ -108,8 +108,8 @@ class MqttFace:
         if self._timer is not None:
             self._timer.cancel()
         for connection in list(self._connections):
-            connection.disconnect(codec.SHUTTING_DOWN, "the server is shutting down")
-            connection.mark()
+            connection.output.disconnect(codec.SHUTTING_DOWN, "the server is shutting down")
+            connection.output.mark()
         if self._connections:
             self._all_closed = asyncio.Event()
             try:
@@ -148,13 +148,13 @@ class MqttFace:
     def opened(self, connection: Connection) -> None:
         self.counters.connections_opened += 1
         self._connections.add(connection)
-        self.sessions.await_connect(connection, self.loop.time())
+        self.sessions.await_connect(connection.session.connection, self.loop.time())
 
     def closed(self, connection: Connection) -> None:
         self.counters.connections_closed += 1
         self._connections.discard(connection)
         self._spoken.forget(connection)
-        if connection.failure:
+        if connection.output.failure:
             self._report(connection)
         if self._all_closed is not None and not self._connections:
             self._all_closed.set()
@@ -170,7 +170,7 @@ class MqttFace:
 
     def _report(self, connection: Connection) -> None:
         """Counts and logs a protocol violation or a disconnection by the server."""
-        reason = connection.failure
+        reason = connection.output.failure
         if reason.startswith(DISK_REFUSES):  # not the client's fault, and logged by the turn
             self._errors.count(DISK_REFUSES)
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import ceil
-from typing import Final
+from typing import Final, Protocol
 
 from librt.strings import BytesWriter
 
@@ -17,8 +17,9 @@ from treecast.middleware.wire.mqtt_publish import (
     write_numbered,
     write_publish,
 )
+from treecast.shims.log_ins import Outcome
 
-from . import codec
+from . import codec, session_table
 from .codec import V5
 from .codec_packets import Disconnect, Packet, ack_bytes, encode
 from .codec_properties import NONE, Properties
@@ -59,15 +60,54 @@ class Outputs:
             self._free.append(writer)
 
 
+class Edge(Protocol):
+    """The owner of a session's socket."""
+
+    def write(self, chunks: list[bytes]) -> None:
+        """Writes the result of `SessionOutput.take`, after the turn was stored."""
+
+    def suspended(self) -> None:
+        """Stops reading until `going_on`, and calls `Session.go_on` in a later pass of the loop."""
+
+    def going_on(self) -> None:
+        """Resumes reading."""
+
+    def checked(self, outcome: Outcome) -> None:
+        """Implements `log_ins.Applicant`: calls `Session.checked`."""
+
+
+class Unplugged:
+    """The edge of a session whose client has gone."""
+
+    def write(self, chunks: list[bytes]) -> None:
+        return
+
+    def suspended(self) -> None:
+        return
+
+    def going_on(self) -> None:
+        return
+
+    def checked(self, outcome: Outcome) -> None:
+        return
+
+
+UNPLUGGED: Final = Unplugged()
+
+
 class SessionOutput:
-    """The sending half of a connection.
+    """The sending half of a connection. `phase` is one of the states of `session_table`, `failure` the reason
+    why the connection was ended, or "".
 
     `max_packet` is in bytes; `window` limits the unacknowledged publishes. `writable` is whether the client
     reads and the output of this turn is below its limit. `closing` is whether the gathered output is the
     last.
     """
 
-    def __init__(self, hub: PubSub, outputs: Outputs) -> None:
+    def __init__(self, hub: PubSub, outputs: Outputs, edge: Edge) -> None:
+        self.edge = edge
+        self.phase = session_table.NEW
+        self.failure = ""
         self.version = codec.V311
         self.max_packet = _ANY
         self.window = 1
@@ -83,13 +123,13 @@ class SessionOutput:
         self._out: BytesWriter | None = None
         self._chunks: list[bytes] | None = None
         self._chunked = 0
-        self._problems = True  # Request Problem Information: the client wants reason strings
-        self._alias_maximum = 0  # how many topic aliases the client accepts
+        self.problems = True  # Request Problem Information: the client wants reason strings
+        self.alias_maximum = 0  # how many topic aliases the client accepts
         self._aliases: dict[bytes, int] | None = None
 
     # --- writing
 
-    def _writer(self) -> BytesWriter:
+    def writer(self) -> BytesWriter:
         out = self._out
         if out is None:
             out = self._out = self._outputs.writer()
@@ -115,13 +155,16 @@ class SessionOutput:
         """Sends a packet. One that is larger than the client accepts ends the connection instead."""
         data = encode(packet, self.version)
         if len(data) <= self.max_packet:
-            self._writer().write(data)
+            self.writer().write(data)
         else:
             self.disconnect(codec.PACKET_TOO_LARGE, "an answer exceeds the client's Maximum Packet Size")
 
     def disconnect(self, reason: int, detail: str) -> None:
         """Ends the connection on behalf of the server."""
-        raise NotImplementedError
+        if self.phase != session_table.CLOSED:
+            self.failure = detail
+            self.phase = session_table.CLOSED
+            self.send_disconnect(reason, detail if self.problems else "")
 
     def takes_runs_for(self, target: Target) -> bool:
         """Whether the bytes of runs for `target` can be sent to the client, in its format."""
@@ -136,7 +179,7 @@ class SessionOutput:
     def send_run(self, run: Run) -> None:
         """Sends a QoS 0 run unchanged."""
         data = run.data
-        out = self._writer()
+        out = self.writer()
         self.sent_messages += run.count
         if len(data) < LARGE:
             out.write(data)
@@ -154,7 +197,7 @@ class SessionOutput:
 
     def send_numbered(self, data: bytes, first: int, count: int) -> None:
         """Sends `count` QoS 1 messages unchanged except for their packet ids, which start at `first`."""
-        out = self._writer()
+        out = self.writer()
         write_numbered(out, data, first)
         self.sent_messages += count
         self._written(out)
@@ -178,14 +221,14 @@ class SessionOutput:
             if size > self.max_packet:
                 self._hub.counters.dropped_large += 1
                 return False
-        if self._alias_maximum:
+        if self.alias_maximum:
             alias = self._alias(topic)
             if alias:
                 topic = _EMPTY
                 properties += alias_bytes(alias)
             else:
                 properties += self._new_alias(topic)
-        out = self._writer()
+        out = self.writer()
         write_publish(out, flags, topic, packet_id, properties, message.payload, self.version)
         self.sent_messages += 1
         self._written(out)
@@ -200,7 +243,7 @@ class SessionOutput:
         aliases = self._aliases
         if aliases is None:
             aliases = self._aliases = {}
-        if len(aliases) >= self._alias_maximum or self.max_packet < _ANY:
+        if len(aliases) >= self.alias_maximum or self.max_packet < _ANY:
             return _EMPTY
         alias = len(aliases) + 1
         aliases[topic] = alias
@@ -209,15 +252,15 @@ class SessionOutput:
     def send_ack(self, kind: int, packet_id: int) -> None:
         """Sends a PUBACK, PUBREC, PUBREL or PUBCOMP with success."""
         self.depends = True
-        write_ack(self._writer(), kind << 4, packet_id)
+        write_ack(self.writer(), kind << 4, packet_id)
 
     def send_acks(self, data: bytes) -> None:
         """Sends the PUBACKs for a QoS 1 run."""
         self.depends = True
-        write_acks(self._writer(), data)
+        write_acks(self.writer(), data)
 
     def send_release(self, packet_id: int) -> None:
-        write_ack(self._writer(), codec.PUBREL << 4, packet_id)
+        write_ack(self.writer(), codec.PUBREL << 4, packet_id)
 
     def refuse(self, kind: int, packet_id: int, reason: int, detail: str = "") -> None:
         """Sends an acknowledgement with a reason code. Version 3.1.1 has none and gets a plain one."""
@@ -225,14 +268,14 @@ class SessionOutput:
         if self.version != V5:
             self.send_ack(kind, packet_id)
             return
-        packet = ack_bytes(kind, packet_id, reason, self._explained(detail), V5)
+        packet = ack_bytes(kind, packet_id, reason, self.explained(detail), V5)
         if len(packet) > self.max_packet:
             packet = ack_bytes(kind, packet_id, reason, NONE, V5)
-        self._writer().write(packet)
+        self.writer().write(packet)
 
-    def _explained(self, detail: str) -> Properties:
+    def explained(self, detail: str) -> Properties:
         """Returns the reason string property if the client wants one [MQTT-3.1.2-29]."""
-        return Properties(reason_string=detail) if detail and self._problems else NONE
+        return Properties(reason_string=detail) if detail and self.problems else NONE
 
     def send_disconnect(self, reason: int, detail: str) -> None:
         """Sends a final DISCONNECT, which only version 5 servers may send.
@@ -244,14 +287,18 @@ class SessionOutput:
             if len(packet) > self.max_packet:
                 packet = encode(Disconnect(reason), V5)
             if len(packet) <= self.max_packet:
-                self._writer().write(packet)
+                self.writer().write(packet)
+        self.end()
+
+    def end(self) -> None:
+        """Marks the gathered output as the last."""
         self.closing = True
         self.writable = False
         self.mark()
 
     # --- output at the end of a turn
 
-    def take_output(self) -> list[bytes]:
+    def take(self) -> list[bytes]:
         """Removes and returns the gathered output, in order."""
         self.dirty = False
         chunks = self._chunks if self._chunks is not None else []
@@ -265,10 +312,6 @@ class SessionOutput:
         self._chunked = 0
         self.writable = not self._congested and not self.closing
         return chunks
-
-    def write(self, chunks: list[bytes]) -> None:
-        """Writes the result of `take_output`. Implemented by the asyncio side."""
-        raise NotImplementedError
 
     def congest(self, congested: bool) -> None:
         """Records whether the client has stopped reading."""

@@ -1,13 +1,12 @@
 """The MQTT session state: subscriptions, queue and packets in flight. It outlives connections.
 
-A `Session` is one connection of it. While there is no connection, the client does not read, or its window
-is full, messages wait in a queue that is bounded in messages and bytes.
+A `Session` is one connection of it, of which it knows the `output` only. While there is no connection, the
+client does not read, or its window is full, messages wait in a queue that is bounded in messages and bytes.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from treecast.middleware.broker.pubsub import (
     NEVER,
@@ -22,7 +21,6 @@ from treecast.middleware.broker.pubsub import (
     Target,
     WillRecord,
 )
-from treecast.middleware.wire.mqtt_publish import rising_acks
 
 from . import codec
 from .deliveries import (
@@ -32,155 +30,14 @@ from .deliveries import (
     SENT,
     Delivery,
     DeliveryQueue,
+    InFlight,
     Part,
     RunDelivery,
     whole,
 )
-
-if TYPE_CHECKING:
-    from .session import Session
+from .session_output import SessionOutput
 
 FOREVER: Final = 0xFFFFFFFF
-_IDS: Final = 65535
-
-
-class InFlight:
-    """The deliveries in flight of one session.
-
-    Packet ids are assigned in ascending order and wrap from 65535 to 1; parts are settled oldest first.
-    Hence no part holds an id between the last one assigned and the first of the oldest part.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0  # messages
-        self._last_id = 0
-        self._sent: dict[int, Delivery] = {}  # by packet id; parts have negative keys
-        self._parts: deque[Part] = deque()
-        self._oldest: Part | None = None  # the first of `_parts`
-        self._key = 0
-
-    def __len__(self) -> int:
-        return self.count
-
-    # --- packet ids
-
-    def next_id(self) -> int:
-        """Returns the first free id after the last one assigned. One exists while the window is open."""
-        packet_id = self._last_id
-        while True:
-            packet_id = packet_id + 1 if packet_id < _IDS else 1
-            if self._oldest_has(packet_id):
-                self.spread()
-            if packet_id not in self._sent:
-                return packet_id
-
-    def _oldest_has(self, packet_id: int) -> bool:
-        part = self._oldest
-        return part is not None and part.packet_id <= packet_id < part.packet_id + part.left
-
-    def row(self, first: int, most: int) -> int:
-        """Counts the consecutive free ids from `first` on, at most `most`. `first` itself must be free."""
-        most = min(most, _IDS + 1 - first)
-        oldest = self._oldest
-        if oldest is not None and oldest.packet_id > first:
-            most = min(most, oldest.packet_id - first)
-        if len(self._sent) > len(self._parts):
-            for packet_id in range(first + 1, first + most):
-                if packet_id in self._sent:
-                    return packet_id - first
-        return most
-
-    # --- sending
-
-    def give_id(self, delivery: Delivery) -> None:
-        """Assigns a packet id to a delivery that is about to be sent for the first time."""
-        self._last_id = delivery.packet_id = self.next_id()
-        delivery.state = SENT
-
-    def put(self, delivery: Delivery) -> None:
-        """Adds a message that was sent under its packet id."""
-        self._sent[delivery.packet_id] = delivery
-        self.count += 1
-
-    def put_part(self, part: Part, first: int) -> None:
-        """Adds messages that were sent under `first` and the ids after it, which must be free."""
-        part.packet_id = first
-        part.state = SENT
-        self._last_id = first + part.left - 1
-        self.count += part.left
-        if self._oldest is None:
-            self._oldest = part
-        elif part.continues(self._parts[-1]):
-            last = self._parts[-1]
-            last.end = part.end
-            last.left += part.left
-            return
-        self._key -= 1
-        part.key = self._key
-        self._sent[part.key] = part
-        self._parts.append(part)
-
-    def restore(self, delivery: Delivery) -> None:
-        """Adds a delivery restored from the journal."""
-        self.put(delivery)
-        self._last_id = max(self._last_id, delivery.packet_id)
-
-    # --- settling
-
-    def acknowledged(self, data: bytes, position: int, end: int) -> int:
-        """Settles messages while each PUBACK from `position` on is for the oldest part's first message.
-
-        Returns the number of PUBACKs used.
-        """
-        count = 0
-        while (part := self._oldest) is not None:
-            found = rising_acks(data, position + 4 * count, end, part.packet_id, part.left)
-            if found == 0:
-                break
-            self._settle_first(part, found)
-            count += found
-        return count
-
-    def _settle_first(self, part: Part, count: int) -> None:
-        part.left -= count
-        part.packet_id += count
-        part.settled += count
-        self.count -= count
-        if part.left == 0:
-            self._parts.popleft()
-            self._oldest = self._parts[0] if self._parts else None
-            del self._sent[part.key]
-
-    def find(self, packet_id: int) -> Delivery | None:
-        """Returns the message sent under `packet_id`. If it may be in a part, splits all parts first."""
-        if self._oldest is not None and packet_id not in self._sent:
-            self.spread()
-        return self._sent.get(packet_id)
-
-    def remove(self, packet_id: int) -> None:
-        """Removes a settled message."""
-        del self._sent[packet_id]
-        self.count -= 1
-
-    def spread(self) -> None:
-        """Splits all parts into single deliveries."""
-        if self._oldest is None:
-            return
-        sent: dict[int, Delivery] = {}
-        for packet_id, delivery in self._sent.items():
-            if isinstance(delivery, Part):
-                for one in delivery.singles():
-                    sent[one.packet_id] = one
-            else:
-                sent[packet_id] = delivery
-        self._sent = sent
-        self._parts.clear()
-        self._oldest = None
-
-    def all(self) -> list[Delivery]:
-        """Returns all deliveries as single messages, in sending order."""
-        self.spread()
-        return list(self._sent.values())
 
 
 class SessionState(Subscriber):
@@ -192,8 +49,8 @@ class SessionState(Subscriber):
         self.client_id = self.name = client_id
         self.user = user
         self.expiry = 0
-        self.record: Creditor | None = None  # set if the session is durable
-        self.session: Session | None = None
+        self.record: Creditor | None = None  # set if the output is durable
+        self.output: SessionOutput | None = None
         self.will: WillRecord | None = None
         self.will_at = 0.0  # when the will is published; set while disconnected
         self.ends_at = 0.0  # when the session ends; set while disconnected
@@ -212,20 +69,20 @@ class SessionState(Subscriber):
 
     @property
     def online(self) -> bool:
-        return self.session is not None
+        return self.output is not None
 
     @property
     def ready(self) -> bool:
-        session = self.session
-        return session is not None and self._sends(session) and self._window(session) > 0
+        output = self.output
+        return output is not None and self._sends(output) and self._window(output) > 0
 
-    def _sends(self, session: Session) -> bool:
+    def _sends(self, output: SessionOutput) -> bool:
         """Whether a message can be sent without waiting."""
-        return self._queue is None and session.writable
+        return self._queue is None and output.writable
 
-    def _window(self, session: Session) -> int:
+    def _window(self, output: SessionOutput) -> int:
         """Returns how many more messages may be sent before the client acknowledges some."""
-        return session.window - (self.inflight.count if self.inflight is not None else 0)
+        return output.window - (self.inflight.count if self.inflight is not None else 0)
 
     def _flight(self) -> InFlight:
         if self.inflight is None:
@@ -248,48 +105,48 @@ class SessionState(Subscriber):
         share: bytes = b"",
     ) -> None:
         """Sends or queues a message. `share`: as in `Owed`."""
-        session = self.session
+        output = self.output
         if qos == 0:
-            if session is None:
+            if output is None:
                 return
-            if self._sends(session):
-                session.send_publish(message, 0, 0, retain, identifiers)
+            if self._sends(output):
+                output.send_publish(message, 0, 0, retain, identifiers)
                 return
             self._enqueue(Delivery(message, 0, retain, identifiers, share))
             return
         delivery = Delivery(message, qos, retain, identifiers, share)
-        if session is not None and self._sends(session) and self._window(session) > 0:
+        if output is not None and self._sends(output) and self._window(output) > 0:
             delivery.sent = True  # stored in the same turn, so it may be marked as sent now
             self._owe(delivery)
-            self._send(session, delivery, 0)
+            self._send(output, delivery, 0)
         else:
             self._enqueue(delivery)
 
     def take_run(self, run: Run, target: Target) -> None:
-        session = self.session
+        output = self.output
         if isinstance(run, PromisedRun):
             self._take_promised(run, target)
-        elif session is None:
+        elif output is None:
             return
-        elif not session.takes_runs_for(target):
+        elif not output.takes_runs_for(target):
             for message in run.messages():
                 self.take(message, target)
-        elif self._sends(session):
-            session.send_run(run.in_format(session.version))
+        elif self._sends(output):
+            output.send_run(run.in_format(output.version))
         else:
-            self._enqueue(RunDelivery(run.in_format(session.version)))
+            self._enqueue(RunDelivery(run.in_format(output.version)))
 
     def _take_promised(self, run: PromisedRun, target: Target) -> None:
-        """Takes a QoS 1 run, as raw bytes if the session is not durable."""
-        session = self.session
-        if session is not None and self.record is None and session.takes_runs_for(target):
-            spelt = run.in_format(session.version)
+        """Takes a QoS 1 run, as raw bytes if the output is not durable."""
+        output = self.output
+        if output is not None and self.record is None and output.takes_runs_for(target):
+            spelt = run.in_format(output.version)
             assert isinstance(spelt, PromisedRun)
             if target.qos:
-                self._take_part(session, whole(spelt))
+                self._take_part(output, whole(spelt))
                 return
-            if self._sends(session) and len(spelt.data) <= session.room:
-                session.send_run(spelt.as_qos_0())
+            if self._sends(output) and len(spelt.data) <= output.room:
+                output.send_run(spelt.as_qos_0())
                 return
         journal = self._hub.journal
         if journal is None or self.record is None or not target.qos or not run.unread:
@@ -301,10 +158,10 @@ class SessionState(Subscriber):
             self.take(message, target)
         journal.let_go_run(run)
 
-    def _take_part(self, session: Session, part: Part) -> None:
-        while part.left and self._sends(session) and self._window(session) > 0:
-            first, count = self._ids(session, part)
-            self._send_part(session, part.cut(count, session.room), first)
+    def _take_part(self, output: SessionOutput, part: Part) -> None:
+        while part.left and self._sends(output) and self._window(output) > 0:
+            first, count = self._ids(output, part)
+            self._send_part(output, part.cut(count, output.room), first)
         if part.left == 0:
             return
         if self._fits(part):
@@ -314,7 +171,7 @@ class SessionState(Subscriber):
                 self._enqueue(one)
 
     def _owe(self, delivery: Delivery) -> None:
-        """Records the delivery in the journal if the session is durable, or if other members of its shared
+        """Records the delivery in the journal if the output is durable, or if other members of its shared
         subscription outlive this process."""
         journal, record = self._hub.journal, self.record
         if record is None and delivery.share:
@@ -350,9 +207,9 @@ class SessionState(Subscriber):
 
     def _refuse(self, delivery: Delivery) -> None:
         self._hub.counters.dropped_full += delivery.count
-        session = self.session
-        if session is not None and self._hub.settings.queue_policy is QueuePolicy.DISCONNECT:
-            session.disconnect(codec.QUOTA_EXCEEDED, "the client reads too slowly")
+        output = self.output
+        if output is not None and self._hub.settings.queue_policy is QueuePolicy.DISCONNECT:
+            output.disconnect(codec.QUOTA_EXCEEDED, "the client reads too slowly")
 
     def _drop_oldest(self, queue: DeliveryQueue) -> None:
         oldest = queue.pop()
@@ -363,39 +220,39 @@ class SessionState(Subscriber):
 
     def pump(self) -> None:
         """Sends queued messages as far as the window and the output allow."""
-        session = self.session
+        output = self.output
         queue = self._queue
-        if session is None or queue is None:
+        if output is None or queue is None:
             return
-        while len(queue) and session.writable:
+        while len(queue) and output.writable:
             delivery = queue.first
-            if delivery.qos and self._window(session) <= 0:
+            if delivery.qos and self._window(output) <= 0:
                 return
             if isinstance(delivery, Part):
-                first, count = self._ids(session, delivery)
-                self._send_part(session, queue.cut(delivery, count, session.room), first)
+                first, count = self._ids(output, delivery)
+                self._send_part(output, queue.cut(delivery, count, output.room), first)
             else:
-                self._send_queued(session, queue.pop())
+                self._send_queued(output, queue.pop())
         if not len(queue):
             self._queue = None
 
-    def _send_queued(self, session: Session, delivery: Delivery) -> None:
+    def _send_queued(self, output: SessionOutput, delivery: Delivery) -> None:
         if isinstance(delivery, RunDelivery):
             run = delivery.run
-            if run.format == session.version:
-                session.send_run(run)
+            if run.format == output.version:
+                output.send_run(run)
             else:
                 for message in run.messages():
-                    session.send_publish(message, 0, 0, False, ())
+                    output.send_publish(message, 0, 0, False, ())
         elif self._expired(delivery.message):
             self._hub.counters.expired += 1
             self._settle(delivery)
         elif delivery.qos:
             again = 0x08 if delivery.sent else 0  # sent by an earlier process: DUP
             self._note_sent(delivery)
-            self._send(session, delivery, again)
+            self._send(output, delivery, again)
         else:
-            session.send_publish(delivery.message, 0, 0, delivery.retain, delivery.identifiers)
+            output.send_publish(delivery.message, 0, 0, delivery.retain, delivery.identifiers)
 
     def _expired(self, message: Message) -> bool:
         return message.expires_at != NEVER and message.expires_at <= self._hub.wall
@@ -413,15 +270,13 @@ class SessionState(Subscriber):
         elif delivery.qos == 1 and record is not None:
             journal.handed(record, delivery)
 
-    def _send(self, session: Session, delivery: Delivery, again: int) -> None:
+    def _send(self, output: SessionOutput, delivery: Delivery, again: int) -> None:
         """Sends with a new packet id. `again` is DUP if it may have been sent before [MQTT-3.3.1-3]."""
         inflight = self._flight()
         inflight.give_id(delivery)
         packet_id = delivery.packet_id
         flags = delivery.qos << 1 | again
-        if not session.send_publish(
-            delivery.message, flags, packet_id, delivery.retain, delivery.identifiers
-        ):
+        if not output.send_publish(delivery.message, flags, packet_id, delivery.retain, delivery.identifiers):
             self._settle(delivery)  # too large for the client: dropped as if delivered [MQTT-3.1.2-25]
             return
         inflight.put(delivery)
@@ -430,15 +285,15 @@ class SessionState(Subscriber):
             if journal is not None and record is not None:
                 journal.sent(record, delivery.message, packet_id)
 
-    def _ids(self, session: Session, part: Part) -> tuple[int, int]:
+    def _ids(self, output: SessionOutput, part: Part) -> tuple[int, int]:
         """Returns (the first packet id, how many in a row) for the messages of `part` to send now."""
         inflight = self._flight()
         first = inflight.next_id()
-        return first, inflight.row(first, min(part.left, self._window(session)))
+        return first, inflight.row(first, min(part.left, self._window(output)))
 
-    def _send_part(self, session: Session, part: Part, first: int) -> None:
+    def _send_part(self, output: SessionOutput, part: Part, first: int) -> None:
         """Sends messages of a run under packet ids from `first` on."""
-        session.send_numbered(part.data, first, part.left)
+        output.send_numbered(part.data, first, part.left)
         self._flight().put_part(part, first)
 
     def acknowledged_row(self, data: bytes, position: int, end: int) -> int:
@@ -509,15 +364,15 @@ class SessionState(Subscriber):
 
     # --- connections
 
-    def resume(self, session: Session) -> None:
+    def resume(self, output: SessionOutput) -> None:
         """Resends to a new connection what is in flight [MQTT-4.4.0-1], then sends the queue."""
         inflight = self.inflight
         if inflight is not None:
             for delivery in inflight.all():
                 packet_id = delivery.packet_id
                 if delivery.state == RELEASED:
-                    session.send_release(packet_id)
-                elif not session.send_publish(
+                    output.send_release(packet_id)
+                elif not output.send_publish(
                     delivery.message,
                     delivery.qos << 1 | 0x08,
                     packet_id,
@@ -533,7 +388,7 @@ class SessionState(Subscriber):
     def detach(self) -> None:
         """Handles the loss of the connection: passes on what other members of shared subscriptions can take
         now, and drops queued QoS 0 messages."""
-        self.session = None
+        self.output = None
         queue = self._queue
         if queue is not None:
             self.pass_on(queue.shares())
@@ -574,6 +429,29 @@ class SessionState(Subscriber):
         self._queue = None
         self.inflight = None
         self.incoming = None
+
+    # --- QoS 2 publishes of the client
+
+    def has_id(self, packet_id: int) -> bool:
+        """Whether the client has not released its publish with that packet id."""
+        return self.incoming is not None and packet_id in self.incoming
+
+    def take_id(self, packet_id: int) -> None:
+        """Records the packet id of a publish."""
+        if self.incoming is None:
+            self.incoming = set()
+        self.incoming.add(packet_id)
+        journal, record = self._hub.journal, self.record
+        if journal is not None and record is not None:
+            journal.taken(record, packet_id)
+
+    def give_id_back(self, packet_id: int) -> None:
+        """Forgets the packet id of a publish."""
+        if self.incoming is not None:
+            self.incoming.discard(packet_id)
+        journal, record = self._hub.journal, self.record
+        if journal is not None and record is not None:
+            journal.released(record, packet_id)
 
     # --- from the journal
 

@@ -7,7 +7,7 @@ are local to the daemon: the same id on two hosts names two sessions.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from treecast.middleware.broker.pubsub import (
     NEVER,
@@ -24,13 +24,12 @@ from treecast.middleware.model.timers import Due
 from treecast.shims.log_ins import Checks, Immediate
 
 from . import codec
+from .codec import MqttError
 from .codec_packets import Connect, Will
 from .codec_properties import Properties, write_properties
+from .session_connection import ConnectionState
 from .session_state import FOREVER, SessionState
 from .settings import MqttSettings
-
-if TYPE_CHECKING:
-    from .session import Session
 
 AT_ONCE: Final = 16  # filters that are worked through before the work budget is asked
 _KEEP_ALIVE_FACTOR: Final = 1.5  # [MQTT-3.1.2-22]
@@ -63,8 +62,8 @@ class Sessions:
         self._rng = rng
         self._states: dict[tuple[str, str], SessionState] = {}  # by user and client id
         self._deadlines: Due[SessionState] = Due()
-        self._idle: Due[Session] = Due()
-        self._new: dict[Session, float] = {}  # deadline for CONNECT, earliest first
+        self._idle: Due[ConnectionState] = Due()
+        self._new: dict[ConnectionState, float] = {}  # deadline for CONNECT, earliest first
         self.connected = 0
         self.maximum = 0
         self.applications = Applications()
@@ -96,9 +95,9 @@ class Sessions:
 
     # --- connections
 
-    def open(self, session: Session, connect: Connect, now: float) -> Opened:
+    def open(self, connection: ConnectionState, connect: Connect, now: float) -> Opened:
         """Resumes the client's session or creates one. Disconnects any other client with the same id."""
-        self._new.pop(session, None)
+        self._new.pop(connection, None)
         client_id, user = connect.client_id, self._user(connect)
         assigned = not client_id
         if assigned:
@@ -116,7 +115,7 @@ class Sessions:
             self._publish_will(state)  # the will delay passed before the next tick
         if state.user != user:
             self._give(state, user)
-        state.session = session
+        state.output = connection.output
         state.will_at = state.ends_at = 0.0
         self._deadlines.discard(state)
         self.set_expiry(state, self._expiry(connect))
@@ -173,22 +172,29 @@ class Sessions:
 
         Its will is published unless the session continues before the will delay has passed.
         """
-        session = state.session
-        if session is not None:
-            session.disconnect(codec.TAKEN_OVER, "another client took over the session")
-            self.closed(session, now, with_will=True)
+        output = state.output
+        if output is not None:
+            output.disconnect(codec.TAKEN_OVER, "another client took over the session")
+            self._detach(state, now, with_will=True)
         if clean:
             self._publish_will(state)
 
-    def closed(self, session: Session, now: float, *, with_will: bool) -> None:
-        """Handles the end of a connection. Does nothing if another connection has the session."""
-        state = session.state
-        self._idle.discard(session)
+    def fail(self, connection: ConnectionState, error: MqttError, now: float) -> None:
+        """Ends a connection after an error."""
+        if connection.refuse(error):
+            self.closed(connection, now, with_will=True)
+
+    def closed(self, connection: ConnectionState, now: float, *, with_will: bool) -> None:
+        """Handles the end of a connection. Does nothing more if another connection has the session."""
+        state = connection.state
+        self._idle.discard(connection)
         if state is None:
-            self._new.pop(session, None)
-            return
-        if state.session is not session:
-            return
+            self._new.pop(connection, None)
+        elif state.output is connection.output:
+            self._detach(state, now, with_will=with_will)
+
+    def _detach(self, state: SessionState, now: float, *, with_will: bool) -> None:
+        """Handles the end of the connection of a session."""
         self.connected -= 1
         self.applications.left("mqtt", state.client_id, "")
         state.detach()
@@ -281,29 +287,35 @@ class Sessions:
         if state.will_at or state.ends_at:
             self._deadlines.put(state, min(at for at in (state.will_at, state.ends_at) if at))
 
-    def await_connect(self, session: Session, now: float) -> None:
+    def await_connect(self, connection: ConnectionState, now: float) -> None:
         """Starts the deadline for the CONNECT of a new connection."""
-        self._new[session] = now + self.settings.connect_seconds
+        self._new[connection] = now + self.settings.connect_seconds
 
-    def watch_idle(self, session: Session, at: float) -> None:
+    def watch_idle(self, connection: ConnectionState, at: float) -> None:
         """Schedules an idle check of the connection at `at`."""
-        self._idle.put(session, at)
+        self._idle.put(connection, at)
 
     def look_at_clients(self, now: float) -> None:
-        """Handles due deadlines of connections: CONNECT and keep-alives."""
-        for late in [session for session, at in self._new.items() if at <= now]:
-            late.end_unknown(now)
+        """Handles due deadlines of connections: CONNECT and keep-alives. Part of a CONNECT does not count."""
+        for late in [connection for connection, at in self._new.items() if at <= now]:
+            unknown = MqttError(codec.KEEP_ALIVE_TIMEOUT, "3.1.4", "no CONNECT received in time")
+            self.fail(late, unknown, now)
             self._new.pop(late, None)
-        for session in self._idle.take(now):
-            if not session.closing:
-                at = session.check_idle(now)
-                if at:
-                    self.watch_idle(session, at)
+        for connection in self._idle.take(now):
+            at = connection.last_activity + connection.idle_seconds
+            if connection.output.closing:
+                continue
+            if at > now:
+                self.watch_idle(connection, at)
+            else:
+                detail = "no packet within one and a half times the keep-alive"
+                idle = MqttError(codec.KEEP_ALIVE_TIMEOUT, "MQTT-3.1.2-22", detail)
+                self.fail(connection, idle, now)
 
     def tick(self, now: float) -> None:
         """Handles due deadlines of sessions: delayed wills and expiry."""
         for state in self._deadlines.take(now):
-            if state.ended or state.session is not None:
+            if state.ended or state.output is not None:
                 continue
             if state.will_at and state.will_at <= now:
                 self._publish_will(state)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from treecast.middleware.broker.pubsub import PubSub, Subscription, Waiter
 from treecast.middleware.model.budget import WorkBudget
 
@@ -11,15 +9,23 @@ from . import codec
 from .codec import MqttError, protocol_error
 from .codec_packets import FilterRequest, Suback, Subscribe, Unsubscribe
 from .codec_read import check_filter, split_share
-from .session_input import Steps
+from .session_connection import ConnectionState
 from .session_state import SessionState
 from .sessions import AT_ONCE, Sessions
 
-if TYPE_CHECKING:
-    from .session import Session
-
 _REFUSED_311 = 0x80
 _ENDS = (codec.MALFORMED, codec.PROTOCOL_ERROR)  # malformed filters end the connection
+
+
+class Steps:
+    """Work of one packet that may take more than one pass of the loop."""
+
+    def step(self) -> bool:
+        """Works until it is done or the work budget is spent. Returns whether it is done.
+
+        Raises MqttError.
+        """
+        return True
 
 
 class Grant(Waiter):
@@ -29,9 +35,9 @@ class Grant(Waiter):
     """
 
     def __init__(
-        self, session: Session, sessions: Sessions, answer: Suback, fresh: list[Subscription]
+        self, connection: ConnectionState, sessions: Sessions, answer: Suback, fresh: list[Subscription]
     ) -> None:
-        self._session = session
+        self._connection = connection
         self._hub = sessions.hub
         self._work = sessions.work
         self._answer = answer
@@ -53,13 +59,13 @@ class Grant(Waiter):
 
     def _send(self) -> None:
         """Sends SUBACK if the client is still connected, then requests retained messages."""
-        hub, state = self._hub, self._session.state
-        if state is None or state.session is not self._session:
+        hub, connection = self._hub, self._connection
+        if not connection.has_session:
             return
-        self._session.send(self._answer)
+        connection.output.send(self._answer)
         if not self._fresh:
             return
-        kept = Kept(self._session, hub, self._fresh, self._work)
+        kept = Kept(connection, hub, self._fresh, self._work)
         if hub.reach.collect([one.filter for one in self._fresh], kept):
             kept.confirmed()
 
@@ -67,16 +73,18 @@ class Grant(Waiter):
 class Kept(Waiter):
     """The retained messages for new subscriptions, sent once those of other hosts have arrived."""
 
-    def __init__(self, session: Session, hub: PubSub, fresh: list[Subscription], work: WorkBudget) -> None:
-        self._session = session
+    def __init__(
+        self, connection: ConnectionState, hub: PubSub, fresh: list[Subscription], work: WorkBudget
+    ) -> None:
+        self._connection = connection
         self._hub = hub
         self._fresh = fresh[::-1]  # taken from the end
         self._work = work
 
     def confirmed(self) -> None:
         """Hands the messages over if the client is still connected."""
-        hub, state = self._hub, self._session.state
-        if state is None or state.session is not self._session:
+        hub, state = self._hub, self._connection.state
+        if state is None or not self._connection.has_session:
             return
         work = self._work
         while self._fresh:
@@ -104,9 +112,11 @@ def for_bridge(packet: Subscribe) -> Subscribe:
 class Granting(Steps):
     """Subscribes to all valid filters of a SUBSCRIBE, then has it answered."""
 
-    def __init__(self, session: Session, sessions: Sessions, state: SessionState, packet: Subscribe) -> None:
+    def __init__(
+        self, connection: ConnectionState, sessions: Sessions, state: SessionState, packet: Subscribe
+    ) -> None:
         identifiers = packet.properties.subscription_ids
-        self._session = session
+        self._connection = connection
         self._sessions = sessions
         self._state = state
         self._packet = packet
@@ -121,7 +131,7 @@ class Granting(Steps):
             if len(reasons) % AT_ONCE == 0 and work.spent():
                 return False
         answer = Suback(codec.SUBACK, self._packet.packet_id, bytes(reasons))
-        Grant(self._session, self._sessions, answer, self._fresh).confirmed()
+        Grant(self._connection, self._sessions, answer, self._fresh).confirmed()
         return True
 
     def _reason(self, request: FilterRequest) -> int:
@@ -132,7 +142,7 @@ class Granting(Steps):
             if error.reason in _ENDS:
                 raise
             self._sessions.hub.counters.refused_filters += 1
-            return error.reason if self._session.version == codec.V5 else _REFUSED_311
+            return error.reason if self._connection.output.version == codec.V5 else _REFUSED_311
         if wants_retained:
             self._fresh.append(subscription)
         return request.qos
@@ -185,9 +195,9 @@ class Removing(Steps):
     """Unsubscribes from the filters of an UNSUBSCRIBE, then answers it."""
 
     def __init__(
-        self, session: Session, sessions: Sessions, state: SessionState, packet: Unsubscribe
+        self, connection: ConnectionState, sessions: Sessions, state: SessionState, packet: Unsubscribe
     ) -> None:
-        self._session = session
+        self._connection = connection
         self._sessions = sessions
         self._state = state
         self._packet = packet
@@ -199,7 +209,7 @@ class Removing(Steps):
             reasons.append(self._removed(filters[len(reasons)]))
             if len(reasons) % AT_ONCE == 0 and work.spent():
                 return False
-        self._session.send(Suback(codec.UNSUBACK, self._packet.packet_id, bytes(reasons)))
+        self._connection.output.send(Suback(codec.UNSUBACK, self._packet.packet_id, bytes(reasons)))
         return True
 
     def _removed(self, filter: bytes) -> int:
@@ -215,3 +225,28 @@ class Removing(Steps):
         if journal is not None and state.record is not None:
             journal.unsubscribed(state.record, filter)
         return codec.SUCCESS
+
+
+def subscribing(connection: ConnectionState, sessions: Sessions, packet: Subscribe) -> Steps:
+    """Returns the work of a SUBSCRIBE. Raises MqttError if its answer will be too large for the client."""
+    state = connection.state
+    assert state is not None
+    _check_answer(connection, codec.SUBACK, len(packet.filters))
+    return Granting(connection, sessions, state, for_bridge(packet) if connection.bridge else packet)
+
+
+def unsubscribing(connection: ConnectionState, sessions: Sessions, packet: Unsubscribe) -> Steps:
+    """Returns the work of an UNSUBSCRIBE. Raises MqttError if its answer will be too large for the client."""
+    state = connection.state
+    assert state is not None
+    _check_answer(connection, codec.UNSUBACK, len(packet.filters))
+    return Removing(connection, sessions, state, packet)
+
+
+def _check_answer(connection: ConnectionState, kind: int, filters: int) -> None:
+    if not connection.output.fits(Suback(kind, 1, bytes(filters))):
+        raise MqttError(
+            codec.PACKET_TOO_LARGE,
+            "MQTT-3.1.2-24",
+            f"the answer to {filters} filters exceeds the client's Maximum Packet Size",
+        )

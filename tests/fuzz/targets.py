@@ -49,11 +49,11 @@ class _Session:
         for at in range(1, len(data), cut):
             client.send_bytes(data[at : at + cut])
         host.end_turn()
-        assert client.session.phase in range(3)
+        assert client.session.output.phase in range(3)
         client.drop()
-        del host.clients[client.session]
+        del host.clients[client.session.output]
         self._neighbour.got_bytes()
-        assert self._neighbour.session.failure == ""
+        assert self._neighbour.session.output.failure == ""
         if len(host.sessions) > 100:
             self.__init__()  # type: ignore[misc]
 

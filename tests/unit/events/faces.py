@@ -10,9 +10,8 @@ from tests.unit.mqtt.face import Client
 from treecast.shims.mqtt import codec
 from treecast.shims.mqtt.codec_packets import Ack, FilterRequest, Publish, Subscribe, Unsubscribe
 from treecast.shims.mqtt.restoring import restore
-from treecast.shims.mqtt.session import Session
-from treecast.shims.mqtt.session_input import MqttCounting
-from treecast.shims.mqtt.session_output import Outputs
+from treecast.shims.mqtt.session_output import Outputs, SessionOutput
+from treecast.shims.mqtt.session_publishing import MqttCounting
 from treecast.shims.mqtt.sessions import Sessions
 from treecast.shims.mqtt.settings import MqttSettings
 
@@ -24,26 +23,21 @@ class Face:
         self.host = host
         self.hub = host.hub
         self.now = 1000.0
-        self.clients: dict[Session, Client] = {}
+        self.clients: dict[SessionOutput, Client] = {}
         self.sessions = Sessions(host.hub, MqttSettings(), random.Random(7))
         self.outputs = Outputs(host.turn.ask)
         self.counting = MqttCounting()
-        self._gathered: list[tuple[Session, bytes]] = []
+        self._gathered: list[tuple[SessionOutput, list[bytes]]] = []
         restore(self.sessions, self.now)
         host.turn.add_speaker(self)
 
     def gather(self) -> None:
-        for session in self.outputs.take():
-            assert isinstance(session, Session)
-            self._gathered.append((session, b"".join(session.take_output())))
+        self._gathered += [(output, output.take()) for output in self.outputs.take()]
 
     def say(self) -> None:
         gathered, self._gathered = self._gathered, []
-        for session, data in gathered:
-            self.clients[session].written += data
-            state = session.state
-            if state is not None and state.session is session:
-                state.pump()
+        for output, chunks in gathered:
+            output.edge.write(chunks)
 
     def refuse(self) -> None:
         self._gathered.clear()

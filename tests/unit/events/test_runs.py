@@ -32,7 +32,7 @@ from treecast.middleware.wire.mqtt_publish import PLAIN, WITH_PROPERTIES, count_
 from treecast.middleware.wire.record_batch import build_batch
 from treecast.shims.mqtt.codec import V5, V311
 from treecast.shims.mqtt.codec_packets import Publish, encode
-from treecast.shims.mqtt.session_input import Scan
+from treecast.shims.mqtt.session_publishing import Scan
 
 Found = list[tuple[bytes, bytes]]  # topic, payload
 

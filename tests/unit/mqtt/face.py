@@ -8,6 +8,7 @@ from pathlib import Path
 from treecast.middleware.broker.pubsub import PubSub, PubSubSettings, open_journal
 from treecast.middleware.model.counters import PubSubCounters
 from treecast.middleware.storage.disk import Disk
+from treecast.shims.log_ins import Outcome
 from treecast.shims.mqtt import codec
 from treecast.shims.mqtt.codec_packets import (
     Ack,
@@ -27,8 +28,9 @@ from treecast.shims.mqtt.codec_properties import NONE, Properties
 from treecast.shims.mqtt.codec_read import read_length
 from treecast.shims.mqtt.restoring import restore
 from treecast.shims.mqtt.session import Session
-from treecast.shims.mqtt.session_input import MqttCounting
-from treecast.shims.mqtt.session_output import Outputs
+from treecast.shims.mqtt.session_output import Outputs, SessionOutput
+from treecast.shims.mqtt.session_publishing import MqttCounting
+from treecast.shims.mqtt.session_state import SessionState
 from treecast.shims.mqtt.sessions import Sessions
 from treecast.shims.mqtt.settings import MqttSettings
 
@@ -47,17 +49,38 @@ def packets_of(data: bytes, version: int) -> list[Packet]:
 
 
 class Client:
-    """One connection to a `MemoryHost`. Bytes are sent at once; `got()` returns the packets since its last
-    call.
+    """One connection to a `MemoryHost`, and the edge of its session. Bytes are sent at once; `got()` returns
+    the packets since its last call.
     """
 
     def __init__(self, host: MemoryHost, version: int = codec.V5) -> None:
         self.host = host
         self.version = version
-        self.session = Session(host.sessions, host.outputs, host.counting, host.now)
+        self.session = Session(host.sessions, host.outputs, host.counting, host.now, self)
         self.written = b""
-        host.clients[self.session] = self
+        host.clients[self.session.output] = self
         self._packet_id = 0
+
+    # --- the edge
+
+    def write(self, chunks: list[bytes]) -> None:
+        self.written += b"".join(chunks)
+        self.session.connection.resume()
+
+    def suspended(self) -> None:
+        """The tests go on."""
+
+    def going_on(self) -> None:
+        """Bytes are given whenever the tests want to."""
+
+    def checked(self, outcome: Outcome) -> None:
+        self.session.checked(outcome, self.host.now)
+
+    @property
+    def state(self) -> SessionState | None:
+        return self.session.connection.state
+
+    # --- the client
 
     def send_bytes(self, data: bytes) -> None:
         self.session.receive(data, self.host.now)
@@ -155,7 +178,7 @@ class MemoryHost:
         self.hub_settings = hub_settings or PubSubSettings()
         self.now = 1000.0
         self.data = data
-        self.clients: dict[Session, Client] = {}
+        self.clients: dict[SessionOutput, Client] = {}
         self.counters = PubSubCounters()
         self._open()
 
@@ -189,15 +212,11 @@ class MemoryHost:
         while True:
             if self.hub.journal is not None:
                 assert self.hub.journal.flush()
-            sessions = self.outputs.take()
-            if not sessions:
+            outputs = self.outputs.take()
+            if not outputs:
                 break
-            for session in sessions:
-                assert isinstance(session, Session)
-                self.clients[session].written += b"".join(session.take_output())
-                state = session.state
-                if state is not None and state.session is session:
-                    state.pump()
+            for output in outputs:
+                output.edge.write(output.take())
         self.hub.fold()
 
     def crash(self, *, store: bool = True) -> None:
@@ -222,5 +241,5 @@ class MemoryHost:
 def ended(client: Client) -> Disconnect | None:
     """Returns the final DISCONNECT, if any; the connection has to be closing."""
     found = client.got()
-    assert client.session.closing
+    assert client.session.output.closing
     return found[-1] if found and isinstance(found[-1], Disconnect) else None

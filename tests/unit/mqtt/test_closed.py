@@ -9,7 +9,7 @@ import pytest
 from tests.unit.closed import uncollected, visit
 from tests.unit.mqtt.test_server import Site
 
-OBJECTS = ("ChunkProtocol", "Connection", "Ration", "SessionState", "Visitor", "WebSocket")
+OBJECTS = ("ChunkProtocol", "Connection", "Ration", "Session", "SessionState", "Visitor", "WebSocket")
 CONNECT = b"\x10\x0d\0\4MQTT\4\2\0\0\0\1z"
 UNFINISHED = b"\x10\xff\xff\x03" + b"\0\4MQTT\5\2\0\0" + bytes(20_000)
 PUBLISH = b"\x30\xff\xff\x03" + struct.pack(">H", 1) + b"t" + bytes(20_000)

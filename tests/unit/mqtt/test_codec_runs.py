@@ -24,7 +24,7 @@ from treecast.shims.mqtt import codec
 from treecast.shims.mqtt.codec import V5, V311, MqttError
 from treecast.shims.mqtt.codec_packets import Ack, Publish, encode
 from treecast.shims.mqtt.codec_read import read_length
-from treecast.shims.mqtt.session_input import Scan
+from treecast.shims.mqtt.session_publishing import Scan
 
 versions = st.sampled_from([V311, V5])
 payloads = st.one_of(st.binary(max_size=20), st.sampled_from([b"x" * 115, b"x" * 130, b"x" * 17_000]))

@@ -94,7 +94,7 @@ def test_a_connect_with_too_many_is_refused(host: MemoryHost) -> None:
     [answer] = client.got()
     assert isinstance(answer, Connack)
     assert answer.reason == codec.QUOTA_EXCEEDED
-    assert client.session.closing
+    assert client.session.output.closing
 
 
 @pytest.mark.parametrize("qos", [1, 2])
@@ -134,7 +134,7 @@ def test_a_larger_connect_is_refused_by_its_header(host: MemoryHost, version: in
     client.send_bytes(b"\x10\x81\x80\x20" + b"\0\4MQTT" + bytes([version]))  # announces 512 KiB and a byte
     answers = client.got()
     assert [answer.reason for answer in answers] == [codec.PACKET_TOO_LARGE] * (version == V5)  # type: ignore[union-attr]
-    assert client.session.closing
+    assert client.session.output.closing
 
 
 @BOTH
@@ -158,7 +158,7 @@ def test_levels_of_a_topic_are_bounded(make_host: type[MemoryHost], version: int
     sub.subscribe("#")
     client.publish("a/b/c", b"1", 1, True)
     client.publish("a/b/c/d", b"2", 1, True)
-    assert client.session.closing
+    assert client.session.output.closing
     assert sub.payloads() == [b"1"]
     assert host.hub.retained.count == 1
 
@@ -185,7 +185,7 @@ def filters_of(count: int) -> tuple[FilterRequest, ...]:
 def finish(client: Client) -> int:
     """Goes on with what the client has sent. Returns in how many passes it was done."""
     passes = 0
-    while client.session._steps is not None:
+    while client.session.suspended:
         client.session.go_on(client.host.now)
         passes += 1
     return passes
@@ -277,7 +277,7 @@ def test_bytes_of_a_packet_that_never_ends_are_no_sign_of_life(host: MemoryHost,
     for _ in range(4):
         host.pass_time(4)
         client.send_bytes(b"x")
-    assert client.session.closing
+    assert client.session.output.closing
 
 
 @BOTH
@@ -287,7 +287,7 @@ def test_a_large_packet_on_a_slow_network_is_a_sign_of_life(host: MemoryHost, ve
     for begin in range(0, len(packet), 5000):
         host.pass_time(8)
         client.send_bytes(packet[begin : begin + 5000])
-    assert not client.session.closing
+    assert not client.session.output.closing
 
 
 # --- Maximum Packet Size of the client [MQTT-3.1.2-24]
@@ -305,7 +305,7 @@ def test_a_client_that_cannot_take_its_connack_is_not_served(host: MemoryHost) -
     client = host.client()
     client.send(Connect(V5, "", properties=Properties(maximum_packet_size=8)))  # an id must be assigned
     assert client.got() == []
-    assert client.session.closing
+    assert client.session.output.closing
     host.pass_time(1)
     assert len(host.sessions) == 0
 
@@ -314,7 +314,7 @@ def test_a_refusal_that_is_too_large_is_not_sent(make_host: type[MemoryHost]) ->
     client = make_host(MqttSettings(max_connections=0)).client()
     client.send(Connect(V5, "a", properties=Properties(maximum_packet_size=4)))
     assert client.got_bytes() == b""
-    assert client.session.closing
+    assert client.session.output.closing
 
 
 def test_filters_whose_answer_is_too_large_are_refused_before_anything_is_done(host: MemoryHost) -> None:

@@ -9,8 +9,7 @@ from treecast.middleware.broker.pubsub import Message, PromisedRun
 from treecast.shims.mqtt import codec
 from treecast.shims.mqtt.codec import V311
 from treecast.shims.mqtt.codec_packets import Ack, Publish, encode
-from treecast.shims.mqtt.deliveries import Delivery, Part, whole
-from treecast.shims.mqtt.session_state import InFlight
+from treecast.shims.mqtt.deliveries import Delivery, InFlight, Part, whole
 
 LAST = 65535
 

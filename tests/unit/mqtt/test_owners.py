@@ -139,6 +139,6 @@ def test_two_users_share_no_id_that_the_server_makes_up(host: MemoryHost) -> Non
     def assigned(user: str) -> str | None:
         client: Client = host.client()
         client.send(Connect(V5, "", True, username=user, password=user.encode()))
-        return client.session.state.client_id if client.session.state is not None else None
+        return client.state.client_id if client.state is not None else None
 
     assert len({assigned(user) for user in USERS}) == len(USERS)

@@ -21,7 +21,7 @@ from treecast.shims.mqtt import codec
 from treecast.shims.mqtt.codec import V5, V311
 from treecast.shims.mqtt.codec_packets import Ack, FilterRequest, Packet, Ping, Publish, Subscribe, encode
 from treecast.shims.mqtt.codec_properties import NONE, Properties
-from treecast.shims.mqtt.session_state import InFlight
+from treecast.shims.mqtt.deliveries import InFlight
 from treecast.shims.mqtt.settings import MqttSettings
 
 LASTING = 1000
@@ -85,8 +85,8 @@ class Half:
             (state.client_id, state.queued, len(state.inflight or ()), state.ready)
             for state in self.host.sessions.states()
         ]
-        found += [client.session.sent_messages for client in self.clients.values()]
-        found += [client.session.failure for client in self.clients.values()]
+        found += [client.session.output.sent_messages for client in self.clients.values()]
+        found += [client.session.output.failure for client in self.clients.values()]
         counting = self.host.counting
         return [
             *found,
@@ -122,7 +122,7 @@ class Twins:
             filter = (b"a/#", b"#", b"a/+")[int(name[1]) % 3]
             self.each(partial(Half.subscribe, name=name, filter=filter, spec=spec))
             for half in self.halves:
-                state = half.clients[name].session.state
+                state = half.clients[name].state
                 assert state is not None
                 state.inflight = InFlight()
                 state.inflight._last_id = begin_at
@@ -145,7 +145,7 @@ class Twins:
             self.read[name] = len(data)
             self.waiting[name] += [p for p in packets if isinstance(p, Publish) and p.qos]
             releases = [p for p in packets if isinstance(p, Ack) and p.kind == codec.PUBREL]
-            if releases and not one.clients[name].session.closing:
+            if releases and not one.clients[name].session.output.closing:
                 answers: list[Packet] = [Ack(codec.PUBCOMP, p.packet_id) for p in releases]
                 self.each(partial(Half.say, name=name, packets=answers, cuts=[]))
 
@@ -183,15 +183,15 @@ class Twins:
             packets.append(Ack(codec.PUBACK, 40_000))  # an unknown id
         if order and order[0] % 11 == 0:
             packets += packets[:2]  # a repeat
-        if not self.halves[0].clients[name].session.closing:
+        if not self.halves[0].clients[name].session.output.closing:
             self.say(name, packets, cuts)
 
     def congest(self, name: str, congested: bool) -> None:
         for half in self.halves:
             session = half.clients[name].session
-            session.congest(congested)
-            if not congested and session.state is not None and session.state.session is session:
-                session.state.pump()
+            session.output.congest(congested)
+            if not congested and session.connection.has_session:
+                session.connection.resume()
 
     def come_back(self, name: str, version: int, window: int) -> None:
         """Breaks the connection and connects again, perhaps with another version."""
@@ -367,7 +367,7 @@ def test_a_chunk_is_in_flight_as_one_range_and_settled_by_one_chunk(version: int
     pub.send_bytes(flood(700, version=version))
     assert [p.packet_id for p in sub.publishes()] == list(range(1, 701))
     assert [p.packet_id for p in pub.got() if isinstance(p, Ack)] == [n % 500 + 1 for n in range(700)]
-    state = sub.session.state
+    state = sub.state
     assert state is not None
     inflight = state.inflight
     assert inflight is not None
@@ -382,7 +382,7 @@ def test_what_the_window_holds_back_waits_as_the_run_that_it_is() -> None:
     sub, pub = host.connected("s", V311), host.connected("p", V311)
     sub.subscribe("t", qos=1)
     pub.send_bytes(flood(1000))
-    state = sub.session.state
+    state = sub.state
     assert state is not None
     assert state.queued == 900
     assert len(state._queue or ()) == 1
@@ -411,6 +411,6 @@ def test_a_turn_takes_as_much_as_message_by_message() -> None:
         half.clients["p"] = half.host.connected("p", V311)
         half.say("p", [Publish(b"t", b"x" * 3000, 1, packet_id=n + 1) for n in range(800)], [1_000_000])
         halves.append(half)
-    states = [half.clients["s"].session.state for half in halves]
+    states = [half.clients["s"].state for half in halves]
     assert [state.queued for state in states if state is not None] == [451, 451]
     assert halves[0].clients["s"].got_bytes() == halves[1].clients["s"].got_bytes()

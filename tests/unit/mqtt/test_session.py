@@ -37,7 +37,7 @@ def test_a_client_connects_pings_and_leaves(host: MemoryHost, version: int) -> N
     client.send(Ping(codec.PINGREQ))
     assert client.got() == [Ping(codec.PINGRESP)]
     client.leave()
-    assert client.session.closing
+    assert client.session.output.closing
     assert len(host.sessions) == 0
 
 
@@ -57,14 +57,14 @@ def test_an_empty_client_id_is_filled_in(host: MemoryHost) -> None:
 def test_a_lasting_session_of_version_311_needs_a_client_id(host: MemoryHost) -> None:
     client = host.client(V311)
     assert client.connect("", clean=False) == Connack(False, 2)  # [MQTT-3.1.3-8]
-    assert client.session.closing
+    assert client.session.output.closing
 
 
 def test_another_protocol_version_is_refused_in_words_that_it_knows(host: MemoryHost) -> None:
     client = host.client(V311)
     client.send_bytes(bytes.fromhex("100d00064d514973647003 02 0000 000161".replace(" ", "")))
     assert client.got_bytes() == bytes.fromhex("20020001")
-    assert client.session.closing
+    assert client.session.output.closing
 
 
 def test_an_unknown_authentication_method_is_refused(host: MemoryHost) -> None:
@@ -75,8 +75,8 @@ def test_an_unknown_authentication_method_is_refused(host: MemoryHost) -> None:
 def test_nothing_may_come_before_connect(host: MemoryHost, version: int) -> None:
     client = host.client(version)
     client.send(Ping(codec.PINGREQ))
-    assert client.session.closing
-    assert "[MQTT-3.1.0-1]" in client.session.failure
+    assert client.session.output.closing
+    assert "[MQTT-3.1.0-1]" in client.session.output.failure
 
 
 def test_a_second_connect_ends_the_connection(host: MemoryHost) -> None:
@@ -106,11 +106,11 @@ def test_the_same_client_id_takes_over(host: MemoryHost) -> None:
 def test_the_keep_alive_is_waited_for_one_and_a_half_times(host: MemoryHost) -> None:
     client = host.connected("a", keep_alive=10)
     host.pass_time(14.9)
-    assert not client.session.closing
+    assert not client.session.output.closing
     client.send(Ping(codec.PINGREQ))
     assert client.got() == [Ping(codec.PINGRESP)]
     host.pass_time(14.9)
-    assert not client.session.closing
+    assert not client.session.output.closing
     host.pass_time(0.2)
     last = ended(client)
     assert last is not None
@@ -123,17 +123,17 @@ def test_a_shorter_keep_alive_may_be_imposed(make_host: type[MemoryHost]) -> Non
     assert client.connect("a", keep_alive=120).properties.server_keep_alive == 60
     assert host.client().connect("b", keep_alive=50).properties.server_keep_alive is None
     host.pass_time(91)
-    assert client.session.closing
+    assert client.session.output.closing
 
 
 def test_who_never_connects_is_sent_away(host: MemoryHost) -> None:
     client = host.client()
-    host.sessions.await_connect(client.session, host.now)
+    host.sessions.await_connect(client.session.connection, host.now)
     host.pass_time(host.settings.connect_seconds - 0.1)
     client.session.receive(b"\x10", host.now)  # a partial CONNECT does not count
-    assert not client.session.closing
+    assert not client.session.output.closing
     host.pass_time(0.2)
-    assert client.session.closing
+    assert client.session.output.closing
 
 
 def test_more_clients_than_may_be_are_refused(make_host: type[MemoryHost]) -> None:
@@ -187,7 +187,7 @@ def test_messages_of_every_qos_arrive_once(
         assert sub.got() == [Ack(codec.PUBREL, got.packet_id)]
         sub.ack(codec.PUBCOMP, got.packet_id)
     assert sub.got() == []
-    assert not sub.session.state.inflight  # type: ignore[union-attr]
+    assert not sub.state.inflight  # type: ignore[union-attr]
 
 
 def test_a_qos_2_publish_that_comes_again_is_handed_over_once(host: MemoryHost) -> None:
@@ -219,7 +219,7 @@ def test_a_wildcard_in_a_topic_name_ends_the_connection(host: MemoryHost, versio
     pub = host.connected("p", version)
     pub.publish("a/#", b"x")
     last = ended(pub)
-    assert "[MQTT-3.3.2-2]" in pub.session.failure
+    assert "[MQTT-3.3.2-2]" in pub.session.output.failure
     assert (last is not None) == (version == V5)
 
 
@@ -247,7 +247,7 @@ def test_no_local_leaves_out_the_clients_own(host: MemoryHost) -> None:
 def test_no_local_on_a_shared_subscription_is_an_error(host: MemoryHost) -> None:
     client = host.connected("a")
     client.send(Subscribe(1, (sub_request("$share/g/t", no_local=True),)))
-    assert "[MQTT-3.8.3-4]" in client.session.failure
+    assert "[MQTT-3.8.3-4]" in client.session.output.failure
 
 
 def sub_request(filter: str, **options: object):  # type: ignore[no-untyped-def]
@@ -279,7 +279,7 @@ def test_what_is_no_filter_ends_the_connection(
     client = host.connected("a", version)
     client.send(Subscribe(1, (sub_request("fine"), sub_request(filter))))
     last = ended(client)
-    assert f"[{rule}]" in client.session.failure
+    assert f"[{rule}]" in client.session.output.failure
     if version == V5:
         assert last is not None
         assert last.reason == (codec.MALFORMED if not filter else codec.PROTOCOL_ERROR)
@@ -289,8 +289,8 @@ def test_what_is_no_filter_ends_the_connection(
 def test_an_empty_filter_cannot_be_unsubscribed(host: MemoryHost, version: int) -> None:
     client = host.connected("a", version)
     client.send(Unsubscribe(1, (b"",)))
-    assert client.session.closing
-    assert "[MQTT-4.7.3-1]" in client.session.failure
+    assert client.session.output.closing
+    assert "[MQTT-4.7.3-1]" in client.session.output.failure
 
 
 # Malformed CONNECTs of version 5, and the reason in CONNACK.
@@ -320,8 +320,8 @@ def test_a_broken_connect_of_version_5_is_answered(host: MemoryHost, data: str, 
     (answer,) = client.got()
     assert isinstance(answer, Connack)
     assert (answer.reason, answer.session_present) == (reason, False)
-    assert answer.properties.reason_string == client.session.failure
-    assert client.session.closing
+    assert answer.properties.reason_string == client.session.output.failure
+    assert client.session.output.closing
 
 
 def test_a_broken_connect_in_pieces_is_answered_as_well(host: MemoryHost) -> None:
@@ -339,7 +339,7 @@ def test_version_311_and_who_cannot_be_told_are_closed_without_a_word(host: Memo
     client = host.client(V311)
     client.send_bytes(bytes.fromhex(data))
     assert client.got_bytes() == b""
-    assert client.session.closing
+    assert client.session.output.closing
 
 
 def test_filters_may_be_forbidden(make_host: type[MemoryHost]) -> None:
@@ -427,13 +427,13 @@ def test_answers_to_what_was_never_asked(host: MemoryHost, kind: int) -> None:
     client.ack(kind, 77)
     expected = [Ack(codec.PUBREL, 77, codec.PACKET_ID_NOT_FOUND)] if kind == codec.PUBREC else []
     assert client.got() == expected
-    assert not client.session.closing
+    assert not client.session.output.closing
 
 
 def test_a_client_of_another_protocol_is_named(host: MemoryHost) -> None:
     client = host.client()
     client.send_bytes(b"GET / HTTP/1.1\r\n\r\n")
-    assert client.session.failure == "the client speaks HTTP"
+    assert client.session.output.failure == "the client speaks HTTP"
 
 
 def test_nothing_is_done_after_the_end(host: MemoryHost) -> None:
@@ -463,10 +463,10 @@ def test_sys_topics_are_published_retained_and_kept_from_clients(host: MemoryHos
     late.subscribe("$SYS/broker/uptime")
     assert [(p.payload, p.retain) for p in late.publishes()] == [(b"12 seconds", True)]
     late.publish("$SYS/broker/uptime", b"0 seconds")
-    assert "server's own" in late.session.failure
+    assert "server's own" in late.session.output.failure
     other = host.connected("o")
     other.publish("$SYS/broker/uptime", b"0 seconds")
-    assert "server's own" in other.session.failure
+    assert "server's own" in other.session.output.failure
     assert host.client().connect("w", will=Will(b"$SYS/x", b"")).reason == codec.BAD_TOPIC
 
 

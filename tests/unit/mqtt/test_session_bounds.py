@@ -69,7 +69,7 @@ def test_packets_larger_than_a_client_takes_are_never_sent(host: MemoryHost) -> 
         pub.publish("t", payload, 0)
     assert sub.payloads() == [b"small", b"small"]
     assert host.counters.dropped_large == 2
-    assert len(sub.session.state.inflight or {}) == 1  # type: ignore[union-attr]
+    assert len(sub.state.inflight or {}) == 1  # type: ignore[union-attr]
 
 
 def test_a_reason_string_that_would_be_too_large_is_left_out(host: MemoryHost) -> None:
@@ -140,14 +140,14 @@ def test_the_queue_of_a_client_that_does_not_read_is_bounded(
     sub, other, pub = host.connected("s"), host.connected("o"), host.connected("p")
     sub.subscribe("t", qos=qos)
     other.subscribe("t", qos=qos)
-    sub.session.congest(True)
+    sub.session.output.congest(True)
     for number in range(6):
         pub.publish("t", b"%d" % number, qos)
     assert len(other.payloads()) == 6
     assert sub.payloads() == []
     assert host.counters.dropped_full == 3
-    sub.session.congest(False)
-    sub.session.state.pump()  # type: ignore[union-attr]
+    sub.session.output.congest(False)
+    sub.state.pump()  # type: ignore[union-attr]
     assert sub.payloads() == left
 
 
@@ -155,7 +155,7 @@ def test_a_client_that_does_not_read_may_be_sent_away(make_host: type[MemoryHost
     host = make_host(hub_settings=PubSubSettings(queue_policy=QueuePolicy.DISCONNECT, queue_messages=2))
     sub, pub = host.connected("s"), host.connected("p")
     sub.subscribe("t")
-    sub.session.congest(True)
+    sub.session.output.congest(True)
     for number in range(3):
         pub.publish("t", b"%d" % number)
     last = ended(sub)

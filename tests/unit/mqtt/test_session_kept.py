@@ -81,7 +81,7 @@ def test_the_expiry_may_be_changed_when_leaving(host: MemoryHost) -> None:
     assert len(host.sessions) == 1
     client = host.connected("t")
     client.leave(session_expiry=100)
-    assert "3.14.2.2.2" in client.session.failure
+    assert "3.14.2.2.2" in client.session.output.failure
 
 
 def test_a_message_expires_in_the_queue_and_counts_down(host: MemoryHost) -> None:

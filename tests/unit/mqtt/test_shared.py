@@ -73,13 +73,13 @@ def test_what_a_session_has_not_received_when_it_ends_goes_to_another_member(
 ) -> None:
     stays, goes = member(host, "stays"), member(host, "goes")
     for client in (stays, goes):
-        client.session.congest(qos == 0)
+        client.session.output.congest(qos == 0)
     publish(host, 20, qos)
     sent = read_sent(goes)
     assert len(sent) == (2 if qos else 0)  # its window; the other eight wait
     ENDS[how](host, goes)
-    stays.session.congest(False)
-    state = stays.session.state
+    stays.session.output.congest(False)
+    state = stays.state
     assert state is not None
     state.pump()
     expected = set(range(20)) - (set(sent) if qos == 2 else set())
