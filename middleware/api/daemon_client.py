@@ -80,16 +80,13 @@ class DaemonClient:
     def rebuild_partition(self, request: pb.RebuildPartitionRequest) -> pb.RebuildPartitionResponse:
         return cast(pb.RebuildPartitionResponse, self._caller.call("RebuildPartition", request))
 
-    def set_trees(self, request: pb.SetTreesRequest) -> int:
-        """Sets the trees of publishers. Returns the version that the daemon now uses."""
-        return cast(pb.SetTreesResponse, self._caller.call("SetTrees", request)).version
-
-    def set_segments(self, request: pb.SetSegmentsRequest) -> int:
-        """The version that the daemon uses from now on."""
-        return cast(pb.SetSegmentsResponse, self._caller.call("SetSegments", request)).version
+    def set_rules(self, carrier: str, version: int, rules: bytes) -> int:
+        """Sets the rules by which a carrier sends. Returns the version that the daemon now uses."""
+        request = pb.SetRulesRequest(carrier=carrier, version=version, rules=rules)
+        return cast(pb.SetRulesResponse, self._caller.call("SetRules", request)).version
 
     def list_receiver_sets(self) -> Sequence[pb.ReceiverSet]:
-        """Returns the sets of hosts that the daemon has sent to by labels."""
+        """Returns the sets of hosts that the daemon sends to by carriers that follow rules."""
         answer = self._caller.call("ListReceiverSets", pb.ListReceiverSetsRequest())
         return cast(pb.ListReceiverSetsResponse, answer).sets
 

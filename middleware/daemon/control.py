@@ -138,11 +138,8 @@ class DaemonService:
             unreached=joined.unreached(),
         )
 
-    async def set_trees(self, request: pb.SetTreesRequest) -> pb.SetTreesResponse:
-        return pb.SetTreesResponse(version=self._joined.set_trees(request))
-
-    async def set_segments(self, request: pb.SetSegmentsRequest) -> pb.SetSegmentsResponse:
-        return pb.SetSegmentsResponse(version=self._joined.set_segments(request))
+    async def set_rules(self, request: pb.SetRulesRequest) -> pb.SetRulesResponse:
+        return pb.SetRulesResponse(version=self._joined.set_rules(request))
 
     async def list_receiver_sets(self, request: pb.ListReceiverSetsRequest) -> pb.ListReceiverSetsResponse:
         return pb.ListReceiverSetsResponse(sets=self._joined.receiver_sets())

@@ -31,7 +31,7 @@ READS = frozenset(
 CHANGES = frozenset(
     {
         *("CreateTopic", "DeleteTopic", "AlterTopic", "CreatePartitions"),
-        *("PromotePartition", "RebuildPartition", "SetTrees", "SetSegments"),
+        *("PromotePartition", "RebuildPartition", "SetRules"),
         *("DeleteGroup", "ResetGroup"),
     }
 )

@@ -11,12 +11,7 @@ from typing import TypeVar
 from treecast.middleware.api.entries import HostEntry, LostRange
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.broker import Topic
-from treecast.middleware.control.trees.told import read_trees
 from treecast.middleware.fabric.carriers.carrier import CarrierState
-from treecast.middleware.fabric.carriers.labels import NAME as LABELS
-from treecast.middleware.fabric.carriers.labels import LabelRules
-from treecast.middleware.fabric.carriers.srv6 import NAME as SRV6
-from treecast.middleware.fabric.carriers.srv6 import ReplicationTree, Srv6, Srv6Rules
 from treecast.middleware.fabric.channel import PeerStatus
 from treecast.middleware.fabric.core.accounting import Row
 from treecast.middleware.fabric.origin import JoinedStream, Origin, PeerView
@@ -140,43 +135,41 @@ class JoinedHost:
             received=state.received_streams,
         )
 
-    def set_trees(self, request: pb.SetTreesRequest) -> int:
-        """Sets the trees for stacks and returns their version. Raises INVALID_REQUEST or POLICY_VIOLATION."""
+    def set_rules(self, request: pb.SetRulesRequest) -> int:
+        """Sets the rules of a carrier and returns their version. Raises INVALID_REQUEST or
+        POLICY_VIOLATION."""
+        found = [one for one in self._neighbours.fabric.carriers.ruled() if one.name == request.carrier]
+        if not found:
+            raise TreecastError(
+                Fault.POLICY_VIOLATION,
+                f"{request.carrier} sends by no rules here: start with --carrier {request.carrier}",
+            )
         try:
-            network, rules = read_trees(request)
+            rules = found[0].read_rules(request.version, request.rules)
         except ValueError as error:
             raise TreecastError(Fault.INVALID_REQUEST, str(error)) from error
         try:
-            self._neighbours.fabric.carriers.named(LABELS).learn(LabelRules(request.version, network, rules))
-        except ValueError as error:
-            raise TreecastError(Fault.POLICY_VIOLATION, str(error)) from error
-        return request.version
-
-    def set_segments(self, request: pb.SetSegmentsRequest) -> int:
-        """Returns the version of SRv6 trees that is used from now on. Raises POLICY_VIOLATION."""
-        trees = tuple([ReplicationTree(frozenset(one.hosts), one.sid) for one in request.trees])
-        try:
-            self._neighbours.fabric.carriers.named(SRV6).learn(Srv6Rules(request.version, trees))
+            found[0].learn(rules)
         except ValueError as error:
             raise TreecastError(Fault.POLICY_VIOLATION, str(error)) from error
         return request.version
 
     def receiver_sets(self) -> Sequence[pb.ReceiverSet]:
-        """Returns the sets of hosts that this host has sent to by labels, or would send to by SRv6. Raises
-        POLICY_VIOLATION if it uses neither.
+        """Returns the sets of hosts that this host has sent to, or would send to, by carriers that follow
+        rules. Raises POLICY_VIOLATION if it uses none.
         """
-        counting = [one for one in self._neighbours.fabric.carriers if one.name in (LABELS, SRV6)]
+        counting = self._neighbours.fabric.carriers.ruled()
         if not counting:
             raise TreecastError(
-                Fault.POLICY_VIOLATION, f"no trees are laid for this host: start with --carrier {LABELS}"
+                Fault.POLICY_VIOLATION, "no trees are laid for this host: start with --carrier labels or srv6"
             )
         observed: dict[tuple[str, ...], int] = {}
         sizes: dict[tuple[str, ...], int] = {}
         for carrier in counting:
             for hosts, count in carrier.observed().items():
                 observed[hosts] = observed.get(hosts, 0) + count
-            if isinstance(carrier, Srv6):
-                sizes = carrier.observed_bytes()
+            for hosts, size in carrier.observed_bytes().items():
+                sizes[hosts] = sizes.get(hosts, 0) + size
         counts = sorted(observed.items())
         return [pb.ReceiverSet(hosts=hosts, packets=n, bytes=sizes.get(hosts, 0)) for hosts, n in counts]
 

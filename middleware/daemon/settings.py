@@ -133,7 +133,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             description="the carriers of topics to other hosts; auto: ip-multicast if several hosts want a"
             " topic and a probe shows that it reaches them, unicast to the rest; stare: as auto, and STARE"
             " switches learn this host's topics; labels: stacks of labels, once the tree manager has"
-            " described the network, and unicast to the rest; srv6: trees of SRv6 routers, once the network"
+            " described the network, and unicast to the rest, by UDP with labels=ADDRESS of a switch behind"
+            " others; srv6: trees of SRv6 routers, once the network"
             " controller has laid them, and unicast to the rest; relay: hosts forward to hosts, by unicast,"
             " one copy into each --zone; several separated by commas, as in labels,auto: each topic uses the"
             " first carrier that may reach its hosts",
@@ -158,14 +159,6 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             extra={"placeholder": "BYTES"},
         ),
     ] = 0
-    labels_via: Annotated[
-        str,
-        Meta(
-            description="with --carrier labels, the path to this host's label switch: `ethernet` if it is"
-            " the next hop, else its IP address, for UDP port 39321",
-            extra={"placeholder": "ethernet|HOST"},
-        ),
-    ] = "ethernet"
     kafka_advertised: Annotated[
         str,
         Meta(
@@ -515,8 +508,6 @@ def given_carriers(settings: Settings) -> dict[str, str]:
         name, _, option = text.strip().partition("=")
         if name != UNICAST:
             found["ip-multicast" if name == AUTO else name] = option
-    if "labels" in found:
-        found["labels"] = found["labels"] or settings.labels_via
     return found
 
 

@@ -96,14 +96,11 @@ class JoinedView(Protocol):
     def problems(self) -> Sequence[str]:
         """Returns the problems of this host, as sentences."""
 
-    def set_trees(self, request: pb.SetTreesRequest) -> int:
-        """Sets the trees that label switches hold. Returns the version that is now used."""
-
-    def set_segments(self, request: pb.SetSegmentsRequest) -> int:
-        """SRv6 routers around hold these trees; the version that is used from now on."""
+    def set_rules(self, request: pb.SetRulesRequest) -> int:
+        """Sets the rules by which a carrier sends. Returns the version that is now used."""
 
     def receiver_sets(self) -> Sequence[pb.ReceiverSet]:
-        """Returns the sets of hosts that this host has sent to by labels."""
+        """Returns the sets of hosts that this host sends to by carriers that follow rules."""
 
 
 class Subject(Struct):

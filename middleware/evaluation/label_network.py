@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final
 
+from ..api.virtual_trees import read_trees, write_trees
 from ..control.switches import SwitchState
-from ..control.trees.told import read_trees, write_trees
 from ..dataplane.emulator import LinkSettings
 from ..fabric.carriers.carrier import Place
 from ..fabric.carriers.labels import BY_ETHERNET, LabelRules, Labels
@@ -80,7 +80,7 @@ class LabelNetwork:
 
     async def announce(self, version: int, network: Network, trees: Mapping[int, int]) -> None:
         """Tells all publishers, one after the other, while they send."""
-        told, rules = read_trees(write_trees(version, network, trees))
+        told, rules = read_trees(write_trees(network, trees))
         for carrier in self.carriers.values():
             carrier.learn(LabelRules(version, told, rules))
             self.pass_time(0.02, 2)

@@ -219,19 +219,33 @@ class CarrierStatus(_message.Message):
     one_by_one: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, name: _Optional[str] = ..., refusal: _Optional[str] = ..., address: _Optional[str] = ..., targets: _Optional[int] = ..., holders: _Optional[int] = ..., segmentation: _Optional[bool] = ..., coalescing: _Optional[bool] = ..., one_by_one: _Optional[_Iterable[str]] = ...) -> None: ...
 
-class SetTreesRequest(_message.Message):
-    __slots__ = ("version", "names", "hosts", "ends", "trees")
+class SetRulesRequest(_message.Message):
+    __slots__ = ("carrier", "version", "rules")
+    CARRIER_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    carrier: str
+    version: int
+    rules: bytes
+    def __init__(self, carrier: _Optional[str] = ..., version: _Optional[int] = ..., rules: _Optional[bytes] = ...) -> None: ...
+
+class SetRulesResponse(_message.Message):
+    __slots__ = ("version",)
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    def __init__(self, version: _Optional[int] = ...) -> None: ...
+
+class VirtualTrees(_message.Message):
+    __slots__ = ("names", "hosts", "ends", "trees")
     NAMES_FIELD_NUMBER: _ClassVar[int]
     HOSTS_FIELD_NUMBER: _ClassVar[int]
     ENDS_FIELD_NUMBER: _ClassVar[int]
     TREES_FIELD_NUMBER: _ClassVar[int]
-    version: int
     names: _containers.RepeatedScalarFieldContainer[str]
     hosts: _containers.RepeatedScalarFieldContainer[int]
     ends: _containers.RepeatedScalarFieldContainer[int]
     trees: _containers.RepeatedCompositeFieldContainer[VirtualTree]
-    def __init__(self, version: _Optional[int] = ..., names: _Optional[_Iterable[str]] = ..., hosts: _Optional[_Iterable[int]] = ..., ends: _Optional[_Iterable[int]] = ..., trees: _Optional[_Iterable[_Union[VirtualTree, _Mapping]]] = ...) -> None: ...
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., hosts: _Optional[_Iterable[int]] = ..., ends: _Optional[_Iterable[int]] = ..., trees: _Optional[_Iterable[_Union[VirtualTree, _Mapping]]] = ...) -> None: ...
 
 class VirtualTree(_message.Message):
     __slots__ = ("id", "edges")
@@ -241,19 +255,11 @@ class VirtualTree(_message.Message):
     edges: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, id: _Optional[int] = ..., edges: _Optional[_Iterable[int]] = ...) -> None: ...
 
-class SetTreesResponse(_message.Message):
-    __slots__ = ("version",)
-    VERSION_FIELD_NUMBER: _ClassVar[int]
-    version: int
-    def __init__(self, version: _Optional[int] = ...) -> None: ...
-
-class SetSegmentsRequest(_message.Message):
-    __slots__ = ("version", "trees")
-    VERSION_FIELD_NUMBER: _ClassVar[int]
+class ReplicationTrees(_message.Message):
+    __slots__ = ("trees",)
     TREES_FIELD_NUMBER: _ClassVar[int]
-    version: int
     trees: _containers.RepeatedCompositeFieldContainer[ReplicationTree]
-    def __init__(self, version: _Optional[int] = ..., trees: _Optional[_Iterable[_Union[ReplicationTree, _Mapping]]] = ...) -> None: ...
+    def __init__(self, trees: _Optional[_Iterable[_Union[ReplicationTree, _Mapping]]] = ...) -> None: ...
 
 class ReplicationTree(_message.Message):
     __slots__ = ("hosts", "sid")
@@ -262,12 +268,6 @@ class ReplicationTree(_message.Message):
     hosts: _containers.RepeatedScalarFieldContainer[str]
     sid: bytes
     def __init__(self, hosts: _Optional[_Iterable[str]] = ..., sid: _Optional[bytes] = ...) -> None: ...
-
-class SetSegmentsResponse(_message.Message):
-    __slots__ = ("version",)
-    VERSION_FIELD_NUMBER: _ClassVar[int]
-    version: int
-    def __init__(self, version: _Optional[int] = ...) -> None: ...
 
 class ListReceiverSetsRequest(_message.Message):
     __slots__ = ()

@@ -11,6 +11,7 @@ from treecast.middleware.api.daemon_client import DaemonClient
 from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.api.rpc import Unreachable
 from treecast.middleware.api.v1 import daemon_pb2 as pb
+from treecast.middleware.fabric.carriers.srv6 import NAME as SRV6
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log
 
@@ -51,7 +52,7 @@ class Daemons:
     async def announce(self, version: int, told: Told) -> None:
         token = token_of(self._token)
         calls = [
-            asyncio.to_thread(self._tell, address, _request(version, told.get(name, {})), token)
+            asyncio.to_thread(self._tell, address, version, _rules(told.get(name, {})), token)
             for name, address in self._addresses.items()
         ]
         answers = await asyncio.gather(*calls)
@@ -83,16 +84,16 @@ class Daemons:
             _log.warning("publisher does not name its receivers", address=address, error=error)
             return None
 
-    def _tell(self, address: str, request: pb.SetSegmentsRequest, token: JoinToken | None) -> str:
+    def _tell(self, address: str, version: int, rules: bytes, token: JoinToken | None) -> str:
         """Why it is not used there; empty where it is."""
         try:
             with DaemonClient(address, timeout=self._seconds, token=token) as client:
-                used = client.set_segments(request)
+                used = client.set_rules(SRV6, version, rules)
         except (TreecastError, Unreachable) as error:
             return str(error)
-        return "" if used == request.version else f"it uses version {used}"
+        return "" if used == version else f"it uses version {used}"
 
 
-def _request(version: int, trees: Mapping[tuple[str, ...], bytes]) -> pb.SetSegmentsRequest:
+def _rules(trees: Mapping[tuple[str, ...], bytes]) -> bytes:
     found = [pb.ReplicationTree(hosts=hosts, sid=sid) for hosts, sid in sorted(trees.items())]
-    return pb.SetSegmentsRequest(version=version, trees=found)
+    return pb.ReplicationTrees(trees=found).SerializeToString()

@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from treecast.middleware.api.daemon_client import DaemonClient
 from treecast.middleware.api.join_token import JoinToken
 from treecast.middleware.api.rpc import Unreachable
-from treecast.middleware.api.v1 import daemon_pb2 as pb
+from treecast.middleware.api.virtual_trees import write_trees
+from treecast.middleware.fabric.carriers.labels import NAME as LABELS
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log
 from treecast.middleware.routing.network import Network
-
-from .told import write_trees
 
 _log = Log(__name__)
 
@@ -40,8 +39,10 @@ class Daemons:
         self._token = token
 
     async def announce(self, version: int, network: Network, trees: Mapping[int, int]) -> None:
-        request = write_trees(version, network, trees)
-        calls = [asyncio.to_thread(self._tell, address, request) for address in self._addresses.values()]
+        rules = write_trees(network, trees)
+        calls = [
+            asyncio.to_thread(self._tell, address, version, rules) for address in self._addresses.values()
+        ]
         answers = await asyncio.gather(*calls)
         named = zip(self._addresses, answers, strict=True)
         missing = tuple(f"{name}: {why}" for name, why in named if why)
@@ -64,11 +65,11 @@ class Daemons:
             _log.warning("publisher does not name its receivers", address=address, error=error)
             return None
 
-    def _tell(self, address: str, request: pb.SetTreesRequest) -> str:
+    def _tell(self, address: str, version: int, rules: bytes) -> str:
         """Tells a publisher. Returns why it does not use the trees; empty if it does."""
         try:
             with DaemonClient(address, timeout=self._seconds, token=self._token) as client:
-                used = client.set_trees(request)
+                used = client.set_rules(LABELS, version, rules)
         except (TreecastError, Unreachable) as error:
             return str(error)
-        return "" if used == request.version else f"it uses version {used}"
+        return "" if used == version else f"it uses version {used}"

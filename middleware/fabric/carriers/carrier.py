@@ -159,6 +159,19 @@ class Carrier(Protocol):
 
 
 @runtime_checkable
+class RuledCarrier(Carrier, Protocol):
+    """A carrier that sends by rules of whoever programs its switches or routers (`SetRules` of the control
+    service)."""
+
+    def read_rules(self, version: int, encoded: bytes) -> object:
+        """Returns the rules of this version, for `learn`. Raises ValueError if they are malformed."""
+
+    def observed_bytes(self) -> dict[tuple[str, ...], int]:
+        """Bytes of segments by the sets of hosts of `observed`; empty if it counts packets only."""
+        ...
+
+
+@runtime_checkable
 class AddressedCarrier(Carrier, Protocol):
     """A carrier that can tell where its packets go."""
 

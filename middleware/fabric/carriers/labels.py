@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
+from treecast.middleware.api.virtual_trees import read_trees
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.sockets.ethernet import HEADER, EthernetSocket, open_ethernet
 from treecast.middleware.fabric.sockets.udp import SocketAddress, UdpSocket, shown
@@ -67,7 +68,7 @@ class LabelRules(Struct, frozen=True):
 
 def make(settings: FabricSettings) -> Carrier:
     """See `registry`. The carrier's option is the path to the switch: `ethernet`, or an address for UDP."""
-    return Labels(settings.options.get(NAME, BY_ETHERNET))
+    return Labels(settings.options.get(NAME) or BY_ETHERNET)
 
 
 class Wire(Protocol):
@@ -181,6 +182,14 @@ class Labels:
         else:
             del self._names[host]
         self._place()
+
+    def read_rules(self, version: int, encoded: bytes) -> LabelRules:
+        """Returns the network and the trees of `api.virtual_trees`."""
+        network, rules = read_trees(encoded)
+        return LabelRules(version, network, rules)
+
+    def observed_bytes(self) -> dict[tuple[str, ...], int]:
+        return {}
 
     def learn(self, rules: object) -> None:
         """Takes `LabelRules`. Once it returns, no stack names a tree that is not among them."""

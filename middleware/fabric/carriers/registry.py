@@ -31,6 +31,7 @@ from .carrier import (
     GroupKeepingCarrier,
     OwnGroup,
     Place,
+    RuledCarrier,
     ZonedCarrier,
 )
 from .unicast import Unicast
@@ -163,6 +164,10 @@ class Carriers:
     def named(self, name: str) -> Carrier:
         """Returns a carrier by name. Raises ValueError if it is not in use here."""
         return self.all[self.number(name)]
+
+    def ruled(self) -> list[RuledCarrier]:
+        """Returns the carriers that send by rules of a controller."""
+        return [one for one in self.all if isinstance(one, RuledCarrier)]
 
     def of_form(self, form: str) -> Carrier:
         """Returns the carrier with this form of group. Raises ValueError if none is in use here."""

@@ -19,8 +19,10 @@ from collections.abc import Collection
 from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, Final
 
+from google.protobuf.message import DecodeError
 from msgspec import Struct
 
+from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.fabric.settings import FabricSettings
 from treecast.middleware.fabric.sockets.interfaces import Interface, addresses
 from treecast.middleware.fabric.sockets.udp import UdpSocket, open_udp
@@ -124,6 +126,15 @@ class Srv6:
         else:
             del self._names[host]
         self._place()
+
+    def read_rules(self, version: int, encoded: bytes) -> Srv6Rules:
+        """Returns the trees of a message `ReplicationTrees`."""
+        try:
+            found = pb.ReplicationTrees.FromString(encoded)
+        except DecodeError as error:
+            raise ValueError("the rules are no replication trees") from error
+        trees = tuple([ReplicationTree(frozenset(one.hosts), one.sid) for one in found.trees])
+        return Srv6Rules(version, trees)
 
     def learn(self, rules: object) -> None:
         """Takes `Srv6Rules`. Once it returns, no packet goes to a SID that is not among them."""

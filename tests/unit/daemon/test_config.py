@@ -194,9 +194,9 @@ def test_what_is_said_of_a_mistake(
         ("auto", {"ip-multicast": ""}),
         ("unicast", {}),
         ("stare", {"stare": ""}),
-        ("labels", {"labels": "ethernet"}),
+        ("labels", {"labels": ""}),
         ("labels=10.0.0.9, auto", {"labels": "10.0.0.9", "ip-multicast": ""}),
-        ("labels,unicast", {"labels": "ethernet"}),
+        ("labels,unicast", {"labels": ""}),
     ],
 )
 def test_carriers_are_named_in_the_order_of_preference(text: str, carriers: dict[str, str]) -> None:

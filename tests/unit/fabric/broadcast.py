@@ -1,8 +1,6 @@
-"""A carrier for tests: UDP broadcast whose packets name their receivers. This file is the whole carrier.
+"""A carrier for tests, whole: UDP broadcast on loopback, to all fabrics of one machine.
 
     count of receivers (1) | their ids (4 each) | segment
-
-Packets go to the loopback network's broadcast address, so that all fabrics of one machine get them.
 """
 
 from __future__ import annotations
@@ -53,8 +51,13 @@ class Broadcast:
     def set_host(self, host: int, place: Place | None) -> None:
         (self.hosts.add if place is not None else self.hosts.discard)(host)
 
+    def read_rules(self, version: int, encoded: bytes) -> object:
+        return frozenset(encoded)  # ids of the hosts that may be sent to
+
     def learn(self, rules: object) -> None:
-        raise ValueError("it needs no rules")
+        if not isinstance(rules, frozenset):
+            raise ValueError("rules are a set of hosts")
+        self.hosts &= rules
 
     def reach(self, hosts: Collection[int]) -> Reach:
         assert self.edge is not None
@@ -89,6 +92,8 @@ class Broadcast:
 
     def observed(self) -> dict[tuple[str, ...], int]:
         return {}
+
+    observed_bytes = observed
 
     def state(self) -> CarrierState:
         return CarrierState(self.name, self.refusal, address=f"{self.to[0]}:{self.to[1]}")

@@ -163,3 +163,18 @@ async def test_the_first_that_reaches_enough_is_picked(port: str) -> None:
         assert one.carriers.of_form(IP_MULTICAST) is group
         with pytest.raises(ValueError, match="knows groups of trees"):
             one.carriers.of_form("trees")
+
+
+def test_rules_are_for_the_carriers_that_read_them(port: str) -> None:
+    options = {**OPTIONS, broadcast.NAME: port}
+    carriers = Carriers(
+        FabricSettings(carriers=(*sorted(OURS - {"unicast", "stare"}), broadcast.NAME), options=options)
+    )
+    ruled = {one.name: one for one in carriers.ruled()}
+    assert set(ruled) == {"labels", "srv6", broadcast.NAME}
+    for host in (2, 3):
+        carriers.set_name(host, f"h{host}")
+    own = ruled[broadcast.NAME]
+    own.learn(own.read_rules(1, bytes([3])))
+    assert isinstance(own, broadcast.Broadcast)
+    assert own.hosts == {3}

@@ -9,9 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from random import Random
 
+from treecast.middleware.api.virtual_trees import read_trees, write_trees
 from treecast.middleware.control.switches import LocalSwitch, SwitchRefused, SwitchState
 from treecast.middleware.control.trees.manager import Store, Surroundings, TreeManager
-from treecast.middleware.control.trees.told import read_trees, write_trees
 from treecast.middleware.control.trees.wires import Named
 from treecast.middleware.dataplane.p4 import Entities, Program, Schema, Switch, build_p4info
 from treecast.middleware.dataplane.p4files import load_file
@@ -97,7 +97,7 @@ class Plant:
 
     async def announce(self, version: int, network: Network, trees: Mapping[int, int]) -> None:
         self.step()
-        told, rules = read_trees(write_trees(version, network, trees))
+        told, rules = read_trees(write_trees(network, trees))
         missing = []
         for host in sorted(self.hosts, key=lambda _: self.rng.random()):
             if host in self.deaf:

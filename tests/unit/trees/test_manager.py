@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from tests.unit.routing.networks import random_network
 from tests.unit.routing.test_virtual import random_rules
 
+from treecast.middleware.api.v1 import daemon_pb2 as pb
+from treecast.middleware.api.virtual_trees import read_trees, write_trees
 from treecast.middleware.control.switches import SwitchRefused, SwitchState
 from treecast.middleware.control.trees.manager import Kept, TreeManager
 from treecast.middleware.control.trees.store import FileStore, MemoryStore
-from treecast.middleware.control.trees.told import read_trees, write_trees
 from treecast.middleware.control.trees.wires import Wire
 from treecast.middleware.evaluation.switched import SwitchedNetwork
 from treecast.middleware.evaluation.twins import FRAME, switched
@@ -60,7 +61,7 @@ class World:
         assert not self.versions or version >= self.versions[-1]
         self.versions.append(version)
         self.live = True
-        told, rules = read_trees(write_trees(version, network, trees))
+        told, rules = read_trees(write_trees(network, trees))
         assert (told.names, told.ends) == (network.names, network.ends)
         for source in self.told:
             if self.deaf and source == self.network.hosts[-1]:
@@ -168,8 +169,7 @@ def test_the_store_is_a_file(tmp_path: Path) -> None:
 
 def test_what_publishers_are_told_is_checked() -> None:
     network = build(["a", "b", "c", "d"], [(0, 1), (1, 2), (2, 3)], hosts=[0, 3])
-    message = write_trees(4, network, {2: 0b110, 9: 0b111})
-    read, rules = read_trees(message)
+    read, rules = read_trees(write_trees(network, {2: 0b110, 9: 0b111}))
     assert (read.names, read.ends, read.hosts) == (network.names, network.ends, network.hosts)
     assert rules.trees == {2: 0b110, 9: 0b111}
     for spoil in (
@@ -182,7 +182,9 @@ def test_what_publishers_are_told_is_checked() -> None:
         lambda m: m.trees.add(id=2, edges=[0, 1]),
         lambda m: m.trees.add(id=0, edges=[0, 1]),
     ):
-        spoiled = write_trees(4, network, {2: 0b110})
+        spoiled = pb.VirtualTrees.FromString(write_trees(network, {2: 0b110}))
         spoil(spoiled)
         with pytest.raises(RoutingError):
-            read_trees(spoiled)
+            read_trees(spoiled.SerializeToString())
+    with pytest.raises(ValueError, match="no virtual trees"):
+        read_trees(b"\xff")

@@ -1,4 +1,4 @@
-"""A network and its virtual trees in the message to publishers: `SetTrees` of the control service.
+"""A network and its virtual trees as bytes: the rules of the carrier `labels`.
 
 An edge that publishers must not name now, because it carries nothing or was taken out, keeps its number as a
 hole: it begins where it ends. Daemons of earlier versions refuse such a network, and keep their
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from google.protobuf.message import DecodeError
+
 from treecast.middleware.api.v1 import daemon_pb2 as pb
 from treecast.middleware.routing.bits import mask_of, members
 from treecast.middleware.routing.network import HOLE, Network, RoutingError, numbered
@@ -16,19 +18,24 @@ from treecast.middleware.routing.virtual.rules import RuleBase
 from treecast.middleware.wire.label_stack import LAST_ID
 
 
-def write_trees(version: int, network: Network, trees: Mapping[int, int]) -> pb.SetTreesRequest:
-    """Returns the message. `trees`: edges (bits) by id."""
-    return pb.SetTreesRequest(
-        version=version,
+def write_trees(network: Network, trees: Mapping[int, int]) -> bytes:
+    """Returns the encoding. `trees`: edges (bits) by id."""
+    found = pb.VirtualTrees(
         names=network.names,
         hosts=network.hosts,
         ends=[node for ends in network.ends for node in ends],
         trees=[pb.VirtualTree(id=number, edges=members(edges)) for number, edges in sorted(trees.items())],
     )
+    return found.SerializeToString(deterministic=True)
 
 
-def read_trees(request: pb.SetTreesRequest) -> tuple[Network, RuleBase]:
-    """Returns network and rules. Raises RoutingError for an invalid network, or a tree outside it."""
+def read_trees(encoded: bytes) -> tuple[Network, RuleBase]:
+    """Returns network and rules. Raises RoutingError for an invalid network, or a tree outside it; ValueError
+    for what is no encoding."""
+    try:
+        request = pb.VirtualTrees.FromString(encoded)
+    except DecodeError as error:
+        raise ValueError("the rules are no virtual trees") from error
     ends = list(request.ends)
     if len(ends) % 2:
         raise RoutingError("edges have two ends")
@@ -41,7 +48,7 @@ def read_trees(request: pb.SetTreesRequest) -> tuple[Network, RuleBase]:
     return network, _rules(network, request)
 
 
-def _rules(network: Network, request: pb.SetTreesRequest) -> RuleBase:
+def _rules(network: Network, request: pb.VirtualTrees) -> RuleBase:
     """Ids are the sender's; how many rules a switch has room for is its affair."""
     rules = RuleBase(network, len(request.trees))
     for tree in request.trees:
