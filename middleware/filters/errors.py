@@ -16,6 +16,16 @@ class FilterError(ValueError):
         self.position = position
         super().__init__(f"{reason}\n{_pointed(text, position)}")
 
+    @property
+    def line(self) -> int:
+        """The line of the position; the first is 1."""
+        return self.text.count("\n", 0, self.position) + 1
+
+    @property
+    def column(self) -> int:
+        """The column of the position; the first is 1."""
+        return self.position - self.text.rfind("\n", 0, self.position)
+
 
 def _pointed(text: str, position: int) -> str:
     """Returns the line that holds `position`, shortened around it, and a caret below."""

@@ -1,4 +1,4 @@
-"""The tokenizer of filter text."""
+"""The tokenizer of filter text. A comment begins with `#` or `//` and ends with its line."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from msgspec import Struct
 from .errors import FilterError
 
 _TOKEN = re.compile(
-    r"""(?P<space>\s+)
+    r"""(?P<space>\s+|\#[^\n]*|//[^\n]*)
+      | (?P<address>[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,}(?:/[0-9]+)?(?![\w:]))
       | (?P<number>-?(?:0[xX][0-9a-fA-F_]+|[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![\w.]))
       | (?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
       | (?P<word>[^\W\d][\w-]*|`[^`]+`)
-      | (?P<bare>[0-9][\w.:/-]*)
-      | (?P<sign>==|!=|<=|>=|&&|\|\||[<>=!().,∧\u2228¬])""",
+      | (?P<bare>[0-9][\w./-]*(?::[0-9][\w./-]*)*)
+      | (?P<sign>==|!=|<=|>=|&&|\|\||<-(?=\s*[^\W\d])|[<>=!().,:;∧\u2228¬])""",
     re.VERBOSE | re.DOTALL,
 )
 
@@ -73,7 +74,7 @@ def _token(found: re.Match[str], position: int, text: str) -> Token:
             return Token(Kind.NUMBER, raw.replace("_", ""), position)
         case "string":
             return Token(Kind.STRING, _unescaped(raw[1:-1]), position)
-        case "bare":  # an address, a version, or a measure with its unit
+        case "bare" | "address":  # an address, a version, or a measure with its unit
             return Token(Kind.STRING, raw, position)
         case "sign":
             return Token(Kind.SIGN, _SAME.get(raw, raw), position)

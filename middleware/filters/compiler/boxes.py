@@ -1,0 +1,100 @@
+"""Disjunctive normal form: a filter as a union of boxes.
+
+A box holds a set of allowed values for each attribute that it constrains: the conjunction of its atomic
+predicates, with those of one attribute joined. Attributes are numbers: the place of a query field, or
+`len(fields)` and up for state variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from ..tree import And, Constraint, Filter, Not, Or
+from .bounds import Bounds, intersection
+
+Box = tuple[tuple[int, Bounds], ...]
+"""(attribute, values), by rising attribute; values are never empty."""
+
+Literal = Callable[[Constraint, bool], tuple[int, Bounds] | None]
+"""Takes a constraint and whether it counts as it is or negated; None if it says nothing."""
+
+MAX_BOXES: Final = 20_000  # of one filter
+_ABSORB: Final = 64  # boxes among which larger ones are looked for
+
+EVERY: Final[Box] = ()
+
+
+class TooManyBoxes(ValueError):
+    """The normal form of one filter is too large."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"the filter's disjunctive normal form has more than {MAX_BOXES:,} terms; write several rules"
+        )
+
+
+def normal_form(tree: Filter, literal: Literal, as_it_is: bool = True) -> list[Box]:
+    """Returns the boxes whose union is the filter, or its negation. Raises TooManyBoxes."""
+    match tree:
+        case Constraint():
+            return _one(literal(tree, as_it_is))
+        case Not(part):
+            return normal_form(part, literal, not as_it_is)
+    parts = [normal_form(part, literal, as_it_is) for part in tree.parts]
+    if isinstance(tree, And) is as_it_is:
+        return product(parts)
+    assert isinstance(tree, And | Or)
+    return absorbed(box for boxes in parts for box in boxes)
+
+
+def _one(found: tuple[int, Bounds] | None) -> list[Box]:
+    if found is None:
+        return [EVERY]
+    return [(found,)] if found[1] else []
+
+
+def product(parts: Iterable[list[Box]]) -> list[Box]:
+    """Returns the conjunction of unions."""
+    found: list[Box] = [EVERY]
+    for boxes in parts:
+        pairs = (both(a, b) for a in found for b in boxes)
+        found = absorbed(box for box in pairs if box is not None)
+    return found
+
+
+def both(a: Box, b: Box) -> Box | None:
+    """Returns the intersection; None if it is empty."""
+    if not a or not b:
+        return a or b
+    values = dict(a)
+    for attribute, bounds in b:
+        had = values.get(attribute)
+        values[attribute] = bounds if had is None else intersection(had, bounds)
+        if not values[attribute]:
+            return None
+    return tuple(sorted(values.items()))
+
+
+def absorbed(boxes: Iterable[Box]) -> list[Box]:
+    """Returns the boxes without repeated ones, and without smaller ones if they are few."""
+    found = list(dict.fromkeys(boxes))
+    if len(found) > MAX_BOXES:
+        raise TooManyBoxes
+    if not 1 < len(found) <= _ABSORB:
+        return found
+    kept: list[Box] = []
+    for place, box in enumerate(found):
+        others = (other for at, other in enumerate(found) if at != place)
+        if not any(covers(other, box) for other in others):
+            kept.append(box)
+    return kept
+
+
+def covers(a: Box, b: Box) -> bool:
+    """Returns whether every point of `b` is in `a`."""
+    inside = dict(b)
+    return all(
+        attribute in inside and intersection(bounds, inside[attribute]) == inside[attribute]
+        for attribute, bounds in a
+    )
