@@ -9,7 +9,7 @@ The inner structure is described in docs/decisions/2026-11-21-p4-target-rooms.md
 from .bundle import Bundle
 from .bundle import load as load_device_config
 from .frontend import load_program
-from .ir import Program
+from .ir import Bits, Program
 
 # P4Info of a program, and conversion of P4Runtime messages to values and back.
 from .p4info import build_p4info, parse_text, to_text
@@ -50,6 +50,7 @@ from .runtime import (
     MeterConfig,
     MulticastGroup,
     Out,
+    RangeMatch,
     Replica,
     Stats,
     Switch,
@@ -67,6 +68,7 @@ from .stf.runner import PORTS, Problem, Report, Runner
 __all__ = [
     "ActionCall",
     "Arbitration",
+    "Bits",
     "Bundle",
     "CloneSession",
     "Code",
@@ -94,6 +96,7 @@ __all__ = [
     "PORTS",
     "Problem",
     "Program",
+    "RangeMatch",
     "Replica",
     "Report",
     "Roles",

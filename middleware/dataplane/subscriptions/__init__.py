@@ -1,0 +1,1 @@
+"""Packet subscriptions on P4 switches: header descriptions, entries, vectors, P4Runtime texts. Pure."""
