@@ -34,6 +34,7 @@ class Compiled(Struct, frozen=True):
     """
 
     schema: Schema
+    rules: int
     order: tuple[int, ...]
     terms: Terms
     diagram: Diagram
@@ -67,7 +68,7 @@ def compile_rules(
     Raises FilterError at what is wrong in the rules, DiagramTooLarge if they need too many states.
     """
     terms = Translation(schema, rules).terms()
-    build = _Build(schema, terms, tuple(order) if order is not None else tuple(range(len(schema.fields))))
+    build = _Build(schema, terms, len(rules.rules), tuple(order) if order is not None else tuple(range(len(schema.fields))))
     try:
         return build.compiled(max_states)
     except NotExact as error:
@@ -111,8 +112,9 @@ class _Remains:
 class _Build:
     """One compilation."""
 
-    def __init__(self, schema: Schema, terms: Terms, order: tuple[int, ...]) -> None:
+    def __init__(self, schema: Schema, terms: Terms, rules: int, order: tuple[int, ...]) -> None:
         self.schema = schema
+        self.rules = rules
         self.terms = terms
         self.order = order
         self.state_base = len(schema.fields)
@@ -225,8 +227,7 @@ class _Build:
             if len(effect.ports) > 1:
                 groups.setdefault(effect.ports, len(groups) + 1)
         return Compiled(
-            self.schema,
-            self.order,
+            self.schema, self.rules, self.order,
             self.terms,
             diagram,
             root,

@@ -59,26 +59,23 @@ class Direct:
 
     def receive(self, packet: Values, now: int) -> Effect:
         """Returns what becomes of a packet at `now`, in µs; `updates` stay empty."""
-        for place, rule in enumerate(self._rules.rules):
+        matching = self.matching(packet, now)
+        self._act(matching, packet)
+        ordered = sorted(matching, key=self._first)
+        actions = [rule.actions for rule in ordered] or [self._rules.default]
+        found = joined([effect_of(self._schema, one) for one in actions])
+        return Effect(found.ports, found.custom)
+
+    def matching(self, packet: Values, now: int) -> list[Rule]:
+        """Returns the rules that match a packet. Takes it into account in aggregates, not in named variables."""
+        rules = self._rules.rules
+        for place, rule in enumerate(rules):
             if self._holds(rule.filter, packet, True, None):
                 for aggregate in aggregates(rule.filter):
                     self._add(place, aggregate, packet, now)
         for name, window in self._named.items():
             window.begin(now // self._window(name))
-        matching = [
-            rule
-            for place, rule in enumerate(self._rules.rules)
-            if self._holds(rule.filter, packet, True, place)
-        ]
-        self._act(matching, packet)
-        ordered = sorted(matching, key=lambda rule: self._first(rule))
-        found = joined(
-            [
-                effect_of(self._schema, rule.actions)
-                for rule in ordered or [Rule(And(()), self._rules.default)]
-            ]
-        )
-        return Effect(found.ports, found.custom)
+        return [rule for place, rule in enumerate(rules) if self._holds(rule.filter, packet, True, place)]
 
     def _first(self, rule: Rule) -> int:
         """Returns where the file first has these actions."""

@@ -1,0 +1,60 @@
+"""Discretisation (Camus, section IV.D): numbers become multiples of alpha, so that fewer of them differ.
+
+The result matches every packet that the filter matches: `price > 53` becomes `price > 50`, `price < 53` becomes
+`price < 60`, and below a negation the other way round. A constraint on state stays as it is: it is evaluated once,
+at the last hop.
+"""
+
+from __future__ import annotations
+
+import math
+
+from .actions import Rule, Rules
+from .tree import NOTHING, Aggregate, And, Constraint, Filter, Not, Or, Relation
+
+
+def loosened(rules: Rules, alpha: int) -> Rules:
+    """Returns the rules with looser filters. `alpha` is above 0; with 1 whole numbers stay."""
+    return Rules(
+        tuple(Rule(loosen(rule.filter, alpha), rule.actions, rule.position) for rule in rules.rules),
+        rules.default,
+        rules.text,
+    )
+
+
+def loosen(tree: Filter, alpha: int, looser: bool = True) -> Filter:
+    """Returns a filter that matches at least as much, or at most as much."""
+    match tree:
+        case Constraint(Aggregate()):
+            return tree
+        case Constraint(_, _, constant) if isinstance(constant, int | float) and not isinstance(constant, bool):
+            return _number(tree, constant, alpha, looser)
+        case Not(part):
+            return Not(loosen(part, alpha, not looser))
+        case And(parts):
+            return And(tuple(loosen(part, alpha, looser) for part in parts))
+        case Or(parts):
+            return Or(tuple(loosen(part, alpha, looser) for part in parts))
+    return tree
+
+
+def _number(tree: Constraint, constant: int | float, alpha: int, looser: bool) -> Filter:
+    down, up = math.floor(constant / alpha) * alpha, math.ceil(constant / alpha) * alpha
+    above = tree.relation in (Relation.GT, Relation.GE)
+    if above or tree.relation in (Relation.LT, Relation.LE):
+        return Constraint(tree.attribute, tree.relation, down if above is looser else up)
+    if down == up:  # a multiple stays as it is
+        return tree
+    between = And(
+        (Constraint(tree.attribute, Relation.GE, down), Constraint(tree.attribute, Relation.LT, up))
+    )
+    if tree.relation is Relation.EQ:
+        return between if looser else NOTHING
+    return tree if looser else And((Not(between), _present(tree)))
+
+
+def _present(tree: Constraint) -> Filter:
+    """Returns what holds of every number."""
+    return Or((Constraint(tree.attribute, Relation.GE, 0), Constraint(tree.attribute, Relation.LT, 0)))
+
+
