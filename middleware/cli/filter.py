@@ -29,11 +29,14 @@ HeaderFile = Annotated[
 Order = Annotated[
     str,
     typer.Option(
-        "--order", metavar="FIELD,...", help="The order of the fields' tables. Default: as in the header file."
+        "--order",
+        metavar="FIELD,...",
+        help="The order of the fields' tables. Default: as in the header file.",
     ),
 ]
 Alpha = Annotated[
-    int, typer.Option("--alpha", min=1, help="Loosens numbers to multiples of this, so that entries are fewer.")
+    int,
+    typer.Option("--alpha", min=1, help="Loosens numbers to multiples of this, so that entries are fewer."),
 ]
 States = Annotated[int, typer.Option("--states", min=1, help="The most states that a diagram may have.")]
 
@@ -103,7 +106,9 @@ def compile_(
     if json:
         print_json({"written": written, **_statistics(compiled)})
         return
-    say(f"{len(compiled.terms.terms):,} terms, {compiled.entries:,} entries, {len(compiled.groups):,} multicast groups")
+    say(
+        f"{len(compiled.terms.terms):,} terms, {compiled.entries:,} entries, {len(compiled.groups):,} multicast groups"
+    )
     for name in written:
         say(f"written: {name}")
 
@@ -113,7 +118,8 @@ def explain(
     rules: RuleFile,
     header: HeaderFile,
     packet: Annotated[
-        list[str], typer.Argument(metavar="FIELD=VALUE...", help="A packet; fields that are not named are absent.")
+        list[str],
+        typer.Argument(metavar="FIELD=VALUE...", help="A packet; fields that are not named are absent."),
     ],
     order: Order = "",
     alpha: Alpha = 1,
@@ -201,7 +207,10 @@ def stats(
             ("entries", found["entries"]),
             ("multicast groups", found["groups"]),
             ("state variables", found["variables"]),
-            ("one big table", f"more than {MOST_COMBINATIONS:,} entries" if many is None else f"{many:,} entries"),
+            (
+                "one big table",
+                f"more than {MOST_COMBINATIONS:,} entries" if many is None else f"{many:,} entries",
+            ),
         ]
     )
 
@@ -292,7 +301,9 @@ def _order(schema: Schema, text: str) -> list[int]:
     from treecast.middleware.filters.tree import Field
 
     try:
-        named = [schema.field(Field(tuple(word.strip().split(".")))) for word in text.split(",") if word.strip()]
+        named = [
+            schema.field(Field(tuple(word.strip().split(".")))) for word in text.split(",") if word.strip()
+        ]
     except SchemaError as error:
         raise CommandError(f"--order: {error}") from error
     if len(set(named)) < len(named):

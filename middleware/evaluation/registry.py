@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .camus import FIGURES as CAMUS
 from .figure import Figure
 from .snaps import FIGURES as SNAPS
 from .stare import FIGURES as STARE
@@ -10,4 +11,4 @@ from .thesis import FIGURES as THESIS
 
 def figures() -> dict[str, Figure]:
     """Returns all figures by name."""
-    return {**STARE, **SNAPS, **THESIS}
+    return {**STARE, **SNAPS, **CAMUS, **THESIS}

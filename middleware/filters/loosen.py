@@ -8,9 +8,10 @@ at the last hop.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from .actions import Rule, Rules
-from .tree import NOTHING, Aggregate, And, Constraint, Filter, Not, Or, Relation
+from .tree import EVERYTHING, NOTHING, Aggregate, And, Constraint, Filter, Not, Or, Relation
 
 
 def loosened(rules: Rules, alpha: int) -> Rules:
@@ -27,7 +28,9 @@ def loosen(tree: Filter, alpha: int, looser: bool = True) -> Filter:
     match tree:
         case Constraint(Aggregate()):
             return tree
-        case Constraint(_, _, constant) if isinstance(constant, int | float) and not isinstance(constant, bool):
+        case Constraint(_, _, constant) if isinstance(constant, int | float) and not isinstance(
+            constant, bool
+        ):
             return _number(tree, constant, alpha, looser)
         case Not(part):
             return Not(loosen(part, alpha, not looser))
@@ -58,3 +61,20 @@ def _present(tree: Constraint) -> Filter:
     return Or((Constraint(tree.attribute, Relation.GE, 0), Constraint(tree.attribute, Relation.LT, 0)))
 
 
+def without_state(tree: Filter, is_state: Callable[[Constraint], bool], positive: bool = True) -> Filter:
+    """Returns the filter for switches before the last hop: what it may match whatever its state is.
+
+    Each constraint on state counts as true, negated or not, so that no packet is missed that the last hop wants.
+    """
+    match tree:
+        case Constraint():
+            if not is_state(tree):
+                return tree
+            return EVERYTHING if positive else NOTHING
+        case Not(part):
+            return Not(without_state(part, is_state, not positive))
+        case And(parts):
+            return And(tuple(without_state(part, is_state, positive) for part in parts))
+        case Or(parts):
+            return Or(tuple(without_state(part, is_state, positive) for part in parts))
+    return tree

@@ -17,7 +17,7 @@ from .actions import Action, Custom, Drop, Forward, Rule, Rules, Update
 from .errors import FilterError
 from .parse import Parser
 from .tokens import Kind
-from .tree import EVERYTHING, Scalar
+from .tree import Field, Scalar
 
 MAX_FILE: Final = 256 << 20  # characters
 MAX_PORT: Final = 510  # 511 is v1model's port of dropped packets
@@ -123,7 +123,7 @@ class _RuleParser(Parser):
         if not self.took("("):
             raise self.error("'('")
         if self.took(")"):
-            fields = ()
+            fields: tuple[Field, ...] = ()
         else:
             fields = (self.field(self.name()),)
             self._closed()
@@ -131,8 +131,3 @@ class _RuleParser(Parser):
             wants = "no field" if function == "count" else "a field"
             raise FilterError(f"{function} takes {wants}", self.text, position)
         return Update(variable, function, fields)
-
-
-def everything(actions: tuple[Action, ...]) -> Rule:
-    """Returns the rule for all packets."""
-    return Rule(EVERYTHING, actions)

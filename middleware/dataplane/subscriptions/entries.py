@@ -40,7 +40,8 @@ class Installation(Struct, frozen=True):
 def installation(compiled: Compiled) -> Installation:
     """Returns all that a switch with the generated program needs."""
     groups = [
-        MulticastGroup(number, tuple(Replica(port) for port in ports)) for ports, number in compiled.groups.items()
+        MulticastGroup(number, tuple(Replica(port) for port in ports))
+        for ports, number in compiled.groups.items()
     ]
     return Installation(groups, list(_Writer(compiled).entries()), root_call(compiled))
 
@@ -101,7 +102,9 @@ class _Writer:
             if number:  # class 0 is the default
                 yield _name(f"{field.key}_map"), Entry({value: RangeMatch(low, end - 1)}, call, _PRIORITY)
 
-    def _values(self, name: str, value: str, tables: LevelTables, kind: str, width: int) -> Iterator[TableEntry]:
+    def _values(
+        self, name: str, value: str, tables: LevelTables, kind: str, width: int
+    ) -> Iterator[TableEntry]:
         exact = zip(tables.exact_state, tables.exact_value, tables.exact_target, strict=True)
         for state, number, target in exact:
             matches: dict[str, Match] = {"meta.state": ExactMatch(state), value: ExactMatch(number)}

@@ -76,7 +76,10 @@ def read_header_file(text: str, name: str = "<header>") -> Schema:
         reader.annotation(found)
     if not 0 < len(reader.fields) <= MAX_FIELDS:
         raise HeaderFileError(
-            name, 1, 1, f"{len(reader.fields)} fields have @pragma query_field(header.field); 1 to {MAX_FIELDS} may"
+            name,
+            1,
+            1,
+            f"{len(reader.fields)} fields have @pragma query_field(header.field); 1 to {MAX_FIELDS} may",
         )
     return Schema(
         tuple(headers.values()),
@@ -105,7 +108,9 @@ def _declared(source: str, name: str) -> tuple[dict[str, Header], tuple[CustomAc
         fields = []
         for field in known[header].fields:
             if not isinstance(field.type, Bits) or field.type.signed:
-                raise HeaderFileError(name, 1, 1, f"{header}.{field.name} is no bit<W>: headers have fixed widths")
+                raise HeaderFileError(
+                    name, 1, 1, f"{header}.{field.name} is no bit<W>: headers have fixed widths"
+                )
             fields.append(HeaderField(field.name, field.type.width))
         headers[header] = Header(header, tuple(fields))
     return headers, tuple(wrapper.action(program) for wrapper in wrappers)
@@ -131,7 +136,11 @@ def _shell(headers: list[str], wrappers: list[_Wrapper]) -> str:
     """Returns a program that consists of the description and nothing else of use."""
     struct = " ".join(f"{header} {header};" for header in headers)
     names = " ".join(f"run_{wrapper.name};" for wrapper in wrappers)
-    table = f"table t {{ actions = {{ {names} }} default_action = run_{wrappers[0].name}({wrappers[0].zeros}); }}" if wrappers else ""
+    table = (
+        f"table t {{ actions = {{ {names} }} default_action = run_{wrappers[0].name}({wrappers[0].zeros}); }}"
+        if wrappers
+        else ""
+    )
     locals_ = " ".join(wrapper.text for wrapper in wrappers) + table
     return (
         '#include <core.p4>\n#include <v1model.p4>\n#include "types"\n'
@@ -242,7 +251,9 @@ class _Reader:
                 self._wrong(f"there is no header {header}; there are {', '.join(self._headers)}")
         order = list(self._headers)
         if order.index(after) <= order.index(words[0].partition(".")[0]):
-            self._wrong(f"{after} is declared before {words[0]}; headers come in the order of their declaration")
+            self._wrong(
+                f"{after} is declared before {words[0]}; headers come in the order of their declaration"
+            )
         if len(words) == 2:
             self.nexts.append(Next(words[0], "", 0, after))
             return

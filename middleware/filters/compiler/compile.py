@@ -68,7 +68,12 @@ def compile_rules(
     Raises FilterError at what is wrong in the rules, DiagramTooLarge if they need too many states.
     """
     terms = Translation(schema, rules).terms()
-    build = _Build(schema, terms, len(rules.rules), tuple(order) if order is not None else tuple(range(len(schema.fields))))
+    build = _Build(
+        schema,
+        terms,
+        len(rules.rules),
+        tuple(order) if order is not None else tuple(range(len(schema.fields))),
+    )
     try:
         return build.compiled(max_states)
     except NotExact as error:
@@ -227,7 +232,9 @@ class _Build:
             if len(effect.ports) > 1:
                 groups.setdefault(effect.ports, len(groups) + 1)
         return Compiled(
-            self.schema, self.rules, self.order,
+            self.schema,
+            self.rules,
+            self.order,
             self.terms,
             diagram,
             root,

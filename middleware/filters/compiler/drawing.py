@@ -23,7 +23,9 @@ class TooLargeToDraw(ValueError):
     """The diagram has more nodes than a picture can show."""
 
     def __init__(self, nodes: int) -> None:
-        super().__init__(f"the diagram has {nodes:,} nodes, and a picture shows at most {MAX_DRAWN}; draw fewer rules")
+        super().__init__(
+            f"the diagram has {nodes:,} nodes, and a picture shows at most {MAX_DRAWN}; draw fewer rules"
+        )
 
 
 class Shape(Struct, frozen=True):
@@ -92,7 +94,11 @@ def bounds_text(name: str, values: Bounds, width: int) -> str:
             return f"{name} == {_number(low, width)}"
         if high == size:
             return f"{name} >= {_number(low, width)}" if low else f"any {name}"
-        return f"{name} < {_number(high, width)}" if low == 0 else f"{_number(low, width)} ≤ {name} < {_number(high, width)}"
+        return (
+            f"{name} < {_number(high, width)}"
+            if low == 0
+            else f"{_number(low, width)} ≤ {name} < {_number(high, width)}"
+        )
     return f"{name} in {len(values) // 2} ranges"
 
 
@@ -121,7 +127,9 @@ def effect_text(effect: Effect) -> str:
 
 def _by_field(compiled: Compiled) -> str:
     diagram = compiled.diagram
-    nodes = _below(compiled.root, lambda n: diagram.targets[n - diagram.leaves] if n >= diagram.leaves else ())
+    nodes = _below(
+        compiled.root, lambda n: diagram.targets[n - diagram.leaves] if n >= diagram.leaves else ()
+    )
     if len(nodes) > MAX_DRAWN:
         raise TooLargeToDraw(len(nodes))
     levels = sorted({diagram.level(node) for node in nodes if node >= diagram.leaves})
@@ -154,7 +162,9 @@ def _runs(compiled: Compiled, node: int, name: str, width: int) -> Iterable[Arro
     diagram = compiled.diagram
     cuts = diagram.cuts[node - diagram.leaves]
     texts: dict[int, list[str]] = {}
-    for low, high, target in zip(cuts, [*cuts[1:], 1 << width], diagram.targets[node - diagram.leaves], strict=True):
+    for low, high, target in zip(
+        cuts, [*cuts[1:], 1 << width], diagram.targets[node - diagram.leaves], strict=True
+    ):
         texts.setdefault(target, []).append(bounds_text(name, (low, high), width))
     for target, runs in texts.items():
         yield Arrow(node, target, runs[0] if len(runs) == 1 else f"{len(runs)} runs")
@@ -184,7 +194,7 @@ def _svg(shapes: dict[int, Shape], arrows: list[Arrow]) -> str:
     widest = max(len(row) for row in rows.values())
     width = 2 * _MARGIN + widest * (_WIDE + _GAP_X) - _GAP_X
     height = 2 * _MARGIN + (max(rows) + 1) * (_HIGH + _GAP_Y) - _GAP_Y
-    places = {}
+    places: dict[int, tuple[float, float]] = {}
     for row, nodes in rows.items():
         left = (width - len(nodes) * (_WIDE + _GAP_X) + _GAP_X) / 2
         for column, node in enumerate(nodes):

@@ -69,7 +69,13 @@ class _Writer:
         for field in self._low_fields():
             yield f"    bit<{field.bits}> {field.key}_class;"
         for counter in self.schema.counters:
-            for name, width in (("cell", 32), ("function", 8), ("argument", 8), ("counts", 1), ("value", STATE_BITS)):
+            for name, width in (
+                ("cell", 32),
+                ("function", 8),
+                ("argument", 8),
+                ("counts", 1),
+                ("value", STATE_BITS),
+            ):
                 yield f"    bit<{width}> {counter.name}_{name};"
         yield "}"
         yield ""
@@ -102,7 +108,9 @@ class _Writer:
         for place in self.order:
             yield from _indented(self._field_tables(self.schema.fields[place]))
         if self.schema.counters:
-            yield from _indented(_table("links", ["meta.state: exact"], ["link", "nowhere"], "nowhere()", self.size))
+            yield from _indented(
+                _table("links", ["meta.state: exact"], ["link", "nowhere"], "nowhere()", self.size)
+            )
             for counter in self.schema.counters:
                 yield from _indented(self._value_tables(counter.name, f"meta.{counter.name}_value", "range"))
         yield from _indented(self._last_tables())
@@ -161,16 +169,24 @@ class _Writer:
             yield f"action {field.key}_is(bit<{field.bits}> class) {{"
             yield f"    meta.{field.key}_class = class;"
             yield "}"
-            yield from _table(f"{field.key}_map", [f"{value}: range"], [f"{field.key}_is"], f"{field.key}_is(0)", self.size)
+            yield from _table(
+                f"{field.key}_map", [f"{value}: range"], [f"{field.key}_is"], f"{field.key}_is(0)", self.size
+            )
             value = f"meta.{field.key}_class"
         yield from self._value_tables(field.key, value, _KIND.get(field.kind, ""))
-        yield from _table(f"{field.key}_absent", ["meta.state: exact"], ["go", "nowhere"], "nowhere()", self.size)
+        yield from _table(
+            f"{field.key}_absent", ["meta.state: exact"], ["go", "nowhere"], "nowhere()", self.size
+        )
 
     def _value_tables(self, name: str, value: str, kind: str) -> Iterator[str]:
         state = "meta.state: exact"
-        yield from _table(f"{name}_exact", [state, f"{value}: exact"], ["go", "NoAction"], "NoAction()", self.size)
+        yield from _table(
+            f"{name}_exact", [state, f"{value}: exact"], ["go", "NoAction"], "NoAction()", self.size
+        )
         if kind:
-            yield from _table(f"{name}_span", [state, f"{value}: {kind}"], ["go", "NoAction"], "NoAction()", self.size)
+            yield from _table(
+                f"{name}_span", [state, f"{value}: {kind}"], ["go", "NoAction"], "NoAction()", self.size
+            )
         yield from _table(f"{name}_rest", [state], ["go", "nowhere"], "nowhere()", self.size)
 
     def _last_tables(self) -> Iterator[str]:

@@ -46,7 +46,9 @@ def sizes(compiled: Compiled) -> list[TableSize]:
         width = field.bits if field.kind == "low" else field.width
         if len(tables.classes) > 1:
             ends = [*tables.classes[1:], 1 << field.width]
-            words = sum(len(prefixes_of(low, end, field.width)) for low, end in zip(tables.classes, ends, strict=True))
+            words = sum(
+                len(prefixes_of(low, end, field.width)) for low, end in zip(tables.classes, ends, strict=True)
+            )
             found.append(_tcam(f"{field.key}_map", len(tables.classes), field.width, words))
         found += _parts(field.key, tables, state, width, field.width)
     if compiled.links:
@@ -118,7 +120,9 @@ def _nested(boxes: set[Box]) -> bool:
     attributes = {tuple(attribute for attribute, _ in box) for box in boxes}
     if len(attributes) != 1:
         return False
-    differing = [place for place in range(len(next(iter(attributes)))) if len({box[place] for box in boxes}) > 1]
+    differing = [
+        place for place in range(len(next(iter(attributes)))) if len({box[place] for box in boxes}) > 1
+    ]
     if len(differing) > 1:
         return False
     chain = sorted((box[differing[0]][1] for box in boxes), key=lambda b: (b[0], -b[-1])) if differing else []
@@ -136,3 +140,21 @@ def _closure(boxes: set[Box], most: int) -> int | None:
         if len(found) > most:
             return None
     return len(found)
+
+
+def combinations(boxes: Iterable[Box], most: int) -> int | None:
+    """Returns how many sets of boxes have a point in common: the baseline in the paper's words, "entries for all
+    permutations of overlapping queries". None if boxes and intersections are more than `most`.
+    """
+    sets: dict[Box, int] = {}
+    for box in boxes:
+        added: dict[Box, int] = {box: 1}
+        for other, count in sets.items():
+            met = both(other, box)
+            if met is not None:
+                added[met] = added.get(met, 0) + count
+        for met, count in added.items():
+            sets[met] = sets.get(met, 0) + count
+        if len(sets) > most:
+            return None
+    return sum(sets.values())

@@ -54,6 +54,7 @@ class Translation:
         self._known: dict[tuple[Field, Relation, Scalar], tuple[int, Bounds]] = {}
         self._numbers: dict[tuple[Action, ...], int] = {}
         self._rest: list[Box] = []
+        self._keeps_state = False
 
     def terms(self) -> Terms:
         """Returns the terms. Raises FilterError at the rule's word that is wrong."""
@@ -97,8 +98,10 @@ class Translation:
     def _collect(self, rule: Rule) -> list[Box]:
         """Returns the boxes of a rule's rest: the rule itself if it is stateless."""
         self._check(rule.actions)
+        self._keeps_state = any(isinstance(action, Update) for action in rule.actions)
         rest = normal_form(rule.filter, self._stateless)
-        self._variables.collect(rule, rest)
+        if self._keeps_state:
+            self._variables.collect(rule, rest)
         return rest
 
     def _boxes(self, rule: Rule) -> list[Box]:
@@ -106,6 +109,7 @@ class Translation:
 
     def _stateless(self, constraint: Constraint, positive: bool) -> tuple[int, Bounds] | None:
         if is_state(self._schema, constraint):
+            self._keeps_state = True
             return None
         return self._literal(constraint, positive)
 

@@ -89,7 +89,9 @@ def test_the_program_does_what_rules_mean(
     now = 0
     for packet, later in arrivals:
         now += later
-        assert sent(switch, packet, now) == wanted(direct.receive(some.of_schema(schema, packet), now), packet)
+        assert sent(switch, packet, now) == wanted(
+            direct.receive(some.of_schema(schema, packet), now), packet
+        )
 
 
 def compiled_or_skipped(schema: Schema, rules: Rules) -> Compiled:
@@ -117,7 +119,9 @@ def test_generated_code_runs_the_program() -> None:
         ("@pragma query_next(second.c, 1, first)", "first is declared before second.c", (23, 9)),
     ],
 )
-def test_wrong_descriptions_are_refused_with_their_place(line: str, reason: str, place: tuple[int, int]) -> None:
+def test_wrong_descriptions_are_refused_with_their_place(
+    line: str, reason: str, place: tuple[int, int]
+) -> None:
     with pytest.raises(HeaderFileError) as caught:
         read_header_file(DESCRIPTION.rstrip() % ("", "") + "\n" + line, "small.p4")
     assert reason in caught.value.reason
