@@ -16,17 +16,16 @@ from ...routing.fat_tree import UP, Filters, Hierarchy
 from .workload import siena_filters
 
 LAYERS = ("ToR", "Agg", "Core")
-VALUES = 1000  # of each variable; alpha is about these
 UP_PORT = 100
 SWITCHES = 20
 
 
 def subscriptions(
-    hosts: int, count: int, predicates: int, variables: int, rng: Random
+    hosts: int, count: int, variables: int, values: int, rng: Random
 ) -> dict[int, list[Filter]]:
-    """Returns `count` filters, spread evenly over hosts."""
+    """Returns `count` filters on all of so many variables below `values`, spread evenly over hosts."""
     found: dict[int, list[Filter]] = defaultdict(list)
-    for number, tree in enumerate(siena_filters(count, predicates, variables, VALUES, rng)):
+    for number, tree in enumerate(siena_filters(count, variables, variables, values, rng)):
         found[number % hosts].append(tree)
     return found
 

@@ -14,10 +14,10 @@ from ...filters.loosen import loosen
 from ...filters.tree import Field, Filter
 from ...routing.fat_tree import Policy, UpChoice, Uplinks, deliver, fat_tree, route
 from ..figure import Check, Figure, Options, Plot, Result, Row, Task, averages, rng_of, value
-from .fat_tree_rules import LAYERS, VALUES, rules_of, subscriptions
+from .fat_tree_rules import LAYERS, rules_of, subscriptions
 from .workload import siena_schema
 
-VARIABLES = 3
+VARIABLES, VALUES = 3, 1000
 FILTERS = (16, 32, 48, 64)
 CASES = (("MR", 1), ("TR", 1), ("MR", 100), ("TR", 100))
 ALPHAS = (1, 10, 50, 100, 200)
@@ -35,7 +35,7 @@ def work(options: Options, task: Task) -> list[Row]:
     part, policy, alpha, count = task.point
     network = fat_tree(4)
     rng = rng_of(options, "filters", count, task.run)
-    wanted = subscriptions(len(network.access), count, VARIABLES, VARIABLES, rng)
+    wanted = subscriptions(len(network.access), count, VARIABLES, VALUES, rng)
     filters = route(network, range(len(network.access)), Policy(policy))
     point: Row = {"part": part, "policy": policy, "alpha": alpha, "filters": count}
     if part == "traffic":

@@ -10,13 +10,14 @@ from typing import Any
 from ...filters.compiler.compile import compile_rules
 from ...routing.fat_tree import Policy, changed, fat_tree, route
 from ..figure import Check, Figure, Options, Plot, Result, Row, Task, averages, rng_of, value
-from .fat_tree_rules import SWITCHES, VALUES, rules_of, subscriptions
+from .fat_tree_rules import SWITCHES, rules_of, subscriptions
 from .workload import siena_schema
 
 POLICIES = ("MR", "TR")
-ALPHAS = (1, 10, 100)
+ALPHAS = (1, 10)
+VALUES = 100
 VARIABLES = (1, 2, 3)
-FILTERS = (16, 32, 64)
+FILTERS = (32, 64, 128, 256)
 KEYS = ("policy", "alpha", "variables", "filters")
 COLUMNS = (*KEYS, "seconds", "entries", "switches changed")
 
@@ -30,7 +31,7 @@ def work(options: Options, task: Task) -> list[Row]:
     network = fat_tree(4)
     hosts = range(len(network.access))
     wanted = subscriptions(
-        len(hosts), count, variables, variables, rng_of(options, "filters", variables, count, task.run)
+        len(hosts), count, variables, VALUES, rng_of(options, "filters", variables, count, task.run)
     )
     filters = route(network, hosts, Policy(policy))
     schema = siena_schema(variables, VALUES)
@@ -59,7 +60,7 @@ def finish(options: Options, rows: list[Row]) -> Result:
         Check(
             "alpha = 10 compiles two orders of magnitude faster",
             gain(10) >= 100,
-            f"TR: {gain(10):.1f} times; alpha = 100: {gain(100):.1f} times",
+            f"TR, {FILTERS[-1]} filters: {gain(10):.1f} times",
         ),
         Check(
             "MR compiles 8 of 20 switches anew, TR all",
@@ -71,8 +72,8 @@ def finish(options: Options, rows: list[Row]) -> Result:
         ),
     ]
     notes = [
-        "constants are drawn from 1,000 values; alpha = 10 leaves 100 of them, so tables shrink where rules of many "
-        "hosts meet; at the last hop rules stay exact",
+        f"constants are drawn from {VALUES} values, of which alpha = 10 leaves 10; at the last hop rules stay exact",
+        "the gain is smaller than the paper's, as the exact rules compile in less than a second for a whole network",
     ]
     shown = [
         {**row, "case": f"{row['policy']}, alpha = {row['alpha']}, {row['variables']} variables"}

@@ -262,7 +262,9 @@ class _Build:
         try:
             tables = level_tables(diagram, nodes, ABSENT, 1 << field.width, kind, field.width)
         except NotExact as error:
-            raise NotExact(f"{'.'.join(field.path)} is matched exactly, but {error}") from error
+            raise NotExact(
+                f"{'.'.join(field.path)} is matched exactly, but {error}; declare it with query_field"
+            ) from error
         if kind == CLASSES and len(tables.classes) > 1 << field.bits:
             raise NotExact(
                 f"{'.'.join(field.path)}: the rules tell {len(tables.classes):,} classes of values apart, and "

@@ -1,0 +1,69 @@
+// Nasdaq TotalView-ITCH 5.0 over MoldUDP64: the first message of a packet.
+//
+// The IPv4 header is cut behind its first byte, so that packets with options are not parsed on.
+header ethernet {
+    bit<48> dst;
+    bit<48> src;
+    bit<16> ether_type;
+}
+
+header ip_begin {
+    bit<8> version_ihl;
+}
+
+header ipv4 {
+    bit<8> tos;
+    bit<16> length;
+    bit<16> id;
+    bit<16> fragment;
+    bit<8> ttl;
+    bit<8> protocol;
+    bit<16> checksum;
+    bit<32> src;
+    bit<32> dst;
+}
+
+header udp {
+    bit<16> src;
+    bit<16> dst;
+    bit<16> length;
+    bit<16> checksum;
+}
+
+header mold {
+    bit<80> session;
+    bit<64> sequence;
+    bit<16> count;
+}
+
+header message {
+    bit<16> length;
+    bit<8> type;
+}
+
+// Add Order, with and without attribution: types F and A.
+header add_order {
+    bit<16> stock_locate;
+    bit<16> tracking;
+    bit<48> timestamp;
+    bit<64> reference;
+    bit<8> side;
+    bit<32> shares;
+    bit<64> stock;
+    bit<32> price; // in units of 0.0001
+}
+
+@pragma query_next(ethernet.ether_type, 0x0800, ip_begin)
+@pragma query_next(ip_begin.version_ihl, 0x45, ipv4)
+@pragma query_next(ipv4.protocol, 17, udp)
+@pragma query_next(udp.dst, 26477, mold)
+@pragma query_next(mold, message)
+@pragma query_next(message.type, 0x41, add_order)
+@pragma query_next(message.type, 0x46, add_order)
+
+@pragma query_field_ternary(add_order.stock)
+@pragma query_field(mold.count)
+@pragma query_field_exact(add_order.side)
+@pragma query_field(add_order.shares)
+@pragma query_field(add_order.price)
+@pragma query_counter(orders, 1000000, 64)

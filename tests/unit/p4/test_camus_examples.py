@@ -1,0 +1,79 @@
+"""The example applications on the embedded target, against predicates written by hand."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from examples.camus.itch import Executed, Message, Order, feed, packet
+from examples.camus.market import INTERVAL, PUBLISHER, SUBSCRIBERS, compiled_rules, switch_with
+
+
+def wanted(order: Order, bought: int) -> set[int]:
+    """Who wants an order; `bought`: Amazon's buy orders of this second, with this one."""
+    ports = set()
+    if order.stock == "GOOGL":
+        ports |= {1}
+    if order.stock == "AAPL" and order.price > 150_0000:
+        ports |= {2}
+    if order.stock == "MSFT" and order.side == "B" and order.shares >= 500:
+        ports |= {2, 3}
+    if order.stock.startswith("T") and (order.price < 50_0000 or order.shares > 900):
+        ports |= {3}
+    if order.stock == "AMZN" and order.side == "B" and bought > 3:
+        ports |= {4}
+    return ports
+
+
+def expected(messages: list[Message], second: int, bought: dict[int, int]) -> set[int]:
+    first = messages[0]
+    if not isinstance(first, Order):
+        return set(SUBSCRIBERS) if len(messages) > 1 else set()
+    if first.stock == "AMZN" and first.side == "B":
+        bought[second] = bought.get(second, 0) + 1
+    ports = wanted(first, bought.get(second, 0))
+    return set(SUBSCRIBERS) if len(messages) > 1 else ports
+
+
+@pytest.mark.parametrize("most", [1, 12])
+def test_subscribers_of_market_data_get_what_they_want(most: int) -> None:
+    switch = switch_with(compiled_rules())
+    bought: dict[int, int] = {}
+    seen = dict.fromkeys(SUBSCRIBERS, 0)
+    sequence = 1
+    for number, messages in enumerate(feed(3000, Random(7), most)):
+        data = packet(messages, sequence)
+        sequence += len(messages)
+        out = switch.receive(PUBLISHER, data, number * INTERVAL)
+        assert {one.port for one in out} == expected(
+            messages, int(number * INTERVAL * 1e6) // 1_000_000, bought
+        )
+        assert all(one.packet == data for one in out)
+        for one in out:
+            seen[one.port] += 1
+    assert all(0 < count < 3000 for count in seen.values())
+
+
+def test_lengths_of_messages_are_those_of_the_specification() -> None:
+    assert len(Order("AAPL", "B", 1, 1).encode(1)) == 36
+    assert len(Order("AAPL", "B", 1, 1, attributed=True).encode(1)) == 40
+    assert len(Executed(1).encode(1)) == 31
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_packets_that_are_cut_or_damaged_go_to_nobody_who_did_not_ask(data: st.DataObject) -> None:
+    switch = switch_with(COMPILED)
+    whole = packet([Order("GOOGL", "B", 100, 1000)], 1)
+    cut = data.draw(st.integers(0, 81))
+    assert switch.receive(PUBLISHER, whole[:cut], 0.0) == []
+    switch.receive(PUBLISHER, data.draw(st.binary(max_size=100)), 0.0)
+    place = data.draw(st.integers(14, 14))
+    options = bytes([*whole[:place], 0x46, *whole[place + 1 :]])  # IPv4 with options
+    assert switch.receive(PUBLISHER, options, 0.0) == []
+
+
+COMPILED = compiled_rules()
