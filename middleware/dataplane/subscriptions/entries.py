@@ -20,7 +20,7 @@ from treecast.middleware.dataplane.p4 import (
 )
 from treecast.middleware.filters.compiler.compile import Compiled
 from treecast.middleware.filters.compiler.program import CONTROL, LEAF
-from treecast.middleware.filters.compiler.schema import QueryField
+from treecast.middleware.filters.compiler.schema import QueryField, Schema
 from treecast.middleware.filters.compiler.tables import LevelTables
 from treecast.middleware.filters.compiler.terms import Effect
 
@@ -58,10 +58,11 @@ def install(compiled: Compiled, switch: Switch) -> None:
 
 def root_call(compiled: Compiled) -> tuple[str, ActionCall]:
     """Returns the table and default action that make a rule set hold."""
-    return _name("root"), _Writer(compiled).go(compiled.root)
+    return table_name("root"), _Writer(compiled).go(compiled.root)
 
 
-def _name(table: str) -> str:
+def table_name(table: str) -> str:
+    """Returns the control plane's name of a table or action."""
     return f"{CONTROL}.{table}"
 
 
@@ -73,14 +74,14 @@ class _Writer:
 
     def go(self, state: int) -> ActionCall:
         level = self._compiled.diagram.level(state)
-        return ActionCall(_name("go"), {"at": LEAF if level < 0 else level, "state": state})
+        return ActionCall(table_name("go"), {"at": LEAF if level < 0 else level, "state": state})
 
     def entries(self) -> Iterator[TableEntry]:
         compiled = self._compiled
         for place, tables in zip(compiled.order, compiled.fields, strict=True):
             yield from self._field(compiled.schema.fields[place], tables)
         for link in compiled.links:
-            yield _name("links"), Entry({"meta.state": ExactMatch(link)}, self._link(link))
+            yield table_name("links"), Entry({"meta.state": ExactMatch(link)}, self._link(link))
         for counter, tables in zip(compiled.schema.counters, compiled.blocks, strict=True):
             yield from self._values(counter.name, f"meta.{counter.name}_value", tables, "range", 64)
         for number, effect in enumerate(compiled.leaves):
@@ -92,15 +93,15 @@ class _Writer:
             yield from self._classes(field, tables, value)
             value = f"meta.{field.key}_class"
         for state, target in zip(tables.absent_state, tables.absent_target, strict=True):
-            yield _name(f"{field.key}_absent"), Entry({"meta.state": ExactMatch(state)}, self.go(target))
+            yield table_name(f"{field.key}_absent"), Entry({"meta.state": ExactMatch(state)}, self.go(target))
         yield from self._values(field.key, value, tables, field.kind, field.width)
 
     def _classes(self, field: QueryField, tables: LevelTables, value: str) -> Iterator[TableEntry]:
         ends = [*tables.classes[1:], 1 << field.width]
         for number, (low, end) in enumerate(zip(tables.classes, ends, strict=True)):
-            call = ActionCall(_name(f"{field.key}_is"), {"class": number})
+            call = ActionCall(table_name(f"{field.key}_is"), {"class": number})
             if number:  # class 0 is the default
-                yield _name(f"{field.key}_map"), Entry({value: RangeMatch(low, end - 1)}, call, _PRIORITY)
+                yield table_name(f"{field.key}_map"), Entry({value: RangeMatch(low, end - 1)}, call, _PRIORITY)
 
     def _values(
         self, name: str, value: str, tables: LevelTables, kind: str, width: int
@@ -108,13 +109,13 @@ class _Writer:
         exact = zip(tables.exact_state, tables.exact_value, tables.exact_target, strict=True)
         for state, number, target in exact:
             matches: dict[str, Match] = {"meta.state": ExactMatch(state), value: ExactMatch(number)}
-            yield _name(f"{name}_exact"), Entry(matches, self.go(target))
+            yield table_name(f"{name}_exact"), Entry(matches, self.go(target))
         spans = zip(tables.span_state, tables.span_low, tables.span_high, tables.span_target, strict=True)
         for state, low, high, target in spans:
-            matches = {"meta.state": ExactMatch(state), **_span(value, low, high, kind, width)}
-            yield _name(f"{name}_span"), Entry(matches, self.go(target), 0 if kind == "lpm" else _PRIORITY)
+            matches = {"meta.state": ExactMatch(state), **span_of(value, low, high, kind, width)}
+            yield table_name(f"{name}_span"), Entry(matches, self.go(target), 0 if kind == "lpm" else _PRIORITY)
         for state, target in zip(tables.rest_state, tables.rest_target, strict=True):
-            yield _name(f"{name}_rest"), Entry({"meta.state": ExactMatch(state)}, self.go(target))
+            yield table_name(f"{name}_rest"), Entry({"meta.state": ExactMatch(state)}, self.go(target))
 
     def _link(self, link: int) -> ActionCall:
         """Names the variables of a link to the update functions: block by block, 0 where there is none."""
@@ -128,35 +129,39 @@ class _Writer:
             arguments[f"{name}_function"] = variable.function
             arguments[f"{name}_argument"] = variable.argument + 1
             arguments[f"{name}_counts"] = 0 if variable.name else 1
-        return ActionCall(_name("link"), arguments)
+        return ActionCall(table_name("link"), arguments)
 
     def _leaf(self, number: int, effect: Effect) -> Iterator[TableEntry]:
         key: dict[str, Match] = {"meta.state": ExactMatch(number)}
-        yield _name("leaf"), Entry(key, self.leaf_call(effect))
+        yield table_name("leaf"), Entry(key, leaf_call(effect, self._compiled.groups.get(effect.ports, 0)))
         if effect.custom is not None:
-            yield _name("custom"), Entry(key, self.custom_call(effect.custom))
+            yield table_name("custom"), Entry(key, custom_call(self._compiled.schema, effect.custom))
         if effect.updates:
             blocks = {self._compiled.terms.variables[update].block for update in effect.updates}
             counts = {
                 f"{counter.name}_counts": int(block in blocks)
                 for block, counter in enumerate(self._compiled.schema.counters)
             }
-            yield _name("updates"), Entry(key, ActionCall(_name("count"), counts))
-
-    def leaf_call(self, effect: Effect) -> ActionCall:
-        if not effect.ports:
-            return ActionCall(_name("nothing"))
-        if len(effect.ports) == 1:
-            return ActionCall(_name("unicast"), {"port": effect.ports[0]})
-        return ActionCall(_name("multicast"), {"group": self._compiled.groups[effect.ports]})
-
-    def custom_call(self, custom: tuple[str, tuple[int, ...]]) -> ActionCall:
-        declared = self._compiled.schema.action(custom[0])
-        names = (parameter.name for parameter in declared.parameters)
-        return ActionCall(_name(f"run_{custom[0]}"), dict(zip(names, custom[1], strict=True)))
+            yield table_name("updates"), Entry(key, ActionCall(table_name("count"), counts))
 
 
-def _span(value: str, low: int, high: int, kind: str, width: int) -> dict[str, Match]:
+def leaf_call(effect: Effect, group: int) -> ActionCall:
+    """Returns the action of a leaf; `group` is the multicast group of its ports if there are several."""
+    if not effect.ports:
+        return ActionCall(table_name("nothing"))
+    if len(effect.ports) == 1:
+        return ActionCall(table_name("unicast"), {"port": effect.ports[0]})
+    return ActionCall(table_name("multicast"), {"group": group})
+
+
+def custom_call(schema: Schema, custom: tuple[str, tuple[int, ...]]) -> ActionCall:
+    """Returns the call of an action of the description."""
+    names = (parameter.name for parameter in schema.action(custom[0]).parameters)
+    return ActionCall(table_name(f"run_{custom[0]}"), dict(zip(names, custom[1], strict=True)))
+
+
+def span_of(value: str, low: int, high: int, kind: str, width: int) -> dict[str, Match]:
+    """Returns the match of values from low to high, both included."""
     if kind == "range":
         return {value: RangeMatch(low, high)}
     free = (high - low).bit_length()  # a span of these kinds is a prefix

@@ -80,7 +80,7 @@ def compile_rules(
         raise FilterError(str(error), rules.text, 0) from error
 
 
-class _Remains:
+class Remains:
     """What remains of terms before each of some levels, with a number for equal remains."""
 
     def __init__(self, attributes: Sequence[int]) -> None:
@@ -127,7 +127,7 @@ class _Build:
         self._leaf_numbers = {terms.default: 0} if terms.default.custom is None else {}
 
     def compiled(self, limit: int) -> Compiled:
-        headers = _Remains(self.order)
+        headers = Remains(self.order)
         names = [".".join(self.schema.fields[place].path) for place in self.order]
         domains = [(ABSENT, 1 << self.schema.fields[place].width) for place in self.order]
         if self.terms.variables:
@@ -139,7 +139,7 @@ class _Build:
     # --- without state
 
     def _stateless(
-        self, headers: _Remains, names: list[str], domains: list[tuple[int, int]], limit: int
+        self, headers: Remains, names: list[str], domains: list[tuple[int, int]], limit: int
     ) -> tuple[Diagram, int]:
         roots = sorted({headers.add(term.box, term.action) for term in self.terms.terms})
         count = len(self.terms.actions)
@@ -165,13 +165,13 @@ class _Build:
     # --- with state
 
     def _stateful(
-        self, headers: _Remains, names: list[str], domains: list[tuple[int, int]], limit: int
+        self, headers: Remains, names: list[str], domains: list[tuple[int, int]], limit: int
     ) -> tuple[Diagram, int]:
         """Builds the diagram over fields, whose leaves are sets of rests of rules and of variables; then, for
         each set, that over state.
         """
         blocks = range(len(self.schema.counters))
-        states = _Remains(blocks)
+        states = Remains(blocks)
         access = len(self.terms.variables)  # numbers below are variables, others `access` + a rest of a rule
         rests: dict[int, int] = {}
         roots: set[int] = set()

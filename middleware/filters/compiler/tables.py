@@ -70,21 +70,34 @@ def level_tables(
     if kind == CLASSES:
         tables.classes = _classes(diagram, nodes, high)
     for node in nodes:
-        starts = diagram.cuts[node - diagram.leaves]
-        targets = diagram.targets[node - diagram.leaves]
-        if low < 0 and targets[0] != 0:
-            tables.absent_state.append(node)
-            tables.absent_target.append(targets[0])
-        lows, highs, after = _value_runs(starts, targets, high)
-        sizes = [_size(lows[run], highs[run], kind, width, tables.classes) for run in range(len(lows))]
-        base = _base(after, sizes)
-        if base != 0:
-            tables.rest_state.append(node)
-            tables.rest_target.append(base)
-        for run in range(len(lows)):
-            if after[run] != base:
-                _add(tables, node, lows[run], highs[run], after[run], kind, width)
+        cuts = diagram.cuts[node - diagram.leaves]
+        add_node(tables, node, cuts, diagram.targets[node - diagram.leaves], low, high, kind, width)
     return tables
+
+
+def add_node(
+    tables: LevelTables,
+    state: int,
+    starts: list[int],
+    targets: list[int],
+    low: int,
+    high: int,
+    kind: int,
+    width: int,
+) -> None:
+    """Adds the entries of one state. Raises NotExact."""
+    if low < 0 and targets[0] != 0:
+        tables.absent_state.append(state)
+        tables.absent_target.append(targets[0])
+    lows, highs, after = _value_runs(starts, targets, high)
+    sizes = [_size(lows[run], highs[run], kind, width, tables.classes) for run in range(len(lows))]
+    base = _base(after, sizes)
+    if base != 0:
+        tables.rest_state.append(state)
+        tables.rest_target.append(base)
+    for run in range(len(lows)):
+        if after[run] != base:
+            _add(tables, state, lows[run], highs[run], after[run], kind, width)
 
 
 def _value_runs(starts: list[int], targets: list[int], high: int) -> tuple[list[int], list[int], list[int]]:
