@@ -107,7 +107,8 @@ def compile_(
         print_json({"written": written, **_statistics(compiled)})
         return
     say(
-        f"{len(compiled.terms.terms):,} terms, {compiled.entries:,} entries, {len(compiled.groups):,} multicast groups"
+        f"{len(compiled.terms.terms):,} terms, {compiled.entries:,} entries, "
+        f"{len(compiled.groups):,} multicast groups"
     )
     for name in written:
         say(f"written: {name}")

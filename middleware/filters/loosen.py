@@ -1,8 +1,8 @@
 """Discretisation (Camus, section IV.D): numbers become multiples of alpha, so that fewer of them differ.
 
-The result matches every packet that the filter matches: `price > 53` becomes `price > 50`, `price < 53` becomes
-`price < 60`, and below a negation the other way round. A constraint on state stays as it is: it is evaluated once,
-at the last hop.
+The result matches every packet that the filter matches: `price > 53` becomes `price > 50`, `price < 53`
+becomes `price < 60`, and below a negation the other way round. A constraint on state stays as it is: it is
+evaluated once, at the last hop.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def _present(tree: Constraint) -> Filter:
 def without_state(tree: Filter, is_state: Callable[[Constraint], bool], positive: bool = True) -> Filter:
     """Returns the filter for switches before the last hop: what it may match whatever its state is.
 
-    Each constraint on state counts as true, negated or not, so that no packet is missed that the last hop wants.
+    Each constraint on state counts as true, negated or not, so that no packet is missed that the last hop
+    wants.
     """
     match tree:
         case Constraint():

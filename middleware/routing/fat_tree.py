@@ -1,12 +1,12 @@
 """Routing on subscriptions in hierarchical networks: Algorithm 1 of Camus (section IV.C), and fat trees.
 
-A policy associates each port of a switch with subscriptions; a packet leaves by every port, other than the one by
-which it came, that one of its subscriptions matches. All links towards higher switches are one logical port, UP:
-a copy for it takes one of them, and what came down is never sent up again.
+A policy associates each port of a switch with subscriptions; a packet leaves by every port, other than the
+one by which it came, that one of its subscriptions matches. All links towards higher switches are one
+logical port, UP: a copy for it takes one of them, and what came down is never sent up again.
 
 The paper's traffic policy is wrong as printed. Its line 22 unites F_q of the switch above, which is what lies
-behind the port that leads down to the switch itself; and it needs F_up of the switch above, which no line reads.
-`mended` unites F_p of the other ports with F_up of the switch above, from the top down.
+behind the port that leads down to the switch itself; and it needs F_up of the switch above, which no line
+reads. `mended` unites F_p of the other ports with F_up of the switch above, from the top down.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Hierarchy(Struct, frozen=True):
 
 
 def fat_tree(k: int) -> Hierarchy:
-    """Returns Al-Fares' fat tree of k-port switches: k pods of k/2 edge and k/2 aggregation switches, (k/2)**2 core
-    switches, k**3/4 hosts. k = 4 is the paper's Fig. 3: 20 switches, 16 hosts.
+    """Returns Al-Fares' fat tree of k-port switches: k pods of k/2 edge and k/2 aggregation switches,
+    (k/2)**2 core switches, k**3/4 hosts. k = 4 is the paper's Fig. 3: 20 switches, 16 hosts.
     """
     if k < 2 or k % 2:
         raise ValueError(f"a fat tree has an even number of ports above 0, not {k}")
@@ -79,7 +79,7 @@ def fat_tree(k: int) -> Hierarchy:
     edges, cores = k * half, half * half
     up: list[list[Link]] = [[] for _ in range(2 * edges + cores)]
     behind: dict[tuple[int, int], int] = {}
-    access = []
+    access: list[tuple[int, int]] = []
     for edge in range(edges):
         for port in range(half):
             behind[edge, port] = -1 - len(access)
@@ -100,7 +100,9 @@ def fat_tree(k: int) -> Hierarchy:
 
 
 Filters = dict[tuple[int, int], frozenset[int] | None]
-"""(switch, port) -> the hosts whose subscriptions the port stands for; None: every packet (the paper's `true`)."""
+"""(switch, port) -> the hosts whose subscriptions the port stands for; None: every packet (the paper's
+`true`).
+"""
 
 
 def route(network: Hierarchy, hosts: Iterable[int], policy: Policy) -> Filters:
@@ -164,8 +166,8 @@ class UpChoice(enum.Enum):
 
 
 def usable(network: Hierarchy) -> tuple[tuple[Link, ...], ...]:
-    """Returns the links upwards by which a switch reaches as many hosts as by all together; after a failure some
-    higher switches no longer reach every host. If no link reaches them all, those that reach most.
+    """Returns the links upwards by which a switch reaches as many hosts as by all together; after a failure
+    some higher switches no longer reach every host. If no link reaches them all, those that reach most.
     """
     below: dict[int, frozenset[int]] = {}
     for switch in network.bottom_up():

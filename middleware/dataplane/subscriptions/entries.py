@@ -101,7 +101,10 @@ class _Writer:
         for number, (low, end) in enumerate(zip(tables.classes, ends, strict=True)):
             call = ActionCall(table_name(f"{field.key}_is"), {"class": number})
             if number:  # class 0 is the default
-                yield table_name(f"{field.key}_map"), Entry({value: RangeMatch(low, end - 1)}, call, _PRIORITY)
+                yield (
+                    table_name(f"{field.key}_map"),
+                    Entry({value: RangeMatch(low, end - 1)}, call, _PRIORITY),
+                )
 
     def _values(
         self, name: str, value: str, tables: LevelTables, kind: str, width: int
@@ -113,7 +116,10 @@ class _Writer:
         spans = zip(tables.span_state, tables.span_low, tables.span_high, tables.span_target, strict=True)
         for state, low, high, target in spans:
             matches = {"meta.state": ExactMatch(state), **span_of(value, low, high, kind, width)}
-            yield table_name(f"{name}_span"), Entry(matches, self.go(target), 0 if kind == "lpm" else _PRIORITY)
+            yield (
+                table_name(f"{name}_span"),
+                Entry(matches, self.go(target), 0 if kind == "lpm" else _PRIORITY),
+            )
         for state, target in zip(tables.rest_state, tables.rest_target, strict=True):
             yield table_name(f"{name}_rest"), Entry({"meta.state": ExactMatch(state)}, self.go(target))
 

@@ -9,9 +9,9 @@
     @pragma query_field_exact(itch_order.stock)
     @pragma query_counter(my_counter, 100, 1024)
 
-`filters.compiler.schema` lists the annotations. The rest is P4: headers, in the order in which a packet has them,
-constants and type names; then actions that rules may name. An action's parameters with a direction are bound by
-their type, `headers_t` or `standard_metadata_t`; those without are the rule's arguments.
+`filters.compiler.schema` lists the annotations. The rest is P4: headers, in the order in which a packet has
+them, constants and type names; then actions that rules may name. An action's parameters with a direction
+are bound by their type, `headers_t` or `standard_metadata_t`; those without are the rule's arguments.
 """
 
 from __future__ import annotations

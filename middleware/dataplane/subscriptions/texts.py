@@ -1,4 +1,6 @@
-"""A rule set as texts: vectors for `treecast p4 run`, and P4Runtime's write request in protobuf's text form."""
+"""A rule set as texts: vectors for `treecast p4 run`, and P4Runtime's write request in protobuf's text
+form.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,9 @@ from .entries import custom_call, leaf_call, span_of, table_name
 class Writer:
     """Writes to one switch that runs the program of a schema and an order of fields."""
 
-    def __init__(self, installed: Installed, schema: Schema, order: tuple[int, ...], control: Control) -> None:
+    def __init__(
+        self, installed: Installed, schema: Schema, order: tuple[int, ...], control: Control
+    ) -> None:
         self._installed = installed
         self._schema = schema
         self._order = order

@@ -1,16 +1,17 @@
 """Camus: packet subscriptions compiled and routed.
 
-"Forwarding and Routing With Packet Subscriptions" (IEEE/ACM Transactions on Networking, 2022) and the slides of
-"High-Throughput Publish/Subscribe in the Forwarding Plane". Nothing of an ASIC is measured: entries, key bits,
-groups, and the blocks of a stated model.
+"Forwarding and Routing With Packet Subscriptions" (IEEE/ACM Transactions on Networking, 2022) and the
+slides of "High-Throughput Publish/Subscribe in the Forwarding Plane". Nothing of an ASIC is measured:
+entries, key bits, groups, and the blocks of a stated model.
 """
 
 from __future__ import annotations
 
 from ..figure import Figure
+from .changes import FIGURE as CHANGES
 from .fig12 import FIGURE as FIG_12
 from .fig13 import FIGURE as FIG_13
 from .fig14 import FIGURE as FIG_14
 from .rules100k import FIGURE as RULES_100K
 
-FIGURES: dict[str, Figure] = {figure.name: figure for figure in (RULES_100K, FIG_12, FIG_13, FIG_14)}
+FIGURES: dict[str, Figure] = {figure.name: figure for figure in (RULES_100K, CHANGES, FIG_12, FIG_13, FIG_14)}

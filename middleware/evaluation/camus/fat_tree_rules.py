@@ -1,7 +1,7 @@
 """Rule sets of the switches of the paper's fat tree: what figures 13 and 14 compile.
 
-Each of 16 hosts has subscriptions. A port's rules are those of the hosts that it stands for, discretised by alpha
-everywhere but at the port of the host itself, where they have to be exact.
+Each of 16 hosts has subscriptions. A port's rules are those of the hosts that it stands for, discretised by
+alpha everywhere but at the port of the host itself, where they have to be exact.
 """
 
 from __future__ import annotations

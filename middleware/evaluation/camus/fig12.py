@@ -1,10 +1,10 @@
 """Figure 12: entries by the number of subscriptions (a) and of predicates in each (b), beside one big table.
 
-The paper's workload generator draws from distributions that it doesn't state. Here three variables of 0 to 99 are
-compared by < and > with constants drawn evenly, so that filters overlap; each has a port of its own.
+The paper's workload generator draws from distributions that it doesn't state. Here three variables of 0 to
+99 are compared by < and > with constants drawn evenly, so that filters overlap; each has a port of its own.
 
-The baseline has two readings. "Entries for all permutations of overlapping queries" counts the sets of filters that
-one packet may match. A careful one writes one entry for all sets with the same region.
+The baseline has two readings. "Entries for all permutations of overlapping queries" counts the sets of
+filters that one packet may match. A careful one writes one entry for all sets with the same region.
 """
 
 from __future__ import annotations

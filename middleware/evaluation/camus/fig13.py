@@ -1,5 +1,5 @@
-"""Figure 13: entries at each layer of a fat tree with the policies MR and TR, and with discretisation (a to c); the
-traffic that discretisation adds in the core (d).
+"""Figure 13: entries at each layer of a fat tree with the policies MR and TR, and with discretisation (a to
+c); the traffic that discretisation adds in the core (d).
 
 20 switches, 16 hosts; each filter has three variables.
 """

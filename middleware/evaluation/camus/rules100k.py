@@ -1,7 +1,7 @@
 """100,000 rules `stock == S and price > P : fwd(H)`: 100 symbols, P in 0 to 1,000, 200 hosts.
 
-The slides give 21,401 entries and 198 groups, and the paper 100,000 filters in a switch. Neither says how H is
-drawn, and no reading gives both numbers; so several readings are shown, in both orders of fields.
+The slides give 21,401 entries and 198 groups, and the paper 100,000 filters in a switch. Neither says how H
+is drawn, and no reading gives both numbers; so several readings are shown, in both orders of fields.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def drawn(reading: str, rng: Random) -> Rules:
 def bound(rules: Rules) -> int:
     """Returns how many entries the rules need with the stock first, counted without the compiler.
 
-    One for each symbol. For each symbol's set of (price, host), one for each price at which the set of hosts that
-    want it changes; symbols with equal sets share these.
+    One for each symbol. For each symbol's set of (price, host), one for each price at which the set of
+    hosts that want it changes; symbols with equal sets share these.
     """
     lowest: dict[str, dict[int, int]] = defaultdict(dict)
     for rule in rules.rules:
@@ -113,13 +113,13 @@ def finish(options: Options, rows: list[Row]) -> Result:
         Check(
             "one big table needs more entries than the tables of fields",
             worst > 1,
-            f"{worst:.1f} times as many, at least; {best['one big table'] / best['entries']:.0f} times on the grid",
+            f"{worst:.1f} times as many, at least; on the grid {best['one big table'] / best['entries']:.0f}",
         ),
     ]
     notes = [f"{name}: {text}" for name, text in READINGS.items()]
     notes.append(
-        "1,000 draws meet 198.7 of 200 hosts on average; on the grid, whose sets of hosts lie in one another, there is "
-        "a group for each but the first: the slides' number"
+        "1,000 draws meet 198.7 of 200 hosts on average; on the grid, whose sets of hosts lie in one "
+        "another, there is a group for each but the first: the slides' number"
     )
     notes.append("entries: of both fields; leaves, of which there is one per group or port, come on top")
     return Result("camus-100k", FIGURE.title, COLUMNS, rows, checks, notes)

@@ -85,8 +85,8 @@ def siena_filters(
     rng: Random,
     relations: tuple[Relation, ...] = MIXED,
 ) -> Iterator[Filter]:
-    """Yields conjunctions of `predicates` constraints on different variables: names, relations and constants are
-    drawn evenly. The paper names its generator, but not the distributions that it was given.
+    """Yields conjunctions of `predicates` constraints on different variables: names, relations and
+    constants are drawn evenly. The paper names its generator, but not the distributions that it was given.
     """
     for _ in range(count):
         names = rng.sample(range(variables), predicates)

@@ -1,7 +1,7 @@
 """Sets of integers as sorted bounds, and constraints as such sets.
 
-Bounds (l0, h0, l1, h1, ...) hold the integers of [l0, h0), [l1, h1) and so on; they rise strictly, so that equal
-sets have equal bounds. The value of a field whose header is not there is ABSENT: below every value. A
+Bounds (l0, h0, l1, h1, ...) hold the integers of [l0, h0), [l1, h1) and so on; they rise strictly, so that
+equal sets have equal bounds. The value of a field whose header is not there is ABSENT: below every value. A
 constraint never holds for it, and the negation of a constraint always does.
 """
 
@@ -59,6 +59,14 @@ def complement(a: Bounds, low: int, high: int) -> Bounds:
     edges = (low, *a, high)
     pairs = ((edges[i], edges[i + 1]) for i in range(0, len(edges), 2))
     return tuple(edge for pair in pairs if pair[0] < pair[1] for edge in pair)
+
+
+def difference(a: Bounds, b: Bounds) -> Bounds:
+    """Returns the integers that are in one of the sets, but not in both."""
+    edges: set[int] = set()
+    for edge in (*a, *b):
+        edges ^= {edge}
+    return tuple(sorted(edges))
 
 
 def contains(a: Bounds, value: int) -> bool:

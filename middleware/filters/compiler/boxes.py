@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from ..tree import And, Constraint, Filter, Not, Or
-from .bounds import Bounds, intersection
+from .bounds import Bounds, intersection, union
 
 Box = tuple[tuple[int, Bounds], ...]
 """(attribute, values), by rising attribute; values are never empty."""
@@ -98,3 +98,21 @@ def covers(a: Box, b: Box) -> bool:
         attribute in inside and intersection(bounds, inside[attribute]) == inside[attribute]
         for attribute, bounds in a
     )
+
+
+def merged(terms: Iterable[tuple[Box, int]]) -> list[tuple[Box, int]]:
+    """Returns boxes with their actions, where those of one action that differ in the last attribute alone
+    are one: `price > 5` covers `price > 9`, and `price < 3` joins it.
+    """
+    groups: dict[tuple[int, int, Box], list[Bounds]] = {}
+    for box, action in terms:
+        last = box[-1][0] if box else -1
+        groups.setdefault((action, last, box[:-1]), []).append(box[-1][1] if box else ())
+    found: list[tuple[Box, int]] = []
+    for (action, last, head), bounds in groups.items():
+        if last < 0:
+            found.append((EVERY, action))
+        else:
+            joined = bounds[0] if len(bounds) == 1 else union(bounds)
+            found.append(((*head, (last, joined)), action))
+    return found

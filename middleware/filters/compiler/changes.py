@@ -3,9 +3,10 @@
 After every single write each packet gets what the old rules say or what the new ones say.
 
 1. Multicast groups and states that are new are written: nothing leads to them yet.
-2. States that change in place: new exact entries, then new spans, above those of the state that are there; then
-   `rest` and `absent`; then entries that are gone. Each write moves some values from their old target to their new
-   one.
+2. States that change in place: new exact entries, then new spans, above those of the state that are there;
+then
+   `rest` and `absent`; then entries that are gone. Each write moves some values from their old target to
+   their new one.
 3. If the first state is another one, the root's default action. One write moves all packets.
 4. States and groups that nothing leads to any more are deleted.
 
@@ -41,7 +42,9 @@ class Kind(enum.Enum):
 
 
 class Place(Struct, frozen=True):
-    """An entry without its action: the part of a level's table, the state, and the values if it matches any."""
+    """An entry without its action: the part of a level's table, the state, and the values if it matches
+    any.
+    """
 
     level: int
     part: str
@@ -87,7 +90,7 @@ Write = Step | LeafStep | GroupStep | RootStep
 
 
 class State(Struct):
-    """A state on the switch: its level (-1: a leaf), the first values and targets of its runs, its entries."""
+    """A state on the switch: its level (-1: a leaf), its runs' first values and targets, its entries."""
 
     level: int
     cuts: list[int]
@@ -99,7 +102,9 @@ class State(Struct):
 
 
 class Installed:
-    """What a switch holds of a `LiveRules`. Call `change` after each change and do its writes, all and in order."""
+    """What a switch holds of a `LiveRules`. Call `change` after each change and do its writes, all and in
+    order.
+    """
 
     def __init__(self, rules: LiveRules) -> None:
         if any(field.kind == "low" for field in rules.schema.fields):
@@ -204,7 +209,9 @@ class Installed:
                 left.pop()
                 continue
             below = self._node_runs(node)[1] if node >= LEAVES else []
-            missing = [one for one in below if (one not in self._of_node or one in in_place) and one not in seen]
+            missing = [
+                one for one in below if (one not in self._of_node or one in in_place) and one not in seen
+            ]
             if missing and node not in seen:
                 left += missing
                 seen.add(node)
@@ -265,7 +272,9 @@ class Installed:
         level = self._states[target].level if target in self._states else -1
         return Step(kind, place, target, level, priority)
 
-    def _entries(self, level: int, state: int, cuts: list[int], targets: list[int]) -> dict[Place, tuple[int, int]]:
+    def _entries(
+        self, level: int, state: int, cuts: list[int], targets: list[int]
+    ) -> dict[Place, tuple[int, int]]:
         """Returns a state's entries: their target and priority."""
         field = self._rules.schema.fields[self._rules.order[level]]
         kind = KINDS[field.kind]

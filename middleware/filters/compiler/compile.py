@@ -16,6 +16,7 @@ from msgspec import Struct
 from ..actions import Rules
 from ..errors import FilterError
 from .bounds import ABSENT
+from .boxes import Box, merged
 from .diagram import Diagram, Expansion, Level, expand, reduce
 from .schema import STATE_BITS, QueryField, Schema
 from .tables import CLASSES, EXACT, PREFIXES, RANGE, LevelTables, NotExact, level_tables
@@ -29,8 +30,9 @@ KINDS: Final = {"range": RANGE, "exact": EXACT, "lpm": PREFIXES, "ternary": PREF
 class Compiled(Struct, frozen=True):
     """A compiled rule set. States are node numbers of `diagram`.
 
-    Its levels are the query fields in `order`, then the link, then a level for each block of state. `leaves[n]`
-    is the effect of leaf n; leaf 0 is the default. `groups` are the sets of several ports, numbered from 1.
+    Its levels are the query fields in `order`, then the link, then a level for each block of state.
+    `leaves[n]` is the effect of leaf n; leaf 0 is the default. `groups` are the sets of several ports,
+    numbered from 1.
     """
 
     schema: Schema
@@ -88,7 +90,7 @@ class Remains:
         self._bounds: list[dict[tuple[int, ...], int]] = [{} for _ in attributes]
         self._known: list[dict[tuple[int, int], int]] = [{} for _ in attributes]
 
-    def add(self, constraints: Sequence[tuple[int, tuple[int, ...]]], last: int) -> int:
+    def add(self, constraints: Box, last: int) -> int:
         """Returns the number, before the first level, of a conjunction after which `last` remains."""
         places = [-1] * len(self._bounds)
         for attribute, bounds in constraints:
@@ -141,7 +143,8 @@ class _Build:
     def _stateless(
         self, headers: Remains, names: list[str], domains: list[tuple[int, int]], limit: int
     ) -> tuple[Diagram, int]:
-        roots = sorted({headers.add(term.box, term.action) for term in self.terms.terms})
+        terms = merged((term.box, term.action) for term in self.terms.terms)
+        roots = sorted({headers.add(box, action) for box, action in terms})
         count = len(self.terms.actions)
         grown = expand(headers.levels(names, domains, count), [roots], count, limit)
         leaf_nodes = self._leaf_nodes(grown)
@@ -202,14 +205,14 @@ class _Build:
         ]
         return diagram, reduce(grown, diagram, linked, 0)[0]
 
-    def _split(self, box: tuple[tuple[int, tuple[int, ...]], ...]) -> tuple[list, list]:  # type: ignore[type-arg]
+    def _split(self, box: Box) -> tuple[Box, Box]:
         """Returns the constraints on fields, and those on state by block."""
-        header = [one for one in box if one[0] < self.state_base]
-        state = [
+        header = tuple(one for one in box if one[0] < self.state_base)
+        state = tuple(
             (self.terms.variables[attribute - self.state_base].block, bounds)
             for attribute, bounds in box
             if attribute >= self.state_base
-        ]
+        )
         return header, state
 
     # --- tables
@@ -267,7 +270,7 @@ class _Build:
             ) from error
         if kind == CLASSES and len(tables.classes) > 1 << field.bits:
             raise NotExact(
-                f"{'.'.join(field.path)}: the rules tell {len(tables.classes):,} classes of values apart, and "
-                f"{field.bits} bits hold {1 << field.bits:,}"
+                f"{'.'.join(field.path)}: the rules tell {len(tables.classes):,} classes of values "
+                f"apart, and {field.bits} bits hold {1 << field.bits:,}"
             )
         return tables

@@ -1,8 +1,8 @@
 """The decision diagram of a rule set: an ordered multi-terminal BDD, a node for all tests of one field.
 
-Camus' BDD (section V.C) orders its predicates by field, so that all tests of one field on one way lie together.
-Such a part has one way in and as many ways out as the field's values tell apart. Here it is one node: a cut of
-the field's domain into runs, and a target for each. The paper's reductions then are:
+Camus' BDD (section V.C) orders its predicates by field, so that all tests of one field on one way lie
+together. Such a part has one way in and as many ways out as the field's values tell apart. Here it is one
+node: a cut of the field's domain into runs, and a target for each. The paper's reductions then are:
 
   (i)   isomorphic nodes are one: equal cuts and targets, found in one table of nodes
   (ii)  a redundant node, all of whose runs lead to one target, is that target
@@ -11,9 +11,10 @@ the field's domain into runs, and a target for each. The paper's reductions then
 For a given order of fields, rules with the same meaning have the same diagram. `reference` builds the paper's
 binary diagram; tests hold both equal.
 
-The diagram is built in two passes over all levels, without recursion. `expand` goes down: a state is the set of
-rules that may still match, as what remains of them (rules with equal remains are one). `reduce` comes up and joins
-states that mean the same. A field's sweep costs O(n log n) in the number of its rules' bounds.
+The diagram is built in two passes over all levels, without recursion. `expand` goes down: a state is the
+set of rules that may still match, as what remains of them (rules with equal remains are one). `reduce`
+comes up and joins states that mean the same. A field's sweep costs O(n log n) in the number of its rules'
+bounds.
 
 Compiled by mypyc; values of up to 128 bits are Python's integers.
 """
@@ -32,8 +33,8 @@ class DiagramTooLarge(ValueError):
     def __init__(self, limit: int, name: str) -> None:
         self.limit = limit
         super().__init__(
-            f"the diagram of these rules has more than {limit:,} states at {name}; order the fields otherwise, "
-            "loosen numbers (--alpha), or allow more (--states)"
+            f"the diagram of these rules has more than {limit:,} states at {name}; order the fields "
+            "otherwise, loosen numbers (--alpha), or allow more (--states)"
         )
 
 
@@ -231,8 +232,8 @@ def _sweep(level: Level, members: list[int], sets: Sets, states: States) -> None
 
 
 def _events(level: Level, members: list[int], live: Live, shift: int) -> list[int]:
-    """Returns where each remain begins and ceases to hold, in order: position, remain, whether it begins. What
-    is not constrained is in `live` from the beginning.
+    """Returns where each remain begins and ceases to hold, in order: position, remain, whether it begins.
+    What is not constrained is in `live` from the beginning.
     """
     events: list[int] = []
     for member in members:
@@ -252,8 +253,8 @@ def _events(level: Level, members: list[int], live: Live, shift: int) -> list[in
 class Diagram:
     """Nodes by number. Those below `leaves` are leaves; leaf 0 does nothing.
 
-    Node n has, at n - leaves: its level; `cuts`, the first value of each run, rising from the level's low; and
-    the `targets` of the runs, where neighbours differ.
+    Node n has, at n - leaves: its level; `cuts`, the first value of each run, rising from the level's low;
+    and the `targets` of the runs, where neighbours differ.
     """
 
     def __init__(self, leaves: int) -> None:

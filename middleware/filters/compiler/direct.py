@@ -67,7 +67,9 @@ class Direct:
         return Effect(found.ports, found.custom)
 
     def matching(self, packet: Values, now: int) -> list[Rule]:
-        """Returns the rules that match a packet. Takes it into account in aggregates, not in named variables."""
+        """Returns the rules that match a packet. Takes it into account in aggregates, not in named
+        variables.
+        """
         rules = self._rules.rules
         for place, rule in enumerate(rules):
             if self._holds(rule.filter, packet, True, None):

@@ -1,8 +1,10 @@
-"""Pictures of diagrams as SVG: the binary one as in Fig. 5 if it is small and has no state, else the one by field."""
+"""Pictures of diagrams as SVG: the binary one as in Fig. 5 if it is small and has no state, else the one by
+field.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 from xml.sax.saxutils import escape
 
@@ -173,9 +175,8 @@ def _runs(compiled: Compiled, node: int, name: str, width: int) -> Iterable[Arro
 # --- SVG
 
 
-def _below(root: int, targets: object) -> list[int]:
+def _below(root: int, targets: Callable[[int], Sequence[int]]) -> list[int]:
     """Returns all nodes from the root on, in the order in which they are met."""
-    assert callable(targets)
     found = {root: None}
     left = [root]
     while left:
@@ -200,8 +201,8 @@ def _svg(shapes: dict[int, Shape], arrows: list[Arrow]) -> str:
         for column, node in enumerate(nodes):
             places[node] = (left + column * (_WIDE + _GAP_X), _MARGIN + row * (_HIGH + _GAP_Y))
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        'font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}" font-family="sans-serif" font-size="12">',
         '<defs><marker id="head" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" '
         'orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="#444"/></marker></defs>',
         f'<rect width="{width}" height="{height}" fill="white"/>',

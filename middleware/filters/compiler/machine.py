@@ -40,7 +40,7 @@ class TableMachine:
 
     def receive(self, packet: Sequence[int | None], now: int) -> Effect:
         """Returns what becomes of a packet at `now`, in µs."""
-        steps, leaf = self.trace(packet, now)
+        _, leaf = self.trace(packet, now)
         found = self.compiled.leaves[leaf]
         for number in found.updates:
             self._add(self.compiled.terms.variables[number], number, packet)

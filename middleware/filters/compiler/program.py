@@ -2,12 +2,12 @@
 
 The program depends on the description and the order of fields alone. Rules are entries of its tables:
 
-  parser -> root -> for each field: exact, span, rest or absent -> link -> state -> for each block: exact, span,
-  rest -> leaf -> custom -> updates
+  parser -> root -> for each field: exact, span, rest or absent -> link -> state -> for each block: exact,
+  span, rest -> leaf -> custom -> updates
 
-`meta.at` says which table is next, and `meta.state` the state of the diagram there; a table that isn't next is
-passed by. `root` has no key: its default action names the first state, so that one write goes from one rule set
-to another.
+`meta.at` says which table is next, and `meta.state` the state of the diagram there; a table that isn't next
+is passed by. `root` has no key: its default action names the first state, so that one write goes from one
+rule set to another.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ LEAF: Final = 255  # `at` of leaves
 SIZE: Final = 1 << 17  # entries of a table, unless said otherwise
 MAX_FIELDS: Final = 200
 CONTROL: Final = "Subscriptions"
+_META: Final = "inout metadata_t meta, inout standard_metadata_t standard"
 _KIND: Final = {"range": "range", "lpm": "lpm", "ternary": "ternary"}
 
 
@@ -40,7 +41,7 @@ class _Writer:
         self.link = len(order)
 
     def lines(self) -> Iterator[str]:
-        yield "// Written by `treecast filter compile`: the tables of packet subscriptions. Rules are their entries."
+        yield "// Written by `treecast filter compile`. Rules are entries of its tables."
         yield "#include <core.p4>"
         yield "#include <v1model.p4>"
         yield ""
@@ -84,7 +85,7 @@ class _Writer:
         return [self.schema.fields[place] for place in self.order if self.schema.fields[place].kind == "low"]
 
     def _parser(self) -> Iterator[str]:
-        yield "parser Parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {"
+        yield f"parser Parse(packet_in packet, out headers_t hdr, {_META}) {{"
         yield "    state start {"
         yield f"        transition {self.schema.headers[0].name};"
         yield "    }"
@@ -100,7 +101,7 @@ class _Writer:
     # --- ingress
 
     def _ingress(self) -> Iterator[str]:
-        yield f"control {CONTROL}(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {{"
+        yield f"control {CONTROL}(inout headers_t hdr, {_META}) {{"
         for counter in self.schema.counters:
             for name, width in (("window", 48), ("count", STATE_BITS), ("total", STATE_BITS)):
                 yield f"    register<bit<{width}>>({counter.cells}) {counter.name}_{name};"
@@ -277,7 +278,7 @@ class _Writer:
         yield "}"
 
     def _rest_of_pipeline(self) -> Iterator[str]:
-        yield "control Copies(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {"
+        yield f"control Copies(inout headers_t hdr, {_META}) {{"
         yield "    apply {"
         yield "        if (standard.egress_port == standard.ingress_port && meta.back == 0) {"
         yield "            mark_to_drop(standard);"

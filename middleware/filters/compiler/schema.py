@@ -5,7 +5,7 @@
 | `query_field(h.f)` | filters may use the field; tables match it by ranges |
 | `query_field_exact(h.f)`, `..._lpm(h.f)`, `..._ternary(h.f)` | tables match it so |
 | `query_field_low(h.f, bits)` | values are first mapped to a domain of so many bits |
-| `query_counter(name, window, cells)` | a block of `cells` cells of state, with tumbling windows of `window` µs |
+| `query_counter(name, window, cells)` | `cells` cells of state, with tumbling windows of `window` µs |
 | `query_next(h.f, value, h2)` | the parser goes on with h2 if the field has this value |
 | `query_next(h, h2)` | it goes on with h2 after every h |
 | `query_pad(h.f, byte)` | strings shorter than the field are filled with this byte; 0x20 unless said |

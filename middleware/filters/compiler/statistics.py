@@ -1,20 +1,21 @@
 """What a compiled rule set needs of a switch, and what one big table would need (section VIII.F).
 
-A real ASIC's per cent cannot be computed here. The model is that of match-action hardware as published: SRAM in
-blocks of 1,024 words of 128 bits, TCAM in blocks of 512 words of 44 bits; an entry takes whole words of its
-table's width, and a range takes as many TCAM words as its prefixes.
+A real ASIC's per cent cannot be computed here. The model is that of match-action hardware as published:
+SRAM in blocks of 1,024 words of 128 bits, TCAM in blocks of 512 words of 44 bits; an entry takes whole
+words of its table's width, and a range takes as many TCAM words as its prefixes.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
 
-from .boxes import Box, both
 from .bounds import Bounds
+from .boxes import Box, both
 from .compile import Compiled
 from .schema import STATE_BITS
 from .tables import LevelTables, prefixes_of
@@ -88,8 +89,9 @@ def _tcam(table: str, entries: int, key: int, words: int) -> TableSize:
 
 
 def one_big_table(boxes: Iterable[Box], most: int) -> int | None:
-    """Returns the entries of one table over all fields: one for each set of rules that one packet may match, as
-    a switch takes one entry only. These are the boxes and all their intersections. None: more than `most`.
+    """Returns the entries of one table over all fields: one for each set of rules that one packet may
+    match, as a switch takes one entry only. These are the boxes and all their intersections. None: more
+    than `most`.
     """
     groups: dict[object, set[Box]] = defaultdict(set)
     listed = set(boxes)
@@ -128,7 +130,7 @@ def _nested(boxes: set[Box]) -> bool:
     chain = sorted((box[differing[0]][1] for box in boxes), key=lambda b: (b[0], -b[-1])) if differing else []
     if any(len(bounds) != 2 for bounds in chain):
         return False
-    return all(inner[1] <= outer[1] for outer, inner in zip(chain, chain[1:], strict=False))
+    return all(inner[1] <= outer[1] for outer, inner in pairwise(chain))
 
 
 def _closure(boxes: set[Box], most: int) -> int | None:
@@ -143,8 +145,8 @@ def _closure(boxes: set[Box], most: int) -> int | None:
 
 
 def combinations(boxes: Iterable[Box], most: int) -> int | None:
-    """Returns how many sets of boxes have a point in common: the baseline in the paper's words, "entries for all
-    permutations of overlapping queries". None if boxes and intersections are more than `most`.
+    """Returns how many sets of boxes have a point in common: the baseline in the paper's words, "entries
+    for all permutations of overlapping queries". None if boxes and intersections are more than `most`.
     """
     sets: dict[Box, int] = {}
     for box in boxes:

@@ -12,9 +12,9 @@ table has four parts, which a packet tries in this order:
 
 A packet that finds no entry does nothing: runs that lead to leaf 0 need none.
 
-The paper enumerates paths, and says that at most one joins two nodes. This isn't so: in `f > 10 and f < 20` two
-paths lead to the empty leaf. Hence one entry per run; runs are disjoint, and `rest` stands in for a lowest
-priority.
+The paper enumerates paths, and says that at most one joins two nodes. This isn't so: in `f > 10 and f < 20`
+two paths lead to the empty leaf. Hence one entry per run; runs are disjoint, and `rest` stands in for a
+lowest priority.
 
 Compiled by mypyc.
 """
@@ -127,8 +127,8 @@ def _size(low: int, high: int, kind: int, width: int, classes: list[int]) -> int
 
 
 def _base(after: list[int], sizes: list[int]) -> int:
-    """Returns the target whose runs have most entries. The empty leaf saves one more, as it needs no `rest`; of
-    equal ones another is taken, as `rest` needs no TCAM.
+    """Returns the target whose runs have most entries. The empty leaf saves one more, as it needs no
+    `rest`; of equal ones another is taken, as `rest` needs no TCAM.
     """
     weights: dict[int, int] = {0: 1}
     for run in range(len(after)):

@@ -19,8 +19,9 @@ from .variables import Variable, Variables, is_state
 class Effect(Struct, frozen=True):
     """What becomes of a packet: copies to `ports`, one custom action, updates of variables by number.
 
-    The ports of all matching rules are joined. Of several custom actions, the one that the file names first is
-    done."""
+    The ports of all matching rules are joined. Of several custom actions, the one that the file names first
+    is done.
+    """
 
     ports: tuple[int, ...] = ()
     custom: tuple[str, tuple[int, ...]] | None = None

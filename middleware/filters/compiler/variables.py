@@ -3,13 +3,16 @@
 The papers leave open how state is bound to rules. Here:
 
 - **A window tumbles**: packets belong to window floor(time / window), and each window begins with nothing.
-- **`count()`, `sum(f)`, `avg(f)` in a filter** are about the packets of the current window that match *the rest
-  of the filter*: the filter with every constraint on state taken as true, negated or not. The packet itself is
-  among them: it is added first, then compared.
+- **`count()`, `sum(f)`, `avg(f)` in a filter** are about the packets of the current window that match *the
+rest
+  of the filter*: the filter with every constraint on state taken as true, negated or not. The packet itself
+  is among them: it is added first, then compared.
 - **`avg`** is the sum over the count, rounded down. A packet whose field is absent is not added.
-- **A declared counter's name** is a variable of its own. It changes by actions alone (`n <- count()`), after all
+- **A declared counter's name** is a variable of its own. It changes by actions alone (`n <- count()`),
+after all
   filters have been evaluated: a filter sees the value that earlier packets left.
-- **`query_counter(name, window, cells)`** is a block of `cells` cells, of which one packet uses at most one. The
+- **`query_counter(name, window, cells)`** is a block of `cells` cells, of which one packet uses at most
+one. The
   compiler gives each variable a cell such that variables that one packet may need lie in different blocks. An
   aggregate uses blocks with the window of the first declared one; `avg(price, name)` uses block `name`.
 - Sums saturate at 2**64 - 1.
@@ -129,7 +132,9 @@ class Variables:
             self._rests[place] = absorbed(self._rests[place] + rest)
 
     def place(self) -> list[Variable]:
-        """Returns the variables by number, each with a block and a cell. Raises SchemaError if blocks don't do."""
+        """Returns the variables by number, each with a block and a cell. Raises SchemaError if blocks don't
+        do.
+        """
         placed: dict[int, list[Variable]] = {block: [] for block in range(len(self._schema.counters))}
         found: dict[int, Variable] = {}
         for key, number in sorted(self._keys.items(), key=lambda item: (not item[0].name, item[1])):

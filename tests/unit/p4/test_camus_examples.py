@@ -5,11 +5,10 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from examples.camus.itch import Executed, Message, Order, feed, packet
 from examples.camus.market import INTERVAL, PUBLISHER, SUBSCRIBERS, compiled_rules, switch_with
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 
 def wanted(order: Order, bought: int) -> set[int]:

@@ -1,4 +1,4 @@
-"""Rules that come and go on a running switch: after every single write each packet gets the old or the new."""
+"""Rules that come and go on a running switch: after each write every packet gets the old or the new."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from itertools import product
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from tests.unit.filters import rule_strategies as some
+
 from treecast.middleware.dataplane.p4 import Program, Switch, load_program
 from treecast.middleware.dataplane.subscriptions.writes import Writer
 from treecast.middleware.filters.actions import Forward, Rule, Rules
@@ -57,7 +57,9 @@ class Site:
         return [set(direct.receive(some.of_schema(self.schema, one), 0).ports) for one in PACKETS]
 
     def seen(self) -> list[set[int]]:
-        return [{out.port for out in self.switch.receive(INGRESS, some.to_bytes(one), 0.0)} for one in PACKETS]
+        return [
+            {out.port for out in self.switch.receive(INGRESS, some.to_bytes(one), 0.0)} for one in PACKETS
+        ]
 
     def add(self, rules: list[Rule]) -> None:
         self.there |= dict(zip(self.rules.add(rules), rules, strict=True))
@@ -80,7 +82,9 @@ class Site:
         return writes
 
 
-@given(st.sampled_from(KINDS), st.lists(st.lists(plain, min_size=1, max_size=2) | st.integers(0, 9), max_size=6))
+@given(
+    st.sampled_from(KINDS), st.lists(st.lists(plain, min_size=1, max_size=2) | st.integers(0, 9), max_size=6)
+)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_packet_is_misrouted_while_rules_change(
     kinds: tuple[str, ...], changes: list[list[Rule] | int]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-
 from tests.unit.filters import rule_strategies as some
+
 from treecast.middleware.dataplane.p4 import Program, Switch, load_program
 from treecast.middleware.dataplane.subscriptions.entries import install
 from treecast.middleware.dataplane.subscriptions.header_file import HeaderFileError, read_header_file
@@ -95,7 +95,7 @@ def test_the_program_does_what_rules_mean(
 
 
 def compiled_or_skipped(schema: Schema, rules: Rules) -> Compiled:
-    """Rules that need more state for one packet than two blocks hold are refused, and not of interest here."""
+    """Rules that need more state for one packet than two blocks hold are refused: not of interest here."""
     try:
         return compile_rules(schema, rules, (2, 0, 3, 1))
     except FilterError as error:

@@ -1,4 +1,6 @@
-"""Subscriptions on fat trees: everyone gets what it wants and nothing else, whatever the policy and the link up."""
+"""Subscriptions on fat trees: everyone gets what it wants and nothing else, whatever the policy and the
+link up.
+"""
 
 from __future__ import annotations
 
