@@ -1,7 +1,7 @@
 """How two filters stand to each other, by one diagram of both: satisfiable, implied, overlapping; covers.
 
-An advertisement says what a publisher may send, a subscription what somebody wants (Siena; the thesis' controller
-decides by this where subscriptions go). State counts as true: filters before the last hop.
+An advertisement says what a publisher may send, a subscription what somebody wants (Siena; the thesis'
+controller decides by this where subscriptions go). State counts as true: filters before the last hop.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ class Match(enum.Enum):
 
 
 def _combinations(schema: Schema, filters: Sequence[Filter]) -> list[frozenset[int]]:
-    """Returns which filters one packet can match together, each such set once; the empty one too if there is."""
+    """Returns which filters one packet can match together, each such set once; the empty one too if there
+    is.
+    """
     plain = [without_state(tree, lambda one: is_state(schema, one)) for tree in filters]
     rules = Rules(tuple(Rule(tree, (Forward((place,)),)) for place, tree in enumerate(plain)))
     compiled = compile_rules(schema, rules)
@@ -60,8 +62,8 @@ def match(schema: Schema, advertisement: Filter, subscription: Filter) -> Match:
 
 
 def cover(schema: Schema, filters: Sequence[Filter]) -> list[Filter]:
-    """Returns filters whose union is that of `filters`, without those that others cover together. Of equal ones
-    the first stays.
+    """Returns filters whose union is that of `filters`, without those that others cover together. Of equal
+    ones the first stays.
     """
     found = _combinations(schema, filters)
     kept = set(range(len(filters)))

@@ -1,4 +1,6 @@
-"""Rules that don't fit their headers are refused at their place; contradictions are told; sizes are bounded."""
+"""Rules that don't fit their headers are refused at their place; contradictions are told; sizes are
+bounded.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,7 @@ def test_a_normal_form_that_explodes_is_refused() -> None:
 
 @pytest.mark.parametrize(("kind", "words"), [("range", 6), ("ternary", 3), ("lpm", 3), ("exact", 3)])
 def test_ranges_as_prefixes_are_counted(kind: str, words: int) -> None:
-    """[1, 14] of 4 bits is the worst case: one range of 2 * 4 - 2 prefixes; cheaper are 0, 15 and the rest."""
+    """[1, 14] of 4 bits is the worst case: a range of 2 * 4 - 2 prefixes; cheaper are 0, 15 and the rest."""
     header = Header("h", (HeaderField("v", 4), HeaderField("rest", 4)))
     schema = Schema((header,), (), (QueryField("h", "v", 4, kind),))
     compiled = compile_rules(schema, parse_rules("v >= 1 and v <= 14 : fwd(1)"))

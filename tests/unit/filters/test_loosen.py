@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tests.unit.filters import rule_strategies as some
+
 from treecast.middleware.filters.evaluate import evaluate
 from treecast.middleware.filters.loosen import loosen, without_state
 from treecast.middleware.filters.parse import parse

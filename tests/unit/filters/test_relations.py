@@ -6,8 +6,8 @@ from itertools import product
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from tests.unit.filters import rule_strategies as some
+
 from treecast.middleware.filters.compiler.relations import Match, cover, implies, match, satisfiable
 from treecast.middleware.filters.compiler.schema import Header, HeaderField, QueryField, Schema
 from treecast.middleware.filters.evaluate import evaluate
