@@ -22,7 +22,7 @@ INTERVAL = 0.01  # s between packets
 
 
 class Outcome(Struct):
-    """What the subscribers got: packets, and those with one message, by port."""
+    """A feed's packets and bytes, and what subscribers got of them, by port."""
 
     packets: int = 0
     bytes_in: int = 0

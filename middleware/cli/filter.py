@@ -154,7 +154,7 @@ def explain(
             }
         )
         return
-    print_table(("line", "matching rule"), shown, empty="no rule matches")
+    print_table(("line", "rule"), shown, empty="no rule matches")
     print()
     print_table(names, rows, empty="no table is looked up")
     print()
@@ -197,8 +197,9 @@ def stats(
     if json:
         print_json(found)
         return
-    columns = ("table", "entries", "key_bits", "words", "memory", "blocks")
-    print_table(columns, [[one[name] for name in columns] for one in found["tables"]], empty="no entries")
+    columns = ("table", "entries", "key bits", "words", "memory", "blocks")
+    rows = [[one[name.replace(" ", "_")] for name in columns] for one in found["tables"]]
+    print_table(columns, rows, empty="no entries")
     print()
     many = found["one_big_table"]
     print_pairs(

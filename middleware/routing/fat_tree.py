@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from random import Random
 from typing import Final
 
 from msgspec import Struct
+
+from .rng import Rng
 
 UP: Final = -1
 """The logical port towards higher switches."""
 
 
 class Policy(enum.Enum):
-    """What F_up holds."""
+    """The policies: what F_up holds."""
 
     MEMORY = "MR"  # every packet
     TRAFFIC = "TR"  # what somebody wants who is reached that way
@@ -187,7 +188,7 @@ def usable(network: Hierarchy) -> tuple[tuple[Link, ...], ...]:
 class Uplinks:
     """The choices of one network; `flow` is a hash of what makes a flow."""
 
-    def __init__(self, network: Hierarchy, how: UpChoice, rng: Random) -> None:
+    def __init__(self, network: Hierarchy, how: UpChoice, rng: Rng) -> None:
         self._links = usable(network)
         self._how = how
         self._rng = rng
@@ -199,7 +200,7 @@ class Uplinks:
         if not links:
             return None
         if self._how is UpChoice.RANDOM:
-            return self._rng.choice(links)
+            return links[self._rng.randrange(len(links))]
         if self._how is UpChoice.ECMP:
             return links[flow % len(links)]
         turn = self._turns.get(switch, 0)
@@ -208,7 +209,7 @@ class Uplinks:
 
 
 class Delivery(Struct, frozen=True):
-    """What became of one packet: hosts that got it, and copies on links into each layer of switches."""
+    """The result of one packet: hosts that got it, and copies on links into each layer of switches."""
 
     hosts: frozenset[int]
     copies: tuple[int, ...]
@@ -251,7 +252,7 @@ def deliver(
 
 
 def changed(before: Filters, after: Filters) -> set[int]:
-    """Returns the switches that have to be written anew."""
+    """Returns the switches whose rules differ."""
     return {
         key[0]
         for key in before.keys() | after.keys()

@@ -147,6 +147,7 @@ COLUMNS = {
     "routes": "label, meaning, used at, from, port, to, labels",
     "labs": "node, kind, interface, MAC, IPv4, IPv6, namespace",
     "programs": "table, hits, misses, detail",
+    "packet subscriptions": "line, rule, part, value, next state, entries, key bits, words, memory, blocks",
     "checks": "check, level",
     "results": "title",
     "events of the cluster": "number, event, application, object",

@@ -30,7 +30,9 @@ TableEntry = tuple[str, Entry]
 
 
 class Installation(Struct, frozen=True):
-    """What a rule set writes, in this order. `root` is a table's default action; it makes the rules hold."""
+    """All that a rule set writes, in this order. `root` is a table's default action; it makes the rules
+    hold.
+    """
 
     groups: list[MulticastGroup]
     entries: list[TableEntry]

@@ -60,7 +60,7 @@ V1Switch(Parse(), Check(), InShell(), OutShell(), Check(), Deparse()) main;
 
 
 class HeaderFileError(ValueError):
-    """What is wrong in a description, with file, line and column."""
+    """A fault of a description, with file, line and column."""
 
     def __init__(self, file: str, line: int, column: int, reason: str) -> None:
         self.file, self.line, self.column, self.reason = file, line, column, reason

@@ -1,4 +1,4 @@
-"""Figure 14: processor time to compile all switches of a fat tree anew, with alpha = 10 and without, by the
+"""Figure 14: processor time to compile all switches of a fat tree, with alpha = 10 and without, by the
 number of subscriptions and of variables in each.
 """
 

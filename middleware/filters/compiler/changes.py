@@ -34,7 +34,7 @@ FIRST_STATE: Final = 1
 
 
 class Kind(enum.Enum):
-    """What a write does to an entry."""
+    """The kinds of writes to entries."""
 
     INSERT = "insert"
     MODIFY = "modify"
@@ -102,8 +102,8 @@ class State(Struct):
 
 
 class Installed:
-    """What a switch holds of a `LiveRules`. Call `change` after each change and do its writes, all and in
-    order.
+    """The states that a switch holds of a `LiveRules`. Call `change` after each change and do its writes,
+    all and in order.
     """
 
     def __init__(self, rules: LiveRules) -> None:

@@ -83,7 +83,7 @@ def compile_rules(
 
 
 class Remains:
-    """What remains of terms before each of some levels, with a number for equal remains."""
+    """Remains of terms before each of some levels; equal ones have one number."""
 
     def __init__(self, attributes: Sequence[int]) -> None:
         self.place = {attribute: place for place, attribute in enumerate(attributes)}

@@ -30,7 +30,7 @@ class Window(Struct):
     total: int = 0
 
     def begin(self, number: int) -> None:
-        """Starts anew if the window has changed."""
+        """Starts at nothing if the window has changed."""
         if number != self.number:
             self.number, self.count, self.total = number, 0, 0
 

@@ -1,4 +1,4 @@
-"""What a compiled rule set needs of a switch, and what one big table would need (section VIII.F).
+"""The memory that a compiled rule set needs, and that of one big table (Camus, section VIII.F).
 
 A real ASIC's per cent cannot be computed here. The model is that of match-action hardware as published:
 SRAM in blocks of 1,024 words of 128 bits, TCAM in blocks of 512 words of 44 bits; an entry takes whole

@@ -17,7 +17,7 @@ from .variables import Variable, Variables, is_state
 
 
 class Effect(Struct, frozen=True):
-    """What becomes of a packet: copies to `ports`, one custom action, updates of variables by number.
+    """The outcome for a packet: copies to `ports`, one custom action, updates of variables by number.
 
     The ports of all matching rules are joined. Of several custom actions, the one that the file names first
     is done.

@@ -51,7 +51,9 @@ class Variable(Struct, frozen=True):
 
 
 class Key(Struct, frozen=True):
-    """What makes two uses of state the same variable. `wanted` is a block, or NO_FIELD for any."""
+    """The identity of a variable: uses of state with equal keys are one. `wanted` is a block, or NO_FIELD
+    for any.
+    """
 
     name: str
     function: int

@@ -25,7 +25,7 @@ SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 
 
 def by_boxes(compiled: Compiled, values: list[int]) -> Effect:
-    """What the normal form says, without diagram."""
+    """The effect by the normal form, without diagram."""
     terms = compiled.terms
     holding = sorted(
         {

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 
 def wanted(order: Order, bought: int) -> set[int]:
-    """Who wants an order; `bought`: Amazon's buy orders of this second, with this one."""
+    """Returns who wants an order; `bought`: Amazon's buy orders of this second, with this one."""
     ports = set()
     if order.stock == "GOOGL":
         ports |= {1}
