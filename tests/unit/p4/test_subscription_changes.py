@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from itertools import product
+from random import Random
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.filters import rule_strategies as some
@@ -51,14 +53,15 @@ class Site:
         self.writer = Writer(self.installed, self.schema, ORDER, self.switch.control)
         self.writer.begin()
         self.there: dict[int, Rule] = {}
+        self.packets = PACKETS
 
     def meaning(self) -> list[set[int]]:
         direct = Direct(self.schema, Rules(tuple(self.there.values())))
-        return [set(direct.receive(some.of_schema(self.schema, one), 0).ports) for one in PACKETS]
+        return [set(direct.receive(some.of_schema(self.schema, one), 0).ports) for one in self.packets]
 
     def seen(self) -> list[set[int]]:
         return [
-            {out.port for out in self.switch.receive(INGRESS, some.to_bytes(one), 0.0)} for one in PACKETS
+            {out.port for out in self.switch.receive(INGRESS, some.to_bytes(one), 0.0)} for one in self.packets
         ]
 
     def add(self, rules: list[Rule]) -> None:
@@ -76,7 +79,7 @@ class Site:
         for one in self.installed.change():
             self.writer.write(one)
             writes += 1
-            for packet, now, old, new in zip(PACKETS, self.seen(), before, after, strict=True):
+            for packet, now, old, new in zip(self.packets, self.seen(), before, after, strict=True):
                 assert now in (old, new), (packet, one)
         assert self.seen() == after
         return writes
@@ -115,3 +118,33 @@ def test_a_change_of_one_rule_writes_few_entries() -> None:
     assert 0 < site.write() <= 6 < whole / 4
     site.remove(60)
     assert site.write() <= 6
+
+
+def ranges(rng: Random) -> Rule:
+    """A rule on the first two fields: an interval of each, or one side of it."""
+    parts = []
+    for name in ("a", "b"):
+        low, high = sorted((rng.randrange(16), rng.randrange(16)))
+        if rng.random() < 0.7:
+            parts.append(f"{name} >= {low}")
+        if rng.random() < 0.7:
+            parts.append(f"{name} <= {high}")
+    port = rng.randrange(3) + 1
+    return parse_rules(f"{' and '.join(parts) or 'true'} : fwd({port})").rules[0]
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+@pytest.mark.parametrize("seed", range(6))
+def test_rules_that_cross_one_another_come_and_go(kinds: tuple[str, ...], seed: int) -> None:
+    """Several states below the first one; runs that split and join."""
+    rng = Random(seed)
+    site = Site(kinds)
+    site.packets = [(a, b, None) for a in range(16) for b in range(16)]
+    written = 0
+    for _ in range(14):
+        if site.there and rng.random() < 0.4:
+            site.remove(rng.randrange(9))
+        else:
+            site.add([ranges(rng)])
+        written += site.write()
+    assert written > 50

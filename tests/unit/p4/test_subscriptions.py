@@ -17,6 +17,7 @@ from treecast.middleware.filters.compiler.program import program_text
 from treecast.middleware.filters.compiler.schema import Schema
 from treecast.middleware.filters.compiler.terms import Effect
 from treecast.middleware.filters.errors import FilterError
+from treecast.middleware.filters.rules import parse_rules
 
 Packet = tuple[int, int, tuple[int, int] | None]
 SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much]
@@ -126,3 +127,30 @@ def test_wrong_descriptions_are_refused_with_their_place(
         read_header_file(DESCRIPTION.rstrip() % ("", "") + "\n" + line, "small.p4")
     assert reason in caught.value.reason
     assert (caught.value.line, caught.value.column) == place
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+@pytest.mark.parametrize(
+    ("constraint", "wanted"),
+    [
+        ("avg(b) > 4", [0, 1, 0, 0, 0, 1]),  # 1, 10 / 2, 12 / 3, 17 / 4 rounded down; 3; 7
+        ("avg(b) >= 4", [0, 1, 1, 1, 0, 1]),
+        ("sum(b) >= 10", [0, 1, 1, 1, 0, 0]),
+        ("count() > 2", [0, 0, 1, 1, 0, 0]),
+        ("n >= 2", [0, 0, 1, 1, 0, 0]),  # what earlier packets left
+        ("not (count() > 2)", [1, 1, 0, 0, 1, 1]),
+    ],
+)
+def test_state_by_hand(constraint: str, wanted: list[int], interpret: bool) -> None:
+    """Four packets in one window, one in the next, one in the one after; others don't count."""
+    schema, program = PROGRAMS[CASES[0]]
+    rules = parse_rules(f"a == 1 and {constraint} : fwd(1)\na == 1 : n <- count()\n")
+    compiled = compile_rules(schema, rules, (2, 0, 3, 1))
+    switch = Switch(program, ports=PORTS, interpret=interpret)
+    install(compiled, switch)
+    arrivals = [(1, 0), (9, 20), (2, 50), (5, 99), (3, 100), (7, 250)]
+    found = []
+    for b, now in arrivals:
+        found.append(len(switch.receive(INGRESS, some.to_bytes((1, b, None)), now / 1e6)))
+        switch.receive(INGRESS, some.to_bytes((2, 15, None)), now / 1e6)
+    assert found == wanted
