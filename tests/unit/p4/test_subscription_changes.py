@@ -61,7 +61,8 @@ class Site:
 
     def seen(self) -> list[set[int]]:
         return [
-            {out.port for out in self.switch.receive(INGRESS, some.to_bytes(one), 0.0)} for one in self.packets
+            {out.port for out in self.switch.receive(INGRESS, some.to_bytes(one), 0.0)}
+            for one in self.packets
         ]
 
     def add(self, rules: list[Rule]) -> None:
@@ -148,3 +149,21 @@ def test_rules_that_cross_one_another_come_and_go(kinds: tuple[str, ...], seed: 
             site.add([ranges(rng)])
         written += site.write()
     assert written > 20
+
+
+APART = "a >= 10 and b > 5 : fwd(2)\na < 5 and b > 3 : fwd(3)\n"
+ALIKE = "(a < 5 or a >= 10) and b > 1 : fwd(1)\n"
+BETWEEN = "a >= 5 and a < 10 and b > 2 : fwd(2)\n"
+
+
+@pytest.mark.parametrize(("before", "after"), [(APART, ALIKE), (ALIKE, APART)])
+def test_states_that_become_one_or_two_do_not_change_in_place(before: str, after: str) -> None:
+    """The states of a < 5 and a >= 10 are two before and one afterwards, or the other way round."""
+    site = Site(KINDS[0])
+    site.packets = [(a, b, None) for a in range(16) for b in range(16)]
+    site.add(list(parse_rules(before + BETWEEN).rules))
+    site.write()
+    for _ in range(before.count("fwd")):
+        site.remove(0)
+    site.add(list(parse_rules(after).rules))
+    site.write()
