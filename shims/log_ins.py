@@ -153,6 +153,10 @@ class LogIns:
         else:
             self._enqueue(one)
 
+    def wrong(self, address: str, name: str) -> float:
+        """Counts a wrong proof that is no password, as of SCRAM. Returns the seconds its answer waits."""
+        return self._delays.wrong(address, name, asyncio.get_running_loop().time())
+
     async def checked(self, address: str, name: str, password: bytes, secret: Secret) -> Outcome:
         """Does the same for a coroutine."""
         applicant = _Awaiting()

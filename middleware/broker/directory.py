@@ -35,6 +35,7 @@ _RUNS, _STAMP = "runs", "stamp"
 # store was restored.
 _HARMLESS = {
     *(_LOCK, _META + ".new", "lost+found"),
+    *("users.toml", "users.lock", "users.new"),  # users may be added before the first start
     *("join-token", "coordinator.db", "coordinator.db-wal", "coordinator.db-shm"),
 }
 

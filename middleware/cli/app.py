@@ -10,7 +10,7 @@ import typer
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from . import filter, groups, lab, p4, partitions, pipeline, route, topics
+from . import filter, groups, lab, p4, partitions, pipeline, route, topics, users
 from .bench import bench
 from .consume import consume
 from .doctor import doctor
@@ -71,6 +71,8 @@ def coordinator(arguments: Annotated[list[str] | None, typer.Argument()] = None)
 app.command()(status)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
+app.add_typer(users.users, name="users")
+app.add_typer(users.acl, name="acl")
 app.command("restore-coordinator")(restore_coordinator)
 app.command("copy-coordinator")(copy_coordinator)
 app.add_typer(partitions.app, name="partitions")

@@ -32,6 +32,7 @@ from .room import RoomWatch
 from .runtime_dir import RuntimeDir
 from .settings import STORE, Settings, TelemetryNames
 from .status import Subject
+from .users_file import WatchedUsers, users_path, warn_of_open_doors
 
 if TYPE_CHECKING:
     from treecast.middleware.control.server import OpenCoordinator
@@ -68,6 +69,7 @@ class Daemon:
         self._control: ControlServer | None = None
         self._room: RoomWatch | None = None
         self._guard: Guard | None = None
+        self._users: WatchedUsers | None = None
         self._telemetry: Telemetry | None = None
         self._addresses: ListenerAddresses | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -94,13 +96,14 @@ class Daemon:
         self._listen_admin()
         broker = await self._start_broker()
         tighten(Path(settings.data))
+        self._users = users = WatchedUsers(users_path(settings), named=bool(settings.users))
         self._room = room = RoomWatch(settings.data, self._refused_writes)
         self._guard = guard = self._made_guard(room)
         self.subject = Subject(
             settings, self.counters, broker.cluster, self.listeners, time.time(), troubles=room.troubles
         )
         self._show_joined(self.subject, room)
-        self._take_up_faces(broker, room, guard)
+        self._take_up_faces(broker, room, guard, users)
         await broker.begin_events()
         await self._open_faces(self.subject)
         self.subject.explanation = self._explanation(broker)
@@ -115,6 +118,8 @@ class Daemon:
         self._watch_addresses(self.subject)
         room.start()
         guard.start()
+        users.start()
+        warn_of_open_doors(users.identities, self.listeners.values())
         self._start_telemetry(broker)
         self._tasks.append(asyncio.create_task(self._keep_house(broker)))
         if self._notifier.watchdog_seconds is not None:
@@ -170,7 +175,7 @@ class Daemon:
             if (address := wanted(self.settings, name)) is not None:
                 check_free(shown(name), address)
 
-    def _take_up_faces(self, broker: Broker, room: RoomWatch, guard: Guard) -> None:
+    def _take_up_faces(self, broker: Broker, room: RoomWatch, guard: Guard, users: WatchedUsers) -> None:
         """Makes the faces that are on: they restore what they kept before other hosts learn this host's
         interest.
         """
@@ -183,6 +188,7 @@ class Daemon:
             room.descriptors.admits,
             self._claim,
             self._joining,
+            users.identities,
         )
         for kind in self._kinds:
             if kind.is_on(self.settings):
@@ -348,6 +354,8 @@ class Daemon:
             await self._room.close()
         if self._guard is not None:
             await self._guard.close()
+        if self._users is not None:
+            await self._users.close()
         if self._telemetry is not None:
             await self._telemetry.close()
         for task in self._tasks:

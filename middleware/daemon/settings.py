@@ -166,6 +166,15 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             extra={"placeholder": "HOST:PORT"},
         ),
     ] = ""
+    users: Annotated[
+        str,
+        Meta(
+            description="users and rights of Kafka and MQTT clients, as `treecast users` and `treecast acl`"
+            " write them; read again when it changes; default: users.toml in the data directory. While there"
+            " is no user, everybody who reaches a listener may do everything",
+            extra={"placeholder": "FILE"},
+        ),
+    ] = ""
     kafka_tls: Annotated[str, _address("the Kafka face over TLS")] = OFF
     kafka_tls_advertised: Annotated[
         str,

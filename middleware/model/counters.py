@@ -95,6 +95,7 @@ class PubSubCounters(Struct):
     wills: int = 0
     retained_refused: int = 0  # because the limit of retained topics was reached
     refused_filters: int = 0
+    forbidden: int = 0  # published without the right to
     sessions_expired: int = 0
     journal_errors: int = 0  # times that the disk refused a write
     journal_cut_bytes: int = 0  # torn bytes at the journal's end, cut off at start

@@ -72,6 +72,11 @@ class Fault(enum.Enum):
     NOT_IN_TRANSACTION = "the open transaction does not include it; abort the transaction"
     INVALID_TRANSACTION_TIMEOUT = "the transaction timeout is outside the allowed range"
     CONCURRENT_TRANSACTIONS = "the previous transaction is still being completed"
+    # rights
+    FORBIDDEN_TOPIC = "the principal has no right to do this to the topic"
+    FORBIDDEN_GROUP = "the principal has no right to do this to the group"
+    FORBIDDEN_TRANSACTION = "the principal has no right to use the transactional id"
+    FORBIDDEN_CLUSTER = "the principal has no right to do this to the cluster"
     # requests
     INVALID_REQUEST = "the request contradicts itself"
     UNSUPPORTED_VERSION = "this version is not supported"

@@ -1,16 +1,13 @@
-"""The one decision about what a user may do, for all faces and all ways in beside them.
+"""RabbitMQ's rights: to configure, write or read, by names.
 
-An operation says what it needs: rights on resources. `missing` decides, and answers with the first need that
-the user's rights do not cover. What each operation needs is said in one place for all who call it
-(`broker.queues.needs`), so that no way in can leave out a check.
-
-Rights are those of RabbitMQ: to configure, write or read, by names. A topic that all faces share is the
+An operation says what it needs: rights on resources. `broker.access.missing` decides, and answers with the
+first need that the user's rights do not cover. What each operation needs is said in one place for all who
+call it (`broker.queues.needs`), so that no way in can leave out a check. A topic that all faces share is the
 routing key of the exchange `amq.topic` in the virtual host `/`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -51,18 +48,6 @@ class Rights(Protocol):
 
     def may_use_topic(self, user: str, vhost: str, permission: str, exchange: bytes, key: bytes) -> bool:
         """Whether the user may write or read a routing key of a topic exchange."""
-
-
-def missing(rights: Rights, user: str, vhost: str, needs: Iterable[Need]) -> Need | None:
-    """Returns the first need that the user lacks in a virtual host, None if it may do the operation."""
-    for need in needs:
-        if need.kind == TOPIC:
-            permitted = rights.may_use_topic(user, vhost, need.right, need.name, need.key)
-        else:
-            permitted = rights.may(user, vhost, need.right, need.name)
-        if not permitted:
-            return need
-    return None
 
 
 def named(need: Need) -> str:

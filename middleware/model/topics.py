@@ -97,8 +97,12 @@ class TopicName(Struct, frozen=True):
                 raise TreecastError(Fault.INVALID_TOPIC, f"level {level!r} is not allowed in an MQTT topic")
         return _bounded("/".join(self.levels), MQTT_MAX_NAME, "an MQTT topic")
 
+    def spelled(self) -> str:
+        """Returns the name as Kafka spells it, also if it is too long for a Kafka topic, or empty."""
+        return ".".join([_escape(level.encode(), _KAFKA_PLAIN, b"").decode() for level in self.levels])
+
     def to_kafka(self) -> str:
-        name = ".".join(_escape(level.encode(), _KAFKA_PLAIN, b"").decode() for level in self.levels)
+        name = self.spelled()
         check_kafka_name(name)
         return name
 

@@ -11,7 +11,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from treecast.middleware.broker.access import Identities
 from treecast.middleware.broker.queues import Recorder
+from treecast.shims.identified import secret_of
 from treecast.shims.passwords import Passwords, Secret
 
 from .users import ADMINISTRATOR, Permission, TopicPermission, User, Users, guest
@@ -49,6 +51,57 @@ class KeptUsers(Users):
             self.topics = {(user, vhost, exchange): one for user, vhost, exchange, one in found.topics}
             self.joined = found.joined
         self.keep = self._keep
+        self.identities = Identities()
+        self._stored: frozenset[str] = frozenset()  # names of users there, as of the last look
+
+    # --- users in the store of identities, who go first
+
+    def use(self, identities: Identities) -> None:
+        self.identities = identities
+        self._stored = frozenset(identities.content.users)
+        identities.watch(self._identities_changed)
+
+    def _identities_changed(self) -> None:
+        before, self._stored = self._stored, frozenset(self.identities.content.users)
+        for gone in before - self._stored:
+            self.changed(gone)
+        self.changed()
+
+    def secret(self, user: str) -> Secret:
+        stored = self.identities.knows(user)
+        return secret_of(self.identities, user) if stored else super().secret(user)
+
+    def knows(self, user: str) -> bool:
+        return self.identities.knows(user) or super().knows(user)
+
+    def may_come(self, user: str, local: bool) -> bool:
+        """`guest`, whose password everybody knows, comes no more once there are users."""
+        if self.identities.knows(user):
+            return True
+        return super().may_come(user, local) and not (self.identities.closed and user in self.local_only)
+
+    def may_open(self, user: str, vhost: str) -> bool:
+        if self.identities.knows(user):
+            return vhost == "/" or self.identities.is_admin(user)
+        return super().may_open(user, vhost)
+
+    def may(self, user: str, vhost: str, permission: str, name: bytes) -> bool:
+        if self.identities.knows(user):  # others than administrators have rules (`StoredRights`)
+            return self.identities.is_admin(user)
+        return super().may(user, vhost, permission, name)
+
+    def may_use_topic(self, user: str, vhost: str, permission: str, exchange: bytes, key: bytes) -> bool:
+        if self.identities.knows(user):
+            return self.identities.is_admin(user)
+        return super().may_use_topic(user, vhost, permission, exchange, key)
+
+    def everything(self, name: str) -> bool:
+        return self.identities.is_admin(name)
+
+    def tags(self, name: str) -> frozenset[str]:
+        if self.identities.knows(name):
+            return frozenset({ADMINISTRATOR}) if self.identities.is_admin(name) else frozenset()
+        return super().tags(name)
 
     def _keep(self) -> None:
         kept = _Kept(
@@ -119,7 +172,7 @@ class PasswordAccess(KeptUsers):
         return super().may_use_topic(user, vhost, permission, exchange, key)
 
     def everything(self, name: str) -> bool:
-        return name in self._passwords
+        return name in self._passwords or super().everything(name)
 
     def tags(self, name: str) -> frozenset[str]:
         return frozenset({ADMINISTRATOR}) if name in self._passwords else super().tags(name)

@@ -17,10 +17,12 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
+from treecast.middleware.broker.access import RabbitRights, missing
 from treecast.middleware.broker.queues import LONGEST_NAME, MessageQueue, VirtualHost
+from treecast.middleware.model.principal import Principal
 from treecast.middleware.model.regex import Regex, too_long
 from treecast.middleware.model.regex_syntax import Dialect, InvalidRegex
-from treecast.middleware.model.rights import Need, Rights, missing, named
+from treecast.middleware.model.rights import Need, Rights, named
 from treecast.shims.log_ins import Outcome
 
 from .session_host import AmqpHost
@@ -140,11 +142,13 @@ class Call:
 
     def __init__(self, host: AmqpHost, users: Rights, user: str, request: Request, now: float) -> None:
         self.user = user
+        self.principal = Principal(user)
         self.request = request
         self.now = now
         self.arguments: dict[str, str] = {}
         self._host = host
         self._users = users
+        self._authorizer = RabbitRights(users)
         self._tags = users.tags(user)
 
     # --- authorisation
@@ -192,7 +196,7 @@ class Call:
 
     def permit(self, vhost: VirtualHost, needs: Iterable[Need]) -> None:
         """Raises Problem if the user lacks a right that an operation needs."""
-        found = missing(self._users, self.user, vhost.name, needs)
+        found = missing(self._authorizer, self.principal, vhost.name, needs)
         if found is not None:
             raise not_authorised(
                 f"ACCESS_REFUSED - {found.right} access to {named(found)} in vhost '{vhost.name}' refused for"

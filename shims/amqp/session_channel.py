@@ -11,6 +11,7 @@ from typing import Final
 
 from pamqp import base
 
+from treecast.middleware.broker.access import missing
 from treecast.middleware.broker.queues import (
     Ask,
     MessageQueue,
@@ -20,7 +21,7 @@ from treecast.middleware.broker.queues import (
     RemoteQueue,
     not_found,
 )
-from treecast.middleware.model.rights import TOPIC, Need, missing, named
+from treecast.middleware.model.rights import TOPIC, Need, named
 
 from . import codec
 from .codec import AmqpError
@@ -69,11 +70,11 @@ class ChannelContext:
 
     def permit(self, needs: Iterable[Need]) -> None:
         """Raises ACCESS_REFUSED if the user lacks a right that an operation needs."""
-        user, vhost = self.connection.user, self.vhost.name
+        vhost = self.vhost.name
         asked = [need for need in needs if need.kind == TOPIC or not self.permitted(need.right, need.name)]
-        found = missing(self.host.access, user, vhost, asked)
+        found = missing(self.host.authorizer, self.connection.principal, vhost, asked)
         if found is not None:
-            what = named(found)
+            what, user = named(found), self.connection.user
             detail = f"{found.right} access to {what} in vhost '{vhost}' refused for user '{user}'"
             raise AmqpError(codec.ACCESS_REFUSED, detail)
         if len(self._permitted) + len(asked) > _PERMITTED:

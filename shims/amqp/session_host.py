@@ -6,6 +6,7 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
+from treecast.middleware.broker.access import Authorizer, RabbitRights
 from treecast.middleware.broker.queues import (
     JoinedQueues,
     QueueArguments,
@@ -162,6 +163,7 @@ class AmqpHost:
     ) -> None:
         self.settings = settings
         self.access = access
+        self.authorizer: Authorizer = RabbitRights(access)
         self.alarm = ""
         self.counting = AmqpCounting()
         self.cluster_name = CLUSTER_NAME

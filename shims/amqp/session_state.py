@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pamqp import base, commands
 
 from treecast.middleware.broker.queues import MessageQueue, VirtualHost
+from treecast.middleware.model.principal import ANONYMOUS, Principal
 
 from . import codec, session_table
 from .codec import AmqpError
@@ -37,6 +38,7 @@ class ConnectionState:
         self.opened_at = 0.0
         # The client gives all but `certified` in its start-ok.
         self.user = ""
+        self.principal: Principal = ANONYMOUS  # the user, once it has logged in
         self.certified = ""
         self.name = ""
         self.lane = ""  # see `Run.lane`: the connection's part of it

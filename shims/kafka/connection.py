@@ -8,15 +8,17 @@ from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from treecast.middleware.broker import LongPolls
+from treecast.middleware.broker.access import Identities
 from treecast.middleware.model.applications import Applications
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.logs import Log
 from treecast.middleware.model.ration import Ration
-from treecast.middleware.model.visitors import Visitor
+from treecast.middleware.model.visitors import Visitor, address_of
 
 from .codec import client_id_of
 from .dispatch import Dispatcher
+from .log_in import LogIn
 from .sender import Sender
 from .session import FramePool, Pending, Refused, Request, Session
 from .settings import KafkaSettings
@@ -82,6 +84,7 @@ class Owner(Protocol):
     loop: asyncio.AbstractEventLoop
     turn: FaceTurn
     applications: Applications
+    identities: Identities
 
     def local_address(self, transport: asyncio.BaseTransport) -> tuple[str, int]: ...
 
@@ -130,10 +133,12 @@ class Connection:
         self._waiting_bytes = 0  # of the frames in `_waiting`
         self._holds = False  # bytes of requests are counted in the budget
         self._short = False  # no memory for the rest of a request: read on when `wait_for_memory` says so
+        self._bounded = False  # requests are small until the client has logged in
         self.visitor: Visitor | None = None
         self.client_host = ""
         self.peer = ""
         self.address = ("", 0)
+        self.log_in = LogIn(face.identities)
 
     # --- called by asyncio
 
@@ -145,6 +150,10 @@ class Connection:
         self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unix socket"
         self.client_host = f"/{peer[0]}" if isinstance(peer, tuple) else "/127.0.0.1"
         self.address = self._face.local_address(transport)
+        self.log_in = LogIn(self._face.identities, self.client_host[1:], address_of(peer))
+        if self.log_in.waits:
+            self._bounded = True
+            self._session.bound(self._face.settings.max_log_in_bytes)
         self._face.opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -155,13 +164,16 @@ class Connection:
         self._counters.bytes_in += nbytes
         session = self._session
         now = self._time()
+        if self._bounded and not self.log_in.waits:
+            self._bounded = False
+            session.bound(0)
         requests = session.received(nbytes, now)
         more = len(requests)
         cost = nbytes + more * _REQUEST_BYTES
         if cost > self._ration.free and self._ration.eaten(cost):
             self._waits = True
             self._loop.call_soon(self._read_on)
-        if more and self._who is None:
+        if more and self._who is None and not self.log_in.waits:
             if self.visitor is not None:
                 self.visitor.known()
             self._who = client_id_of(requests[0].frame)

@@ -8,12 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, Protocol
 
-from treecast.middleware.broker import BrokerSettings, Cluster, LongPolls, PartitionLeader
+from treecast.middleware.broker import BrokerSettings, Cluster, Leaders, LongPolls, PartitionLeader
 from treecast.middleware.model.budget import WorkBudget
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.logs import Log
+from treecast.shims.log_ins import LogIns
 
 from . import errors
 from . import versions as v
@@ -23,7 +24,9 @@ from .handlers.api_versions import refuse_unknown_version
 from .handlers.base import AutoCreations, Fields, Message, rows_of
 from .handlers.fetch import TopicNames, fetch
 from .handlers.produce import ProduceRun, produce, refuse_old_produce
+from .log_in import LogIn
 from .messages import MalformedMessage
+from .rights import check_whole
 from .schema import decode_request, encode_response
 from .session import Pending, Refused
 from .settings import KafkaSettings
@@ -64,6 +67,10 @@ class Peer(Protocol):
     @property
     def address(self) -> tuple[str, int]:
         """The (host, port) at which this client reaches the daemon."""
+
+    @property
+    def log_in(self) -> LogIn:
+        """How far its log-in has come, and its rights."""
 
 
 class BrokerView(Protocol):
@@ -123,7 +130,9 @@ class Dispatcher:
         settings: KafkaSettings,
         counters: FaceCounters,
         loop: asyncio.AbstractEventLoop,
+        log_ins: LogIns,
     ) -> None:
+        self._log_ins = log_ins
         self.fetch_max_bytes = settings.fetch_max_bytes
         self.polls = broker.polls
         self._broker = broker
@@ -137,6 +146,7 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[Fields]] = set()
         self._answers: set[asyncio.Task[list[Chunk] | None]] = set()
         self._run = ProduceRun(loop, broker.work)
+        self._run_leaders: Leaders = self._leaders  # of the connection whose requests are in `_run`
         self._work = broker.work
         self._creations = AutoCreations(loop.time)
         self._apart = ThreadPoolExecutor(1, "kafka-messages")  # reads and writes large messages
@@ -159,7 +169,7 @@ class Dispatcher:
     def end_of_chunk(self) -> None:
         """Serves the Produce requests that waited for the rest of their chunk."""
         if not self._run.empty:
-            self._run.finish(self._leaders)
+            self._run.finish(self._run_leaders)
 
     def _route(
         self, peer: Peer, header: RequestHeader, frame: memoryview, more: bool
@@ -171,16 +181,22 @@ class Dispatcher:
         self._requests[api.name] = self._requests.get(api.name, 0) + 1
         if not api.first <= version <= api.last:
             return self._unsupported(v.APIS[key], header, frame)
+        log_in = peer.log_in
+        if not log_in.serves(key):
+            raise Refused(f"{api.name} before the log-in: clients have to use SASL here", late=True)
         if key == v.PRODUCE:
+            leaders = log_in.writable(self._leaders)
             if more or not self._run.empty:
-                return self._run.add(self._leaders, header, frame)
-            return produce(self._leaders, self._loop, header, frame, self._work)
+                self._run_leaders = leaders
+                return self._run.add(leaders, header, frame)
+            return produce(leaders, self._loop, header, frame, self._work)
         self.end_of_chunk()  # a later request must see what the earlier ones produced
         if key == v.FETCH:
             if len(frame) > _MAX_FETCH_BYTES:
                 raise Refused(f"a fetch of {len(frame)} bytes")
+            leaders = log_in.readable(self._leaders)
             return fetch(
-                self._leaders, self._names, self.polls, self._counters, header, frame, self.fetch_max_bytes
+                leaders, self._names, self.polls, self._counters, header, frame, self.fetch_max_bytes
             )
         if len(frame) > _MAX_OTHER_BYTES:
             raise Refused(f"a request {api.name} of {len(frame)} bytes")
@@ -203,6 +219,7 @@ class Dispatcher:
         handler = HANDLERS[header.api_key]
         context = self._context(peer, header)
         try:
+            check_whole(peer.log_in.granted, header.api_key, request)
             outcome = handler.run(context, request)
             if isinstance(outcome, Coroutine):
                 outcome = start(outcome, self._loop)
@@ -228,6 +245,7 @@ class Dispatcher:
             return None
         handler = HANDLERS[header.api_key]
         try:
+            check_whole(peer.log_in.granted, header.api_key, request)
             outcome = handler.run(self._context(peer, header), request)
             fields = await outcome if isinstance(outcome, Awaitable) else outcome
             return await self._written_apart(header, fields)
@@ -271,6 +289,8 @@ class Dispatcher:
             address=peer.address,
             work=self._work,
             creations=self._creations,
+            log_in=peer.log_in,
+            log_ins=self._log_ins,
         )
 
     def _encode(self, header: RequestHeader, fields: Fields) -> list[Chunk]:

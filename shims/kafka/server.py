@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+from treecast.middleware.broker.access import Identities
 from treecast.middleware.model.applications import Applications
 from treecast.middleware.model.counters import FaceCounters
 from treecast.middleware.model.logs import Log
 from treecast.shims.listening import BufferProtocol, Listeners
+from treecast.shims.log_ins import LogIns
 from treecast.shims.protocol_errors import ProtocolErrors
 
 from .connection import Connection, FaceTurn
@@ -39,6 +41,8 @@ class KafkaFace:
         self._all_closed: asyncio.Event | None = None
         self._held = 0
         self.applications = Applications()
+        self.log_ins = LogIns()
+        self.identities = Identities()
 
     @property
     def address(self) -> tuple[str, int]:
@@ -48,7 +52,8 @@ class KafkaFace:
     async def start(self) -> None:
         """Starts listening. Raises OSError if an address cannot be bound or a certificate cannot be read."""
         self.loop = asyncio.get_running_loop()
-        self.dispatcher = Dispatcher(self._broker, self.settings, self.counters, self.loop)
+        self.dispatcher = Dispatcher(self._broker, self.settings, self.counters, self.loop, self.log_ins)
+        self.identities.watch(self._review)
         self.turn = FaceTurn(self.loop, self._broker.polls)
         await self.listeners.open()
         self._sweep()
@@ -108,6 +113,12 @@ class KafkaFace:
         self._connections.discard(connection)
         if self._all_closed is not None and not self._connections:
             self._all_closed.set()
+
+    def _review(self) -> None:
+        """Ends what goes on without asking, after users or rules have changed: connections of users who are
+        gone, and of nobody where there are users by now. Everything else asks for its rights at each use."""
+        for connection in [one for one in self._connections if one.log_in.lapsed]:
+            connection.abort()
 
     def report(self, connection: Connection, reason: str) -> None:
         """Counts and logs a client's protocol error."""

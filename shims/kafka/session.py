@@ -144,7 +144,7 @@ class Session:
         self.failure = ""
         self.last_activity = now
         self._pool = pool
-        self._max_request_bytes = max_request_bytes
+        self._max_request_bytes = self._allowed_bytes = max_request_bytes
         self._max_in_flight = max_in_flight
         self._first = True  # no frame has been seen yet
         self._head = bytearray()  # up to three bytes of a frame's size
@@ -154,6 +154,10 @@ class Session:
         self._room = len(pool.scratch)  # bytes of the scratch buffer that this connection may fill at once
         self._order: deque[Request] = deque()
         self._given: list[Request] = []  # requests whose frames lie in buffers of their own
+
+    def bound(self, largest: int) -> None:
+        """Refuses requests above `largest` bytes, as before a log-in; 0: above the face's limit only."""
+        self._max_request_bytes = min(largest, self._allowed_bytes) if largest else self._allowed_bytes
 
     # --- receiving
 

@@ -28,6 +28,7 @@ class KafkaSettings(Struct, frozen=True):
     tls_advertised: tuple[str, int] | None = None
 
     max_request_bytes: int = 100 * 1024 * 1024  # Kafka: socket.request.max.bytes
+    max_log_in_bytes: int = 512 * 1024  # Kafka: sasl.server.max.receive.size; of a request before the log-in
     fetch_max_bytes: int = 55 * 1024 * 1024  # Kafka: fetch.max.bytes
     max_in_flight: int = 64  # unanswered requests of one connection, above which it is not read
     send_buffer_bytes: int = 256 * 1024  # unsent bytes of one connection, above which it is not served

@@ -48,6 +48,7 @@ LEAVE_GROUP: Final = 13
 SYNC_GROUP: Final = 14
 DESCRIBE_GROUPS: Final = 15
 LIST_GROUPS: Final = 16
+SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
 CREATE_TOPICS: Final = 19
 DELETE_TOPICS: Final = 20
@@ -64,6 +65,7 @@ DELETE_ACLS: Final = 31
 DESCRIBE_CONFIGS: Final = 32
 ALTER_CONFIGS: Final = 33
 DESCRIBE_LOG_DIRS: Final = 35
+SASL_AUTHENTICATE: Final = 36
 CREATE_PARTITIONS: Final = 37
 DELETE_GROUPS: Final = 42
 ELECT_LEADERS: Final = 43
@@ -96,6 +98,7 @@ _TABLE = (
     Api(SYNC_GROUP, "SyncGroup", 0, 5, 4),
     Api(DESCRIBE_GROUPS, "DescribeGroups", 0, 6, 5),
     Api(LIST_GROUPS, "ListGroups", 0, 5, 3),
+    Api(SASL_HANDSHAKE, "SaslHandshake", 1, 1, NEVER),
     Api(API_VERSIONS, "ApiVersions", 0, 4, 3),
     Api(CREATE_TOPICS, "CreateTopics", 2, 7, 5),
     Api(DELETE_TOPICS, "DeleteTopics", 1, 6, 4),
@@ -112,6 +115,7 @@ _TABLE = (
     Api(DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, 4),
     Api(ALTER_CONFIGS, "AlterConfigs", 0, 2, 2),
     Api(DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 4, 2),
+    Api(SASL_AUTHENTICATE, "SaslAuthenticate", 0, 2, 2),
     Api(CREATE_PARTITIONS, "CreatePartitions", 0, 3, 2),
     Api(DELETE_GROUPS, "DeleteGroups", 0, 2, 2),
     Api(ELECT_LEADERS, "ElectLeaders", 0, 2, 2),

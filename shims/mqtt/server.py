@@ -19,6 +19,7 @@ from treecast.shims.ticks import TICK, Ticks
 from . import codec, sys_topics
 from .connection import DISK_REFUSES, Connection, Spoken
 from .restoring import restore
+from .reviewing import review
 from .session_output import Outputs
 from .session_publishing import MqttCounting
 from .sessions import Sessions
@@ -91,6 +92,12 @@ class MqttFace:
         restored = restore(self.sessions, self.loop.time())
         if restored:
             _log.info("sessions restored", count=restored)
+        self._review()
+        self.sessions.identities.watch(self._review)
+
+    def _review(self) -> None:
+        """Ends what users may no longer do, after users or rules have changed."""
+        review(self.sessions, self.loop.time())
 
     async def start(self) -> None:
         """Starts listening. Raises OSError if an address cannot be bound or a certificate cannot be read."""

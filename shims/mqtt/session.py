@@ -58,7 +58,7 @@ class Session:
         now: float,
         edge: Edge = UNPLUGGED,
     ) -> None:
-        self.connection = ConnectionState(sessions.hub, outputs, edge, now)
+        self.connection = ConnectionState(sessions.hub, outputs, edge, now, sessions.identities)
         self.output = self.connection.output
         self._sessions = sessions
         self._settings = sessions.settings

@@ -8,6 +8,7 @@ from . import codec, session_table
 from .codec import V5, V311, MqttError
 from .codec_packets import Connack, Connect
 from .codec_properties import NONE, Properties
+from .reviewing import prune
 from .session_connection import ConnectionState
 from .session_publishing import is_own
 from .sessions import Opened, Sessions, idle_limit
@@ -34,14 +35,13 @@ class Connecting:
         """Handles a CONNECT, or has its password checked first."""
         self._output.version = connect.version
         self._connection.bridge = connect.bridge
-        passwords = self._settings.passwords
-        if passwords is None or connect.properties.auth_method is not None:
+        if not self._sessions.logs_in or connect.properties.auth_method is not None:
             self._admit(connect, now)
             return
         self._output.phase = session_table.CHECKING
         self._asks = connect
         name, password = connect.username or "", connect.password
-        secret = passwords.secret(name)
+        secret = self._sessions.secret(name)
         if password is None:
             self.checked(Outcome.WRONG, now)
         else:
@@ -57,6 +57,7 @@ class Connecting:
             raise MqttError(codec.BAD_CREDENTIALS, "3.1.4", "user name or password are wrong")
         if outcome is Outcome.BUSY:
             raise MqttError(codec.SERVER_BUSY, "3.1.4", "too many log-ins wait: try again")
+        self._connection.rights.belong(connect.username or "", self._connection.address)
         self._admit(connect, now)
         return True
 
@@ -77,6 +78,8 @@ class Connecting:
         output.takes_runs = not given.maximum_packet_size and not output.alias_maximum
         opened = sessions.open(connection, connect, now)
         connection.state = opened.state
+        if opened.present and connection.rights.identities.closed:
+            prune(sessions, opened.state)
         answer = self._accepted(connect, opened)
         if not output.fits(answer):
             output.failure = "the CONNACK exceeds the client's Maximum Packet Size"
@@ -120,6 +123,9 @@ class Connecting:
             return MqttError(codec.BAD_AUTH_METHOD, "MQTT-4.12.0-1", "no authentication method is supported")
         if connect.will is not None and is_own(connect.will.topic):
             return MqttError(codec.BAD_TOPIC, "4.7.2", "topics below $SYS are the server's own")
+        forbidden = self._forbidden_will(connect)
+        if forbidden is not None:
+            return forbidden
         most = self._settings.max_levels
         if connect.will is not None and connect.will.topic.count(b"/") >= most:
             return MqttError(codec.BAD_TOPIC, "4.7.3", f"a topic of more than {most} levels")
@@ -133,6 +139,13 @@ class Connecting:
         if self._sessions.full and not self._sessions.knows(connect):
             return MqttError(codec.QUOTA_EXCEEDED, "4.13", "session limit reached")
         return None
+
+    def _forbidden_will(self, connect: Connect) -> MqttError | None:
+        rights = self._connection.rights
+        if connect.will is None or not rights.identities.closed:
+            return None
+        topic = connect.will.topic
+        return None if rights.may_publish(topic) else rights.refused_publish(topic)
 
     def _welcome(self, connect: Connect, assigned: bool) -> Properties:
         state = self._connection.state

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from treecast.middleware.broker.access import Identities
 from treecast.middleware.broker.pubsub import PubSub
 
 from . import codec, session_table
 from .codec import V5, V311, MqttError, clause
 from .codec_packets import Connack, encode
+from .rights import TopicRights
 from .session_output import Edge, Outputs, SessionOutput
 from .session_state import SessionState
 
@@ -14,15 +16,17 @@ from .session_state import SessionState
 class ConnectionState:
     """One connection. `state` is None until CONNECT. `last_activity` is when the last packet came,
     `idle_seconds` how long none may come, 0.0 for any time. `bridge`: the client is another broker.
+    `rights`: those of its user.
     """
 
-    def __init__(self, hub: PubSub, outputs: Outputs, edge: Edge, now: float) -> None:
+    def __init__(self, hub: PubSub, outputs: Outputs, edge: Edge, now: float, identities: Identities) -> None:
         self.output = SessionOutput(hub, outputs, edge)
         self.state: SessionState | None = None
         self.last_activity = now
         self.idle_seconds = 0.0
         self.address = ""  # of the client, as the limits on log-ins count it
         self.bridge = False
+        self.rights = TopicRights(identities)
 
     @property
     def has_session(self) -> bool:

@@ -17,6 +17,7 @@ from . import codec, session_table
 from .codec import BAD_TOPIC, V5, MqttError, malformed, protocol_error
 from .codec_publish import PublishProperties, read_publish_properties
 from .codec_read import TooManyProperties, check_text, check_topic, read_length
+from .rights import TopicRights
 from .session_connection import ConnectionState
 from .session_state import SessionState
 from .sessions import Sessions
@@ -33,8 +34,13 @@ _REFUSALS: Final = {
 class Scan(RunScan):
     """Finds runs among the publishes of a client that speaks `version`."""
 
-    def __init__(self, hub: PubSub, version: int, largest: int, max_levels: int) -> None:
-        super().__init__(hub.routes, version, largest)
+    def __init__(
+        self, hub: PubSub, version: int, largest: int, max_levels: int, rights: TopicRights | None = None
+    ) -> None:
+        """`rights`: those that have to be asked for each topic, which then is not found in the routes."""
+        known: dict[bytes, Targets] = {}
+        super().__init__(hub.routes if rights is None else known, version, largest)
+        self._rights = rights
         self._hub = hub
         self._version = version
         self._max_levels = max_levels
@@ -43,6 +49,8 @@ class Scan(RunScan):
         try:
             check_name(topic, self._version, self._max_levels)
         except MqttError:
+            return None
+        if self._rights is not None and not self._rights.may_publish(topic):
             return None
         return self._hub.targets(topic)
 
@@ -98,6 +106,7 @@ class Publishing:
     def __init__(self, connection: ConnectionState, sessions: Sessions, counters: MqttCounting) -> None:
         self._connection = connection
         self._output = connection.output
+        self._rights = connection.rights
         self._hub = sessions.hub
         self._settings = sessions.settings
         self._counters = counters
@@ -111,9 +120,8 @@ class Publishing:
 
     def run(self, data: bytes, position: int, end: int) -> int:
         """Publishes the run that starts at `position`, whose first packet is complete. Returns its end."""
-        scan = Scan(
-            self._hub, self._output.version, self._settings.max_packet_bytes, self._settings.max_levels
-        )
+        settings, rights = self._settings, self._rights if self._rights.identities.closed else None
+        scan = Scan(self._hub, self._output.version, settings.max_packet_bytes, settings.max_levels, rights)
         scan.look(data, position, end)
         targets = scan.targets
         if scan.count == 0 or targets is None:
@@ -200,6 +208,8 @@ class Publishing:
         if targets is None:
             check_name(message.topic, self._output.version, self._settings.max_levels)
             targets = self._hub.targets(message.topic)
+        if self._rights.identities.closed and not self._may_publish(message, packet_id):
+            return
         if text and not self._is_text(message, packet_id):
             return
         self._hand_over(message, targets, packet_id)
@@ -237,6 +247,18 @@ class Publishing:
         if alias not in topics:
             raise protocol_error("3.3.2.3.4", f"topic alias {alias} is unknown")
         return topics[alias]
+
+    def _may_publish(self, message: Message, packet_id: int) -> bool:
+        """Whether the client has the right to publish a message. If not, refuses it; one of QoS 0 has no
+        answer and is counted."""
+        if self._rights.may_publish(message.topic):
+            return True
+        self._hub.counters.forbidden += 1
+        if message.qos:
+            error = self._rights.refused_publish(message.topic)
+            kind = codec.PUBACK if message.qos == 1 else codec.PUBREC
+            self._output.refuse(kind, packet_id, error.reason, error.detail)
+        return False
 
     def _is_text(self, message: Message, packet_id: int) -> bool:
         """Whether a payload declared to be UTF-8 is. If not, refuses the message or raises MqttError."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from treecast.middleware.broker.access import Identities
 from treecast.middleware.broker.pubsub import (
     NEVER,
     Creditor,
@@ -21,12 +22,15 @@ from treecast.middleware.broker.pubsub import (
 from treecast.middleware.model.applications import Applications
 from treecast.middleware.model.budget import unbounded
 from treecast.middleware.model.timers import Due
+from treecast.shims.identified import secret_of
 from treecast.shims.log_ins import Checks, Immediate
+from treecast.shims.passwords import Secret
 
 from . import codec
 from .codec import MqttError
 from .codec_packets import Connect, Will
 from .codec_properties import Properties, write_properties
+from .rights import may_write
 from .session_connection import ConnectionState
 from .session_state import FOREVER, SessionState
 from .settings import MqttSettings
@@ -68,6 +72,7 @@ class Sessions:
         self.maximum = 0
         self.applications = Applications()
         self.log_ins: Checks = Immediate()
+        self.identities = Identities()
 
     def __len__(self) -> int:
         return len(self._states)
@@ -81,9 +86,24 @@ class Sessions:
         """Whether the client has a session."""
         return self._find(self._user(connect), connect.client_id) is not None
 
+    @property
+    def logs_in(self) -> bool:
+        """Whether clients have to log in."""
+        return self.settings.passwords is not None or self.identities.closed
+
+    def in_password_file(self, user: str) -> bool:
+        return self.settings.passwords is not None and user in self.settings.passwords
+
+    def secret(self, user: str) -> Secret:
+        """Returns what is stored of a user's password: in the password file, or else among the identities."""
+        passwords = self.settings.passwords
+        if passwords is not None and (user in passwords or not self.identities.closed):
+            return passwords.secret(user)
+        return secret_of(self.identities, user)
+
     def _user(self, connect: Connect) -> str:
         """Returns the user who has logged in, "" if no passwords are asked for."""
-        return connect.username or "" if self.settings.passwords is not None else ""
+        return connect.username or "" if self.logs_in else ""
 
     def _find(self, user: str, client_id: str) -> SessionState | None:
         """Returns the user's session, or else one of nobody: it was stored before there were passwords, or by
@@ -172,12 +192,16 @@ class Sessions:
 
         Its will is published unless the session continues before the will delay has passed.
         """
-        output = state.output
-        if output is not None:
-            output.disconnect(codec.TAKEN_OVER, "another client took over the session")
-            self._detach(state, now, with_will=True)
+        self.disconnect(state, codec.TAKEN_OVER, "another client took over the session", now)
         if clean:
             self._publish_will(state)
+
+    def disconnect(self, state: SessionState, reason: int, detail: str, now: float) -> None:
+        """Ends the connection of a session, if it has one, on behalf of the server."""
+        output = state.output
+        if output is not None:
+            output.disconnect(reason, detail)
+            self._detach(state, now, with_will=True)
 
     def fail(self, connection: ConnectionState, error: MqttError, now: float) -> None:
         """Ends a connection after an error."""
@@ -275,10 +299,12 @@ class Sessions:
     def _publish_will(self, state: SessionState) -> None:
         will = state.will
         state.will_at = 0.0
-        if will is not None:
-            self._set_will(
-                state, None
-            )  # in the same journal block as the publish: exactly once after a crash
+        if will is None:
+            return
+        self._set_will(state, None)  # in the same journal block as the publish: exactly once after a crash
+        if self.identities.closed and not may_write(self.identities, state.user, will.topic):
+            self.hub.counters.forbidden += 1
+        else:
             publish_will(self.hub, will, state)
 
     # --- deadlines

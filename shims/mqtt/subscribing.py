@@ -9,6 +9,7 @@ from . import codec
 from .codec import MqttError, protocol_error
 from .codec_packets import FilterRequest, Suback, Subscribe, Unsubscribe
 from .codec_read import check_filter, split_share
+from .rights import TopicRights
 from .session_connection import ConnectionState
 from .session_state import SessionState
 from .sessions import AT_ONCE, Sessions
@@ -137,7 +138,9 @@ class Granting(Steps):
     def _reason(self, request: FilterRequest) -> int:
         """Subscribes to one filter and returns its reason code."""
         try:
-            subscription, wants_retained = _grant(self._sessions, self._state, request, self._identifier)
+            subscription, wants_retained = _grant(
+                self._sessions, self._state, self._connection.rights, request, self._identifier
+            )
         except MqttError as error:
             if error.reason in _ENDS:
                 raise
@@ -149,12 +152,13 @@ class Granting(Steps):
 
 
 def _grant(
-    sessions: Sessions, state: SessionState, request: FilterRequest, identifier: int
+    sessions: Sessions, state: SessionState, rights: TopicRights, request: FilterRequest, identifier: int
 ) -> tuple[Subscription, bool]:
     name, filter = split_share(request.filter)
     if name and request.no_local:
         raise protocol_error("MQTT-3.8.3-4", "no local on a shared subscription")
     check_filter(filter)
+    rights.check_subscribe(filter)
     if filter in sessions.refused_filters:
         raise MqttError(codec.UNSPECIFIED, "MQTT-3.8.4-6", "subscriptions to this filter are refused")
     _check_bounds(sessions, state, request.filter)
@@ -214,17 +218,23 @@ class Removing(Steps):
 
     def _removed(self, filter: bytes) -> int:
         """Unsubscribes from one filter and returns its reason code."""
-        state, journal = self._state, self._sessions.hub.journal
-        subscription = state.subscriptions.pop(filter, None)
-        if subscription is None:
-            return codec.NO_SUBSCRIPTION_EXISTED
-        subscription.ended = True
-        self._sessions.remove(state, filter, subscription)
-        if subscription.group is not None:
-            state.pass_on([subscription.group.share])
-        if journal is not None and state.record is not None:
-            journal.unsubscribed(state.record, filter)
-        return codec.SUCCESS
+        found = drop(self._sessions, self._state, filter)
+        return codec.SUCCESS if found else codec.NO_SUBSCRIPTION_EXISTED
+
+
+def drop(sessions: Sessions, state: SessionState, filter: bytes) -> bool:
+    """Removes a subscription, given as the client wrote it. Returns whether there was one."""
+    journal = sessions.hub.journal
+    subscription = state.subscriptions.pop(filter, None)
+    if subscription is None:
+        return False
+    subscription.ended = True
+    sessions.remove(state, filter, subscription)
+    if subscription.group is not None:
+        state.pass_on([subscription.group.share])
+    if journal is not None and state.record is not None:
+        journal.unsubscribed(state.record, filter)
+    return True
 
 
 def subscribing(connection: ConnectionState, sessions: Sessions, packet: Subscribe) -> Steps:

@@ -65,6 +65,7 @@ PURE_FILES = (
         for name in ("published", "received", "announcements", "node", "output")
     ),
     "middleware/broker/*/state.py",
+    "middleware/broker/access/*.py",
     "middleware/broker/groups/group.py",
     "middleware/broker/queues/[!b]*.py",  # all except `block_store`
     "middleware/broker/queues/backlog.py",
@@ -149,7 +150,7 @@ def breaks_layers(found: Import) -> bool:
 
 def _public_to_shims(module: str) -> bool:
     broker = "treecast.middleware.broker"
-    for part in ("pubsub", "queues"):  # separate public modules, which few faces load
+    for part in ("access", "pubsub", "queues"):  # separate public modules, which few faces load
         if module.startswith(f"{broker}.{part}."):
             return module.removeprefix(f"{broker}.{part}.") in exported(Path(f"middleware/broker/{part}"))
     if module == broker or module.startswith(f"{broker}."):

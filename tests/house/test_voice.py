@@ -151,6 +151,7 @@ COLUMNS = {
     "checks": "check, level",
     "results": "title",
     "events of the cluster": "number, event, application, object",
+    "users and rights": "user, admin, logs in by, permission, operation, resource, pattern",
     "pipelines": "query, batch, rows, strategy, threshold, seed, rules, writes",
 }
 VOCABULARY = [word for words in COLUMNS.values() for word in words.split(", ")]

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from treecast.middleware.broker.access import StoredRights
 from treecast.middleware.broker.queues import (
     SPOOLS,
     JoinedQueues,
@@ -65,8 +66,10 @@ class AmqpPart(Face):
         access = _access(settings, storage)
         self._turn = pubsub.turn
         self.store = storage.store
+        access.use(context.identities)
         recorder = storage.journal.recorder("/")
         host = AmqpHost(given, access, self.store, recorder, random.SystemRandom())
+        host.authorizer = StoredRights(context.identities, host.authorizer)
         host.applications = counters.applications
         host.log_ins = log_ins
         host.work = pubsub.work

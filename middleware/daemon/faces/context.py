@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from treecast.middleware.api.discovery import Address
 from treecast.middleware.broker import Broker
+from treecast.middleware.broker.access import Identities
 from treecast.middleware.model.counters import Counters, FaceCounters
 from treecast.middleware.model.visitors import Visitors
 from treecast.shims.face import SECURED, OpenListener
@@ -31,7 +32,7 @@ class FaceContext(Struct, frozen=True):
     """The daemon's parts that faces use.
 
     `admits`: whether there is room for one more connection. `claim`: returns the path of a listener's Unix
-    socket. `joining`: None for a host alone.
+    socket. `joining`: None for a host alone. `identities`: users and rules.
     """
 
     settings: Settings
@@ -42,6 +43,7 @@ class FaceContext(Struct, frozen=True):
     admits: Callable[[], bool]
     claim: Callable[[str], Path | None]
     joining: Joining | None
+    identities: Identities
 
     def visitors(self, counters: FaceCounters, *, logs_in: bool) -> Visitors:
         """Returns the limits on connections. `logs_in`: whether the protocol begins with a log-in."""

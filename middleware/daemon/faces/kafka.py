@@ -21,6 +21,8 @@ class KafkaPart(Face):
         counters = context.counters.face("kafka")
         self.face = KafkaFace(context.broker, kafka_settings(context.settings, self._addresses), counters)
         self.face.applications = context.counters.applications
+        self.face.identities = context.identities
+        self.face.log_ins = context.guard.log_ins
         limits = context.visitors(counters, logs_in=False)
         self._addresses.limit(self.face.listeners, context, limits)
 

@@ -32,6 +32,7 @@ class MqttPart(Face):
         )
         self.face.sessions.applications = counters.applications
         self.face.sessions.log_ins = context.guard.log_ins
+        self.face.sessions.identities = context.identities
         limits = context.visitors(self.face.counters, logs_in=True)
         self._addresses.limit(self.face.listeners, context, limits)
         self.face.take_up()

@@ -17,6 +17,7 @@ from . import (
     not_kept,
     offsets,
     placement,
+    sasl,
     topics,
     transactions,
 )
@@ -34,6 +35,7 @@ HANDLERS: Mapping[int, Handler] = MappingProxyType(
     | not_kept.HANDLERS
     | offsets.HANDLERS
     | placement.HANDLERS
+    | sasl.HANDLERS
     | topics.HANDLERS
     | transactions.HANDLERS
 )

@@ -14,13 +14,18 @@ from itertools import product
 from typing import Any, TypeVar
 
 from treecast.middleware.broker import BrokerSettings, Cluster, rest
+from treecast.middleware.broker.access import CLUSTER, Operation, ResourceKind
 from treecast.middleware.model.budget import WorkBudget
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
+from treecast.middleware.model.principal import Principal
+from treecast.shims.log_ins import LogIns
 
 from ..errors import code_for
 from ..internal import visible_topic
+from ..log_in import LogIn
 from ..messages import Row
+from ..rights import operations
 from ..settings import KafkaSettings
 
 T = TypeVar("T")
@@ -28,12 +33,6 @@ T = TypeVar("T")
 Fields = Mapping[str, Any]
 Message = Row  # a decoded request, or a struct in it
 
-# The operations that a client may perform (KIP-430): without an authorizer, all that the resource has.
-# Bits: READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8, CLUSTER_ACTION 9,
-# DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11, IDEMPOTENT_WRITE 12.
-TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
-GROUP_OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
-CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 OPERATIONS_NOT_ASKED = -(2**31)
 
 AT_MOST = 100  # topics that one Metadata request creates
@@ -78,6 +77,8 @@ class Context:
     address: tuple[str, int]
     work: WorkBudget
     creations: AutoCreations
+    log_in: LogIn
+    log_ins: LogIns
 
     @property
     def node_id(self) -> int:
@@ -85,6 +86,31 @@ class Context:
 
     def code(self, error: TreecastError) -> int:
         return code_for(error, self.key, self.version)
+
+    @property
+    def principal(self) -> Principal:
+        return self.log_in.granted.principal
+
+    def may(self, operation: Operation, kind: ResourceKind, name: str = CLUSTER) -> bool:
+        return self.log_in.granted.may(operation, kind, name)
+
+    def check(self, operation: Operation, kind: ResourceKind, name: str = CLUSTER) -> None:
+        """Raises FORBIDDEN_TOPIC, or the like for other kinds, if the client lacks the right."""
+        self.log_in.granted.check(operation, kind, name)
+
+    @property
+    def may_write_idempotently(self) -> bool:
+        """Whether the client may have a producer id: it may write to some topic (KIP-679)."""
+        if self.may(Operation.IDEMPOTENT_WRITE, ResourceKind.CLUSTER):
+            return True
+        return self.log_in.granted.may_any(Operation.WRITE, ResourceKind.TOPIC)
+
+    def refusal(self, operation: Operation, kind: ResourceKind, name: str) -> TreecastError:
+        return self.log_in.granted.refusal(operation, kind, name)
+
+    def operations(self, asked: bool, kind: ResourceKind, name: str = CLUSTER) -> int:
+        """Returns what the client may do to a resource, if it has asked for that (KIP-430)."""
+        return operations(self.log_in.granted, kind, name) if asked else OPERATIONS_NOT_ASKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +164,12 @@ class _Ready(Awaitable[T]):
     def __await__(self) -> Any:
         return self._value
         yield  # makes this a generator
+
+
+def check_create(ctx: Context, name: str) -> None:
+    """Raises FORBIDDEN_TOPIC if the client may create neither this topic nor any topic."""
+    if not ctx.may(Operation.CREATE, ResourceKind.CLUSTER):
+        ctx.check(Operation.CREATE, ResourceKind.TOPIC, name)
 
 
 def known_partition(cluster: Cluster, partition: TopicPartition) -> bool:

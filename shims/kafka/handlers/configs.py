@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from treecast.middleware.broker import GROUPS, ConfigChange, ConfigOperation, Topic
+from treecast.middleware.broker.access import Operation, ResourceKind
 from treecast.middleware.model.errors import Fault, TreecastError
 
 from .. import errors
@@ -38,6 +39,16 @@ def _check_broker(ctx: Context, name: str) -> None:
         raise TreecastError(Fault.INVALID_REQUEST, f"this is broker {ctx.node_id}, not {name}")
 
 
+def _check(ctx: Context, operation: Operation, kind: int, name: str) -> None:
+    """Raises FORBIDDEN_TOPIC, or the like, if the client lacks a right on a resource with configuration."""
+    if kind == _TOPIC:
+        ctx.check(operation, ResourceKind.TOPIC, name)
+    elif kind == _GROUP:
+        ctx.check(operation, ResourceKind.GROUP, name)
+    else:
+        ctx.check(operation, ResourceKind.CLUSTER)
+
+
 # --- DescribeConfigs
 
 
@@ -50,6 +61,7 @@ async def _described(ctx: Context, request: Message, resource: Message) -> Field
     kind, name = resource.resource_type, resource.resource_name
     answer = {"resource_type": kind, "resource_name": name}
     try:
+        _check(ctx, Operation.DESCRIBE_CONFIGS, kind, name)
         rows = await _rows(ctx, kind, name)
     except TreecastError as error:
         return answer | {"error_code": ctx.code(error), "error_message": error.detail, "configs": []}
@@ -103,6 +115,7 @@ async def alter_configs(ctx: Context, request: Message) -> Fields:
 
 async def _alter(ctx: Context, request: Message, resource: Message, changes_of: _ChangesOf) -> Fields:
     try:
+        _check(ctx, Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name)
         if resource.resource_type == _BROKER:
             _check_broker(ctx, resource.resource_name)
             raise TreecastError(

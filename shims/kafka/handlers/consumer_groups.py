@@ -14,12 +14,13 @@ from treecast.middleware.broker import (
     GroupType,
     Places,
 )
+from treecast.middleware.broker.access import Operation, ResourceKind
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicId
 
 from .. import errors
 from .. import versions as v
-from .base import GROUP_OPERATIONS, OPERATIONS_NOT_ASKED, Context, Fields, Handler, Message, paced
+from .base import Context, Fields, Handler, Message, paced
 
 _MEMBER_IDS_OF_CLIENTS = 1  # from this version on a joining member chooses its own id (KIP-1082)
 _CLASSIC, _CONSUMER = 0, 1  # member types
@@ -28,6 +29,8 @@ _CLASSIC, _CONSUMER = 0, 1  # member types
 async def consumer_group_heartbeat(ctx: Context, request: Message) -> Fields:
     if ctx.version >= _MEMBER_IDS_OF_CLIENTS and not request.member_id:
         raise TreecastError(Fault.INVALID_REQUEST, "the member id is missing")
+    for topic in request.subscribed_topic_names or ():
+        ctx.check(Operation.DESCRIBE, ResourceKind.TOPIC, topic)
     heartbeat = ConsumerHeartbeat(
         group_id=request.group_id,
         member_id=request.member_id,
@@ -77,18 +80,20 @@ def _refuse_heartbeat(request: Message, code: int, detail: str) -> Fields:
 
 async def consumer_group_describe(ctx: Context, request: Message) -> Fields:
     """Describes groups. Classic groups get GROUP_ID_NOT_FOUND; admin clients then use DescribeGroups."""
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED
+    asked = bool(request.include_authorized_operations)
     groups = paced(ctx, request.group_ids)
-    return {"groups": [await _described(ctx, group_id, operations) async for group_id in groups]}
+    return {"groups": [await _described(ctx, group_id, asked) async for group_id in groups]}
 
 
-async def _described(ctx: Context, group_id: str, operations: int) -> Fields:
+async def _described(ctx: Context, group_id: str, asked: bool) -> Fields:
     try:
+        ctx.check(Operation.DESCRIBE, ResourceKind.GROUP, group_id)
         group = await ctx.cluster.home(GROUPS, group_id).describe(group_id)
         if group.group_type is not GroupType.CONSUMER:
             raise TreecastError(Fault.GROUP_NOT_FOUND, f"there is no group {group_id!r} of type consumer")
     except TreecastError as error:
         return _undescribed(group_id, ctx.code(error), error.detail)
+    operations = ctx.operations(asked, ResourceKind.GROUP, group_id)
     return _row(ctx.cluster, group) | {"authorized_operations": operations}
 
 

@@ -14,13 +14,12 @@ from treecast.middleware.broker import (
     MemberIdRequired,
     SyncGroup,
 )
+from treecast.middleware.broker.access import Operation, ResourceKind
 from treecast.middleware.model.errors import Fault, TreecastError
 
 from .. import errors
 from .. import versions as v
 from .base import (
-    GROUP_OPERATIONS,
-    OPERATIONS_NOT_ASKED,
     Context,
     Fields,
     Handler,
@@ -153,15 +152,17 @@ async def leave_group(ctx: Context, request: Message) -> Fields:
 
 
 async def describe_groups(ctx: Context, request: Message) -> Fields:
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED
+    asked = bool(request.include_authorized_operations)
     rows: list[Fields] = []
     async for group_id in paced(ctx, request.groups):
         try:
+            ctx.check(Operation.DESCRIBE, ResourceKind.GROUP, group_id)
             described = await ctx.cluster.home(GROUPS, group_id).describe(group_id)
             _check_classic(ctx, described)
         except TreecastError as error:
             rows.append(_undescribed(group_id, ctx.code(error), error.detail))
         else:
+            operations = ctx.operations(asked, ResourceKind.GROUP, group_id)
             rows.append(_described(described, operations))
     return {"groups": rows}
 
@@ -218,7 +219,14 @@ async def list_groups(ctx: Context, request: Message) -> Fields:
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     listings = await ctx.cluster.list_groups()
-    return {"error_code": errors.NONE, "groups": [_listed(g) for g in listings if _wanted(g, states, types)]}
+    found = [one for one in listings if _wanted(one, states, types) and _may_see(ctx, one.group_id)]
+    return {"error_code": errors.NONE, "groups": [_listed(one) for one in found]}
+
+
+def _may_see(ctx: Context, group_id: str) -> bool:
+    if ctx.may(Operation.DESCRIBE, ResourceKind.CLUSTER):
+        return True
+    return ctx.may(Operation.DESCRIBE, ResourceKind.GROUP, group_id)
 
 
 def _wanted(group: GroupListing, states: set[str], types: set[str]) -> bool:
@@ -241,9 +249,14 @@ def _refuse_list(request: Message, code: int, detail: str) -> Fields:
 async def delete_groups(ctx: Context, request: Message) -> Fields:
     rows: list[Fields] = []
     async for group_id in paced(ctx, request.groups_names):
-        code = await _code_of(ctx, ctx.cluster.home(GROUPS, group_id).delete(group_id))
+        code = await _code_of(ctx, _delete(ctx, group_id))
         rows.append({"group_id": group_id, "error_code": code})
     return {"results": rows}
+
+
+async def _delete(ctx: Context, group_id: str) -> None:
+    ctx.check(Operation.DELETE, ResourceKind.GROUP, group_id)
+    await ctx.cluster.home(GROUPS, group_id).delete(group_id)
 
 
 async def _code_of(ctx: Context, action: Awaitable[None]) -> int:

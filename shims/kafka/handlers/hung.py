@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 
 from treecast.middleware.broker import ActiveProducer, TransactionListing
+from treecast.middleware.broker.access import Operation, ResourceKind
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.identity import TopicPartition
 
@@ -47,9 +48,13 @@ async def list_transactions(ctx: Context, request: Message) -> Fields:
                 "transaction_state": one.state,
             }
             for one in listings
-            if _wanted(one, request, states, now_ms)
+            if _wanted(one, request, states, now_ms) and _may_see(ctx, one.transactional_id)
         ],
     }
+
+
+def _may_see(ctx: Context, transactional_id: str) -> bool:
+    return ctx.may(Operation.DESCRIBE, ResourceKind.TRANSACTIONAL_ID, transactional_id)
 
 
 def _wanted(one: TransactionListing, request: Message, states: set[str], now_ms: int) -> bool:
@@ -69,10 +74,13 @@ async def describe_transactions(ctx: Context, request: Message) -> Fields:
     known = {
         one.transactional_id: one for one in await ctx.cluster.list_transactions(request.transactional_ids)
     }
-    return {"transaction_states": [_described(id, known) for id in dict.fromkeys(request.transactional_ids)]}
+    asked = dict.fromkeys(request.transactional_ids)
+    return {"transaction_states": [_described(ctx, id, known) for id in asked]}
 
 
-def _described(transactional_id: str, known: Mapping[str, TransactionListing]) -> Fields:
+def _described(ctx: Context, transactional_id: str, known: Mapping[str, TransactionListing]) -> Fields:
+    if not _may_see(ctx, transactional_id):
+        return _undescribed(transactional_id, errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     one = known.get(transactional_id)
     if one is None:
         return _undescribed(transactional_id, errors.TRANSACTIONAL_ID_NOT_FOUND)
@@ -125,6 +133,9 @@ async def describe_producers(ctx: Context, request: Message) -> Fields:
 
 async def _producers(ctx: Context, partition: TopicPartition) -> Fields:
     row = {"partition_index": partition.partition, "active_producers": []}
+    if not ctx.may(Operation.READ, ResourceKind.TOPIC, partition.topic):
+        refusal = ctx.refusal(Operation.READ, ResourceKind.TOPIC, partition.topic)
+        return row | {"error_code": ctx.code(refusal), "error_message": refusal.detail}
     if not known_partition(ctx.cluster, partition):
         detail = f"there is no partition {partition}"
         return row | {"error_code": errors.UNKNOWN_TOPIC_OR_PARTITION, "error_message": detail}

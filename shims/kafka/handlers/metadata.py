@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from treecast.middleware.broker import NewTopic, Topic
+from treecast.middleware.broker.access import Operation, ResourceKind
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.topics import check_kafka_name
 
@@ -11,14 +12,12 @@ from .. import versions as v
 from ..internal import visible_partition, visible_topic, visible_topic_by_id, visible_topics
 from ..messages import NO_UUID
 from .base import (
-    CLUSTER_OPERATIONS,
-    OPERATIONS_NOT_ASKED,
-    TOPIC_OPERATIONS,
     Context,
     Fields,
     Handler,
     Message,
     check_collision,
+    check_create,
     colliding,
     flattened,
     paced,
@@ -45,17 +44,27 @@ async def metadata(ctx: Context, request: Message) -> Fields:
         "cluster_id": ctx.cluster.cluster_id,
         "controller_id": ctx.node_id,
         "topics": await _topics(ctx, request),
-        "cluster_authorized_operations": (
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
-        ),
+        "cluster_authorized_operations": _cluster_operations(ctx, request),
     }
 
 
+def _cluster_operations(ctx: Context, request: Message) -> int:
+    """Returns what the client may do to the cluster: nothing is told to who may not describe it."""
+    asked = request.include_cluster_authorized_operations
+    if asked and not ctx.may(Operation.DESCRIBE, ResourceKind.CLUSTER):
+        return 0
+    return ctx.operations(asked, ResourceKind.CLUSTER)
+
+
+def _may_see(ctx: Context, name: str) -> bool:
+    return ctx.may(Operation.DESCRIBE, ResourceKind.TOPIC, name)
+
+
 async def _topics(ctx: Context, request: Message) -> list[Fields]:
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_NOT_ASKED
+    operations = bool(request.include_topic_authorized_operations)
     every = request.topics is None or (ctx.version == 0 and not request.topics)
     if every:
-        topics = visible_topics(ctx.cluster).values()
+        topics = [topic for topic in visible_topics(ctx.cluster).values() if _may_see(ctx, topic.name)]
         return [topic_row(ctx, topic, operations) async for topic in paced(ctx, topics)]
     create = ctx.broker.auto_create_topics and request.allow_auto_topic_creation
     rows: dict[object, Fields] = {}
@@ -87,13 +96,18 @@ def _by_id(asked: Message) -> bool:
 def _find(ctx: Context, asked: Message, create: bool) -> Topic | None:
     """Returns a topic, or None for one that is to be created."""
     if _by_id(asked):
-        return visible_topic_by_id(ctx.cluster.definitions, asked.topic_id)
+        found = visible_topic_by_id(ctx.cluster.definitions, asked.topic_id)
+        if not _may_see(ctx, found.name):  # an id tells its name to nobody who may not see the topic
+            raise TreecastError(Fault.UNKNOWN_TOPIC_ID)
+        return found
+    ctx.check(Operation.DESCRIBE, ResourceKind.TOPIC, asked.name)
     known = visible_topic(ctx.cluster, asked.name)
     if known is not None:
         return known
     check_kafka_name(asked.name)
     if not create:
         raise TreecastError(Fault.UNKNOWN_TOPIC)
+    check_create(ctx, asked.name)
     check_collision(ctx.cluster, asked.name)
     return None
 
@@ -125,14 +139,14 @@ async def _created(ctx: Context, missing: list[Message]) -> list[tuple[Message, 
     return answers
 
 
-def topic_row(ctx: Context, topic: Topic, operations: int) -> Fields:
+def topic_row(ctx: Context, topic: Topic, operations: bool) -> Fields:
     return {
         "error_code": errors.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.internal,
         "partitions": [_partition_row(ctx, topic.name, index) for index in range(topic.partitions)],
-        "topic_authorized_operations": operations,
+        "topic_authorized_operations": ctx.operations(operations, ResourceKind.TOPIC, topic.name),
     }
 
 
@@ -169,12 +183,11 @@ def describe_cluster(ctx: Context, request: Message) -> Fields:
     if request.endpoint_type != _ENDPOINT_BROKERS:
         return {"error_code": errors.UNSUPPORTED_ENDPOINT_TYPE, "endpoint_type": request.endpoint_type}
     host, port = ctx.address
-    asked = request.include_cluster_authorized_operations
     return {
         "cluster_id": ctx.cluster.cluster_id,
         "controller_id": ctx.node_id,
         "brokers": [{"broker_id": ctx.node_id, "host": host, "port": port}],
-        "cluster_authorized_operations": CLUSTER_OPERATIONS if asked else OPERATIONS_NOT_ASKED,
+        "cluster_authorized_operations": _cluster_operations(ctx, request),
     }
 
 
@@ -185,14 +198,18 @@ async def find_coordinator(ctx: Context, request: Message) -> Fields:
     """Answers for one key up to version 3, for many from version 4 on."""
     if ctx.version >= 4:
         keys = paced(ctx, request.coordinator_keys)
-        rows = [{"key": key} | _coordinator(ctx, request) async for key in keys]
+        rows = [{"key": key} | _coordinator(ctx, request, key) async for key in keys]
         return {"coordinators": rows}
-    return _coordinator(ctx, request)
+    return _coordinator(ctx, request, request.key)
 
 
-def _coordinator(ctx: Context, request: Message) -> dict[str, object]:
+def _coordinator(ctx: Context, request: Message, key: str) -> dict[str, object]:
     if request.key_type not in _KEY_TYPES:
         return _no_coordinator(errors.INVALID_REQUEST, f"there are no keys of type {request.key_type}")
+    kind = ResourceKind.TRANSACTIONAL_ID if request.key_type else ResourceKind.GROUP
+    if not ctx.may(Operation.DESCRIBE, kind, key):
+        refusal = ctx.refusal(Operation.DESCRIBE, kind, key)
+        return _no_coordinator(ctx.code(refusal), refusal.detail)
     host, port = ctx.address
     return {
         "error_code": errors.NONE,

@@ -7,6 +7,9 @@ their consumers say that the cluster has none, instead of trying again for ever.
 
 from __future__ import annotations
 
+from treecast.middleware.broker.access import Operation, ResourceKind
+from treecast.middleware.model.errors import Fault
+
 from .. import errors
 from .. import versions as v
 from .base import Context, Fields, Handler, Message, refuse_with_message
@@ -37,7 +40,14 @@ def share_group_heartbeat(ctx: Context, request: Message) -> Fields:
 
 
 def share_group_describe(ctx: Context, request: Message) -> Fields:
-    return _refuse_describe(request, errors.UNSUPPORTED_VERSION, _NO_SHARES)
+    return {"groups": [_undescribed(ctx, name) for name in request.group_ids]}
+
+
+def _undescribed(ctx: Context, group_id: str) -> Fields:
+    code, detail = errors.UNSUPPORTED_VERSION, _NO_SHARES
+    if not ctx.may(Operation.DESCRIBE, ResourceKind.GROUP, group_id):
+        code, detail = errors.GROUP_AUTHORIZATION_FAILED, Fault.FORBIDDEN_GROUP.value
+    return {"group_id": group_id, "error_code": code, "error_message": detail}
 
 
 def _refuse_describe(request: Message, code: int, detail: str) -> Fields:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from treecast.middleware.broker import GROUPS, NOBODY, CommittedOffset, Isolation, MemberIdentity
+from treecast.middleware.broker.access import Operation, ResourceKind
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
 
@@ -85,6 +86,7 @@ async def _offset_row(
     remote = asked.timestamp < _EARLIEST_LOCAL
     time = _EARLIEST if asked.timestamp <= _EARLIEST_LOCAL else asked.timestamp
     try:
+        ctx.check(Operation.DESCRIBE, ResourceKind.TOPIC, partition.topic)
         leader = visible_partition(ctx.cluster, partition.topic, partition.partition)
         leader.check_leader_epoch(asked.current_leader_epoch)
         found = await settled(leader.offset_for_time(time, isolation))
@@ -114,6 +116,7 @@ async def offset_for_leader_epoch(ctx: Context, request: Message) -> Fields:
 async def _epoch_row(ctx: Context, partition: TopicPartition, asked: Message) -> Fields:
     row = {"partition": partition.partition}
     try:
+        ctx.check(Operation.DESCRIBE, ResourceKind.TOPIC, partition.topic)
         leader = visible_partition(ctx.cluster, partition.topic, partition.partition)
         leader.check_leader_epoch(asked.current_leader_epoch)
         epoch, end_offset = await settled(leader.end_of_epoch(asked.leader_epoch))
@@ -140,12 +143,15 @@ def _refuse_epochs(request: Message, code: int, detail: str) -> Fields:
 async def split_commits(
     ctx: Context, request: Message
 ) -> tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, TreecastError]]:
-    """Returns the commits of a request for partitions that exist, and the errors of the others."""
+    """Returns the commits of a request, and the errors of partitions that are not there or that the client
+    may not read."""
     commits: dict[TopicPartition, CommittedOffset] = {}
     refused: dict[TopicPartition, TreecastError] = {}
     async for topic, row in paced(ctx, _each(request)):
         partition = TopicPartition(topic.name, row.partition_index)
-        if known_partition(ctx.cluster, partition):
+        if not ctx.may(Operation.READ, ResourceKind.TOPIC, topic.name):
+            refused[partition] = ctx.refusal(Operation.READ, ResourceKind.TOPIC, topic.name)
+        elif known_partition(ctx.cluster, partition):
             commits[partition] = CommittedOffset(
                 row.committed_offset, row.committed_leader_epoch, row.committed_metadata or ""
             )
@@ -187,12 +193,14 @@ async def offset_fetch(ctx: Context, request: Message) -> Fields:
         groups = paced(ctx, request.groups)
         rows = [await _group_row(ctx, group, request.require_stable) async for group in groups]
         return {"groups": rows}
+    ctx.check(Operation.DESCRIBE, ResourceKind.GROUP, request.group_id)
     topics = await _committed(ctx, request.group_id, request.topics, request.require_stable, NOBODY)
     return {"error_code": errors.NONE, "topics": topics}
 
 
 async def _group_row(ctx: Context, group: Message, require_stable: bool) -> Fields:
     try:
+        ctx.check(Operation.DESCRIBE, ResourceKind.GROUP, group.group_id)
         member = MemberIdentity(group.member_id or "", None, group.member_epoch)  # from version 9 on
         topics = await _committed(ctx, group.group_id, group.topics, require_stable, member)
     except TreecastError as error:
@@ -213,9 +221,13 @@ async def _committed(
         asked = [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
     home = ctx.cluster.home(GROUPS, group_id)
     found = await home.fetch_offsets(group_id, asked, require_stable=require_stable, member=member)
-    wanted = asked if asked is not None else list(found)
+    wanted = asked if asked is not None else [one for one in found if _may_see(ctx, one)]
     rows = [(partition, _committed_row(ctx, partition, found)) async for partition in paced(ctx, wanted)]
     return topic_rows(rows)
+
+
+def _may_see(ctx: Context, partition: TopicPartition) -> bool:
+    return ctx.may(Operation.DESCRIBE, ResourceKind.TOPIC, partition.topic)
 
 
 def _committed_row(
@@ -228,6 +240,9 @@ def _committed_row(
         "metadata": "",
         "error_code": errors.NONE,
     }
+    if not _may_see(ctx, partition):
+        refusal = ctx.refusal(Operation.DESCRIBE, ResourceKind.TOPIC, partition.topic)
+        return row | {"error_code": ctx.code(refusal)}
     committed = found.get(partition)
     if isinstance(committed, TreecastError):
         return row | {"error_code": ctx.code(committed)}
@@ -265,7 +280,16 @@ async def offset_delete(ctx: Context, request: Message) -> Fields:
         for topic in request.topics
         for row in topic.partitions
     ]
-    missing = {one: unknown_partition(one) for one in asked if not known_partition(ctx.cluster, one)}
+    missing = {
+        one: ctx.refusal(Operation.READ, ResourceKind.TOPIC, one.topic)
+        for one in asked
+        if not ctx.may(Operation.READ, ResourceKind.TOPIC, one.topic)
+    }
+    missing |= {
+        one: unknown_partition(one)
+        for one in asked
+        if one not in missing and not known_partition(ctx.cluster, one)
+    }
     home = ctx.cluster.home(GROUPS, request.group_id)
     refused = await home.delete_offsets(request.group_id, [one for one in asked if one not in missing])
     return {"error_code": errors.NONE} | dict(await commit_answer(ctx, request, missing | dict(refused)))

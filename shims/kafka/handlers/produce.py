@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from treecast.middleware.broker import Appended, Leaders, takes_runs
+from treecast.middleware.broker.access import CheckedLeaders
 from treecast.middleware.model.budget import WorkBudget
 from treecast.middleware.model.buffers import Chunk
 from treecast.middleware.model.errors import Fault, TreecastError
@@ -150,6 +151,8 @@ def _append(
         if records is None or len(records) == 0:
             raise TreecastError(Fault.INVALID_RECORD, "no record batch")
         _check_form(records, version)
+        if request.transactional_id is not None and isinstance(leaders, CheckedLeaders):
+            leaders.check_transaction(request.transactional_id)
         leader = leaders.partition(asked.topic, asked.partition)
         appended = leader.append(records, request.acks, request.transactional_id)
     except Exception as error:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from treecast.middleware.broker import NewTopic, Topic
+from treecast.middleware.broker.access import Operation, ResourceKind
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import TopicPartition
 from treecast.middleware.model.topic_config import WISHED_COPIES
@@ -19,6 +20,7 @@ from .base import (
     Handler,
     Message,
     check_collision,
+    check_create,
     colliding,
     flattened,
     paced,
@@ -48,6 +50,7 @@ async def create_topics(ctx: Context, request: Message) -> Fields:
                 raise TreecastError(
                     Fault.INVALID_REQUEST, f"topic {asked.name} is named twice in the request"
                 )
+            check_create(ctx, asked.name)
             check_collision(ctx.cluster, asked.name)
             other = flat.setdefault(flattened(asked.name), asked.name)
             if other != asked.name:
@@ -162,7 +165,7 @@ async def delete_topics(ctx: Context, request: Message) -> Fields:
 
 def _name_of(ctx: Context, asked: Message) -> str | None:
     for topic in visible_topics(ctx.cluster).values():
-        if topic.topic_id == asked.topic_id:
+        if topic.topic_id == asked.topic_id and ctx.may(Operation.DESCRIBE, ResourceKind.TOPIC, topic.name):
             return topic.name
     return None
 
@@ -173,6 +176,7 @@ def _unknown_id() -> dict[str, object]:
 
 async def _delete(ctx: Context, name: str) -> dict[str, object]:
     try:
+        ctx.check(Operation.DELETE, ResourceKind.TOPIC, name)
         check_own(ctx.cluster, name)
         topic = await ctx.cluster.definitions.delete_topic(name)
     except TreecastError as error:
@@ -199,6 +203,7 @@ async def create_partitions(ctx: Context, request: Message) -> Fields:
                 raise TreecastError(
                     Fault.INVALID_REQUEST, f"topic {asked.name} is named twice in the request"
                 )
+            ctx.check(Operation.ALTER, ResourceKind.TOPIC, asked.name)
             check_own(ctx.cluster, asked.name)
             _check_growth(ctx, asked)
             await ctx.cluster.definitions.create_partitions(
@@ -242,6 +247,7 @@ async def delete_records(ctx: Context, request: Message) -> Fields:
 async def _delete_before(ctx: Context, partition: TopicPartition, offset: int) -> Fields:
     row = {"partition_index": partition.partition}
     try:
+        ctx.check(Operation.DELETE, ResourceKind.TOPIC, partition.topic)
         leader = visible_partition(ctx.cluster, partition.topic, partition.partition)
         start = await settled(leader.delete_before(offset))
     except TreecastError as error:

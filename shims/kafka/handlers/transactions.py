@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from treecast.middleware.broker import GROUPS, TRANSACTIONS, InitProducer, MemberIdentity
+from treecast.middleware.broker.access import CLUSTER, Operation, ResourceKind
 from treecast.middleware.model.errors import Fault, TreecastError
 from treecast.middleware.model.identity import ProducerIdentity, TopicPartition
 
@@ -34,6 +35,8 @@ async def init_producer_id(ctx: Context, request: Message) -> Fields:
     if (known.producer_id < 0) != (known.epoch < 0):
         raise TreecastError(Fault.INVALID_REQUEST, "producer id and epoch must be sent together")
     if transactional_id is None:
+        if not ctx.may_write_idempotently:
+            raise ctx.refusal(Operation.IDEMPOTENT_WRITE, ResourceKind.CLUSTER, CLUSTER)
         producer = await ctx.cluster.new_producer()
     else:
         home = ctx.cluster.home(TRANSACTIONS, transactional_id)
@@ -74,14 +77,20 @@ def _partitions_answer(codes: dict[TopicPartition, int]) -> Fields:
     }
 
 
+def _wrong(ctx: Context, partition: TopicPartition) -> TreecastError | None:
+    """Returns why a partition cannot be in a transaction of this client."""
+    if not ctx.may(Operation.WRITE, ResourceKind.TOPIC, partition.topic):
+        return ctx.refusal(Operation.WRITE, ResourceKind.TOPIC, partition.topic)
+    return None if known_partition(ctx.cluster, partition) else unknown_partition(partition)
+
+
 async def add_partitions_to_txn(ctx: Context, request: Message) -> Fields:
-    """Adds all partitions or none. If one does not exist, the others get OPERATION_NOT_ATTEMPTED."""
+    """Adds all partitions or none. If one may not be written, the others get OPERATION_NOT_ATTEMPTED."""
     asked = _asked_partitions(request)
-    missing = [partition for partition in asked if not known_partition(ctx.cluster, partition)]
-    if missing:
-        code = ctx.code(unknown_partition(missing[0]))
+    wrong = {partition: error for partition in asked if (error := _wrong(ctx, partition)) is not None}
+    if wrong:
         return _partitions_answer(
-            {p: code if p in missing else errors.OPERATION_NOT_ATTEMPTED for p in asked}
+            {p: ctx.code(wrong[p]) if p in wrong else errors.OPERATION_NOT_ATTEMPTED for p in asked}
         )
     transactional_id = request.v3_and_below_transactional_id
     producer = ProducerIdentity(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
@@ -107,6 +116,8 @@ async def end_txn(ctx: Context, request: Message) -> Fields:
     """Ends a transaction or, with Treecast's own fields (docs/faces/kafka.md), a batch staged in parts."""
     home = ctx.cluster.home(TRANSACTIONS, request.transactional_id)
     if request.treecast_batch >= 0:
+        for part in request.treecast_parts:
+            ctx.check(Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, part.transactional_id)
         parts = {part.transactional_id: _producer(part) for part in request.treecast_parts}
         await home.end_parts(
             request.transactional_id,

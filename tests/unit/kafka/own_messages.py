@@ -8,12 +8,12 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
-from kafka.protocol import admin, consumer, metadata, producer
+from kafka.protocol import admin, consumer, metadata, producer, sasl
 from kafka.protocol.api_message import ApiMessage
 
 from treecast.shims.kafka.descriptors import DESCRIPTORS
 
-MODULES: tuple[ModuleType, ...] = (admin, consumer, metadata, producer)
+MODULES: tuple[ModuleType, ...] = (admin, consumer, metadata, producer, sasl)
 
 
 @cache

@@ -1,0 +1,44 @@
+"""Rights: principals, rules, and the one decision that all faces ask for."""
+
+from .authorizer import CLUSTER, AllowAll, Authorizer, Decision, Operation, Resource, ResourceKind
+from .filters import may_match
+from .granted import Granted, everything
+from .identities import Content, Identities, User, with_rules, without_rules
+from .leaders import CheckedLeaders
+from .rabbitmq import RabbitRights, missing
+from .rules import EVERYBODY, EVERYTHING, Pattern, Permission, Rule, Rules
+from .stored import StoredRights
+from .users_file import ALL, UsersFileError, check_user_name, read_users, write_users
+
+__all__ = [
+    "ALL",
+    "CLUSTER",
+    "EVERYBODY",
+    "EVERYTHING",
+    "AllowAll",
+    "Authorizer",
+    "CheckedLeaders",
+    "Content",
+    "Decision",
+    "Granted",
+    "Identities",
+    "Operation",
+    "Pattern",
+    "Permission",
+    "RabbitRights",
+    "Resource",
+    "ResourceKind",
+    "Rule",
+    "Rules",
+    "StoredRights",
+    "User",
+    "UsersFileError",
+    "check_user_name",
+    "everything",
+    "may_match",
+    "missing",
+    "read_users",
+    "with_rules",
+    "without_rules",
+    "write_users",
+]

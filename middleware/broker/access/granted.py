@@ -1,0 +1,72 @@
+"""The rights of one connection: decisions, kept until rules change, for each operation and resource."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.principal import ANONYMOUS, Principal
+
+from .authorizer import CLUSTER, AllowAll, Authorizer, Operation, Resource, ResourceKind
+
+_KEPT: Final = 4096  # decisions of one connection: beyond, all are decided once more
+_FAULTS: Final = {
+    ResourceKind.TOPIC: Fault.FORBIDDEN_TOPIC,
+    ResourceKind.GROUP: Fault.FORBIDDEN_GROUP,
+    ResourceKind.TRANSACTIONAL_ID: Fault.FORBIDDEN_TRANSACTION,
+    ResourceKind.CLUSTER: Fault.FORBIDDEN_CLUSTER,
+}
+
+
+class Granted:
+    """The rights of one connection. `principal` is anonymous until its client has logged in."""
+
+    def __init__(self, authorizer: Authorizer, principal: Principal = ANONYMOUS) -> None:
+        self.principal = principal
+        self._authorizer = authorizer
+        self._version = authorizer.version
+        self._known: dict[tuple[Operation, ResourceKind, str], bool] = {}
+
+    @property
+    def version(self) -> int:
+        """The version of the rules."""
+        return self._authorizer.version
+
+    def become(self, principal: Principal) -> None:
+        """The client has proven who it is."""
+        self.principal = principal
+        self._known.clear()
+
+    def may(self, operation: Operation, kind: ResourceKind, name: str) -> bool:
+        version = self._authorizer.version
+        if version != self._version or len(self._known) >= _KEPT:
+            self._version = version
+            self._known.clear()
+        asked = (operation, kind, name)
+        found = self._known.get(asked)
+        if found is None:
+            found = self._authorizer.decide(self.principal, operation, Resource(kind, name)).allowed
+            self._known[asked] = found
+        return found
+
+    def may_any(self, operation: Operation, kind: ResourceKind) -> bool:
+        """Whether there may be a resource of a kind to which it may do it."""
+        return self._authorizer.decide_any(self.principal, operation, kind).allowed
+
+    def may_all(self, operation: Operation, kind: ResourceKind, prefix: str) -> bool:
+        """Whether it may do it to every resource whose name begins with `prefix`."""
+        return self._authorizer.decide_all(self.principal, operation, kind, prefix).allowed
+
+    def check(self, operation: Operation, kind: ResourceKind, name: str = CLUSTER) -> None:
+        """Raises FORBIDDEN_TOPIC, or the like for other kinds, if the principal lacks the right."""
+        if not self.may(operation, kind, name):
+            raise self.refusal(operation, kind, name)
+
+    def refusal(self, operation: Operation, kind: ResourceKind, name: str = CLUSTER) -> TreecastError:
+        what = kind.value if kind is ResourceKind.CLUSTER else f"{kind.value} {name!r}"
+        return TreecastError(_FAULTS[kind], f"{self.principal.name} has no right to {operation.value} {what}")
+
+
+def everything() -> Granted:
+    """Returns the rights on a host that asks nobody who it is."""
+    return Granted(AllowAll())

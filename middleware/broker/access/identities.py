@@ -1,0 +1,136 @@
+"""The one store of identities: users, with what is stored of their passwords, and rules.
+
+While there is no user, nobody is asked who it is, and everything is allowed. As soon as there is one, a
+client has to log in, and what no rule allows is refused. Users with `admin` may do everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.principal import Principal, PrincipalKind
+from treecast.middleware.model.scram import ITERATIONS, Verifier, made_up
+
+from .authorizer import Decision, Operation, Resource, ResourceKind
+from .rules import Rule, Rules
+
+_OPEN: Final = Decision(True, "there are no users")
+_ADMIN: Final = Decision(True, "an administrator")
+
+
+class User(Struct, frozen=True):
+    """A user. `verifiers`: by the name of the mechanism; without any it cannot log in with a password."""
+
+    name: str
+    verifiers: Mapping[str, Verifier] = {}
+    admin: bool = False
+
+
+class Content(Struct, frozen=True):
+    """The content of the store. `users`: by name."""
+
+    users: Mapping[str, User] = {}
+    rules: tuple[Rule, ...] = ()
+
+
+Change = Callable[[Content], Content]
+
+
+class Identities:
+    """All users and rules of this host. Implements `Authorizer`.
+
+    `replace` is for whoever read what is stored; `change` is for clients. `version` rises with each of both.
+    """
+
+    def __init__(self, content: Content | None = None, key: bytes = b"") -> None:
+        """`key`: a secret of this process, for what unknown users are answered."""
+        self.content = content if content is not None else Content()
+        self.closed = bool(self.content.users)  # clients have to log in
+        self._version = 0
+        self._key = key
+        self._rules = Rules(self.content.rules)
+        self._watchers: list[Callable[[], None]] = []
+        self.store: Callable[[Change], Content] | None = None
+        """Applies a change to what is stored, and returns all of it. None: nothing can be changed."""
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    def watch(self, told: Callable[[], None]) -> None:
+        """Has `told` called after each change."""
+        self._watchers.append(told)
+
+    def replace(self, content: Content) -> None:
+        """Takes over what is stored now. Open connections are told."""
+        if content == self.content:
+            return
+        self.content = content
+        self._rules = Rules(content.rules)
+        # The deletion of the last user does not open the host to everybody: that takes a new start.
+        self.closed = self.closed or bool(content.users)
+        self._version += 1
+        for told in self._watchers:
+            told()
+
+    def change(self, change: Change) -> None:
+        """Changes what is stored. Raises STORAGE if the disk refuses, NOT_SUPPORTED without a store."""
+        if self.store is None:
+            raise TreecastError(Fault.NOT_SUPPORTED, "this host has no file of users: give --users FILE")
+        self.replace(self.store(change))
+
+    # --- log-ins
+
+    def knows(self, name: str) -> bool:
+        return name in self.content.users
+
+    def is_admin(self, name: str) -> bool:
+        user = self.content.users.get(name)
+        return user is not None and user.admin
+
+    def verifier(self, mechanism: str, name: str) -> Verifier:
+        """Returns a user's verifier; of an unknown one something that nothing fits."""
+        user = self.content.users.get(name)
+        found = user.verifiers.get(mechanism) if user is not None else None
+        if found is not None:
+            return found
+        known = [
+            one.verifiers[mechanism] for one in self.content.users.values() if mechanism in one.verifiers
+        ]
+        return made_up(mechanism, name, self._key, known[0].iterations if known else ITERATIONS)
+
+    # --- decisions
+
+    def decide(self, principal: Principal, operation: Operation, resource: Resource) -> Decision:
+        found = self._beyond_rules(principal)
+        return found or self._rules.decide(principal, operation, resource.kind, resource.name)
+
+    def decide_any(self, principal: Principal, operation: Operation, kind: ResourceKind) -> Decision:
+        return self._beyond_rules(principal) or self._rules.decide_any(principal, operation, kind)
+
+    def decide_all(
+        self, principal: Principal, operation: Operation, kind: ResourceKind, prefix: str
+    ) -> Decision:
+        return self._beyond_rules(principal) or self._rules.decide_all(principal, operation, kind, prefix)
+
+    def _beyond_rules(self, principal: Principal) -> Decision | None:
+        if not self.closed:
+            return _OPEN
+        is_user = principal.kind is PrincipalKind.USER
+        return _ADMIN if is_user and self.is_admin(principal.name) else None
+
+
+def with_rules(rules: Iterable[Rule]) -> Change:
+    """Returns the change that adds rules."""
+    added = tuple(rules)
+    return lambda content: Content(content.users, tuple(dict.fromkeys((*content.rules, *added))))
+
+
+def without_rules(rules: Iterable[Rule]) -> Change:
+    """Returns the change that removes rules."""
+    gone = frozenset(rules)
+    return lambda content: Content(content.users, tuple([one for one in content.rules if one not in gone]))

@@ -1,0 +1,176 @@
+"""`users.toml` on disk: read, changed under a lock, and watched.
+
+Commands and the daemon change the file with `change_users`: each reads it, changes what it read, and replaces
+the file, under a lock that others of them wait for. An editor that writes meanwhile wins or loses as a whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from treecast.middleware.api.discovery import Address
+from treecast.middleware.broker.access import Content, Identities, UsersFileError, read_users, write_users
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.logs import Log
+from treecast.middleware.storage.disk import Disk
+from treecast.shims.face import OpenListener
+
+from .listeners import StartError
+from .settings import Settings
+
+FILE: Final = "users.toml"  # in the data directory
+_ASKING: Final = ("kafka", "mqtt")  # faces that ask these users for their rights
+_LOOPBACK: Final = ("127.", "::1", "localhost")
+_LOOKS: Final = 1.0  # seconds between looks at the file
+_log = Log(__name__)
+
+Stamp = tuple[int, int, int]
+
+
+def load_users(path: Path) -> Content | None:
+    """Returns what the file holds; None if there is none. Raises UsersFileError, or OSError."""
+    try:
+        return read_users(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise UsersFileError("it is no UTF-8 text") from error
+
+
+def change_users(path: Path, change: Callable[[Content], Content]) -> Content:
+    """Changes the file, or makes it, readable by its owner only. Returns what it holds then.
+
+    Raises UsersFileError, or OSError.
+    """
+    with _locked(path):
+        content = change(load_users(path) or Content())
+        _replace(path, write_users(content).encode())
+    return content
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Holds a lock beside the file: the file itself is replaced."""
+    descriptor = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    new = path.with_suffix(".new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "wb") as file:
+        os.fchmod(descriptor, 0o600)
+        file.write(content)
+        file.flush()
+        os.fsync(descriptor)
+    new.replace(path)
+    Disk().sync_directory(str(path.parent))
+
+
+def users_path(settings: Settings) -> Path:
+    return Path(settings.users) if settings.users else Path(settings.data) / FILE
+
+
+def warn_of_open_doors(identities: Identities, listeners: Iterable[OpenListener]) -> None:
+    """Says at the start that nobody is asked who it is, and where others than this host's clients come in."""
+    if identities.closed:
+        return
+    advice = "treecast users add NAME --admin"
+    _log.info("no user exists: every client may do everything", advice=advice)
+    for one in listeners:
+        host = Address.parse(one.address).host
+        if one.name.partition("-")[0] in _ASKING and not host.startswith(_LOOPBACK):
+            _log.warning(
+                "no user exists: everybody who reaches this address may read and write everything",
+                face=one.name,
+                address=one.address,
+                advice=advice,
+            )
+
+
+class WatchedUsers:
+    """The identities of a daemon, from its file, which is read again when it changes.
+
+    A file that has become wrong, or is gone, changes nothing: what was read before holds until it is mended.
+    """
+
+    def __init__(self, path: Path, *, named: bool) -> None:
+        """`named`: the operator has named the file, so that it has to be there. Raises StartError."""
+        self.path = path
+        self.trouble = ""
+        self._seen = self._stamp()
+        self._task: asyncio.Task[None] | None = None
+        try:
+            content = load_users(path)
+        except (OSError, UsersFileError) as error:
+            raise StartError(f"the file of users {path}: {_reason(error)}") from error
+        if content is None and named:
+            raise StartError(f"--users {path}: make it by `treecast users add NAME --file {path}`")
+        self.identities = Identities(content, secrets.token_bytes(32))
+        self.identities.store = self._store
+
+    def _store(self, change: Callable[[Content], Content]) -> Content:
+        """Implements `Identities.store`."""
+        try:
+            content = change_users(self.path, change)
+        except (OSError, UsersFileError) as error:
+            raise TreecastError(Fault.STORAGE, f"the file of users: {_reason(error)}") from error
+        self._seen = self._stamp()
+        return content
+
+    def _stamp(self) -> Stamp | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def look(self) -> None:
+        """Reads the file again if it has changed."""
+        stamp = self._stamp()
+        if stamp == self._seen:
+            return
+        self._seen = stamp
+        try:
+            content = load_users(self.path)
+        except (OSError, UsersFileError) as error:
+            self._keep_on(_reason(error))
+            return
+        if content is None:
+            self._keep_on("it is gone")
+            return
+        self.trouble = ""
+        self.identities.replace(content)
+        _log.info("users read again", users=len(content.users), rules=len(content.rules))
+
+    def _keep_on(self, reason: str) -> None:
+        self.trouble = f"the file of users {self.path}: {reason}; what was read before holds"
+        _log.error("users not read", path=str(self.path), error=reason, advice="mend it: it is read again")
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOKS)
+            self.look()
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

@@ -1,0 +1,37 @@
+"""Principals: a user, a host, an agent, or a client that has not said who it is."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from msgspec import Struct
+
+
+class PrincipalKind(enum.Enum):
+    USER = "user"
+    HOST = "host"
+    AGENT = "agent"
+    ANONYMOUS = "anonymous"
+
+
+class Proof(enum.Enum):
+    """How a principal has proven its name."""
+
+    NONE = "none"
+    PASSWORD = "password"
+    SCRAM = "scram"
+    CERTIFICATE = "certificate"
+
+
+class Principal(Struct, frozen=True):
+    """The one who asks for an operation. `address`: the IP address that it connects from; "" on a socket of
+    this machine."""
+
+    name: str
+    kind: PrincipalKind = PrincipalKind.USER
+    proof: Proof = Proof.PASSWORD
+    address: str = ""
+
+
+ANONYMOUS: Final = Principal("ANONYMOUS", PrincipalKind.ANONYMOUS, Proof.NONE)

@@ -1,0 +1,101 @@
+"""SaslHandshake and SaslAuthenticate: log-ins with PLAIN and SCRAM (KIP-43, 84, 152, 255)."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Final
+
+from treecast.middleware.model.scram import NONCE_BYTES, ScramError
+from treecast.shims.identified import secret_of
+from treecast.shims.log_ins import Outcome
+
+from .. import errors
+from .. import versions as v
+from ..log_in import MECHANISMS, PLAIN, LogIn, State
+from .base import Context, Fields, Handler, Message, refuse_with_message
+
+_WRONG: Final = "user name or password are wrong"
+_NOT_NOW: Final = "SaslHandshake comes first, and once for each log-in"
+_OPEN: Final = "nobody has to log in here: this host has no users; connect without SASL"
+
+
+def sasl_handshake(ctx: Context, request: Message) -> Fields:
+    """Chooses the mechanism. Without users there is none, as at a listener of Kafka without SASL."""
+    log_in = ctx.log_in
+    offered = list(MECHANISMS)
+    if not log_in.identities.closed:
+        return {"error_code": errors.ILLEGAL_SASL_STATE, "mechanisms": []}
+    if request.mechanism not in MECHANISMS:
+        log_in.fail()
+        return {"error_code": errors.UNSUPPORTED_SASL_MECHANISM, "mechanisms": offered}
+    log_in.choose(request.mechanism, secrets.token_bytes(NONCE_BYTES))
+    return {"error_code": errors.NONE, "mechanisms": offered}
+
+
+def _refuse_handshake(request: Message, code: int, detail: str) -> Fields:
+    return {"error_code": code, "mechanisms": []}
+
+
+async def sasl_authenticate(ctx: Context, request: Message) -> Fields:
+    log_in = ctx.log_in
+    if log_in.state is not State.CHOSEN:
+        return _failed(log_in, errors.ILLEGAL_SASL_STATE, _OPEN if not log_in.identities.closed else _NOT_NOW)
+    if log_in.mechanism == PLAIN:
+        return await _plain(ctx, log_in, request.auth_bytes)
+    return await _scram(ctx, log_in, request.auth_bytes)
+
+
+async def _plain(ctx: Context, log_in: LogIn, proof: bytes) -> Fields:
+    given = _credentials(proof)
+    if given is None:
+        return _failed(log_in, errors.SASL_AUTHENTICATION_FAILED, "a malformed message of PLAIN")
+    user, password = given
+    secret = secret_of(log_in.identities, user)
+    outcome = await ctx.log_ins.checked(log_in.origin, user, password, secret)
+    if outcome is Outcome.BUSY:
+        return _failed(log_in, errors.SASL_AUTHENTICATION_FAILED, "too many log-ins wait: try again")
+    if outcome is not Outcome.FITS or not log_in.succeed(user):
+        return _failed(log_in, errors.SASL_AUTHENTICATION_FAILED, _WRONG)
+    return _passed(b"")
+
+
+def _credentials(proof: bytes) -> tuple[str, bytes] | None:
+    """Reads (user, password) of a message of PLAIN (RFC 4616). An authorization identity may be the user."""
+    parts = proof.split(b"\0")
+    if len(parts) != 3 or not parts[1] or not parts[2] or parts[0] not in (b"", parts[1]):
+        return None
+    try:
+        return parts[1].decode(), parts[2]
+    except UnicodeDecodeError:
+        return None
+
+
+async def _scram(ctx: Context, log_in: LogIn, message: bytes) -> Fields:
+    exchange = log_in.exchange
+    assert exchange is not None  # `choose` has made it
+    try:
+        if not exchange.began:
+            return _passed(exchange.first(message))
+        answer = exchange.final(message)
+    except ScramError as error:
+        await asyncio.sleep(ctx.log_ins.wrong(log_in.origin, exchange.user))
+        return _failed(log_in, errors.SASL_AUTHENTICATION_FAILED, str(error))
+    if not log_in.succeed(exchange.user):
+        return _failed(log_in, errors.SASL_AUTHENTICATION_FAILED, _WRONG)
+    return _passed(answer)
+
+
+def _passed(answer: bytes) -> Fields:
+    return {"error_code": errors.NONE, "error_message": None, "auth_bytes": answer, "session_lifetime_ms": 0}
+
+
+def _failed(log_in: LogIn, code: int, detail: str) -> Fields:
+    log_in.fail()
+    return {"error_code": code, "error_message": detail, "auth_bytes": b""}
+
+
+HANDLERS = {
+    v.SASL_HANDSHAKE: Handler(sasl_handshake, _refuse_handshake),
+    v.SASL_AUTHENTICATE: Handler(sasl_authenticate, refuse_with_message),
+}

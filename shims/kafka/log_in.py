@@ -1,0 +1,134 @@
+"""The log-in of one Kafka connection, without I/O: SaslHandshake, then SaslAuthenticate (KIP-43, 84, 152).
+
+| state | what is served | what follows |
+| --- | --- | --- |
+| NEW | ApiVersions; SaslHandshake; everything else while nobody is asked who it is | CHOSEN |
+| CHOSEN | ApiVersions; SaslAuthenticate | DONE, CHOSEN after the first message of SCRAM, FAILED |
+| DONE | everything; SaslHandshake repeats the log-in, as the same user (KIP-368) | CHOSEN |
+| FAILED | nothing: the connection ends | |
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from treecast.middleware.broker import Leaders
+from treecast.middleware.broker.access import CheckedLeaders, Granted, Identities, Operation
+from treecast.middleware.model.principal import ANONYMOUS, Principal, PrincipalKind, Proof
+from treecast.middleware.model.scram import HASHES, ServerExchange, Verifier
+
+from . import versions as v
+
+PLAIN: Final = "PLAIN"
+MECHANISMS: Final = (PLAIN, *HASHES)
+
+
+class State(enum.Enum):
+    NEW = "new"
+    CHOSEN = "chosen"
+    DONE = "done"
+    FAILED = "failed"
+
+
+# The APIs that are served in a state while clients have to log in; None: all of them.
+SERVED: Final[Mapping[State, frozenset[int] | None]] = MappingProxyType(
+    {
+        State.NEW: frozenset({v.API_VERSIONS, v.SASL_HANDSHAKE}),
+        State.CHOSEN: frozenset({v.API_VERSIONS, v.SASL_AUTHENTICATE}),
+        State.DONE: None,
+        State.FAILED: frozenset(),
+    }
+)
+
+
+class LogIn:
+    """How far the log-in of a connection has come, and what it may do.
+
+    `address`: the client's IP address, as rules name it. `origin`: as the limits on log-ins count it.
+    """
+
+    def __init__(self, identities: Identities, address: str = "", origin: str = "") -> None:
+        self.identities = identities
+        self.address = address
+        self.origin = origin
+        self.granted = Granted(identities, ANONYMOUS)
+        self.state = State.NEW
+        self.mechanism = ""
+        self.exchange: ServerExchange | None = None
+        self._writable: CheckedLeaders | None = None
+        self._readable: CheckedLeaders | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the client has to log in before it is served."""
+        return self.state is not State.DONE and self.identities.closed
+
+    @property
+    def lapsed(self) -> bool:
+        """Whether the connection has to end: its user was deleted, or clients have to log in by now."""
+        principal = self.granted.principal
+        if principal.kind is PrincipalKind.USER:
+            return not self.identities.knows(principal.name)
+        return self.identities.closed
+
+    def serves(self, key: int) -> bool:
+        """Whether an API is served now."""
+        if not self.identities.closed:
+            return True
+        served = SERVED[self.state]
+        return served is None or key in served
+
+    def choose(self, mechanism: str, nonce: bytes) -> None:
+        """Begins a log-in. `nonce`: random bytes for SCRAM."""
+        self.state = State.CHOSEN
+        self.mechanism = mechanism
+        self.exchange = None
+        if mechanism in HASHES:
+            identities = self.identities
+            self.exchange = ServerExchange(mechanism, nonce, _Finder(identities, mechanism))
+
+    def succeed(self, user: str) -> bool:
+        """Returns whether the connection is now the user's: it stays the one whose it was before."""
+        before = self.granted.principal
+        if (before is not ANONYMOUS and before.name != user) or not self.identities.knows(user):
+            return False
+        proof = Proof.PASSWORD if self.mechanism == PLAIN else Proof.SCRAM
+        self.granted.become(Principal(user, proof=proof, address=self.address))
+        self.state = State.DONE
+        self.exchange = None
+        return True
+
+    def fail(self) -> None:
+        self.state = State.FAILED
+        self.exchange = None
+
+    # --- partitions
+
+    def writable(self, leaders: Leaders) -> Leaders:
+        """Returns the partitions to which the connection may write. Checks nothing while all is allowed."""
+        if not self.identities.closed:
+            return leaders
+        if self._writable is None:
+            self._writable = CheckedLeaders(leaders, self.granted, Operation.WRITE)
+        return self._writable
+
+    def readable(self, leaders: Leaders) -> Leaders:
+        if not self.identities.closed:
+            return leaders
+        if self._readable is None:
+            self._readable = CheckedLeaders(leaders, self.granted, Operation.READ)
+        return self._readable
+
+
+class _Finder:
+    """Finds the verifier of the user who asks."""
+
+    def __init__(self, identities: Identities, mechanism: str) -> None:
+        self._identities = identities
+        self._mechanism = mechanism
+
+    def __call__(self, name: str) -> Verifier:
+        return self._identities.verifier(self._mechanism, name)

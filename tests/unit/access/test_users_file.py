@@ -1,0 +1,161 @@
+"""`users.toml`: as text and back, every mistake with its place, and the file on disk."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treecast.middleware.broker.access import (
+    Content,
+    Operation,
+    Pattern,
+    Permission,
+    ResourceKind,
+    Rule,
+    User,
+    UsersFileError,
+    read_users,
+    with_rules,
+    write_users,
+)
+from treecast.middleware.daemon.listeners import StartError
+from treecast.middleware.daemon.users_file import WatchedUsers, change_users, load_users
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.model.scram import SHA256, SHA512, verifier
+
+VERIFIERS = {one: verifier(one, b"secret", b"salt", 4096) for one in (SHA256, SHA512)}
+NAMES = st.text(min_size=1, max_size=20).filter(
+    lambda text: text.isprintable() and text not in ("*", "ANONYMOUS")
+)
+ANYTHING = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+USERS = st.builds(
+    User,
+    name=NAMES,
+    verifiers=st.sampled_from([{}, VERIFIERS, {SHA512: VERIFIERS[SHA512]}]),
+    admin=st.booleans(),
+)
+RULES = st.builds(
+    Rule,
+    user=ANYTHING,
+    permission=st.sampled_from(Permission),
+    operation=st.sampled_from([None, *Operation]),
+    kind=st.sampled_from(ResourceKind),
+    pattern=st.sampled_from(Pattern),
+    name=ANYTHING,
+    address=ANYTHING,
+)
+
+
+@given(st.lists(USERS, max_size=3), st.lists(RULES, max_size=4))
+def test_what_is_written_is_read(users: list[User], rules: list[Rule]) -> None:
+    content = Content({user.name: user for user in users}, tuple(rules))
+    assert read_users(write_users(content)) == content
+
+
+def test_by_hand() -> None:
+    text = """
+    [users.alice]
+    admin = true
+
+    [[rules]]
+    permission = "deny"
+    user = "*"
+    operation = "all"
+    resource = "topic"
+    name = "secret"
+    """
+    rule = Rule("*", Permission.DENY, None, ResourceKind.TOPIC, Pattern.LITERAL, "secret")
+    assert read_users(text) == Content({"alice": User("alice", admin=True)}, (rule,))
+
+
+RULE = "[[rules]]\nuser='a'\npermission='allow'\noperation='{operation}'\nresource='topic'\nname='{name}'"
+MISTAKES = {
+    "[users.alice]\nadmim = true": "unknown field `admim`",
+    "[users.alice]\npassword = 'x'": "unknown field `password`",
+    "[users.'*']": "stands for everybody",
+    "[users.'a\\nb']\n[users.\"a\\nb\"]": "printable text",
+    "[users.alice]\nSCRAM-SHA-256 = 'secret'": "user 'alice': no verifier of SCRAM-SHA-256",
+    "[[rules]]\nuser = 'a'": "missing required field",
+    RULE.format(operation="reed", name="x"): "no operation 'reed'",
+    RULE.format(operation="read", name=""): "rule 1: .*empty",
+    "users = ": "Invalid value",
+}
+
+
+@pytest.mark.parametrize(("text", "reason"), MISTAKES.items())
+def test_mistakes(text: str, reason: str) -> None:
+    with pytest.raises(UsersFileError, match=reason):
+        read_users(text)
+
+
+def add(name: str) -> User:
+    return User(name, VERIFIERS)
+
+
+def test_the_file_is_private_and_whole(tmp_path: Path) -> None:
+    path = tmp_path / "users.toml"
+    before = os.umask(0)
+    try:
+        change_users(path, lambda content: Content({"alice": add("alice")}, content.rules))
+        change_users(path, lambda content: Content({**content.users, "bob": add("bob")}, content.rules))
+    finally:
+        os.umask(before)
+    found = load_users(path)
+    assert found is not None
+    assert list(found.users) == ["alice", "bob"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["users.lock", "users.toml"]
+
+
+def test_a_daemon_reads_it_again(tmp_path: Path) -> None:
+    path = tmp_path / "users.toml"
+    users = WatchedUsers(path, named=False)
+    identities = users.identities
+    assert not identities.closed
+    change_users(path, lambda _: Content({"alice": add("alice")}))
+    users.look()
+    assert identities.knows("alice")
+    version = identities.version
+    users.look()
+    assert identities.version == version
+    identities.change(
+        with_rules([Rule("alice", Permission.ALLOW, None, ResourceKind.TOPIC, Pattern.LITERAL, "orders")])
+    )
+    assert load_users(path) == identities.content
+    version = identities.version
+    users.look()
+    assert identities.version == version, "its own change is no news"
+
+
+def test_a_file_that_became_wrong_or_is_gone_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "users.toml"
+    change_users(path, lambda _: Content({"alice": add("alice")}))
+    users = WatchedUsers(path, named=True)
+    path.write_text("[users")
+    users.look()
+    assert users.identities.knows("alice")
+    assert "what was read before holds" in users.trouble
+    with pytest.raises(TreecastError, match="the file of users"):
+        users.identities.change(lambda content: content)
+    path.unlink()
+    users.look()
+    assert users.identities.knows("alice")
+    assert "it is gone" in users.trouble
+    change_users(path, lambda _: Content({"bob": add("bob")}))
+    users.look()
+    assert users.trouble == ""
+    assert list(users.identities.content.users) == ["bob"]
+
+
+def test_a_start_with_a_wrong_file(tmp_path: Path) -> None:
+    path = tmp_path / "users.toml"
+    with pytest.raises(StartError, match="treecast users add NAME --file"):
+        WatchedUsers(path, named=True)
+    path.write_text("x = 1")
+    with pytest.raises(StartError, match=r"users\.toml: .*unknown field `x`"):
+        WatchedUsers(path, named=False)
