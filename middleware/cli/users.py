@@ -197,30 +197,44 @@ Operations = Annotated[
 Topic = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="As Kafka spells it; '*': all.")]
 Group = Annotated[str | None, typer.Option("--group", metavar="NAME", help="A consumer group; '*': all.")]
 TransactionalId = Annotated[str | None, typer.Option("--transactional-id", metavar="NAME")]
+Exchange = Annotated[str | None, typer.Option("--exchange", metavar="NAME", help="Of AMQP, in /.")]
+Queue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Of AMQP, in /.")]
 Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
 Prefixed = Annotated[bool, typer.Option("--prefixed", help="All names that begin so.")]
 Deny = Annotated[bool, typer.Option("--deny", help="Deny it, which wins over all that allows it.")]
 From = Annotated[str, typer.Option("--address", metavar="IP", help="Only from there. Default: everywhere.")]
 
 
-def _resource(topic: str | None, group: str | None, one: str | None, cluster: bool) -> Resource:
-    given = [
-        Resource(kind, name)
-        for kind, name in (
-            (ResourceKind.TOPIC, topic),
-            (ResourceKind.GROUP, group),
-            (ResourceKind.TRANSACTIONAL_ID, one),
-            (ResourceKind.CLUSTER, CLUSTER if cluster else None),
-        )
-        if name is not None
-    ]
-    if len(given) != 1 or not given[0].name:
-        raise CommandError("name one resource: --topic, --group, --transactional-id or --cluster")
+def _resource(named: dict[ResourceKind, str | None]) -> Resource:
+    given = [Resource(kind, name) for kind, name in named.items() if name]
+    if len(given) != 1:
+        options = "--topic, --group, --transactional-id, --cluster, --exchange or --queue"
+        raise CommandError(f"name one resource: {options}")
     return given[0]
 
 
+def _named(
+    topic: str | None,
+    group: str | None,
+    transactional_id: str | None,
+    cluster: bool,
+    exchange: str | None,
+    queue: str | None,
+) -> Resource:
+    return _resource(
+        {
+            ResourceKind.TOPIC: topic,
+            ResourceKind.GROUP: group,
+            ResourceKind.TRANSACTIONAL_ID: transactional_id,
+            ResourceKind.CLUSTER: CLUSTER if cluster else None,
+            ResourceKind.EXCHANGE: exchange,
+            ResourceKind.QUEUE: queue,
+        }
+    )
+
+
 def _operation(text: str) -> Operation | None:
-    known = {one.value: one for one in Operation if one is not Operation.CONFIGURE}
+    known = {one.value: one for one in Operation}
     if text != ALL and text not in known:
         raise CommandError(f"there is no operation {text!r}; known are {', '.join([ALL, *known])}")
     return known.get(text)
@@ -245,13 +259,15 @@ def add_rules(
     group: Group = None,
     transactional_id: TransactionalId = None,
     cluster: Cluster = False,
+    exchange: Exchange = None,
+    queue: Queue = None,
     prefixed: Prefixed = False,
     deny: Deny = False,
     address: From = EVERYBODY,
     file: File = None,
 ) -> None:
     """Allows or denies a user operations on a resource."""
-    resource = _resource(topic, group, transactional_id, cluster)
+    resource = _named(topic, group, transactional_id, cluster, exchange, queue)
     rules = _rules(user, operations, resource, prefixed, deny, address)
     if user != EVERYBODY:
         _user(_load(file), user)
@@ -268,13 +284,15 @@ def remove_rules(
     group: Group = None,
     transactional_id: TransactionalId = None,
     cluster: Cluster = False,
+    exchange: Exchange = None,
+    queue: Queue = None,
     prefixed: Prefixed = False,
     deny: Deny = False,
     address: From = EVERYBODY,
     file: File = None,
 ) -> None:
     """Removes rules, given as to `add`."""
-    resource = _resource(topic, group, transactional_id, cluster)
+    resource = _named(topic, group, transactional_id, cluster, exchange, queue)
     rules = _rules(user, operations, resource, prefixed, deny, address)
     known = _load(file).rules
     missing = [rule.words for rule in rules if rule not in known]
@@ -315,6 +333,8 @@ def check_rules(
     group: Group = None,
     transactional_id: TransactionalId = None,
     cluster: Cluster = False,
+    exchange: Exchange = None,
+    queue: Queue = None,
     address: Annotated[str, typer.Option("--address", metavar="IP", help="From where.")] = "127.0.0.1",
     file: File = None,
 ) -> None:
@@ -322,7 +342,7 @@ def check_rules(
     asked = _operation(operation)
     if asked is None:
         raise CommandError("ask for one operation")
-    resource = _resource(topic, group, transactional_id, cluster)
+    resource = _named(topic, group, transactional_id, cluster, exchange, queue)
     content = _load(file)
     decision = Identities(content).decide(Principal(user, address=address), asked, resource)
     say(f"{'allowed' if decision.allowed else 'refused'}: {decision.rule}")

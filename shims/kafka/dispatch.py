@@ -182,10 +182,11 @@ class Dispatcher:
         if not api.first <= version <= api.last:
             return self._unsupported(v.APIS[key], header, frame)
         log_in = peer.log_in
-        if not log_in.serves(key):
+        closed = log_in.identities.closed  # while it is not, nothing is asked of `log_in`
+        if closed and not log_in.serves(key):
             raise Refused(f"{api.name} before the log-in: clients have to use SASL here", late=True)
         if key == v.PRODUCE:
-            leaders = log_in.writable(self._leaders)
+            leaders: Leaders = log_in.writable(self._leaders) if closed else self._leaders
             if more or not self._run.empty:
                 self._run_leaders = leaders
                 return self._run.add(leaders, header, frame)
@@ -194,7 +195,7 @@ class Dispatcher:
         if key == v.FETCH:
             if len(frame) > _MAX_FETCH_BYTES:
                 raise Refused(f"a fetch of {len(frame)} bytes")
-            leaders = log_in.readable(self._leaders)
+            leaders = log_in.readable(self._leaders) if closed else self._leaders
             return fetch(
                 leaders, self._names, self.polls, self._counters, header, frame, self.fetch_max_bytes
             )
@@ -219,7 +220,8 @@ class Dispatcher:
         handler = HANDLERS[header.api_key]
         context = self._context(peer, header)
         try:
-            check_whole(peer.log_in.granted, header.api_key, request)
+            if context.log_in.identities.closed:
+                check_whole(context.log_in.granted, header.api_key, request)
             outcome = handler.run(context, request)
             if isinstance(outcome, Coroutine):
                 outcome = start(outcome, self._loop)

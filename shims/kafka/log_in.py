@@ -75,9 +75,7 @@ class LogIn:
         return self.identities.closed
 
     def serves(self, key: int) -> bool:
-        """Whether an API is served now."""
-        if not self.identities.closed:
-            return True
+        """Whether an API is served now, where clients have to log in."""
         served = SERVED[self.state]
         return served is None or key in served
 
@@ -108,16 +106,12 @@ class LogIn:
     # --- partitions
 
     def writable(self, leaders: Leaders) -> Leaders:
-        """Returns the partitions to which the connection may write. Checks nothing while all is allowed."""
-        if not self.identities.closed:
-            return leaders
+        """Returns the partitions to which the connection may write."""
         if self._writable is None:
             self._writable = CheckedLeaders(leaders, self.granted, Operation.WRITE)
         return self._writable
 
     def readable(self, leaders: Leaders) -> Leaders:
-        if not self.identities.closed:
-            return leaders
         if self._readable is None:
             self._readable = CheckedLeaders(leaders, self.granted, Operation.READ)
         return self._readable

@@ -21,10 +21,10 @@ def review(sessions: Sessions, now: float) -> None:
         if state.user:  # those of nobody wait for the first user with their client id, who is reviewed then
             lost = prune(sessions, state)
             if lost:
-                sessions.disconnect(state, codec.NOT_AUTHORIZED, "a filter may not be read any more", now)
+                sessions.cut_off(state, codec.NOT_AUTHORIZED, "a filter may not be read any more", now)
         if not sessions.identities.knows(state.user) and not sessions.in_password_file(state.user):
             detail = "the user is gone" if state.user else "clients have to log in here"
-            sessions.disconnect(state, codec.NOT_AUTHORIZED, detail, now)
+            sessions.cut_off(state, codec.NOT_AUTHORIZED, detail, now)
 
 
 def prune(sessions: Sessions, state: SessionState) -> bool:

@@ -192,11 +192,11 @@ class Sessions:
 
         Its will is published unless the session continues before the will delay has passed.
         """
-        self.disconnect(state, codec.TAKEN_OVER, "another client took over the session", now)
+        self.cut_off(state, codec.TAKEN_OVER, "another client took over the session", now)
         if clean:
             self._publish_will(state)
 
-    def disconnect(self, state: SessionState, reason: int, detail: str, now: float) -> None:
+    def cut_off(self, state: SessionState, reason: int, detail: str, now: float) -> None:
         """Ends the connection of a session, if it has one, on behalf of the server."""
         output = state.output
         if output is not None:
