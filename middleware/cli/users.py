@@ -50,9 +50,9 @@ File = Annotated[
     typer.Option(
         "--file",
         metavar="FILE",
-        envvar="TREECAST_USERS",
+        envvar="TREECAST_ACCESS_FILE",
         show_envvar=False,
-        help="The file of users. Default: TREECAST_USERS, else users.toml in the data directory.",
+        help="The file of users. Default: TREECAST_ACCESS_FILE, else users.toml in the data directory.",
     ),
 ]
 PasswordFile = Annotated[

@@ -96,7 +96,7 @@ class Daemon:
         self._listen_admin()
         broker = await self._start_broker()
         tighten(Path(settings.data))
-        self._users = users = WatchedUsers(users_path(settings), named=bool(settings.users))
+        self._users = users = WatchedUsers(users_path(settings), named=bool(settings.access_file))
         self._room = room = RoomWatch(settings.data, self._refused_writes)
         self._guard = guard = self._made_guard(room)
         self.subject = Subject(

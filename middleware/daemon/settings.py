@@ -166,10 +166,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             extra={"placeholder": "HOST:PORT"},
         ),
     ] = ""
-    users: Annotated[
+    access_file: Annotated[
         str,
         Meta(
-            description="users and rights of Kafka and MQTT clients, as `treecast users` and `treecast acl`"
+            description="users and rights of clients, as `treecast users` and `treecast acl`"
             " write them; read again when it changes; default: users.toml in the data directory. While there"
             " is no user, everybody who reaches a listener may do everything",
             extra={"placeholder": "FILE"},

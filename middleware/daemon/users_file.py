@@ -79,7 +79,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def users_path(settings: Settings) -> Path:
-    return Path(settings.users) if settings.users else Path(settings.data) / FILE
+    return Path(settings.access_file) if settings.access_file else Path(settings.data) / FILE
 
 
 def warn_of_open_doors(identities: Identities, listeners: Iterable[OpenListener]) -> None:
@@ -116,7 +116,7 @@ class WatchedUsers:
         except (OSError, UsersFileError) as error:
             raise StartError(f"the file of users {path}: {_reason(error)}") from error
         if content is None and named:
-            raise StartError(f"--users {path}: make it by `treecast users add NAME --file {path}`")
+            raise StartError(f"--access-file {path}: make it by `treecast users add NAME --file {path}`")
         self.identities = Identities(content, secrets.token_bytes(32))
         self.identities.store = self._store
 

@@ -80,7 +80,9 @@ class Identities:
     def change(self, change: Change) -> None:
         """Changes what is stored. Raises STORAGE if the disk refuses, NOT_SUPPORTED without a store."""
         if self.store is None:
-            raise TreecastError(Fault.NOT_SUPPORTED, "this host has no file of users: give --users FILE")
+            raise TreecastError(
+                Fault.NOT_SUPPORTED, "this host has no file of users: give --access-file FILE"
+            )
         self.replace(self.store(change))
 
     # --- log-ins

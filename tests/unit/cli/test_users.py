@@ -17,7 +17,7 @@ from treecast.middleware.model.scram import SHA256, SHA512
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "users.toml"
-    monkeypatch.setenv("TREECAST_USERS", str(path))
+    monkeypatch.setenv("TREECAST_ACCESS_FILE", str(path))
     return path
 
 
