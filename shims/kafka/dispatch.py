@@ -24,7 +24,7 @@ from .handlers.api_versions import refuse_unknown_version
 from .handlers.base import AutoCreations, Fields, Message, rows_of
 from .handlers.fetch import TopicNames, fetch
 from .handlers.produce import ProduceRun, produce, refuse_old_produce
-from .log_in import LogIn
+from .log_in import LogIn, State
 from .messages import MalformedMessage
 from .rights import check_whole
 from .schema import decode_request, encode_response
@@ -183,7 +183,7 @@ class Dispatcher:
             return self._unsupported(v.APIS[key], header, frame)
         log_in = peer.log_in
         closed = log_in.identities.closed  # while it is not, nothing is asked of `log_in`
-        if closed and not log_in.serves(key):
+        if closed and log_in.state is not State.DONE and not log_in.serves(key):
             raise Refused(f"{api.name} before the log-in: clients have to use SASL here", late=True)
         if key == v.PRODUCE:
             leaders: Leaders = log_in.writable(self._leaders) if closed else self._leaders

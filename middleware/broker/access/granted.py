@@ -23,14 +23,9 @@ class Granted:
 
     def __init__(self, authorizer: Authorizer, principal: Principal = ANONYMOUS) -> None:
         self.principal = principal
-        self._authorizer = authorizer
+        self.authorizer = authorizer
         self._version = authorizer.version
         self._known: dict[tuple[Operation, ResourceKind, str], bool] = {}
-
-    @property
-    def version(self) -> int:
-        """The version of the rules."""
-        return self._authorizer.version
 
     def become(self, principal: Principal) -> None:
         """The client has proven who it is."""
@@ -38,24 +33,24 @@ class Granted:
         self._known.clear()
 
     def may(self, operation: Operation, kind: ResourceKind, name: str) -> bool:
-        version = self._authorizer.version
+        version = self.authorizer.version
         if version != self._version or len(self._known) >= _KEPT:
             self._version = version
             self._known.clear()
         asked = (operation, kind, name)
         found = self._known.get(asked)
         if found is None:
-            found = self._authorizer.decide(self.principal, operation, Resource(kind, name)).allowed
+            found = self.authorizer.decide(self.principal, operation, Resource(kind, name)).allowed
             self._known[asked] = found
         return found
 
     def may_any(self, operation: Operation, kind: ResourceKind) -> bool:
         """Whether there may be a resource of a kind to which it may do it."""
-        return self._authorizer.decide_any(self.principal, operation, kind).allowed
+        return self.authorizer.decide_any(self.principal, operation, kind).allowed
 
     def may_all(self, operation: Operation, kind: ResourceKind, prefix: str) -> bool:
         """Whether it may do it to every resource whose name begins with `prefix`."""
-        return self._authorizer.decide_all(self.principal, operation, kind, prefix).allowed
+        return self.authorizer.decide_all(self.principal, operation, kind, prefix).allowed
 
     def check(self, operation: Operation, kind: ResourceKind, name: str = CLUSTER) -> None:
         """Raises FORBIDDEN_TOPIC, or the like for other kinds, if the principal lacks the right."""

@@ -50,16 +50,12 @@ class Identities:
         """`key`: a secret of this process, for what unknown users are answered."""
         self.content = content if content is not None else Content()
         self.closed = bool(self.content.users)  # clients have to log in
-        self._version = 0
+        self.version = 0
         self._key = key
         self._rules = Rules(self.content.rules)
         self._watchers: list[Callable[[], None]] = []
         self.store: Callable[[Change], Content] | None = None
         """Applies a change to what is stored, and returns all of it. None: nothing can be changed."""
-
-    @property
-    def version(self) -> int:
-        return self._version
 
     def watch(self, told: Callable[[], None]) -> None:
         """Has `told` called after each change."""
@@ -73,7 +69,7 @@ class Identities:
         self._rules = Rules(content.rules)
         # The deletion of the last user does not open the host to everybody: that takes a new start.
         self.closed = self.closed or bool(content.users)
-        self._version += 1
+        self.version += 1
         for told in self._watchers:
             told()
 

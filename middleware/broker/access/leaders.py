@@ -21,13 +21,14 @@ class CheckedLeaders:
     def __init__(self, leaders: Leaders, granted: Granted, operation: Operation) -> None:
         self._leaders = leaders
         self._granted = granted
+        self._authorizer = granted.authorizer
         self._operation = operation
-        self._version = granted.version
+        self._version = granted.authorizer.version
         self._topics: set[str] = set()
 
     def partition(self, topic: str, index: int) -> PartitionLeader:
         """Raises FORBIDDEN_TOPIC without the right, also if there is no such topic, else as `Leaders`."""
-        version = self._granted.version
+        version = self._authorizer.version
         if version != self._version or len(self._topics) >= _KEPT:
             self._version = version
             self._topics.clear()
