@@ -1,6 +1,7 @@
 # Each target does its own set-up: a virtual environment, and nothing outside this folder.
 #
 #   make demo      two daemons, clients of Kafka, AMQP and MQTT, two kill -9, and a table that says what arrived
+#   make demo-agents  three RabbitMQ servers at three sites, joined by agents; one cut off, one killed   (DEMO=..., as root)
 #   make demo-pipeline  interests shift, and a pipeline on Spark shortens headers; a picture in out/   (DEMO=...)
 #   make test      all tests, and those of the hot modules again with these compiled
 #   make nightly   long forms of some tests, which `make test` leaves out
@@ -45,7 +46,7 @@ SDIST    := .cache/sdist
 PY       := $(VENV)/bin/python
 SELF     := $(MAKE)  # under another name: make -n runs recipes that name it
 
-.PHONY: help setup compiled compiled-unit dist demo demo-pipeline test nightly unit check static advisories site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps crash-relay power hosts hosts-spark strangers fuzz fuzz-segments soak stare clean
+.PHONY: help setup compiled compiled-unit dist demo demo-agents demo-pipeline test nightly unit check static advisories site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps crash-relay power hosts hosts-spark strangers fuzz fuzz-segments soak stare clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -90,6 +91,9 @@ dist: setup
 
 demo: setup
 	@$(PY) -m examples.demo $(DEMO)
+
+demo-agents: setup
+	@$(PY) -m examples.agents $(DEMO)
 
 demo-pipeline: setup
 	@$(PY) -m examples.spark.pipeline $(DEMO)
@@ -136,7 +140,7 @@ unit: setup
 static: setup
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
-	@$(PY) -m mypy -p treecast.middleware -p treecast.shims -p treecast.spark_connectors -p bench -p examples
+	@$(PY) -m mypy -p treecast.middleware -p treecast.shims -p treecast.agents -p treecast.spark_connectors -p bench -p examples
 	@$(PY) -m codespell_lib
 	@$(PY) -m bandit --quiet --configfile pyproject.toml -ll --recursive middleware shims agents spark_connectors
 	@$(PY) -m pytest tests/house

@@ -190,8 +190,10 @@ HOT_MODULES: list[str] = [
     "shims/mqtt/connection.py",
     "shims/amqp/codec.py",
     "shims/amqp/codec_properties.py",
+    "shims/amqp/codec_content.py",
     "shims/amqp/codec_publish.py",
     "shims/amqp/codec_deliver.py",
+    "shims/amqp/codec_client.py",
     "shims/amqp/counting.py",
     "shims/amqp/session_waiting.py",
     "shims/amqp/session_output.py",
@@ -209,6 +211,7 @@ HOT_MODULES: list[str] = [
     "shims/amqp/session.py",
     "shims/amqp/connection.py",
     "shims/amqp/server.py",
+    "agents/rabbitmq/codec.py",
 ]
 
 # Type information about modules imported by hot modules: used if found, never a reason to fail. `make check`

@@ -47,6 +47,7 @@ LONGEST = (
     "clients/test_spark.py",
     "bench/test_quick.py",
     "tutorials/test_tutorials.py",
+    "clients/agents/test_rabbitmq.py",
     "clients/test_homes.py",
     "fault/test_coordinator_surroundings.py",
     "fault/test_spark_run.py",

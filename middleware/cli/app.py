@@ -10,7 +10,7 @@ import typer
 
 from treecast.middleware.model.errors import Fault, TreecastError
 
-from . import filter, groups, lab, p4, partitions, pipeline, route, topics, users
+from . import agent, filter, groups, lab, p4, partitions, pipeline, route, topics, users
 from .bench import bench
 from .consume import consume
 from .doctor import doctor
@@ -68,6 +68,7 @@ def coordinator(arguments: Annotated[list[str] | None, typer.Argument()] = None)
     raise typer.Exit(run_coordinator(arguments or []))
 
 
+app.add_typer(agent.app, name="agent")
 app.command()(status)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")

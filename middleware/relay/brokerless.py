@@ -1,8 +1,8 @@
 """`BrokerlessHost`: a host without a broker, the agent's end of the fabric.
 
 Like every host it owns a data directory and has an id, a lease and a port. It publishes and subscribes over
-event streams. It reads and writes partitions of other hosts and may hold replicas of them. It leads no
-partitions and is no home of groups or transactions.
+event streams. It reads and writes partitions of other hosts and may hold replicas of them. It knows the
+definitions that agents share. It leads no partitions and is no home of groups or transactions.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from treecast.middleware.broker.long_poll import LongPolls
 from treecast.middleware.broker.partitions import LocalPartitions
 from treecast.middleware.broker.pubsub import Message, PubSub, PubSubSettings
 from treecast.middleware.broker.pubsub_host import HostPubSub
+from treecast.middleware.broker.turn import Turn
 from treecast.middleware.broker.values import Topic
 from treecast.middleware.fabric.channel import ChannelSettings, listen_on_one_number
 from treecast.middleware.fabric.edge import named_by, packet_bytes
@@ -42,11 +43,14 @@ from treecast.middleware.storage.tables import Tables
 
 from .attaching import attach_request, count_by_clock, take_run
 from .carrier_group import CarrierSettings
+from .events.ports import EventSettings
 from .fabric_host import FabricHost
+from .interest import Pattern
 from .link import Link
 from .neighbours import Endpoint, Neighbours, Port
 from .partitions.ports import PartitionSettings
 from .partitions.replicas import Replicas
+from .queues.known import Edit, KnownDefinitions
 from .view import ClusterView
 from .view_store import ViewStore, stored_position
 
@@ -93,6 +97,7 @@ class FabricHostSettings(Struct, frozen=True):
     fabric: FabricSettings = FabricSettings()
     pubsub: PubSubSettings = PubSubSettings()
     fsync: FsyncPolicy = FsyncPolicy.INTERVAL
+    events: EventSettings = EventSettings()
 
 
 class OwnHost(Struct, frozen=True):
@@ -121,6 +126,8 @@ class BrokerlessHost:
     """A host without a broker, in use from `open` to `close`.
 
     `hub` takes subscriptions. Its journal keeps accepted messages until all hosts that want them have them.
+    `turn` is the group commit of both. `definitions` are those of AMQP and of agents, as the coordinator told
+    them.
     """
 
     def __init__(self, settings: FabricHostSettings, counters: Counters) -> None:
@@ -128,13 +135,17 @@ class BrokerlessHost:
         self._counters = counters
         self._opened: list[Callable[[], Awaitable[None] | None]] = []  # the steps of `close`, in reverse
         self.hub: PubSub
+        self.turn: Turn
         self.link: Link
         self.fabric_host: FabricHost
+        self.definitions: KnownDefinitions
 
-    async def open(self) -> None:
+    async def open(self, prepare: Callable[[], None] | None = None) -> None:
         """Starts the host. Raises TreecastError, or OSError if the port is in use.
 
-        The caller must call `close` even after a failure.
+        `prepare` is called before other hosts are told of this host's interest and before anything is
+        received: it subscribes again, and wants again, what an earlier run did. The caller must call `close`
+        even after a failure.
         """
         settings = self._settings
         directory = DataDirectory.open(settings.data, None, settings.token.cluster_id)
@@ -146,6 +157,8 @@ class BrokerlessHost:
         own = self._own(directory)
         self._compose(own, port)
         await self._start(own.tables)
+        if prepare is not None:
+            prepare()
         self._join_events()
 
     async def _attach(self, directory: DataDirectory, address: Address) -> Link:
@@ -197,7 +210,7 @@ class BrokerlessHost:
         polls, fsync = LongPolls(asyncio.get_running_loop()), self._settings.fsync
         pubsub = HostPubSub(self._settings.pubsub, str(directory.pubsub), fsync, counters, time.time)
         self._opened.append(pubsub.close)
-        self.hub = pubsub.hub
+        self.hub, self.turn = pubsub.hub, pubsub.turn
         forcing = asyncio.create_task(_keep_forced(tables, pubsub, partitions, flusher))
         self._opened.append(lambda: _end(forcing))
         return OwnHost(host, tables, partitions, time.time, directory.run, polls, pubsub, counters)
@@ -225,7 +238,10 @@ class BrokerlessHost:
             counters.relay,
             link.directory,
         )
-        self.fabric_host = FabricHost(own, link, neighbours, replicas, CarrierSettings())
+        self.definitions = KnownDefinitions(link, neighbours.methods)
+        self.fabric_host = FabricHost(
+            own, link, neighbours, replicas, CarrierSettings(), agent=True, events=settings.events
+        )
 
     async def _start(self, tables: Tables) -> None:
         link = self.link
@@ -265,6 +281,58 @@ class BrokerlessHost:
         """Returns when all reachable hosts know the subscriptions of this host, or after a time-out."""
         interest = self.fabric_host.sharing.interest
         await interest.confirmed(interest.version)
+
+    def hold(self, held: bool) -> None:
+        """Takes nothing from other hosts while `held`: they keep what they owe this host."""
+        receiving = self.fabric_host.events.receiving
+        if held:
+            receiving.hold()
+        else:
+            receiving.release()
+
+    @property
+    def owed_bytes(self) -> int:
+        """The size of all messages that other hosts have not acknowledged."""
+        streams = self.fabric_host.events.sending
+        return sum(promise.part.size for stream in streams for promise in stream.promises)
+
+    # --- what agents want of each other
+
+    def want(self, pattern: Pattern) -> None:
+        """Announces one more pattern of topics, as levels, that begins as `pubsub.AGENTS` does."""
+        self.fabric_host.sharing.interest.want(pattern)
+
+    def unwant(self, pattern: Pattern) -> None:
+        """Takes back what `want` announced."""
+        self.fabric_host.sharing.interest.unwant(pattern)
+
+    def wanted_by_others(self) -> dict[int, set[Pattern]]:
+        """Returns the patterns of each other host, also of hosts that are away."""
+        interest = self.fabric_host.sharing.interest
+        return {host: interest.of(host) for host in interest.hosts()}
+
+    def on_wanted_by_others(self, listener: Callable[[], None]) -> None:
+        """Calls `listener` after each change of what other hosts want."""
+        self.fabric_host.events.wishes.on_others = listener
+
+    # --- definitions
+
+    def defined(self, prefix: str) -> dict[str, bytes]:
+        """Returns the definitions whose keys begin with `prefix`, as last heard of the coordinator."""
+        return {one.key: one.value for one in self.definitions.all() if one.key.startswith(prefix)}
+
+    async def define(self, key: str, value: bytes) -> bytes:
+        """Makes a definition known to all hosts, unless there is one with this key, which then stays. Returns
+        the one that holds.
+
+        Raises COORDINATOR_UNAVAILABLE, TIMED_OUT, or the coordinator's refusal.
+        """
+        await self.definitions.write([Edit(key, value, replace=False)])
+        return self.defined(key).get(key, value)
+
+    async def undefine(self, key: str) -> None:
+        """Removes a definition at all hosts. Raises as `define`."""
+        await self.definitions.write([Edit(key, None, replace=True)])
 
     def partition(self, topic: str, index: int) -> PartitionLeader:
         """Returns a partition's leader. Raises UNKNOWN_TOPIC if there is no such partition."""

@@ -19,6 +19,7 @@ from treecast.middleware.model.counters import Counters
 from .carrier_group import CarrierSettings
 from .cluster import Life
 from .events.events import Events
+from .events.ports import EventSettings
 from .events.shares import LinkHomes
 from .interest import InterestSettings
 from .link import Link
@@ -51,7 +52,10 @@ class FabricHost:
         neighbours: Neighbours,
         replicas: Replicas,
         carriers: CarrierSettings,
+        agent: bool = False,
+        events: EventSettings | None = None,
     ) -> None:
+        """`agent`: see `events.wishes.Wishes`. `events`: settings of event streams."""
         methods, fabric, counters = neighbours.methods, neighbours.fabric, parts.counters
         self.link = link
         self.neighbours = neighbours
@@ -67,7 +71,9 @@ class FabricHost:
             counters.events,
             parts.clock,
             LinkHomes(link),
+            events,
             tables=parts.tables,
+            agent=agent,
         )
         neighbours.on_moved.append(lambda here: link.move(str(here.announced)))
         neighbours.channels.on_up = self._up

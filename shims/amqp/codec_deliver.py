@@ -55,12 +55,12 @@ def write_deliveries(
         out.write(names)
         out.append(END)
         at += _LAYOUT_HEAD
-        _write_content(out, channel, piece, data, at, properties, body)
+        write_content(out, channel, piece, data, at, properties, body)
         at += properties + body
         tag += 1
 
 
-def _write_content(
+def write_content(
     out: BytesWriter, channel: i16, piece: i64, data: bytes, at: i64, properties: i64, body: i64
 ) -> None:
     """Writes content header and body frames of the message whose properties begin at `at`."""
@@ -103,7 +103,7 @@ def content(channel: int, frame_max: int, properties: bytes, body: bytes) -> byt
     """Returns content header and body frames of one message."""
     out = BytesWriter()
     piece = frame_max - FRAME_OVERHEAD
-    _write_content(out, i16(channel), piece, properties + body, 0, len(properties), len(body))
+    write_content(out, i16(channel), piece, properties + body, 0, len(properties), len(body))
     return out.getvalue()
 
 

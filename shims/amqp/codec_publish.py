@@ -11,19 +11,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i32_be
-from mypy_extensions import i32, i64
+from librt.strings import BytesWriter
+from mypy_extensions import i64
 
 from . import codec
-from .codec import END, FRAME_HEAD, FRAME_OVERHEAD
-from .codec_properties import Seen, look
+from .codec_content import ContentScan
+from .codec_properties import Seen
 
-_CONTENT_HEAD: Final = 12  # bytes of a content header before its properties
-_BASIC_NO_WEIGHT: Final = codec.BASIC << 16
 _MORE_KEYS: Final = (b"\x02CC", b"\x03BCC")  # encoded names of the headers with further routing keys
 
 
-class PublishScan:
+class PublishScan(ContentScan):
     """The publishes at an offset of a chunk that form one run.
 
     There are `count` of them, up to the offset `stop`; if `count` is 0, the first must be processed by
@@ -31,16 +29,12 @@ class PublishScan:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.count = 0
         self.stop = 0
         self.size = 0
         self.data = b""
         self.seen = Seen()
-        self.largest: int = 1 << 30
-        self.frame_max: int = 1 << 30
-        self._seen = self.seen
-        self._before = 0
-        self._body = 0
 
     def look(self, data: bytes, position: i64, end: i64, method_end: i64, alike_headers: bool) -> None:
         """Scans from the publish at `position`, whose method frame ends at `method_end`. Never raises.
@@ -56,20 +50,20 @@ class PublishScan:
         at = position
         first_headers = b""
         while at + size <= end and data[at : at + size] == head:
-            found = self._content(data, at + size, end, out, data[position + 1], data[position + 2])
+            found = self.content(data, at + size, end, out, data[position + 1], data[position + 2])
             if found < 0:
                 break
-            seen = self._seen
+            seen = self.content_seen
             headers = data[seen.headers_begin : seen.headers_end] if seen.headers_end else b""
             if not _plain(seen, headers) or (
                 count and not (seen.same(self.seen) and (not alike_headers or headers == first_headers))
             ):
-                out.truncate(self._before)
+                out.truncate(self.content_at)
                 break
             if count == 0:
                 self.seen = seen
                 first_headers = headers
-            bodies += self._body
+            bodies += self.content_size
             count += 1
             at = found
         self.count = count
@@ -77,59 +71,6 @@ class PublishScan:
         self.size = bodies
         if count:
             self.data = out.getvalue()
-
-    def _content(self, data: bytes, at: i64, end: i64, out: BytesWriter, high: i64, low: i64) -> i64:
-        """Writes one message's properties and body.
-
-        Returns the end of its frames, or -1 if it is incomplete or malformed.
-        """
-        if at + FRAME_HEAD + _CONTENT_HEAD > end or data[at] != codec.HEADER:
-            return -1
-        if data[at + 1] != high or data[at + 2] != low:
-            return -1
-        size = i64(read_i32_be(data, at + 3))
-        stop = at + size + FRAME_OVERHEAD
-        if size < _CONTENT_HEAD + 2 or stop > end or size > self.frame_max - FRAME_OVERHEAD:
-            return -1
-        if data[stop - 1] != END or i64(read_i32_be(data, at + FRAME_HEAD)) != _BASIC_NO_WEIGHT:
-            return -1
-        body = read_i64_be(data, at + FRAME_HEAD + 4)
-        if body < 0 or body > self.largest:
-            return -1
-        begin = at + FRAME_HEAD + _CONTENT_HEAD
-        try:
-            self._seen = look(data, begin, stop - 1)
-        except codec.AmqpError:
-            return -1
-        self._before = len(out)
-        self._body = body
-        write_i32_be(out, i32(stop - 1 - begin))
-        write_i32_be(out, i32(body))
-        out.write(data[begin : stop - 1])
-        found = self._bodies(data, stop, end, body, out, high, low)
-        if found < 0:
-            out.truncate(self._before)
-        return found
-
-    def _bodies(
-        self, data: bytes, at: i64, end: i64, left: i64, out: BytesWriter, high: i64, low: i64
-    ) -> i64:
-        """Writes the body. Returns the end of its last frame, or -1."""
-        while left > 0:
-            if at + FRAME_OVERHEAD > end or data[at] != codec.BODY:
-                return -1
-            if data[at + 1] != high or data[at + 2] != low:
-                return -1
-            size = i64(read_i32_be(data, at + 3))
-            stop = at + size + FRAME_OVERHEAD
-            if size < 1 or size > left or stop > end or size > self.frame_max - FRAME_OVERHEAD:
-                return -1
-            if data[stop - 1] != END:
-                return -1
-            out.write(data[at + FRAME_HEAD : stop - 1])
-            left -= size
-            at = stop
-        return at
 
 
 def _plain(seen: Seen, headers: bytes) -> bool:

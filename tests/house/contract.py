@@ -54,6 +54,9 @@ PURE_FOLDERS = (
 PURE_FILES = (
     "shims/*/codec*.py",
     "shims/*/session*.py",
+    "agents/*/codec.py",
+    "agents/*/session*.py",
+    *(f"agents/rabbitmq/{name}.py" for name in ("topics", "hops", "bindings", "confirms")),
     "shims/amqp/management*.py",
     "shims/amqp/users.py",
     *(f"middleware/fabric/channel/{name}.py" for name in ("codec", "states", "cutter", "incoming")),

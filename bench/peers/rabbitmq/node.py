@@ -74,19 +74,24 @@ class Node:
         mapper: PortMapper,
         definitions: Mapping[str, Any],
         plugins: tuple[str, ...],
+        configuration: str = "",
     ) -> None:
+        """`configuration`: more lines of rabbitmq.conf."""
         self.port = free_port()
         self.log = folder / "server.log"
-        folder.mkdir(parents=True)
-        found = server()
-        if found is None:
-            raise RuntimeError(INSTALL)
-        (folder / "definitions.json").write_text(json.dumps(definitions))
-        (folder / "plugins").write_text(f"[{','.join(plugins)}].\n")
-        (folder / "rabbitmq.conf").write_text(_configuration(self.port, folder))
-        self.process = ServerProcess(
-            [str(found)], self.log, cwd=folder, environment=_environment(name, folder, mapper)
-        )
+        self._folder = folder
+        self._command = prepare(folder, self.port, definitions, plugins, configuration)
+        self._environment = environment(name, folder, mapper.environment(), free_port())
+        self.process = self._start()
+
+    def _start(self) -> ServerProcess:
+        return ServerProcess(self._command, self.log, cwd=self._folder, environment=self._environment)
+
+    def restart(self, timeout: float) -> None:
+        """Kills the server with SIGKILL, and starts it on what it has on disk."""
+        self.process.kill()
+        self.process = self._start()
+        self.wait(timeout)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -97,14 +102,35 @@ class Node:
         return self.process.wait_until(lambda: _listens(self.port), timeout, interval=0.02)
 
 
-def _configuration(port: int, folder: Path) -> str:
-    return f"listeners.tcp.1 = 127.0.0.1:{port}\nload_definitions = {folder / 'definitions.json'}\n"
+def prepare(
+    folder: Path,
+    port: int,
+    definitions: Mapping[str, Any],
+    plugins: tuple[str, ...],
+    configuration: str = "",
+) -> list[str]:
+    """Writes the files of a server into a new folder. Returns its command.
+
+    `configuration`: more lines of rabbitmq.conf. Raises RuntimeError if RabbitMQ is not installed.
+    """
+    folder.mkdir(parents=True)
+    found = server()
+    if found is None:
+        raise RuntimeError(INSTALL)
+    (folder / "definitions.json").write_text(json.dumps(definitions))
+    (folder / "plugins").write_text(f"[{','.join(plugins)}].\n")
+    first = f"listeners.tcp.1 = 127.0.0.1:{port}\nload_definitions = {folder / 'definitions.json'}\n"
+    (folder / "rabbitmq.conf").write_text(first + configuration)
+    return [str(found)]
 
 
-def _environment(name: str, folder: Path, mapper: PortMapper) -> dict[str, str]:
-    """Returns a complete environment: neither the operator's environment nor /etc/rabbitmq applies."""
+def environment(name: str, folder: Path, mapper: Mapping[str, str], port: int) -> dict[str, str]:
+    """Returns a complete environment: neither the operator's environment nor /etc/rabbitmq applies.
+
+    `mapper`: the environment of its port mapper. `port`: for other nodes and tools.
+    """
     return {
-        **mapper.environment(),
+        **mapper,
         "HOME": str(folder),  # of the Erlang cookie
         "LANG": "C.UTF-8",
         "RABBITMQ_NODENAME": f"{name}@localhost",
@@ -115,7 +141,7 @@ def _environment(name: str, folder: Path, mapper: PortMapper) -> dict[str, str]:
         "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder / "advanced"),
         "RABBITMQ_CONF_ENV_FILE": str(folder / "environment"),
         "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
-        "RABBITMQ_DIST_PORT": str(free_port()),
+        "RABBITMQ_DIST_PORT": str(port),
         # The script then becomes the server instead of its parent, so that both end together.
         "RABBITMQ_ALLOW_INPUT": "true",
         "RABBITMQ_SERVER_START_ARGS": "-noinput",

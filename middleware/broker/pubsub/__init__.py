@@ -9,6 +9,7 @@ from treecast.middleware.storage.block_log import SyncTicket
 
 from .journal import Journal
 from .message import (
+    AGENTS,
     NEVER,
     Creditor,
     Message,
@@ -32,6 +33,7 @@ from .shared import Elsewhere, SharedGroup
 from .subscriptions import Subscription, Target, Targets
 
 __all__ = [
+    "AGENTS",
     "Elsewhere",
     "Journal",
     "Message",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 NEVER = 0.0
 _ANY_SIZE: Final = 1 << 40
+AGENTS: Final = b"$agents/"  # what topics begin with that agents use among themselves, on no daemon
 
 
 class Message:
@@ -356,8 +357,9 @@ class FeedScan(RunScan):
 
 
 def is_name(topic: bytes) -> bool:
-    """Whether another host can have published to `topic`. Names that begin with `$` stay on their host."""
-    if not topic or len(topic) > 0xFFFF or topic.startswith(b"$"):
+    """Whether another host can have published to `topic`. Names that begin with `$` stay on their host,
+    except those of agents."""
+    if not topic or len(topic) > 0xFFFF or (topic.startswith(b"$") and not topic.startswith(AGENTS)):
         return False
     return not (b"+" in topic or b"#" in topic or b"\0" in topic)
 

@@ -16,6 +16,7 @@ the same key is ignored, and looked up once the change is decided.
 | key, hash of arguments                                    |                              |
 | `6:` virtual host, `description`, `permission` or         | `Declared`, see `Outside`    |
 | `topic_permission`, name                                  |                              |
+| `7:` kind of agent, virtual host, exchange                | opaque here, see `agents`    |
 
 Parts of keys are quoted as in URLs and joined by `/`. The order of keys is an order in which definitions can
 be made.
@@ -85,6 +86,7 @@ _OUTSIDE: Final = frozenset(
 )
 _REPLACED: Final = _OUTSIDE | {POLICY, OPERATOR_POLICY}  # the last one of a name counts
 _BINDING: Final = "5"
+AGENTS: Final = "7:"  # what keys begin with that agents use among themselves
 _BUILT_IN: Final = b"amq."
 
 A = TypeVar("A")
@@ -395,6 +397,8 @@ class SharedDefinitions:
                 vhost.delete_exchange(exchange)
 
     def _read(self, found: Defined) -> Declared | Bound | None:
+        if found.key.startswith(AGENTS):
+            return None
         try:
             return read(found.key, found.value)
         except (ValueError, KeyError, msgspec.DecodeError) as error:

@@ -36,9 +36,10 @@ class Events:
         homes: ShareHomes,
         settings: EventSettings | None = None,
         tables: Tables | None = None,
+        agent: bool = False,
     ) -> None:
         """`run`: this host's run number, the epoch of its streams. `clock` returns seconds since the Unix
-        epoch. `tables`: where accounts are stored; None: they are not."""
+        epoch. `tables`: where accounts are stored; None: they are not. `agent`: see `Wishes`."""
         settings = settings or EventSettings()
         self._hub = hub
         self._turn = turn
@@ -51,7 +52,7 @@ class Events:
         self.shares = Shares(
             fabric.host, hub, self.outbox, homes, interest, methods, self._up, settings, counters
         )
-        self.wishes = Wishes(hub, interest, self.outbox, self.remotes, self.shares)
+        self.wishes = Wishes(hub, interest, self.outbox, self.remotes, self.shares, agent)
         common = Common(hub, turn, self.outbox, self.remotes, methods, fabric, settings, counters)
         self.sending = Sending(run, common, tables)
         self.receiving = Receiving(common, clock, self.shares)

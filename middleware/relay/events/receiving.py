@@ -74,6 +74,7 @@ class Receiving:
         self._taken: dict[Received, None] = {}  # streams with deliveries in this turn
         self._gathered: list[tuple[JoinedStream, Progress]] = []  # to acknowledge when the turn is stored
         self._left: list[Received] = []  # to join again when a turn is stored
+        self._held = False  # no stream is received: this host has no room for more
         self._timer: asyncio.TimerHandle | None = None
 
     # --- life
@@ -94,6 +95,22 @@ class Receiving:
         self._left.clear()
         self._turn.remove_speaker(self)
 
+    def hold(self) -> None:
+        """Leaves all streams at the end of the turn, until `release`: their origins keep what they owe."""
+        self._held = True
+        self._turn.ask(self)
+
+    def release(self) -> None:
+        """Receives again, from where it was taken to."""
+        if self._held:
+            self._held = False
+            self._turn.ask(self)
+
+    def _put_aside(self, stream: Received) -> None:
+        stream.joined.leave()
+        del self._streams[stream.host, stream.lineage[1]]
+        self._left.append(stream)
+
     def _open(self, host: int, request: EventOpen, body: memoryview) -> tuple[EventOpened, Buffer]:
         if request.stream < FIRST_STREAM:
             raise TreecastError(Fault.INVALID_REQUEST, f"{request.stream} is not an event stream")
@@ -107,7 +124,11 @@ class Receiving:
         lineage = (request.epoch, request.stream)
         if known is not None and known.lineage == lineage:
             return EventOpened(kept=True, next=known.joined.next, ended=ended), b""
+        # what was left takes up no earlier run, and no place before the one that the origin names now
+        self._left = [one for one in self._left if one.host != host or _goes_on(one.lineage, lineage)]
         self._join(Received(self, host, lineage), request.first)
+        if self._held:
+            self._put_aside(self._streams[host, request.stream])
         return EventOpened(kept=False, next=request.first, ended=ended), b""
 
     def _join(self, stream: Received, first: int) -> None:
@@ -205,7 +226,10 @@ class Receiving:
         gathered, self._gathered = self._gathered, []
         for joined, progress in gathered:
             joined.keep(progress)
-        if self._left:
+        if self._held:
+            for stream in list(self._streams.values()):
+                self._put_aside(stream)
+        elif self._left:
             self._join_again()
 
     def refuse(self) -> None:
@@ -270,6 +294,11 @@ class Receiving:
             if stream.host == host:
                 self._leave(stream)
         self._words.forget(host)
+
+
+def _goes_on(left: Lineage, opened: Lineage) -> bool:
+    """Whether a stream that was left is another one of the run of `opened`."""
+    return left[0] == opened[0] and left[1] != opened[1]
 
 
 def _line(stream: Received, event: Event | RunEvent) -> tuple[int, int, int]:

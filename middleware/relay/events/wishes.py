@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from treecast.middleware.broker.pubsub import PubSub, Subscription, Waiter
+from treecast.middleware.broker.pubsub import AGENTS, PubSub, Subscription, Waiter
 from treecast.middleware.relay.interest import ANY, REST, Interest, Pattern
 
 from .sending import Outbox, RemoteHost
@@ -25,7 +25,11 @@ class Wishes:
         outbox: Outbox,
         remotes: dict[int, RemoteHost],
         shares: Shares,
+        agent: bool = False,
     ) -> None:
+        """`agent`: this host takes part in the topics that agents use among themselves."""
+        self.on_others: Callable[[], None] | None = None  # called when the interest of another host changes
+        self._agent = agent
         self._hub = hub
         self._shares = shares
         self._tasks: set[asyncio.Task[None]] = set()
@@ -93,6 +97,8 @@ class Wishes:
             self._apply(remote, pattern, True)
         for pattern in removed:
             self._apply(remote, pattern, False)
+        if self.on_others is not None:
+            self.on_others()
 
     def _apply(self, remote: RemoteHost, pattern: Pattern, wanted: bool) -> None:
         filter, share = filter_of(pattern), share_of(pattern)
@@ -101,6 +107,19 @@ class Wishes:
         elif filter is not None and wanted:
             self._hub.subscribe(Subscription(remote, filter, _QOS, False, True))
         elif filter is not None:
+            self._hub.unsubscribe(remote, filter)
+        elif self._agent:
+            self._apply_agents(remote, pattern, wanted)
+
+    def _apply_agents(self, remote: RemoteHost, pattern: Pattern, wanted: bool) -> None:
+        """Applies a pattern of another agent. A daemon leaves them out: its MQTT clients may publish to any
+        topic that begins with `$`, and no agent must get that."""
+        filter = "/".join(pattern).encode()
+        if not filter.startswith(AGENTS):
+            return
+        if wanted:
+            self._hub.subscribe(Subscription(remote, filter, _QOS, False, True))
+        else:
             self._hub.unsubscribe(remote, filter)
 
 

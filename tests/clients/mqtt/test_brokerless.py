@@ -121,3 +121,72 @@ async def test_an_agent_that_comes_back_is_the_same_host(hosts: list[DaemonProce
         async with Agent("again", tmp_path / "again", hosts[0]) as agent:
             ids.append(agent.host.link.session.host_id)
     assert ids[0] == ids[1]
+
+
+# --- what agents have among themselves
+
+WISH = ("$agents", "test", "+")
+
+
+async def test_topics_of_agents_reach_agents_and_nobody_else(
+    agent: Agent, hosts: list[DaemonProcess], tmp_path: Path
+) -> None:
+    async with Agent("second", tmp_path / "second", hosts[0]) as second, client(hosts[0]) as one:
+        changed: list[bool] = []
+        second.host.on_wanted_by_others(lambda: changed.append(True))
+        agent.subscribe("$agents/test/#")
+        agent.host.want(WISH)
+        for filter in ("#", "$agents/#"):
+            await one.subscribe(filter, qos=1)
+        await until(lambda: any(WISH in found for found in second.host.wanted_by_others().values()))
+        assert changed
+        await one.publish("$agents/test/x", b"of a client", qos=1)
+        second.host.publish("$agents/other/x", b"not wanted")
+        second.host.publish("$agents/test/x", b"of an agent")
+        assert await agent.next() == ("$agents/test/x", b"of an agent")
+        second.host.publish("plain", b"to all")
+        seen = {}
+        async with asyncio.timeout(WAIT):
+            while "plain" not in seen:
+                message = await anext(one.messages)
+                seen[str(message.topic)] = message.payload
+        assert seen.pop("plain") == b"to all"
+        assert set(seen.values()) <= {b"of a client"}  # its own, which stays at its daemon
+        agent.host.unwant(WISH)
+        await until(lambda: not any(WISH in found for found in second.host.wanted_by_others().values()))
+        assert agent.got.empty()
+
+
+async def test_what_is_wanted_before_a_start_is_known_with_it(
+    hosts: list[DaemonProcess], tmp_path: Path
+) -> None:
+    """Nobody hears that a host wants less than before, while it has not taken up what it wanted."""
+    async with Agent("watcher", tmp_path / "watcher", hosts[0]) as watcher:
+        for _ in range(2):
+            assert await wants_from_its_start(watcher, Agent("late", tmp_path / "late", hosts[0]).host)
+
+
+async def wants_from_its_start(watcher: Agent, host: BrokerlessHost) -> bool:
+    """Whether no word of the host's interest lacks what it wants."""
+    heard: list[dict[int, set[tuple[str, ...]]]] = []
+    watcher.host.on_wanted_by_others(lambda: heard.append(watcher.host.wanted_by_others()))
+    try:
+        await host.open(lambda: host.want(WISH))
+        number = host.link.session.host_id
+        await until(lambda: WISH in watcher.host.wanted_by_others().get(number, set()))
+        return all(WISH in found[number] for found in heard if found.get(number))
+    finally:
+        await host.close()
+
+
+async def test_the_first_definition_holds_at_all_agents(
+    agent: Agent, hosts: list[DaemonProcess], tmp_path: Path
+) -> None:
+    async with Agent("third", tmp_path / "third", hosts[0]) as third:
+        assert await agent.host.define("7:test/one", b"first") == b"first"
+        assert await third.host.define("7:test/one", b"second") == b"first"
+        await until(lambda: third.host.defined("7:test/") == {"7:test/one": b"first"})
+        assert third.host.defined("7:other/") == {}
+        await third.host.undefine("7:test/one")
+        await until(lambda: agent.host.defined("7:test/") == {})
+    assert "left out" not in hosts[0].log()

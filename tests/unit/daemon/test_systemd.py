@@ -12,7 +12,8 @@ import pytest
 FOLDER = Path(__file__).resolve().parents[3] / "systemd"
 UNIT = FOLDER / "treecast.service"
 COORDINATOR = FOLDER / "treecast-coordinator.service"
-UNITS = pytest.mark.parametrize("unit", [UNIT, COORDINATOR], ids=lambda unit: unit.stem)
+AGENT = FOLDER / "treecast-agent@.service"
+UNITS = pytest.mark.parametrize("unit", [UNIT, COORDINATOR, AGENT], ids=lambda unit: unit.stem)
 
 
 def service(unit: Path) -> dict[str, str]:
@@ -55,7 +56,7 @@ def test_it_is_little_exposed(unit: Path, require_tool: Callable[[str], str]) ->
 def test_it_tells_when_it_is_ready_and_keeps_its_places(unit: Path) -> None:
     found = service(unit)
     assert found["Type"] == "notify"
-    assert found["StateDirectory"] == unit.stem
+    assert found["StateDirectory"] == unit.stem.rstrip("@")
     assert found["Restart"] == "on-failure"
     assert found["WatchdogSec"] == "30s"
     assert found["MemoryMax"].endswith("%")
@@ -67,3 +68,4 @@ def test_each_runs_its_command() -> None:
     assert service(UNIT)["ExecStart"].endswith("treecast up")
     assert service(UNIT)["RuntimeDirectory"] == "treecast"
     assert service(COORDINATOR)["ExecStart"].endswith("treecast coordinator")
+    assert service(AGENT)["ExecStart"].endswith("treecast agent %i --config /etc/treecast/agent-%i.toml")

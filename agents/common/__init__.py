@@ -1,0 +1,1 @@
+"""The parts that agents of all kinds share: settings, status, admin address."""

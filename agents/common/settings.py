@@ -1,0 +1,98 @@
+"""The settings that agents of all kinds share: the table [agent] of their TOML file.
+
+The file is read whole, each value is checked, and a mistake is reported with its place.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from treecast.middleware.api.discovery import OFF, Address
+from treecast.middleware.api.join_token import JoinToken
+from treecast.middleware.model.errors import TreecastError
+from treecast.middleware.storage.settings import FsyncPolicy
+
+T = TypeVar("T")
+
+
+class SettingsError(Exception):
+    """A setting is wrong. The text names its place and the correction."""
+
+
+class AgentSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The table [agent]. Sizes in bytes.
+
+    `name`: the site's, unique in the cluster. `join`: the control address of a daemon or coordinator.
+    `join_token`: the token, or @FILE. `fabric`: where other hosts reach this one, UDP and TCP. `admin`:
+    status and metrics over HTTP. `spool_bytes`: what may wait here
+    for other sites, and again what may wait here for the broker; beyond it nothing more is taken, and the
+    broker and the other sites keep their messages. It also takes as much memory, twice.
+    """
+
+    name: Annotated[str, Meta(min_length=1, max_length=200)]
+    data: str
+    join: str
+    join_token: str
+    fabric: str = "127.0.0.1:0"
+    admin: str = "127.0.0.1:7690"
+    spool_bytes: Annotated[int, Meta(ge=1 << 20)] = 256 << 20
+    fsync: FsyncPolicy = FsyncPolicy.INTERVAL
+    log_level: str = "info"
+
+    @property
+    def token(self) -> JoinToken:
+        """The token. Raises SettingsError."""
+        text = self.join_token
+        if text.startswith("@"):
+            text = read_secret(Path(text[1:]), "agent.join_token")
+        try:
+            return JoinToken.parse(text)
+        except TreecastError as error:
+            raise SettingsError(f"agent.join_token: {error.detail}") from error
+
+    @property
+    def admin_address(self) -> Address | None:
+        return None if self.admin == OFF else address_of(self.admin, "agent.admin")
+
+    @property
+    def fabric_address(self) -> Address:
+        return address_of(self.fabric, "agent.fabric")
+
+
+def read_file(path: Path, kind: type[T]) -> T:
+    """Reads a TOML file as `kind`. Raises SettingsError."""
+    try:
+        return msgspec.toml.decode(path.read_bytes(), type=kind)
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{path}: {_plainer(str(error))}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is no TOML: {error}") from error
+
+
+def _plainer(text: str) -> str:
+    """Returns msgspec's reason with the place in the file's own spelling."""
+    reason, at, place = text.partition(" - at `$.")
+    return f"{place.rstrip('`')}: {reason}" if at else reason
+
+
+def address_of(text: str, where: str) -> Address:
+    """Returns an address. Raises SettingsError."""
+    try:
+        return Address.parse(text)
+    except ValueError as error:
+        raise SettingsError(f"{where}: {error}") from error
+
+
+def read_secret(path: Path, where: str) -> str:
+    """Returns the first line of a file. Raises SettingsError."""
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise SettingsError(f"{where}: {path} cannot be read: {reason}") from error

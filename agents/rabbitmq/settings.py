@@ -1,0 +1,98 @@
+"""The settings of an agent beside a RabbitMQ server: the table [rabbitmq] of its TOML file."""
+
+from __future__ import annotations
+
+import ssl
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from treecast.agents.common.settings import AgentSettings, SettingsError, address_of, read_secret
+from treecast.middleware.api.discovery import Address
+
+
+class DeclaredExchange(Struct, frozen=True, forbid_unknown_fields=True):
+    """An exchange that the agent declares where it is missing."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=255)]
+    type: Literal["direct", "topic", "fanout", "headers"]
+    durable: bool = True
+
+
+class RabbitSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The table [rabbitmq].
+
+    `exchanges`: names, with `*` and `?` as in file names: exchanges with such a name exist alike at all
+    sites, and what is published to them reaches bindings of all sites. `declare`: exchanges to make.
+    `user_id`: what becomes of a message's user id at this site: `header` moves it to x-treecast-user-id,
+    `keep` needs a user with the tag impersonator. `prefetch`: messages that the server has given out and that
+    are not stored yet. `window`: publishes that wait for a confirm.
+    """
+
+    address: str = "127.0.0.1:5672"
+    management: str = "http://127.0.0.1:15672"
+    vhost: str = "/"
+    user: str = "guest"
+    password: str = ""
+    password_file: str = ""
+    exchanges: tuple[str, ...] = ()
+    declare: tuple[DeclaredExchange, ...] = ()
+    user_id: Literal["header", "keep"] = "header"
+    prefetch: Annotated[int, Meta(ge=1, le=65535)] = 2000
+    window: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
+    poll_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 2.0
+    heartbeat: Annotated[int, Meta(ge=0, le=600)] = 10
+    tls: bool = False
+    tls_ca: str = ""
+    tls_certificate: str = ""
+    tls_key: str = ""
+
+    @property
+    def secret(self) -> str:
+        """The password. Raises SettingsError."""
+        if self.password_file:
+            return read_secret(Path(self.password_file), "rabbitmq.password_file")
+        return self.password or ("guest" if self.user == "guest" else "")
+
+    @property
+    def mechanism(self) -> str:
+        """How the agent logs in: by its certificate, if it has one and no password."""
+        return "EXTERNAL" if self.tls_certificate and not self.secret else "PLAIN"
+
+    @property
+    def server(self) -> Address:
+        return address_of(self.address, "rabbitmq.address")
+
+    def wants(self, exchange: str) -> bool:
+        """Whether an exchange is carried between sites."""
+        return any(one.name == exchange for one in self.declare) or any(
+            fnmatchcase(exchange, pattern) for pattern in self.exchanges
+        )
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """Returns the context for the connection to the server; None: no TLS. Raises SettingsError."""
+        if not self.tls:
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.tls_ca or None)
+            if self.tls_certificate:
+                context.load_cert_chain(self.tls_certificate, self.tls_key or None)
+        except (OSError, ssl.SSLError) as error:
+            raise SettingsError(f"rabbitmq.tls: the certificates cannot be read: {error}") from error
+        return context
+
+
+class RabbitAgentSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    agent: AgentSettings
+    rabbitmq: RabbitSettings
+
+    def check(self) -> None:
+        """Raises SettingsError for what cannot be right."""
+        if not self.rabbitmq.exchanges and not self.rabbitmq.declare:
+            raise SettingsError('rabbitmq.exchanges: nothing would be carried; name some, as in ["orders"]')
+        _ = (self.agent.token, self.agent.admin_address, self.agent.fabric_address, self.rabbitmq.server)
+        _ = (self.rabbitmq.secret, self.rabbitmq.tls_context())

@@ -1,0 +1,1 @@
+"""Three RabbitMQ servers at three sites, joined by agents."""

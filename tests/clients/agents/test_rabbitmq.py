@@ -1,0 +1,331 @@
+"""Agents beside real RabbitMQ servers, with pika's clients on both sides."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pika
+import pytest
+from tests.clients.agents.conftest import LARGEST, Site
+from tests.clients.agents.sites import PATIENCE, Agent, Server, until
+
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
+
+_numbers = itertools.count(1)
+Start = Callable[..., Agent]
+
+
+@pytest.fixture
+def name() -> str:
+    """A name for exchanges and queues that no other test uses."""
+    return f"test{next(_numbers)}"
+
+
+def declare(name: str, kind: str = "topic") -> str:
+    return f'exchanges = ["{name}*"]\ndeclare = [{{ name = "{name}", type = "{kind}" }}]'
+
+
+class Queue:
+    """A queue of a site's server, and an application that consumes from it."""
+
+    def __init__(self, server: Server, name: str) -> None:
+        self.name = name
+        self._server = server
+        self.connection = server.connect()
+        self.channel = self.connection.channel()
+        self.channel.queue_declare(name, durable=True)
+
+    def bind(self, exchange: str, key: str, arguments: dict[str, Any] | None = None) -> Queue:
+        self.channel.queue_bind(self.name, exchange, key, arguments)
+        return self
+
+    def take(self, count: int) -> list[tuple[Any, Any, bytes]]:
+        """Returns `count` messages and acknowledges them."""
+        found = []
+        for method, properties, body in self.channel.consume(self.name, inactivity_timeout=PATIENCE):
+            assert method is not None, f"{len(found)} of {count} came"
+            found.append((method, properties, body))
+            self.channel.basic_ack(method.delivery_tag)
+            if len(found) == count:
+                break
+        self.channel.cancel()
+        return found
+
+    @property
+    def ready(self) -> int:
+        found: int = self.channel.queue_declare(self.name, passive=True).method.message_count
+        return found
+
+
+def publish(
+    server: Server, exchange: str, messages: Sequence[tuple[str, bytes, pika.BasicProperties | None]]
+) -> None:
+    """Publishes with confirms."""
+    connection = server.connect()
+    channel = connection.channel()
+    channel.confirm_delivery()
+    for key, body, properties in messages:
+        channel.basic_publish(exchange, key, body, properties)
+    connection.close()
+
+
+def joined(start: Start, sites: list[Site], rabbit: str) -> list[Agent]:
+    """Starts an agent at each site; returns when all serve."""
+    agents = [start(site.agent(rabbit)) for site in sites]
+    for agent in agents:
+        agent.until(lambda found: found["serving"], "the agent does not serve")
+    return agents
+
+
+def bound(site: Site, agent: Agent, exchange: str, keys: set[str]) -> None:
+    """Waits until the agent's queue has these bindings of an exchange, and no others."""
+    queue = f"treecast.agent.{agent.status()['cluster_id'][:8]}"
+
+    def found() -> bool:
+        there = site.server.api(f"queues/%2F/{queue}/bindings") or []
+        return {one["routing_key"] for one in there if one["source"] == exchange} == keys
+
+    until(found, f"the queue is not bound to {exchange} by {keys}")
+
+
+def test_messages_cross_as_they_were_published(sites: list[Site], start: Start, name: str) -> None:
+    agents = joined(start, sites, declare(name))
+    queue = Queue(sites[1].server, name).bind(name, "eu.*.heat").bind(name, "us.#")
+    bound(sites[0], agents[0], name, {"eu.*.heat", "us.#"})
+    properties = pika.BasicProperties(
+        content_type="text/plain",
+        content_encoding="none",
+        headers={"n": 1, "nested": {"a": [1, "b"]}, "flag": True},
+        delivery_mode=2,
+        priority=7,
+        correlation_id="c",
+        reply_to="r",
+        expiration="600000",
+        message_id="m",
+        timestamp=1_700_000_000,
+        type="t",
+        app_id="a",
+    )
+    large = b"x" * 400_000
+    messages = [
+        ("eu.a.heat", b"1", properties),
+        ("eu.a.cold", b"no", None),
+        ("us", large, None),
+        ("us.b.c", b"", None),
+    ]
+    publish(sites[0].server, name, messages)
+    got = queue.take(3)
+    assert [(method.routing_key, body) for method, _, body in got] == [
+        ("eu.a.heat", b"1"),
+        ("us", large),
+        ("us.b.c", b""),
+    ]
+    assert {method.exchange for method, _, _ in got} == {name}
+    first = got[0][1]
+    hops = first.headers.pop("x-treecast-hops")
+    assert [hop.partition("/")[2] for hop in hops] == [sites[0].name]
+    assert vars(first) == vars(properties)
+    settled = agents[0].until(lambda found: found["owed"] == 0, "other sites do not acknowledge")
+    assert settled["counters"]["sent"] == 3
+    done = agents[1].until(lambda found: found["lag"] == 0, "the server does not confirm")
+    assert done["counters"]["published"] == done["counters"]["received"] == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "binding", "arguments", "keys"),
+    [
+        ("direct", "a/b", None, ["a/b"]),
+        ("fanout", "", None, ["any", "key"]),
+        ("headers", "", {"n": 1}, ["k"]),
+    ],
+)
+def test_other_types_of_exchanges(
+    sites: list[Site], start: Start, name: str, kind: str, binding: str, arguments: Any, keys: list[str]
+) -> None:
+    agents = joined(start, sites, declare(name, kind))
+    queue = Queue(sites[1].server, name).bind(name, binding, arguments)
+    bound(sites[0], agents[0], name, {binding})
+    wrong = [("other", b"wrong", None)] if kind != "fanout" else []
+    right = pika.BasicProperties(headers={"n": 1})
+    publish(sites[0].server, name, [*wrong, *((key, key.encode(), right) for key in keys)])
+    assert [body for _, _, body in queue.take(len(keys))] == [key.encode() for key in keys]
+    assert queue.ready == 0
+
+
+def test_messages_go_round_no_loop(sites: list[Site], start: Start, name: str) -> None:
+    """Both sites want the same, so what one publishes at its server comes back to its agent's queue."""
+    agents = joined(start, sites, declare(name))
+    queues = [Queue(site.server, name).bind(name, "#") for site in sites]
+    for site, agent in zip(sites, agents, strict=True):
+        bound(site, agent, name, {"#"})
+    for number, site in enumerate(sites):
+        publish(site.server, name, [("k", b"%d" % number, None)] * 50)
+    for queue in queues:
+        assert sorted(body for _, _, body in queue.take(100)) == [b"0"] * 50 + [b"1"] * 50
+    for agent in agents:
+        agent.until(lambda found: found["counters"]["looped"] == 50, "what came back is not recognised")
+    assert [queue.ready for queue in queues] == [0, 0]
+    assert [agent.status()["counters"]["sent"] for agent in agents] == [50, 50]
+
+
+def test_interest_follows_the_bindings(sites: list[Site], start: Start, name: str) -> None:
+    """At the first site changes are known by events, at the second by polling."""
+    agents = joined(start, sites, declare(name))
+    for here, there in ((0, 1), (1, 0)):
+        queue = Queue(sites[here].server, f"{name}.{here}").bind(name, "a").bind(name, "b.#.c")
+        bound(sites[there], agents[there], name, {"a", "b.#"})
+        queue.channel.queue_unbind(queue.name, name, "a")
+        bound(sites[there], agents[there], name, {"b.#"})
+        queue.channel.queue_delete(queue.name)
+        bound(sites[there], agents[there], name, set())
+    assert [agent.status()["interest"] for agent in agents] == ["events", "polling"]
+
+
+def test_exchanges_exist_alike_and_clashes_are_refused_at_the_newcomer(
+    sites: list[Site], start: Start, name: str
+) -> None:
+    channels = [site.server.connect().channel() for site in sites]
+    channels[0].exchange_declare(f"{name}.shared", "direct", durable=False)
+    channels[1].exchange_declare(f"{name}.clash", "fanout")
+    first = start(sites[0].agent(declare(f"{name}.clash", "topic") + f"\n# {name}"))
+    first.until(lambda found: f"{name}.clash" in found["exchanges"], "it is not declared")
+    both = f'exchanges = ["{name}.*"]'
+    assert first.stop() == 0
+    first = start(sites[0].agent(both))
+    first.until(lambda found: f"{name}.shared" in found["exchanges"], "it is not carried")
+    second = start(sites[1].agent(both))
+    found = second.until(lambda found: found["serving"] and found["troubles"], "nothing is wrong")
+    assert found["exchanges"] == {f"{name}.shared": "direct"}
+    [trouble] = found["troubles"]
+    assert trouble["what"] == f"exchange {name}.clash"
+    assert "type 'fanout' here and 'topic' at the other sites" in trouble["detail"]
+    there = {one["name"]: one for one in sites[1].server.api("exchanges/%2F")}
+    assert there[f"{name}.clash"]["type"] == "fanout"
+    assert (there[f"{name}.shared"]["type"], there[f"{name}.shared"]["durable"]) == ("direct", False)
+
+
+def test_nothing_is_lost_when_agents_are_killed(sites: list[Site], start: Start, name: str) -> None:
+    agents = joined(start, sites, declare(name))
+    queue = Queue(sites[1].server, name).bind(name, "#")
+    bound(sites[0], agents[0], name, {"#"})
+    durable = pika.BasicProperties(delivery_mode=2)
+    numbers = iter(range(100_000))
+
+    def some() -> None:
+        publish(sites[0].server, name, [("k", b"%d" % next(numbers), durable) for _ in range(200)])
+
+    some()
+    for victim in (1, 0, 1):
+        agents[victim].kill()
+        some()  # while the agent is away
+        agents[victim].start()
+        some()
+    total = next(numbers)
+    taken: list[int] = []
+    while set(taken) != set(range(total)):
+        taken += [int(body) for _, _, body in queue.take(1)]
+    for agent in agents:
+        agent.until(lambda found: found["lag"] == found["owed"] == 0, "not all is settled")
+    firsts = list(dict.fromkeys(taken))
+    assert firsts == sorted(firsts)
+
+
+def test_nothing_is_lost_when_a_server_is_killed(sites: list[Site], start: Start, name: str) -> None:
+    agents = joined(start, sites, declare(name))
+    queue = Queue(sites[1].server, name).bind(name, "#")
+    bound(sites[0], agents[0], name, {"#"})
+    durable = pika.BasicProperties(delivery_mode=2)
+    messages = [("k", b"%d" % number, durable) for number in range(600)]
+    publish(sites[0].server, name, messages[:300])
+    sites[1].server.node.restart(120)
+    publish(sites[0].server, name, messages[300:])
+    agents[1].until(lambda found: found["serving"], "it does not serve again")
+    queue = Queue(sites[1].server, name)
+    taken: set[int] = set()
+    while taken != set(range(600)):
+        taken |= {int(body) for _, _, body in queue.take(1)}
+    agents[1].until(lambda found: found["lag"] == 0, "not all is confirmed")
+
+
+def test_a_message_that_the_server_refuses_does_not_stop_the_others(
+    sites: list[Site], start: Start, name: str
+) -> None:
+    agents = joined(start, sites, declare(name))
+    queue = Queue(sites[1].server, name).bind(name, "#")
+    bound(sites[0], agents[0], name, {"#"})
+    bodies = [b"1", b"x" * (LARGEST + 1), b"2", b"y" * (LARGEST - 1000), b"3"]
+    publish(sites[0].server, name, [("k", body, None) for body in bodies])
+    taken: set[bytes] = set()
+    while taken != {bodies[0], *bodies[2:]}:
+        taken |= {body for _, _, body in queue.take(1)}
+    found = agents[1].until(lambda found: found["lag"] == 0, "not all is settled")
+    assert found["counters"]["refused_there"] == {"the server refuses it": 1}
+    assert "server refuses a message, which is given up" in agents[1].log.read_text()
+
+
+def test_what_the_server_does_not_take_is_bounded(sites: list[Site], start: Start, name: str) -> None:
+    """The second agent leaves the streams beyond its bound; the first one then stops taking, and its server
+    keeps the rest."""
+    bound_bytes = 1 << 20
+    agents = [start(site.agent(declare(name), agent=f"spool_bytes = {bound_bytes}")) for site in sites]
+    for agent in agents:
+        agent.until(lambda found: found["serving"], "the agent does not serve")
+    Queue(sites[1].server, name).bind(name, "#")
+    bound(sites[0], agents[0], name, {"#"})
+    sites[1].server.node.process.kill()
+    durable = pika.BasicProperties(delivery_mode=2)
+    publish(sites[0].server, name, [("k", b"%d " % number + b"x" * 10_000, durable) for number in range(600)])
+    agents[0].until(lambda found: found["counters"]["held"], "nothing holds it")
+    status = [agent.status() for agent in agents]
+    assert 0 < status[1]["lag"] < 300
+    assert status[0]["counters"]["taken"] < 600
+    assert "other sites do not take more" in status[0]["troubles"][0]["detail"]
+    sites[1].server.node.restart(120)
+    queue = Queue(sites[1].server, name)
+    taken: set[int] = set()
+    while taken != set(range(600)):
+        taken |= {int(body.split(b" ")[0]) for _, _, body in queue.take(1)}
+    for agent in agents:
+        agent.until(lambda found: found["lag"] == found["owed"] == 0, "not all is settled")
+
+
+def test_a_second_agent_for_the_same_server_refuses(sites: list[Site], start: Start, name: str) -> None:
+    start(sites[0].agent(declare(name))).until(lambda found: found["serving"], "the agent does not serve")
+    second = sites[0].agent(declare(name), site="another")
+    done = subprocess.run(second.command(), capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 1
+    assert "another agent of this cluster is connected" in done.stderr
+
+
+def test_doctor_and_status_say_what_is_wrong(sites: list[Site], start: Start, name: str) -> None:
+    agent = start(sites[1].agent(declare(name)))
+    agent.until(lambda found: found["serving"], "the agent does not serve")
+    command = agent.command()[:3]
+    status = subprocess.run(
+        [*command, "agent", "status", "--admin", f"127.0.0.1:{agent.admin}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert status.returncode == 0, status.stderr
+    assert f"{name} (topic)" in status.stdout
+    doctor = subprocess.run(
+        [*command, "agent", "doctor", "--config", str(agent.config)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert doctor.returncode == 0, doctor.stdout
+    assert "rabbitmq-plugins enable rabbitmq_event_exchange" in doctor.stdout
+    agent.config.write_text(agent.config.read_text().replace('user = "treecast"', 'user = "nobody"'))
+    doctor = subprocess.run(
+        [*command, "agent", "doctor", "--config", str(agent.config)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert doctor.returncode == 1
+    assert "ACCESS_REFUSED" in doctor.stdout
