@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import msgspec
 
 from .. import ast, ir, types
 from ..ir.annotations import Annotation, find
 from ..source import Diagnostic, Span
-from .scope import Entity, ParameterType, PoisonEntity, Scope, Typed
+from .scope import Entity, ExternEntity, InstanceEntity, PoisonEntity, Scope, Typed
 
 
 class Refused(Exception):
@@ -38,8 +38,53 @@ class Frame(msgspec.Struct):
     output: list[ir.Statement] = []
 
 
-class Base:
-    """The program that grows, and the checker's place in it."""
+class ExpressionChecker(Protocol):
+    def expression(self, node: ast.Expression, expected: types.Type | None = None) -> Typed: ...
+
+
+class CallChecker(Protocol):
+    def call(self, node: ast.Call, expected: types.Type | None) -> Typed: ...
+
+    def table_result(self, node: ast.Member, call: ast.Call) -> Typed: ...
+
+    def argument_value(self, node: ast.Expression, wanted: types.Type) -> Typed: ...
+
+
+class StatementChecker(Protocol):
+    def statements(self, block: ast.Block) -> tuple[ir.Statement, ...]: ...
+
+
+class InstanceChecker(Protocol):
+    def instance(
+        self,
+        type_: types.Applicable,
+        arguments: tuple[ast.Argument, ...],
+        name: str,
+        annotations: tuple[Annotation, ...],
+        span: Span,
+    ) -> InstanceEntity: ...
+
+    def extern(
+        self,
+        type_: types.ExternType,
+        arguments: tuple[ast.Argument, ...],
+        name: str,
+        annotations: tuple[Annotation, ...],
+        span: Span,
+    ) -> ExternEntity: ...
+
+
+class Place:
+    """The program that grows, and the checker's place in it.
+
+    P4 is recursive: an operand may be a call, whose body has statements. The four Protocols are the parts
+    that parts further down need; these parts set themselves.
+    """
+
+    expressions: ExpressionChecker
+    calls: CallChecker
+    statements: StatementChecker
+    instances: InstanceChecker
 
     def __init__(self) -> None:
         self.problems: list[Diagnostic] = []
@@ -173,23 +218,11 @@ class Base:
                 span, f"there are no values of type {types.describe(type_)} while packets are worked on"
             )
 
-    # --- what parts further up do, for those further down
-
-    def expression(self, node: ast.Expression, expected: types.Type | None = None) -> Typed:
-        raise NotImplementedError
-
-    def value(self, node: ast.Expression, wanted: types.Type) -> Typed:
-        raise NotImplementedError
-
-    def type_of(self, node: ast.TypeRef) -> types.Type:
-        raise NotImplementedError
-
-    def parameters(self, declared: tuple[ast.Parameter, ...]) -> tuple[ParameterType, ...]:
-        raise NotImplementedError
+    # --- constants
 
     def integer(self, node: ast.Expression, what: str) -> int:
         """Returns a number that is known at load."""
-        found = self.expression(node)
+        found = self.expressions.expression(node)
         literal = found.node
         if not isinstance(literal, ir.Literal) or isinstance(literal.value, bool | str):
             self.fail(node.span, f"{what} must be a number that is known when the program is loaded")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from .. import ir, types
 from ..source import Span
+from .base import Place
 from .constants import wrap
 from .scope import Typed
-from .type_refs import TypeRefs
 
 
-class Conversions(TypeRefs):
+class Conversions:
     """The part of the checker that casts."""
+
+    def __init__(self, at: Place) -> None:
+        self._at = at
 
     def literal(self, value: int | bool | str, type_: types.Type, span: Span) -> Typed:
         """Returns a constant."""
@@ -21,12 +24,12 @@ class Conversions(TypeRefs):
         span = span or typed.span
         if same(typed.type, wanted):
             return typed
-        found = self._implicit(typed, wanted, span)
+        found = self.implicit(typed, wanted, span)
         if found is None:
-            self.fail(span, f"{types.describe(wanted)} is wanted here, not {types.describe(typed.type)}")
+            self._at.fail(span, f"{types.describe(wanted)} is wanted here, not {types.describe(typed.type)}")
         return found
 
-    def _implicit(self, typed: Typed, wanted: types.Type, span: Span) -> Typed | None:
+    def implicit(self, typed: Typed, wanted: types.Type, span: Span) -> Typed | None:
         if isinstance(typed.type, types.Infinite):
             base = types.underlying(wanted)
             if isinstance(base, ir.Bits) and not isinstance(wanted, types.SerialEnum):
@@ -42,12 +45,12 @@ class Conversions(TypeRefs):
         """Returns an `int` as bits; a warning if it does not fit."""
         node = typed.node
         if not isinstance(node, ir.Literal):
-            self.fail(span, "this number must be known when the program is loaded")
+            self._at.fail(span, "this number must be known when the program is loaded")
         assert isinstance(node.value, int)
         value = wrap(node.value, bits)
         if value != node.value and wrap(node.value, ir.Bits(bits.width)) != node.value:
             of = types.describe(bits)
-            self.warn(span, f"{node.value} does not fit into {of}; it becomes {value}")
+            self._at.warn(span, f"{node.value} does not fit into {of}; it becomes {value}")
         return self.literal(value, wanted or bits, node.span)
 
     def _aggregate(self, typed: Typed, wanted: types.Type, span: Span) -> Typed | None:
@@ -90,7 +93,7 @@ class Conversions(TypeRefs):
 
     def build(self, whole: types.Type, elements: tuple[ir.Expression, ...], span: Span) -> Typed:
         """Returns a struct, tuple or valid header from its elements."""
-        represented = self.represent(whole, span)
+        represented = self._at.represent(whole, span)
         make = ir.HeaderValue if types.is_header(whole) else ir.StructValue
         return Typed(whole, make(elements, represented, span))
 
@@ -102,10 +105,10 @@ class Conversions(TypeRefs):
             return Typed(wanted, typed.node)
         found = self._explicit(typed, wanted, span)
         if found is None:
-            found = self._implicit(typed, wanted, span)
+            found = self.implicit(typed, wanted, span)
         if found is None:
             given, want = types.describe(typed.type), types.describe(wanted)
-            self.fail(span, f"there is no cast from {given} to {want}")
+            self._at.fail(span, f"there is no cast from {given} to {want}")
         return found
 
     def _explicit(self, typed: Typed, wanted: types.Type, span: Span) -> Typed | None:
@@ -131,7 +134,7 @@ class Conversions(TypeRefs):
     def _through(self, typed: Typed, wanted: types.Type, span: Span) -> Typed | None:
         if same(typed.type, wanted):
             return typed
-        return self._explicit(typed, wanted, span) or self._implicit(typed, wanted, span)
+        return self._explicit(typed, wanted, span) or self.implicit(typed, wanted, span)
 
     def _from_int(self, typed: Typed, wanted: types.Type, span: Span) -> Typed | None:
         if isinstance(wanted, ir.Bits):
@@ -152,11 +155,11 @@ class Conversions(TypeRefs):
             return None
         if wanted.signed != given.signed and wanted.width != given.width:
             given_text, want = types.describe(given), types.describe(wanted)
-            self.fail(span, f"a cast from {given_text} to {want} changes width and sign; cast twice")
+            self._at.fail(span, f"a cast from {given_text} to {want} changes width and sign; cast twice")
         return self._cast_node(typed, wanted, span)
 
     def _cast_node(self, typed: Typed, wanted: types.Type, span: Span) -> Typed:
-        represented = self.represent(wanted, span)
+        represented = self._at.represent(wanted, span)
         if isinstance(typed.node, ir.Literal):
             value = typed.node.value
             assert isinstance(value, int)

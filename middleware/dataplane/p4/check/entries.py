@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from .. import ast, ir, types
 from ..ir.annotations import find
 from ..source import Span
-from .base import Refused
+from .base import Place, Refused
+from .conversions import Conversions
+from .expressions import Expressions
+from .functions import Functions
+from .inference import Inference
 from .matches import Matches, as_prefix
 from .scope import ActionEntity
 
@@ -30,22 +34,38 @@ class Actions:
         self.names: list[str] = []
 
 
-class Entries(Matches):
+class Entries:
     """The part of the checker that lowers the actions and entries of tables."""
+
+    def __init__(
+        self,
+        at: Place,
+        conversions: Conversions,
+        expressions: Expressions,
+        inference: Inference,
+        functions: Functions,
+        matches: Matches,
+    ) -> None:
+        self._at = at
+        self._conversions = conversions
+        self._expressions = expressions
+        self._inference = inference
+        self._functions = functions
+        self._matches = matches
 
     # --- actions
 
     def _action_entity(self, name: ast.Name) -> ActionEntity:
-        entity = self.lookup(name.name, name.absolute, name.span)
+        entity = self._at.lookup(name.name, name.absolute, name.span)
         if not isinstance(entity, ActionEntity):
-            self.fail(name.span, f"'{name.name}' is no action")
+            self._at.fail(name.span, f"'{name.name}' is no action")
         return entity
 
-    def _reference(self, node: ast.ActionRef, actions: Actions) -> None:
+    def reference(self, node: ast.ActionRef, actions: Actions) -> None:
         entity = self._action_entity(node.name)
         if entity in actions.entities:
-            self.fail(node.span, f"action '{node.name.name}' is in the table twice")
-        index = self.action(entity)
+            self._at.fail(node.span, f"action '{node.name.name}' is in the table twice")
+        index = self._functions.action(entity)
         bound = self._bound(node.name, node.arguments or (), entity, node.span)
         actions.references.append(ir.TableAction(index, bound, node.annotations))
         actions.entities.append(entity)
@@ -56,16 +76,16 @@ class Entries(Matches):
     ) -> tuple[ir.Expression, ...]:
         """Returns the arguments that a table gives to the parameters with a direction."""
         directed = [one for one in entity.parameters if one.direction]
-        paired = self.pair(name.name, [one.declaration for one in directed], arguments, span)
+        paired = self._inference.pair(name.name, [one.declaration for one in directed], arguments, span)
         found = []
         for parameter, argument in zip(directed, paired, strict=True):
             if argument is None or isinstance(argument.value, ast.DontCare):
-                self.fail(span, f"argument '{parameter.name}' of action '{name.name}' is missing")
-            typed = self.expression(argument.value, parameter.type)
+                self._at.fail(span, f"argument '{parameter.name}' of action '{name.name}' is missing")
+            typed = self._expressions.expression(argument.value, parameter.type)
             if parameter.direction == "in":
-                typed = self.convert(typed, parameter.type, argument.span)
+                typed = self._conversions.convert(typed, parameter.type, argument.span)
             else:
-                self.check_out(typed, parameter.type, parameter)
+                self._inference.check_out(typed, parameter.type, parameter)
             found.append(typed.node)
         return tuple(found)
 
@@ -75,22 +95,22 @@ class Entries(Matches):
         """Returns an action of the table with its data, for default_action and entries."""
         entity = self._action_entity(name)
         if entity not in actions.entities:
-            self.fail(name.span, f"action '{name.name}' is not among the actions of the table")
+            self._at.fail(name.span, f"action '{name.name}' is not among the actions of the table")
         place = actions.entities.index(entity)
         data = [one for one in entity.parameters if not one.direction]
         directed = len(entity.parameters) - len(data)
         given = arguments[directed:] if len(arguments) > len(data) else arguments
         if len(given) < len(arguments):
             self._same_bound(arguments[:directed], entity, actions.references[place])
-        paired = self.pair(name.name, [one.declaration for one in data], given, span)
+        paired = self._inference.pair(name.name, [one.declaration for one in data], given, span)
         values: list[int | bool] = []
         for parameter, argument in zip(data, paired, strict=True):
             node = argument.value if argument is not None else parameter.default
             if node is None:
-                self.fail(span, f"argument '{parameter.name}' of action '{name.name}' is missing")
-            literal = self.value(node, parameter.type).node
+                self._at.fail(span, f"argument '{parameter.name}' of action '{name.name}' is missing")
+            literal = self._expressions.value(node, parameter.type).node
             if not isinstance(literal, ir.Literal) or isinstance(literal.value, str):
-                self.fail(node.span, "action data must be known when the program is loaded")
+                self._at.fail(node.span, "action data must be known when the program is loaded")
             values.append(literal.value)
         return ir.ActionData(place, tuple(values))
 
@@ -101,16 +121,18 @@ class Entries(Matches):
         for argument, parameter, bound in zip(
             arguments, entity.parameters, reference.arguments, strict=False
         ):
-            typed = self.convert(self.expression(argument.value, parameter.type), parameter.type)
+            typed = self._conversions.convert(
+                self._expressions.expression(argument.value, parameter.type), parameter.type
+            )
             if not alike(typed.node, bound):
-                self.fail(argument.span, "this argument is another one in the table's list of actions")
+                self._at.fail(argument.span, "this argument is another one in the table's list of actions")
 
-    def _default(self, node: ast.Property | None, actions: Actions, span: Span) -> tuple[ir.ActionData, bool]:
+    def default(self, node: ast.Property | None, actions: Actions, span: Span) -> tuple[ir.ActionData, bool]:
         """Returns the default action; NoAction, added to the actions if necessary, if none is named."""
         if node is None:
             nothing = self._action_entity(ast.Name("NoAction", True, span))
             if nothing not in actions.entities:
-                index = self.action(nothing)
+                index = self._functions.action(nothing)
                 mark = ir.Annotation("defaultonly")
                 actions.references.append(ir.TableAction(index, (), (mark,)))
                 actions.entities.append(nothing)
@@ -123,17 +145,17 @@ class Entries(Matches):
             elif isinstance(value, ast.Name):
                 found = self._action_data(value, (), actions, value.span)
             else:
-                self.fail(value.span, "default_action names an action")
+                self._at.fail(value.span, "default_action names an action")
         except Refused as refused:
-            self.report(refused)
+            self._at.report(refused)
             return ir.ActionData(0, ()), False
         if actions.references[found.action].table_only:
-            self.complain(value.span, "this action is @tableonly, so that it can't be the default")
+            self._at.complain(value.span, "this action is @tableonly, so that it can't be the default")
         return found, node.constant
 
     # --- entries
 
-    def _entries(
+    def entries(
         self,
         node: ast.Table,
         keys: tuple[ir.Key, ...],
@@ -144,26 +166,29 @@ class Entries(Matches):
         if node.entries is None:
             return ()
         if not keys:
-            self.fail(node.entries.span, "a table without keys has no entries")
+            self._at.fail(node.entries.span, "a table without keys has no entries")
         found = []
         ranked = any(key.match_kind not in (ir.MatchKind.EXACT, ir.MatchKind.LPM) for key in keys)
         for one in node.entries.entries:
             if one.priority is not None and not ranked:
-                self.complain(one.priority.span, "entries for exact and lpm keys alone have no priorities")
-        largest = self._flag(properties.get("largest_priority_wins"), True)
+                self._at.complain(
+                    one.priority.span, "entries for exact and lpm keys alone have no priorities"
+                )
+        largest = self.flag(properties.get("largest_priority_wins"), True)
         priorities = self._priorities(node.entries, largest, properties)
         for one, priority in zip(node.entries.entries, priorities, strict=True):
             try:
                 found.append(self._entry(one, node.entries.constant, keys, key_types, actions, priority))
             except Refused as refused:
-                self.report(refused)
+                self._at.report(refused)
         return tuple(found)
 
     def _priorities(self, node: ast.Entries, largest: bool, properties: dict[str, ast.Property]) -> list[int]:
         """Returns each entry's priority, so that the largest wins. Without a number, order decides."""
-        delta = self._number(properties.get("priority_delta")) or 1
+        delta = self.number(properties.get("priority_delta")) or 1
         written = [
-            None if one.priority is None else self.integer(one.priority, "a priority") for one in node.entries
+            None if one.priority is None else self._at.integer(one.priority, "a priority")
+            for one in node.entries
         ]
         marks = [find(one.annotations, "priority") for one in node.entries]
         if any(marks) and all(one is None for one in written):
@@ -177,7 +202,7 @@ class Entries(Matches):
             elif one is None:
                 one = found[-1] - delta if largest else found[-1] + delta
             if one <= 0:
-                self.fail(node.entries[number].span, f"a priority is above 0, not {one}")
+                self._at.fail(node.entries[number].span, f"a priority is above 0, not {one}")
             found.append(one)
         return found if largest else [max(found) + 1 - one for one in found]
 
@@ -190,39 +215,39 @@ class Entries(Matches):
         actions: Actions,
         priority: int,
     ) -> ir.Entry:
-        elements = self.key_elements(node.keys, len(keys), node.span)
+        elements = self._matches.key_elements(node.keys, len(keys), node.span)
         matches = []
         for element, key, type_ in zip(elements, keys, key_types, strict=True):
-            match = self.match(element, type_)
+            match = self._matches.match(element, type_)
             kind = key.match_kind
             if isinstance(match, ir.MatchMask) and match.mask == (1 << ir.width_of(key.type)) - 1:
                 match = ir.MatchValue(match.value)
             if not isinstance(match, _ENTRY_MATCHES[kind]):
-                self.fail(element.span, f"this can't be matched by {kind.value}")
+                self._at.fail(element.span, f"this can't be matched by {kind.value}")
             if kind is ir.MatchKind.LPM and not as_prefix(match, ir.width_of(key.type)):
-                self.fail(element.span, "the mask of an lpm key is a prefix: ones, then zeros")
+                self._at.fail(element.span, "the mask of an lpm key is a prefix: ones, then zeros")
             matches.append(match)
         reference = node.action
         action = self._action_data(reference.name, reference.arguments or (), actions, reference.span)
         if actions.references[action.action].default_only:
-            self.fail(reference.span, "this action is @defaultonly, so that no entry can have it")
+            self._at.fail(reference.span, "this action is @defaultonly, so that no entry can have it")
         annotations = node.annotations
         return ir.Entry(tuple(matches), action, priority, constant or node.constant, annotations, node.span)
 
-    def _number(self, node: ast.Property | None) -> int | None:
+    def number(self, node: ast.Property | None) -> int | None:
         if node is None:
             return None
-        size = self.integer(node.value, f"'{node.name}'")
+        size = self._at.integer(node.value, f"'{node.name}'")
         if size < 0:
-            self.fail(node.value.span, f"'{node.name}' can't be negative")
+            self._at.fail(node.value.span, f"'{node.name}' can't be negative")
         return size
 
-    def _flag(self, node: ast.Property | None, default: bool) -> bool:
+    def flag(self, node: ast.Property | None, default: bool) -> bool:
         if node is None:
             return default
-        literal = self.value(node.value, types.BOOL).node
+        literal = self._expressions.value(node.value, types.BOOL).node
         if not isinstance(literal, ir.Literal):
-            self.fail(node.value.span, f"'{node.name}' must be known when the program is loaded")
+            self._at.fail(node.value.span, f"'{node.name}' must be known when the program is loaded")
         return bool(literal.value)
 
 

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 from .. import ast, ir, types
 from ..source import Span
-from .base import Frame
+from .base import Frame, Place, qualified
+from .conversions import Conversions
 from .externs import PACKETS, has_function
 from .inference import Inference, Signature
 from .scope import (
@@ -20,16 +21,22 @@ from .scope import (
     TypeEntity,
     VariableEntity,
 )
+from .type_refs import TypeRefs
 
 NO_OBJECTS: Mapping[str, ExternEntity] = {}
 
 
-class Functions(Inference):
+class Functions:
     """The part of the checker that calls and lowers functions and actions."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._active: list[object] = []
+    def __init__(
+        self, at: Place, type_refs: TypeRefs, conversions: Conversions, inference: Inference
+    ) -> None:
+        self._at = at
+        self._type_refs = type_refs
+        self._conversions = conversions
+        self._inference = inference
+        self.active: list[object] = []
         self._lowered: dict[tuple[int, tuple[types.Type, ...]], int] = {}
 
     def nothing(self, span: Span) -> Typed:
@@ -41,17 +48,17 @@ class Functions(Inference):
     def function_call(self, node: ast.Call, entity: FunctionEntity, expected: types.Type | None) -> Typed:
         by_prototype = {id(_prototype(one)): one for one in entity.overloads}
         prototypes = [_prototype(one) for one in entity.overloads]
-        chosen = self.choose(entity.name, prototypes, node.arguments, node.span)
+        chosen = self._inference.choose(entity.name, prototypes, node.arguments, node.span)
         declaration = by_prototype[id(chosen)]
-        signature = self.signature(chosen, entity.scope)
+        signature = self._inference.signature(chosen, entity.scope)
         if isinstance(declaration, ast.ExternFunction):
             return self._extern_function(node, declaration, signature, expected)
-        arguments, result, bound = self.arguments(signature, node, expected)
-        if self.frame.kind == "parser" and entity.name == "verify":
-            self.fail(node.span, "'verify' is the core library's")
+        arguments, result, bound = self._inference.arguments(signature, node, expected)
+        if self._at.frame.kind == "parser" and entity.name == "verify":
+            self._at.fail(node.span, "'verify' is the core library's")
         index = self.function(declaration, bound, entity.scope)
         passed = without_packets(arguments, signature.parameters)
-        represented = self.represent(result, node.span)
+        represented = self._at.represent(result, node.span)
         return Typed(result, ir.Call(index, passed, represented, node.span))
 
     def function(self, declaration: ast.Function, bound: tuple[types.Type, ...], scope: Scope) -> int:
@@ -59,24 +66,26 @@ class Functions(Inference):
         key = (id(declaration), bound)
         if key in self._lowered:
             return self._lowered[key]
-        if declaration in self._active:
-            self.fail(declaration.span, f"function '{declaration.name}' calls itself")
+        if declaration in self.active:
+            self._at.fail(declaration.span, f"function '{declaration.name}' calls itself")
         prototype = declaration.prototype
-        outer = Scope(scope, self.function_orders[id(declaration)] + 1)
+        outer = Scope(scope, self._at.function_orders[id(declaration)] + 1)
         for name, type_ in zip(prototype.types, bound, strict=True):
             outer.names[name] = TypeEntity(type_, None, 0, declaration.span, 0)
         frame = Frame("function", declaration.name, "")
-        with self.within(declaration), self.body(frame, outer):
-            frame.result = types.VOID if prototype.result is None else self.type_of(prototype.result)
-            result = self.represent(frame.result, declaration.span)
-            parameters = self.bind(self.parameters(prototype.parameters))
-            problems = len(self.problems)
-            body = self.statements(declaration.body)
-            sound = len(self.problems) == problems
+        with self.within(declaration), self._at.body(frame, outer):
+            frame.result = (
+                types.VOID if prototype.result is None else self._type_refs.type_of(prototype.result)
+            )
+            result = self._at.represent(frame.result, declaration.span)
+            parameters = self.bind(self._type_refs.parameters(prototype.parameters))
+            problems = len(self._at.problems)
+            body = self._at.statements.statements(declaration.body)
+            sound = len(self._at.problems) == problems
             if sound and not isinstance(result, ir.Void) and not always_returns(body):
-                self.complain(declaration.span, f"function '{declaration.name}' may end without a value")
-        self.functions.append(ir.Function(declaration.name, parameters, result, body, declaration.span))
-        self._lowered[key] = len(self.functions) - 1
+                self._at.complain(declaration.span, f"function '{declaration.name}' may end without a value")
+        self._at.functions.append(ir.Function(declaration.name, parameters, result, body, declaration.span))
+        self._lowered[key] = len(self._at.functions) - 1
         return self._lowered[key]
 
     def bind(
@@ -89,14 +98,14 @@ class Functions(Inference):
             if isinstance(one.type, types.ExternType):
                 if one.type.name not in PACKETS and one.name not in objects:
                     why = "extern objects can be passed to controls and parsers only"
-                    self.fail(span, f"parameter '{one.name}' is a {one.type.name}: {why}")
+                    self._at.fail(span, f"parameter '{one.name}' is a {one.type.name}: {why}")
                 entity = objects.get(one.name) or ExternEntity(None, one.type, span)
-                self.declare(one.name, entity, span)
+                self._at.declare(one.name, entity, span)
                 continue
-            index = self.new_variable(one.name, one.type, span)
+            index = self._at.new_variable(one.name, one.type, span)
             writable = one.direction in ("out", "inout")
-            self.declare(one.name, VariableEntity(index, one.type, writable, span), span)
-            represented = self.represent(one.type, span)
+            self._at.declare(one.name, VariableEntity(index, one.type, writable, span), span)
+            represented = self._at.represent(one.type, span)
             found.append(
                 ir.Parameter(
                     one.name,
@@ -117,13 +126,13 @@ class Functions(Inference):
         expected: types.Type | None,
     ) -> Typed:
         name = declaration.name
-        arguments, result, bound = self.arguments(signature, node, expected)
+        arguments, result, bound = self._inference.arguments(signature, node, expected)
         if not has_function(declaration):
-            self.fail(node.span, f"this target has no extern function '{name}'")
+            self._at.fail(node.span, f"this target has no extern function '{name}'")
         if name == "verify":
-            if self.frame.kind != "parser":
-                self.fail(node.span, "'verify' can be called in parsers only")
-            self.emit(ir.Verify(arguments[0].value, arguments[1].value, node.span))
+            if self._at.frame.kind != "parser":
+                self._at.fail(node.span, "'verify' can be called in parsers only")
+            self._at.emit(ir.Verify(arguments[0].value, arguments[1].value, node.span))
             return self.nothing(node.span)
         if name == "static_assert":
             return self._static_assert(node, arguments)
@@ -132,12 +141,12 @@ class Functions(Inference):
     def _static_assert(self, node: ast.Call, arguments: list[ir.Argument]) -> Typed:
         condition = arguments[0].value
         if not isinstance(condition, ir.Literal):
-            self.fail(node.span, "what static_assert checks must be known when the program is loaded")
+            self._at.fail(node.span, "what static_assert checks must be known when the program is loaded")
         if not condition.value:
             said = arguments[1].value if len(arguments) > 1 else None
             text = f": {said.value}" if isinstance(said, ir.Literal) else ""
-            self.fail(node.span, f"static_assert failed{text}")
-        return self.literal(True, types.BOOL, node.span)
+            self._at.fail(node.span, f"static_assert failed{text}")
+        return self._conversions.literal(True, types.BOOL, node.span)
 
     def extern_call(
         self,
@@ -150,35 +159,35 @@ class Functions(Inference):
     ) -> Typed:
         for one in arguments:
             if one.direction is ir.Direction.NONE and not isinstance(one.value, ir.Literal):
-                self.fail(
+                self._at.fail(
                     one.value.span, f"this argument of '{name}' must be known when the program is loaded"
                 )
-        represented = tuple(self.represent(one, node.span) for one in bound)
-        result_type = self.represent(result, node.span)
+        represented = tuple(self._at.represent(one, node.span) for one in bound)
+        result_type = self._at.represent(result, node.span)
         call = ir.ExternCall(name, instance, represented, tuple(arguments), result_type, node.span)
         return Typed(result, call)
 
     @contextmanager
     def within(self, declaration: object) -> Iterator[None]:
         """Marks the declaration as being lowered, to detect references to itself meanwhile."""
-        order = self.order
-        self._active.append(declaration)
+        order = self._at.order
+        self.active.append(declaration)
         try:
             yield
         finally:
-            self.order = order
-            self._active.pop()
+            self._at.order = order
+            self.active.pop()
 
     # --- actions
 
     def action_call(self, node: ast.Call, entity: ActionEntity) -> Typed:
-        if self.frame.kind not in ("control", "action"):
-            self.fail(node.span, f"an action can't be called in a {self.frame.kind}")
+        if self._at.frame.kind not in ("control", "action"):
+            self._at.fail(node.span, f"an action can't be called in a {self._at.frame.kind}")
         index = self.action(entity)
         signature = Signature(entity.declaration.name, (), entity.parameters, types.VOID, entity.scope)
-        arguments, _, _ = self.arguments(signature, node, None)
+        arguments, _, _ = self._inference.arguments(signature, node, None)
         passed = without_packets(arguments, entity.parameters)
-        self.emit(ir.CallAction(index, passed, node.span))
+        self._at.emit(ir.CallAction(index, passed, node.span))
         return self.nothing(node.span)
 
     def action(self, entity: ActionEntity) -> int:
@@ -186,23 +195,20 @@ class Functions(Inference):
         if entity.index >= 0:
             return entity.index
         declaration = entity.declaration
-        if declaration in self._active:
-            self.fail(declaration.span, f"action '{declaration.name}' calls itself")
-        name = self.plane_of(entity)
+        if declaration in self.active:
+            self._at.fail(declaration.span, f"action '{declaration.name}' calls itself")
+        name = qualified(entity.prefix, entity.declaration.name, entity.declaration.annotations)
         frame = Frame("action", name, entity.prefix)
-        with self.within(declaration), self.body(frame, entity.scope):
-            entity.parameters = self.parameters(declaration.parameters)
+        with self.within(declaration), self._at.body(frame, entity.scope):
+            entity.parameters = self._type_refs.parameters(declaration.parameters)
             self._check_action_parameters(entity.parameters)
             parameters = self.bind(entity.parameters)
-            body = self.statements(declaration.body)
+            body = self._at.statements.statements(declaration.body)
         marks = declaration.annotations
         hidden = any(mark.name == "hidden" for mark in marks)
-        self.actions.append(ir.Action(name, parameters, body, marks, hidden, declaration.span))
-        entity.index = len(self.actions) - 1
+        self._at.actions.append(ir.Action(name, parameters, body, marks, hidden, declaration.span))
+        entity.index = len(self._at.actions) - 1
         return entity.index
-
-    def plane_of(self, entity: ActionEntity) -> str:
-        raise NotImplementedError
 
     def _check_action_parameters(self, parameters: tuple[ParameterType, ...]) -> None:
         data = False
@@ -210,17 +216,14 @@ class Functions(Inference):
             data = data or not one.direction
             if one.direction and data:
                 said = "parameters with a direction come before those that the control plane gives"
-                self.fail(one.declaration.span, said)
+                self._at.fail(one.declaration.span, said)
             if not one.direction and not isinstance(
                 types.underlying(one.type), ir.Bits | ir.Bool | types.EnumType | ir.ErrorCode
             ):
                 of = types.describe(one.type)
-                self.fail(one.declaration.span, f"a control plane can't give a value of type {of}")
+                self._at.fail(one.declaration.span, f"a control plane can't give a value of type {of}")
 
     # --- further up
-
-    def statements(self, block: ast.Block) -> tuple[ir.Statement, ...]:
-        raise NotImplementedError
 
 
 def _prototype(declaration: ast.Function | ast.ExternFunction) -> ast.Prototype:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from .. import ast, ir, types
 from ..source import Span
-from .base import Refused
-from .conversions import same
+from .base import Place, Refused
+from .conversions import Conversions, same
 from .expressions import Expressions
 from .scope import ParameterType, Scope, Typed
+from .type_refs import TypeRefs
 
 Bindings = dict[types.TypeVariable, types.Type]
 
@@ -32,20 +33,24 @@ class Signature:
         self.scope = scope
 
 
-class Inference(Expressions):
+class Inference:
     """The part of the checker that matches arguments with parameters."""
+
+    def __init__(
+        self, at: Place, type_refs: TypeRefs, conversions: Conversions, expressions: Expressions
+    ) -> None:
+        self._at = at
+        self._type_refs = type_refs
+        self._conversions = conversions
+        self._expressions = expressions
 
     def signature(self, prototype: ast.Prototype, scope: Scope) -> Signature:
         """Returns the types of a function, extern function or method, resolved inside `scope`."""
-        with self.inner(scope) as own:
-            variables = self.type_variables(prototype.types, prototype.span)
-            parameters = self.parameters(prototype.parameters)
-            result = types.VOID if prototype.result is None else self.type_of(prototype.result)
+        with self._at.inner(scope) as own:
+            variables = self._type_refs.type_variables(prototype.types, prototype.span)
+            parameters = self._type_refs.parameters(prototype.parameters)
+            result = types.VOID if prototype.result is None else self._type_refs.type_of(prototype.result)
             return Signature(prototype.name, variables, parameters, result, own)
-
-    def type_variables(self, names: tuple[str, ...], span: Span) -> tuple[types.TypeVariable, ...]:
-        """Declares type parameters in the present scope."""
-        raise NotImplementedError
 
     def choose(
         self, name: str, overloads: Sequence[ast.Prototype], arguments: tuple[ast.Argument, ...], span: Span
@@ -55,9 +60,9 @@ class Inference(Expressions):
         if not fitting:
             if len(overloads) == 1:
                 self.pair(name, overloads[0].parameters, arguments, span)
-            self.fail(span, f"no '{name}' takes these {len(arguments)} arguments")
+            self._at.fail(span, f"no '{name}' takes these {len(arguments)} arguments")
         if len(fitting) > 1:
-            self.fail(span, f"several declarations of '{name}' fit these arguments")
+            self._at.fail(span, f"several declarations of '{name}' fit these arguments")
         return fitting[0]
 
     def pair(
@@ -71,22 +76,22 @@ class Inference(Expressions):
         if len(arguments) > len(parameters):
             count = len(parameters)
             takes = f"{count} argument{'' if count == 1 else 's'}"
-            self.fail(span, f"'{name}' takes {takes}, not {len(arguments)}")
+            self._at.fail(span, f"'{name}' takes {takes}, not {len(arguments)}")
         found: list[ast.Argument | None] = [None] * len(parameters)
         places = {one.name: number for number, one in enumerate(parameters)}
         if any(one.name is None for one in arguments) and any(one.name for one in arguments):
-            self.fail(span, "either all arguments have names or none")
+            self._at.fail(span, "either all arguments have names or none")
         for number, one in enumerate(arguments):
             place = number if one.name is None else places.get(one.name, -1)
             if place < 0:
-                hint = self.suggest(one.name or "", places)
-                self.fail(one.span, f"'{name}' has no parameter '{one.name}'{hint}")
+                hint = self._at.suggest(one.name or "", places)
+                self._at.fail(one.span, f"'{name}' has no parameter '{one.name}'{hint}")
             if found[place] is not None:
-                self.fail(one.span, f"argument '{one.name}' is given twice")
+                self._at.fail(one.span, f"argument '{one.name}' is given twice")
             found[place] = one
         for argument, parameter in zip(found, parameters, strict=True):
             if argument is None and not _may_be_left_out(parameter):
-                self.fail(span, f"argument '{parameter.name}' of '{name}' is missing")
+                self._at.fail(span, f"argument '{parameter.name}' of '{name}' is missing")
         return found
 
     def arguments(
@@ -105,7 +110,7 @@ class Inference(Expressions):
         for variable in signature.variables:
             if variable not in bindings:
                 what = f"type parameter '{variable.name}' of '{signature.name}'"
-                self.fail(call.span, f"{what} can't be found out from the arguments; write it as <...>")
+                self._at.fail(call.span, f"{what} can't be found out from the arguments; write it as <...>")
         passed = [
             self._passed(parameter, argument, one, bindings, signature, call.span)
             for parameter, argument, one in zip(signature.parameters, paired, typed, strict=True)
@@ -118,11 +123,11 @@ class Inference(Expressions):
             return {}
         if len(call.types) != len(signature.variables):
             wants = f"{len(signature.variables)} type argument{'' if len(signature.variables) == 1 else 's'}"
-            self.fail(call.span, f"'{signature.name}' takes {wants}, not {len(call.types)}")
+            self._at.fail(call.span, f"'{signature.name}' takes {wants}, not {len(call.types)}")
         bindings: Bindings = {}
         for variable, written in zip(signature.variables, call.types, strict=True):
             if not (isinstance(written, ast.PlainType) and written.kind == "_"):
-                bindings[variable] = self.element_type(written)
+                bindings[variable] = self._type_refs.element_type(written)
         return bindings
 
     def _typed_arguments(
@@ -135,7 +140,7 @@ class Inference(Expressions):
                 found.append(None)
                 continue
             wanted = substitute(parameter.type, bindings)
-            typed = self.argument_value(argument.value, wanted)
+            typed = self._at.calls.argument_value(argument.value, wanted)
             found.append(typed)
             if isinstance(typed.type, types.Infinite) or unify(parameter.type, typed.type, bindings):
                 continue
@@ -151,14 +156,16 @@ class Inference(Expressions):
     def _bind_number(self, variable: types.TypeVariable, bindings: Bindings, one: Typed) -> None:
         """Refuses an `int` for a type parameter that nothing else has bound: it has no width."""
         if variable not in bindings:
-            self.fail(one.span, "the width of this number isn't known here; write it as 32w... or cast it")
+            self._at.fail(
+                one.span, "the width of this number isn't known here; write it as 32w... or cast it"
+            )
 
     def argument_value(self, node: ast.Expression, wanted: types.Type) -> Typed:
         """Returns an argument as an expression."""
-        return self.expression(node, None if open_variables(wanted) else wanted)
+        return self._expressions.expression(node, None if open_variables(wanted) else wanted)
 
     def _mismatch(self, span: Span, wanted: types.Type, given: types.Type) -> None:
-        self.fail(span, f"{types.describe(wanted)} is wanted here, not {types.describe(given)}")
+        self._at.fail(span, f"{types.describe(wanted)} is wanted here, not {types.describe(given)}")
 
     def _passed(
         self,
@@ -176,7 +183,7 @@ class Inference(Expressions):
         if direction in (ir.Direction.OUT, ir.Direction.INOUT):
             self.check_out(typed, type_, parameter)
             return ir.Argument(direction, typed.node)
-        value = self.convert(typed, type_, typed.span)
+        value = self._conversions.convert(typed, type_, typed.span)
         self.check_sized(value, signature.name)
         return ir.Argument(direction, value.node)
 
@@ -185,7 +192,7 @@ class Inference(Expressions):
         if not typed.writable:
             why = "this is read-only" if typed.place else "this is no variable, field, element or slice"
             what = f"parameter '{parameter.name}' is {parameter.direction}"
-            self.fail(typed.span, f"{what}, so that something assignable must stand here; {why}")
+            self._at.fail(typed.span, f"{what}, so that something assignable must stand here; {why}")
         if not same(typed.type, wanted):
             self._mismatch(typed.span, wanted, typed.type)
 
@@ -194,7 +201,7 @@ class Inference(Expressions):
         if isinstance(typed.type, types.Infinite):
             return
         if _unsized(typed.type):
-            self.fail(typed.span, f"'{of}' needs numbers with a width in this list, such as 16w1")
+            self._at.fail(typed.span, f"'{of}' needs numbers with a width in this list, such as 16w1")
 
     def _left_out(
         self,
@@ -207,13 +214,15 @@ class Inference(Expressions):
         """Returns the default value, or for `_` of an out parameter a variable that nobody reads."""
         if argument is not None:
             if parameter.direction != "out":
-                self.fail(argument.span, f"'_' may stand for out arguments only; '{parameter.name}' is none")
-            index = self.new_variable("_", type_, argument.span)
-            return ir.Variable(index, self.represent(type_, argument.span), argument.span)
+                self._at.fail(
+                    argument.span, f"'_' may stand for out arguments only; '{parameter.name}' is none"
+                )
+            index = self._at.new_variable("_", type_, argument.span)
+            return ir.Variable(index, self._at.represent(type_, argument.span), argument.span)
         if parameter.default is None:
             raise Refused
-        with self.inner(signature.scope):
-            return self.value(parameter.default, type_).node
+        with self._at.inner(signature.scope):
+            return self._expressions.value(parameter.default, type_).node
 
 
 def accepts(parameters: Sequence[ast.Parameter], arguments: tuple[ast.Argument, ...]) -> bool:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from .. import ast, ir, types
 from ..source import Span
+from .base import Place
 from .constants import bounds
+from .conversions import Conversions
+from .expressions import Expressions
 from .scope import Typed
-from .statements import Statements
 
 
-class Matches(Statements):
+class Matches:
     """The part of the checker that knows key sets."""
+
+    def __init__(self, at: Place, conversions: Conversions, expressions: Expressions) -> None:
+        self._at = at
+        self._conversions = conversions
+        self._expressions = expressions
 
     def match(self, node: ast.Expression, type_: types.Type) -> ir.Match:
         """Returns the match of one key set for a key of that type."""
@@ -23,20 +30,20 @@ class Matches(Statements):
         return ir.MatchValue(self._known(node, type_))
 
     def _known(self, node: ast.Expression, type_: types.Type) -> int | bool:
-        typed = self.expression(node, type_)
+        typed = self._expressions.expression(node, type_)
         base = types.underlying(type_)
         if isinstance(base, ir.Bits) and types.underlying(typed.type) == base:
             typed = Typed(base, typed.node)
         wanted = base if isinstance(base, ir.Bits) else type_
-        literal = self.convert(typed, wanted, node.span).node
+        literal = self._conversions.convert(typed, wanted, node.span).node
         if not isinstance(literal, ir.Literal) or isinstance(literal.value, str):
-            self.fail(node.span, "what is matched must be known when the program is loaded")
+            self._at.fail(node.span, "what is matched must be known when the program is loaded")
         return literal.value
 
     def _bits(self, node: ast.Expression, type_: types.Type, sign: str) -> ir.Bits:
         base = types.underlying(type_)
         if not isinstance(base, ir.Bits):
-            self.fail(node.span, f"'{sign}' does not work on {types.describe(type_)}")
+            self._at.fail(node.span, f"'{sign}' does not work on {types.describe(type_)}")
         return base
 
     def _mask(self, node: ast.Mask, type_: types.Type) -> ir.Match:
@@ -51,7 +58,7 @@ class Matches(Statements):
         bits = self._bits(node, type_, "..")
         low, high = int(self._known(node.low, type_)), int(self._known(node.high, type_))
         if low > high:
-            self.warn(node.span, f"the range from {low} to {high} is empty")
+            self._at.warn(node.span, f"the range from {low} to {high} is empty")
         if (low, high) == bounds(bits):
             return ir.MatchAny()
         return ir.MatchRange(low, high)
@@ -65,7 +72,7 @@ class Matches(Statements):
         else:
             elements = (node,)
         if len(elements) != count:
-            self.fail(span, f"there are {count} keys, and {len(elements)} are matched here")
+            self._at.fail(span, f"there are {count} keys, and {len(elements)} are matched here")
         return elements
 
 

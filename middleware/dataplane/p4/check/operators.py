@@ -7,6 +7,7 @@ from typing import NoReturn
 from .. import ast, ir, types
 from ..ir import Operator, UnaryOperator
 from ..source import Span
+from .base import Place
 from .constants import arithmetic, compare, concatenate, shift, wrap
 from .conversions import Conversions, same
 from .scope import Typed
@@ -21,54 +22,55 @@ _SATURATING = (Operator.ADD_SAT, Operator.SUB_SAT)
 _DIVISION = (Operator.DIV, Operator.MOD)
 
 
-class Operators(Conversions):
+class Operators:
     """The part of the checker that knows operators."""
 
-    def boolean(self, node: ast.Expression) -> Typed:
-        raise NotImplementedError
+    def __init__(self, at: Place, conversions: Conversions) -> None:
+        self._at = at
+        self._conversions = conversions
 
-    def _unary(self, node: ast.Unary, expected: types.Type | None) -> Typed:
+    def unary(self, node: ast.Unary, expected: types.Type | None) -> Typed:
         operator = _UNARY[node.operator]
         if operator is UnaryOperator.NOT:
-            operand = self.expression(node.operand, types.BOOL)
+            operand = self._at.expressions.expression(node.operand, types.BOOL)
             if not isinstance(operand.type, ir.Bool):
                 self._refuse(node.operator, operand, node.span)
             return self.negated(operand, node.span)
-        operand = self.expression(node.operand, expected)
+        operand = self._at.expressions.expression(node.operand, expected)
         value_type = _arithmetic_type(operand.type)
         if isinstance(value_type, types.Infinite):
             assert isinstance(operand.node, ir.Literal)
             assert isinstance(operand.node.value, int)
             if operator is UnaryOperator.COMPLEMENT:
-                self.fail(node.span, "'~' needs a number with a width")
-            return self.literal(-operand.node.value, types.INT, node.span)
+                self._at.fail(node.span, "'~' needs a number with a width")
+            return self._conversions.literal(-operand.node.value, types.INT, node.span)
         if not isinstance(value_type, ir.Bits):
             return self._refuse(node.operator, operand, node.span)
         if isinstance(operand.node, ir.Literal):
             assert isinstance(operand.node.value, int)
             value = operand.node.value
             changed = -value if operator is UnaryOperator.NEGATE else ~value
-            return self.literal(wrap(changed, value_type), value_type, node.span)
+            return self._conversions.literal(wrap(changed, value_type), value_type, node.span)
         return Typed(value_type, ir.Unary(operator, operand.node, value_type, node.span))
 
     def negated(self, operand: Typed, span: Span) -> Typed:
         """Checks `!operand`."""
         if isinstance(operand.node, ir.Literal):
-            return self.literal(not operand.node.value, types.BOOL, span)
+            return self._conversions.literal(not operand.node.value, types.BOOL, span)
         return Typed(types.BOOL, ir.Unary(UnaryOperator.NOT, operand.node, types.BOOL, span))
 
     def _refuse(self, operator: str, operand: Typed, span: Span) -> NoReturn:
-        self.fail(span, f"'{operator}' does not work on {types.describe(operand.type)}")
+        self._at.fail(span, f"'{operator}' does not work on {types.describe(operand.type)}")
 
-    def _binary(self, node: ast.Binary, expected: types.Type | None) -> Typed:
+    def binary(self, node: ast.Binary, expected: types.Type | None) -> Typed:
         operator = _SYMBOLS[node.operator]
         if operator in _LOGICAL:
             return self._logical(operator, node)
         hint = expected if operator not in (*_EQUALITY, *_ORDER, Operator.CONCAT) else None
-        left = self.expression(node.left, hint)
+        left = self._at.expressions.expression(node.left, hint)
         if operator in _SHIFTS:
-            return self.shifted(operator, left, self.expression(node.right), node.span)
-        right = self.expression(node.right, left.type if operator in _EQUALITY else hint)
+            return self.shifted(operator, left, self._at.expressions.expression(node.right), node.span)
+        right = self._at.expressions.expression(node.right, left.type if operator in _EQUALITY else hint)
         return self.combined(operator, left, right, node.span)
 
     def operated(self, symbol: str, left: Typed, right: Typed, span: Span) -> Typed:
@@ -90,22 +92,22 @@ class Operators(Conversions):
         if operator in _ORDER:
             return self._fold(operator, left, right, types.BOOL, span)
         if operator in _DIVISION and isinstance(common, ir.Bits) and common.signed:
-            self.fail(span, f"'{operator.value}' does not work on {types.describe(common)}")
+            self._at.fail(span, f"'{operator.value}' does not work on {types.describe(common)}")
         if operator in _SATURATING and isinstance(common, types.Infinite):
-            self.fail(span, f"'{operator.value}' needs a number with a width")
+            self._at.fail(span, f"'{operator.value}' needs a number with a width")
         return self._fold(operator, left, right, common, span)
 
     def _check_positive(self, *operands: Typed) -> None:
         for one in operands:
             if isinstance(one.node, ir.Literal) and isinstance(one.node.value, int) and one.node.value < 0:
-                self.fail(one.span, "division is not defined for negative numbers")
+                self._at.fail(one.span, "division is not defined for negative numbers")
 
     def _logical(self, operator: Operator, node: ast.Binary) -> Typed:
-        left = self.expression(node.left, types.BOOL)
-        right = self.expression(node.right, types.BOOL)
+        left = self._at.expressions.expression(node.left, types.BOOL)
+        right = self._at.expressions.expression(node.right, types.BOOL)
         for one in (left, right):
             if not isinstance(one.type, ir.Bool):
-                self.fail(one.span, f"'{operator.value}' does not work on {types.describe(one.type)}")
+                self._at.fail(one.span, f"'{operator.value}' does not work on {types.describe(one.type)}")
         if isinstance(left.node, ir.Literal):
             decided = bool(left.node.value) == (operator is Operator.LOGICAL_OR)
             return Typed(types.BOOL, left.node if decided else right.node)
@@ -118,15 +120,15 @@ class Operators(Conversions):
         one, other = _arithmetic_type(left.type), _arithmetic_type(right.type)
         for typed, found in ((left, one), (right, other)):
             if not isinstance(found, ir.Bits | types.Infinite):
-                self.fail(span, f"'{operator.value}' does not work on {types.describe(typed.type)}")
+                self._at.fail(span, f"'{operator.value}' does not work on {types.describe(typed.type)}")
         if isinstance(one, ir.Bits) and isinstance(other, types.Infinite):
-            right = self.sized(right, one, right.span)
+            right = self._conversions.sized(right, one, right.span)
         elif isinstance(other, ir.Bits) and isinstance(one, types.Infinite):
-            left = self.sized(left, other, left.span)
+            left = self._conversions.sized(left, other, left.span)
             one = other
         elif one != other:
             texts = f"{types.describe(left.type)} and {types.describe(right.type)}"
-            self.fail(span, f"the operands of '{operator.value}' are of different types, {texts}")
+            self._at.fail(span, f"the operands of '{operator.value}' are of different types, {texts}")
         return left, right, one
 
     def _fold(self, operator: Operator, left: Typed, right: Typed, result: types.Type, span: Span) -> Typed:
@@ -134,26 +136,26 @@ class Operators(Conversions):
             one, other = left.node.value, right.node.value
             try:
                 if isinstance(result, ir.Bool):
-                    return self.literal(compare(operator, one, other), result, span)
+                    return self._conversions.literal(compare(operator, one, other), result, span)
                 assert isinstance(one, int)
                 assert isinstance(other, int)
                 bits = types.UNSIZED if isinstance(result, types.Infinite) else result
                 assert isinstance(bits, ir.Bits)
-                return self.literal(arithmetic(operator, one, other, bits), result, span)
+                return self._conversions.literal(arithmetic(operator, one, other, bits), result, span)
             except ValueError as error:
-                self.fail(span, str(error))
+                self._at.fail(span, str(error))
         if operator in _DIVISION and isinstance(right.node, ir.Literal) and right.node.value == 0:
-            self.fail(span, "division by zero")
-        represented = self.represent(result, span)
+            self._at.fail(span, "division by zero")
+        represented = self._at.represent(result, span)
         return Typed(result, ir.Binary(operator, left.node, right.node, represented, span))
 
     def _equality(self, operator: Operator, left: Typed, right: Typed, span: Span) -> Typed:
         left, right = self._comparable(left, right)
         if not same(left.type, right.type):
             one, other = types.describe(left.type), types.describe(right.type)
-            self.fail(span, f"{one} can't be compared with {other}")
+            self._at.fail(span, f"{one} can't be compared with {other}")
         if _holds_stringlike(left.type):
-            self.fail(span, f"values of type {types.describe(left.type)} can't be compared")
+            self._at.fail(span, f"values of type {types.describe(left.type)} can't be compared")
         return self._fold(operator, left, right, types.BOOL, span)
 
     def _comparable(self, left: Typed, right: Typed) -> tuple[Typed, Typed]:
@@ -161,29 +163,29 @@ class Operators(Conversions):
         if same(left.type, right.type):
             return left, right
         for one, other, swapped in ((left, right, False), (right, left, True)):
-            found = self._implicit(one, other.type, one.span)
+            found = self._conversions.implicit(one, other.type, one.span)
             if found is not None:
                 return (other, found) if swapped else (found, other)
         first, second = _arithmetic_type(left.type), _arithmetic_type(right.type)
         if first == second:
             return Typed(first, left.node), Typed(second, right.node)
         if isinstance(first, types.Infinite) and isinstance(second, ir.Bits):
-            return self.sized(left, second, left.span), Typed(second, right.node)
+            return self._conversions.sized(left, second, left.span), Typed(second, right.node)
         if isinstance(second, types.Infinite) and isinstance(first, ir.Bits):
-            return Typed(first, left.node), self.sized(right, first, right.span)
+            return Typed(first, left.node), self._conversions.sized(right, first, right.span)
         return left, right
 
     def _concatenation(self, left: Typed, right: Typed, span: Span) -> Typed:
         if isinstance(left.node, ir.Literal) and isinstance(right.node, ir.Literal):
             one, other = left.node.value, right.node.value
             if isinstance(one, str) and isinstance(other, str):
-                return self.literal(one + other, types.STRING, span)
+                return self._conversions.literal(one + other, types.STRING, span)
         first, second = _arithmetic_type(left.type), _arithmetic_type(right.type)
         for typed, found in ((left, first), (right, second)):
             if isinstance(found, types.Infinite):
-                self.fail(typed.span, "'++' needs numbers with a width")
+                self._at.fail(typed.span, "'++' needs numbers with a width")
             if not isinstance(found, ir.Bits):
-                self.fail(typed.span, f"'++' does not work on {types.describe(typed.type)}")
+                self._at.fail(typed.span, f"'++' does not work on {types.describe(typed.type)}")
         assert isinstance(first, ir.Bits)
         assert isinstance(second, ir.Bits)
         result = ir.Bits(first.width + second.width, first.signed)
@@ -191,22 +193,22 @@ class Operators(Conversions):
             one, other = left.node.value, right.node.value
             assert isinstance(one, int)
             assert isinstance(other, int)
-            return self.literal(concatenate(one, first, other, second), result, span)
+            return self._conversions.literal(concatenate(one, first, other, second), result, span)
         return Typed(result, ir.Binary(Operator.CONCAT, left.node, right.node, result, span))
 
     def shifted(self, operator: Operator, left: Typed, right: Typed, span: Span) -> Typed:
         """Checks `left << right` and `left >> right`."""
         value_type, amount = _arithmetic_type(left.type), _arithmetic_type(right.type)
         if not isinstance(value_type, ir.Bits | types.Infinite):
-            self.fail(left.span, f"'{operator.value}' does not work on {types.describe(left.type)}")
+            self._at.fail(left.span, f"'{operator.value}' does not work on {types.describe(left.type)}")
         if not isinstance(amount, ir.Bits | types.Infinite):
-            self.fail(right.span, f"'{operator.value}' does not work on {types.describe(right.type)}")
+            self._at.fail(right.span, f"'{operator.value}' does not work on {types.describe(right.type)}")
         if isinstance(amount, ir.Bits) and amount.signed:
-            self.fail(right.span, "the number of bits to shift by must be unsigned")
+            self._at.fail(right.span, "the number of bits to shift by must be unsigned")
         if isinstance(right.node, ir.Literal):
             return self._shift_known(operator, left, right.node, value_type, span)
         if isinstance(value_type, types.Infinite):
-            self.fail(left.span, "a number that is shifted by a variable amount needs a width")
+            self._at.fail(left.span, "a number that is shifted by a variable amount needs a width")
         return Typed(value_type, ir.Binary(operator, left.node, right.node, value_type, span))
 
     def _shift_known(
@@ -217,13 +219,15 @@ class Operators(Conversions):
         bits = types.UNSIZED if isinstance(value_type, types.Infinite) else value_type
         assert isinstance(bits, ir.Bits)
         if amount < 0:
-            self.fail(right.span, "a shift by a negative number is not defined")
+            self._at.fail(right.span, "a shift by a negative number is not defined")
         if isinstance(left.node, ir.Literal):
             assert isinstance(left.node.value, int)
             try:
-                return self.literal(shift(operator, left.node.value, amount, bits), value_type, span)
+                return self._conversions.literal(
+                    shift(operator, left.node.value, amount, bits), value_type, span
+                )
             except ValueError as error:
-                self.fail(span, str(error))
+                self._at.fail(span, str(error))
         least = ir.Bits(max(amount.bit_length(), 1))
         literal = ir.Literal(amount, least, right.span)
         return Typed(value_type, ir.Binary(operator, left.node, literal, bits, span))

@@ -4,15 +4,35 @@ from __future__ import annotations
 
 from .. import ast, ir, types
 from ..ir.annotations import find
-from .base import Refused, is_hidden
+from .base import Place, Refused, is_hidden
+from .expressions import Expressions
+from .matches import Matches
 from .scope import ValueSetEntity
+from .statements import Statements
 from .tables import Tables
+from .type_refs import TypeRefs
 
 _END = {"accept": ir.ACCEPT, "reject": ir.REJECT}
 
 
-class Parsers(Tables):
+class Parsers:
     """The part of the checker that lowers the states of parsers."""
+
+    def __init__(
+        self,
+        at: Place,
+        type_refs: TypeRefs,
+        expressions: Expressions,
+        statements: Statements,
+        matches: Matches,
+        tables: Tables,
+    ) -> None:
+        self._at = at
+        self._type_refs = type_refs
+        self._expressions = expressions
+        self._statements = statements
+        self._matches = matches
+        self._tables = tables
 
     def states(self, states: tuple[ast.State, ...], declaration: ast.Parser) -> tuple[ir.State, ...]:
         """Returns all states of the parser that is being lowered."""
@@ -20,21 +40,21 @@ class Parsers(Tables):
         for number, one in enumerate(states):
             if one.name in places:
                 said = "is built in" if one.name in _END else "is there twice"
-                self.complain(one.span, f"state '{one.name}' {said}")
+                self._at.complain(one.span, f"state '{one.name}' {said}")
             places.setdefault(one.name, number)
         if "start" not in places:
-            self.complain(declaration.span, f"parser '{declaration.name}' has no state 'start'")
+            self._at.complain(declaration.span, f"parser '{declaration.name}' has no state 'start'")
         return tuple(self._state(one, places) for one in states)
 
     def _state(self, node: ast.State, places: dict[str, int]) -> ir.State:
         transition: ir.Goto | ir.Select = ir.Goto(ir.REJECT, node.span)
-        with self.collecting() as output, self.inner():
+        with self._at.collecting() as output, self._at.inner():
             for one in node.statements:
-                self.statement(one)
+                self._statements.statement(one)
             try:
                 transition = self._transition(node, places)
             except Refused as refused:
-                self.report(refused)
+                self._at.report(refused)
         return ir.State(node.name, tuple(output), transition, node.annotations, node.span)
 
     def _transition(self, node: ast.State, places: dict[str, int]) -> ir.Goto | ir.Select:
@@ -46,15 +66,15 @@ class Parsers(Tables):
 
     def _target(self, node: ast.Name, places: dict[str, int]) -> int:
         if node.name not in places:
-            self.fail(node.span, f"there is no state '{node.name}'{self.suggest(node.name, places)}")
+            self._at.fail(node.span, f"there is no state '{node.name}'{self._at.suggest(node.name, places)}")
         return places[node.name]
 
     def _select(self, node: ast.Select, places: dict[str, int]) -> ir.Select:
-        keys = [self.expression(one) for one in node.keys]
+        keys = [self._expressions.expression(one) for one in node.keys]
         for one in keys:
             base = types.underlying(one.type)
             if not isinstance(base, ir.Bits | ir.Bool | types.EnumType | ir.ErrorCode):
-                self.fail(one.span, f"a select can't be about {types.describe(one.type)}")
+                self._at.fail(one.span, f"a select can't be about {types.describe(one.type)}")
         key_types = tuple(one.type for one in keys)
         cases = []
         for case in node.cases:
@@ -62,7 +82,7 @@ class Parsers(Tables):
                 matches = self._case_matches(case, key_types)
                 cases.append(ir.Case(matches, self._target(case.state, places), case.span))
             except Refused as refused:
-                self.report(refused)
+                self._at.report(refused)
         return ir.Select(tuple(one.node for one in keys), tuple(cases), node.span)
 
     def _case_matches(self, node: ast.SelectCase, key_types: tuple[types.Type, ...]) -> tuple[ir.Match, ...]:
@@ -70,36 +90,38 @@ class Parsers(Tables):
         if isinstance(keys, ast.KeySet) and len(keys.elements) == 1:
             keys = keys.elements[0]
         if isinstance(keys, ast.Name):
-            entity = self.lookup(keys.name, keys.absolute, keys.span)
+            entity = self._at.lookup(keys.name, keys.absolute, keys.span)
             if isinstance(entity, ValueSetEntity):
                 return self._in_value_set(keys, entity, key_types)
-        elements = self.key_elements(keys, len(key_types), node.span)
-        return tuple(self.match(one, type_) for one, type_ in zip(elements, key_types, strict=True))
+        elements = self._matches.key_elements(keys, len(key_types), node.span)
+        return tuple(self._matches.match(one, type_) for one, type_ in zip(elements, key_types, strict=True))
 
     def _in_value_set(
         self, node: ast.Name, entity: ValueSetEntity, key_types: tuple[types.Type, ...]
     ) -> tuple[ir.Match, ...]:
-        fields = [one.type for one in self.value_sets[entity.index].fields]
-        if fields != [self.represent(one, node.span) for one in key_types]:
+        fields = [one.type for one in self._at.value_sets[entity.index].fields]
+        if fields != [self._at.represent(one, node.span) for one in key_types]:
             of = types.describe(entity.type)
-            self.fail(node.span, f"the members of value set '{node.name}' are {of}, which the keys are not")
+            self._at.fail(
+                node.span, f"the members of value set '{node.name}' are {of}, which the keys are not"
+            )
         return (ir.MatchSet(entity.index),)
 
     def value_set(self, node: ast.ValueSet) -> None:
         """Checks `value_set<T>(size) name;`."""
-        type_ = self.type_of(node.type)
-        size = self.integer(node.size, "the size of a value set")
+        type_ = self._type_refs.type_of(node.type)
+        size = self._at.integer(node.size, "the size of a value set")
         mark = find(node.annotations, "size")
         if mark is not None and mark.arguments and isinstance(mark.arguments[0], int):
             size = mark.arguments[0]
         if size < 0:
-            self.fail(node.size.span, "the size of a value set can't be negative")
+            self._at.fail(node.size.span, "the size of a value set can't be negative")
         fields = tuple(self._set_fields(type_, node))
-        name = self.plane_name(node.name, node.annotations)
+        name = self._at.plane_name(node.name, node.annotations)
         hidden = is_hidden(node.annotations)
-        self.value_sets.append(ir.ValueSet(name, size, fields, node.annotations, hidden, node.span))
-        entity = ValueSetEntity(len(self.value_sets) - 1, type_, node.span)
-        self.declare(node.name, entity, node.span)
+        self._at.value_sets.append(ir.ValueSet(name, size, fields, node.annotations, hidden, node.span))
+        entity = ValueSetEntity(len(self._at.value_sets) - 1, type_, node.span)
+        self._at.declare(node.name, entity, node.span)
 
     def _set_fields(self, type_: types.Type, node: ast.ValueSet) -> list[ir.ValueSetField]:
         if isinstance(type_, types.Record) and type_.kind == "struct":
@@ -123,10 +145,10 @@ class Parsers(Tables):
     ) -> ir.ValueSetField:
         base = types.underlying(type_)
         if not isinstance(base, ir.Bits | ir.Bool | types.EnumType | ir.ErrorCode):
-            self.fail(node.span, f"a value set can't hold {types.describe(type_)}")
+            self._at.fail(node.span, f"a value set can't hold {types.describe(type_)}")
         mark = find(annotations, "match")
         kind = ir.MatchKind.EXACT
         if mark is not None and mark.arguments:
-            kind = self.match_kind(ast.Name(str(mark.arguments[0]), False, node.span))
-        represented = self.represent(type_, node.span)
+            kind = self._tables.match_kind(ast.Name(str(mark.arguments[0]), False, node.span))
+        represented = self._at.represent(type_, node.span)
         return ir.ValueSetField(name, represented, kind, annotations, types.named(type_))

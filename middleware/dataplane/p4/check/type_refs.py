@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import ast, ir, types
 from ..source import Span
-from .base import Base
+from .base import Place
 from .constants import MOST_BITS
 from .scope import ParameterType, TypeEntity
 
@@ -18,14 +18,17 @@ _PLAIN: dict[str, types.Type] = {
 }
 
 
-class TypeRefs(Base):
+class TypeRefs:
     """The part of the checker that resolves types."""
+
+    def __init__(self, at: Place) -> None:
+        self._at = at
 
     def type_of(self, node: ast.TypeRef) -> types.Type:
         """Returns the resolved type."""
         match node:
             case ast.PlainType(kind="_"):
-                self.fail(node.span, "a type must stand here, not '_'")
+                self._at.fail(node.span, "a type must stand here, not '_'")
             case ast.PlainType(kind=kind):
                 return _PLAIN[kind]
             case ast.SizedType():
@@ -45,37 +48,37 @@ class TypeRefs(Base):
         """Returns a type that has values at run time."""
         found = self.type_of(node)
         if isinstance(found, ir.Void | types.ExternType | types.Applicable | types.PackageType):
-            self.fail(node.span, f"{types.describe(found)} can't be part of another type")
+            self._at.fail(node.span, f"{types.describe(found)} can't be part of another type")
         return found
 
     def _sized(self, node: ast.SizedType) -> types.Type:
-        width = self.integer(node.width, "a width")
+        width = self._at.integer(node.width, "a width")
         least = 1 if node.kind == "int" else 0
         if not least <= width <= MOST_BITS:
-            self.fail(node.width.span, f"a width of {width} is not possible")
+            self._at.fail(node.width.span, f"a width of {width} is not possible")
         if node.kind == "varbit":
             return ir.Varbit(width)
         return ir.Bits(width, node.kind == "int")
 
     def _entity(self, node: ast.TypeName) -> TypeEntity:
-        found = self.lookup(node.name, node.absolute, node.span)
+        found = self._at.lookup(node.name, node.absolute, node.span)
         if not isinstance(found, TypeEntity):
-            self.fail(node.span, f"'{node.name}' is not a type")
+            self._at.fail(node.span, f"'{node.name}' is not a type")
         return found
 
     def _named(self, node: ast.TypeName) -> types.Type:
         found = self._entity(node)
         if found.type is None:
-            self.fail(node.span, f"'{node.name}' needs {_count(found.parameters, 'type argument')}")
+            self._at.fail(node.span, f"'{node.name}' needs {_count(found.parameters, 'type argument')}")
         return found.type
 
     def _specialized(self, base: ast.TypeName, arguments: tuple[ast.TypeRef, ...], span: Span) -> types.Type:
         found = self._entity(base)
         if found.generic is None:
-            self.fail(span, f"'{base.name}' takes no type arguments")
+            self._at.fail(span, f"'{base.name}' takes no type arguments")
         if found.parameters != len(arguments):
             wants = _count(found.parameters, "type argument")
-            self.fail(span, f"'{base.name}' takes {wants}, not {len(arguments)}")
+            self._at.fail(span, f"'{base.name}' takes {wants}, not {len(arguments)}")
         return found.generic(tuple(self._argument(one) for one in arguments), span)
 
     def _argument(self, node: ast.TypeRef) -> types.Type:
@@ -86,14 +89,21 @@ class TypeRefs(Base):
     def _array(self, node: ast.ArrayRef) -> types.Type:
         element = self.type_of(node.element)
         if not isinstance(element, types.Record) or element.kind == "struct":
-            self.fail(
+            self._at.fail(
                 node.span,
                 f"only headers and header unions make stacks; {types.describe(element)} is neither",
             )
-        size = self.integer(node.size, "the size of a stack")
+        size = self._at.integer(node.size, "the size of a stack")
         if not 1 <= size <= 1 << 16:
-            self.fail(node.size.span, f"a stack of {size} elements is not possible")
+            self._at.fail(node.size.span, f"a stack of {size} elements is not possible")
         return types.Stack(element, size)
+
+    def type_variables(self, names: tuple[str, ...], span: Span) -> tuple[types.TypeVariable, ...]:
+        """Declares type parameters in the present scope."""
+        found = tuple(types.TypeVariable(name) for name in names)
+        for variable in found:
+            self._at.declare(variable.name, TypeEntity(variable, None, 0, span, 0), span)
+        return found
 
     def parameters(self, declared: tuple[ast.Parameter, ...]) -> tuple[ParameterType, ...]:
         """Returns the parameters of something callable, their types resolved in the present scope."""
@@ -101,19 +111,19 @@ class TypeRefs(Base):
         names: set[str] = set()
         for one in declared:
             if one.name in names:
-                self.fail(one.span, f"there are two parameters '{one.name}'")
+                self._at.fail(one.span, f"there are two parameters '{one.name}'")
             names.add(one.name)
             type_ = self.type_of(one.type)
             if isinstance(type_, ir.Void):
-                self.fail(one.span, f"parameter '{one.name}' can't be void")
+                self._at.fail(one.span, f"parameter '{one.name}' can't be void")
             if one.default is not None and one.direction not in ("", "in"):
-                self.fail(one.span, f"an {one.direction} parameter can't have a default value")
+                self._at.fail(one.span, f"an {one.direction} parameter can't have a default value")
             if one.direction and isinstance(type_, types.Infinite | ir.String):
                 of = types.describe(type_)
-                self.fail(one.span, f"parameter '{one.name}' of type {of} can't have a direction")
+                self._at.fail(one.span, f"parameter '{one.name}' of type {of} can't have a direction")
             if one.direction and isinstance(type_, types.ExternType | types.Applicable | types.PackageType):
                 of = types.describe(type_)
-                self.fail(one.span, f"parameter '{one.name}' of type {of} can't have a direction")
+                self._at.fail(one.span, f"parameter '{one.name}' of type {of} can't have a direction")
             optional = any(mark.name == "optional" for mark in one.annotations)
             found.append(ParameterType(one.name, one.direction, type_, one.default, one, optional))
         return tuple(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..runtime.counts import DROP_EGRESS, DROP_NO_PORT
 from ..runtime.machine import EGRESS_CLONE, RECIRC
+from .base import Draft
 from .blocks import Blocks, drops
 from .stores import Stack, leaf_texts
 from .writer import Line, assigned_names, loaded_names, names_in, shown
@@ -17,18 +18,22 @@ AT_EGRESS = ("egress_port", "egress_rid", "instance_type", "egress_spec", "packe
 TIMES = ("egress_global_timestamp", "enq_timestamp")
 
 
-class Back(Blocks):
+class Back:
     """`fixed` and `passed` are the parameters of `back`: what its body reads."""
 
-    def _back(self) -> list[str]:
+    def __init__(self, draft: Draft, blocks: Blocks) -> None:
+        self._draft = draft
+        self._blocks = blocks
+
+    def back(self) -> list[str]:
         self.shares = False
-        probe = self._written(self._egress)
+        probe = self._blocks.written(self._egress)
         one_by_one = self._differs(probe)
         self.shares = one_by_one and self._may_share(
-            self._written(lambda: self._block(self.program.pipeline.egress))
+            self._blocks.written(lambda: self._blocks.block(self._draft.program.pipeline.egress))
         )
-        self.requests = set()
-        body = self._written(lambda: self._each_copy(one_by_one))
+        self._draft.requests = set()
+        body = self._blocks.written(lambda: self._each_copy(one_by_one))
         loaded = self._choose_passed(body)
         self._restore(body, loaded, one_by_one)
         self._fill_passed(body)
@@ -39,56 +44,62 @@ class Back(Blocks):
         """Chooses the parameters of `back`: what its body reads, and what a clone in egress passes on.
         Returns all names read.
         """
-        roots = [text for store in (self.headers, self.user, self.meta) for text in leaf_texts(store)]
-        given = {self.standard.get(name) for name in (*AT_EGRESS, *TIMES)}
+        roots = [
+            text
+            for store in (self._blocks.headers, self._blocks.user, self._blocks.meta)
+            for text in leaf_texts(store)
+        ]
+        given = {self._blocks.standard.get(name) for name in (*AT_EGRESS, *TIMES)}
         kept: set[str] = set()
         while True:
             loaded = loaded_names(body, kept)
             self.fixed = [name for name in FIXED if name in loaded]
             self.passed = [name for name in [*roots, "ch"] if name in loaded and name not in given]
-            needed = names_in(self._passed_values()) if "q_clone" in self.requests else set()
+            needed = names_in(self._passed_values()) if "q_clone" in self._draft.requests else set()
             if needed <= kept:
                 return loaded
             kept |= needed
 
     def _differs(self, body: list[Line]) -> bool:
         """Returns whether egress must run once per copy, because it reads what differs or has effects."""
-        if self.requests or drops(body):
+        if self._draft.requests or drops(body):
             return True
         loaded = loaded_names(body, set())
-        own = {self.standard.get(name) for name in ("egress_port", "egress_rid")}
+        own = {self._blocks.standard.get(name) for name in ("egress_port", "egress_rid")}
         state = any(name[0] in "MRCVX" and name[1:2].isdigit() for name in loaded)
         return bool(own & loaded) or state or not loaded.isdisjoint(EFFECTS)
 
     def _egress(self) -> None:
         """Egress, compute and deparser of one copy."""
         for name in ("q_clone", "q_recirculate"):
-            self.writer.assign(name, "None")
-        self.writer.assign("q_cut", "cut")
-        self._reset_colors()
+            self._draft.writer.assign(name, "None")
+        self._draft.writer.assign("q_cut", "cut")
+        self._blocks.reset_colors()
         self._enter_egress()
         if self.shares:
-            self.writer.line("ch = False")
-        self._block(self.program.pipeline.egress)
+            self._draft.writer.line("ch = False")
+        self._blocks.block(self._draft.program.pipeline.egress)
         self._clone_egress()
-        with self.writer.block(f"if {self.standard['egress_spec']} != {self.machine.drop_port}:"):
+        with self._draft.writer.block(
+            f"if {self._blocks.standard['egress_spec']} != {self._draft.machine.drop_port}:"
+        ):
             self._compute_and_deparse()
             self._leave()
-        with self.writer.block("else:"):
-            self.writer.line(f"K.drop({DROP_EGRESS!r}, DROPS_)")
+        with self._draft.writer.block("else:"):
+            self._draft.writer.line(f"K.drop({DROP_EGRESS!r}, DROPS_)")
 
     def _compute_and_deparse(self) -> None:
         """Writes deparsing; copies whose headers egress has not changed share their bytes."""
-        writer = self.writer
+        writer = self._draft.writer
         if not self.shares:
-            self._block(self.program.pipeline.compute)
-            self._deparse()
+            self._blocks.block(self._draft.program.pipeline.compute)
+            self._blocks.deparse()
             return
         with writer.block("if ch or same is None:"):
             writer.line("changed = ch")
             writer.line("ch = ch or ch_0")
-            self._block(self.program.pipeline.compute)
-            self._deparse()
+            self._blocks.block(self._draft.program.pipeline.compute)
+            self._blocks.deparse()
             writer.line("if not changed: same = data")
         with writer.block("else:"):
             writer.line("data = same")
@@ -97,17 +108,22 @@ class Back(Blocks):
         """Returns whether everything computed and emitted depends only on the headers after egress, and on
         its inputs.
         """
-        after = self._written(self._after_egress)
+        after = self._blocks.written(self._after_egress)
         loaded = loaded_names(after, set())
-        user = set(leaf_texts(self.user)) & assigned_names(egress, loaded_names(egress, loaded))
+        user = set(leaf_texts(self._blocks.user)) & assigned_names(egress, loaded_names(egress, loaded))
         random = not loaded.isdisjoint(EFFECTS) or any(
             name[0] in "MRCVX" and name[1:2].isdigit() for name in loaded
         )
-        return not (user & loaded) and not random and "q_cut" not in self.requests and not self.stacks
+        return (
+            not (user & loaded)
+            and not random
+            and "q_cut" not in self._draft.requests
+            and not self._blocks.stacks
+        )
 
     def _after_egress(self) -> None:
-        self._block(self.program.pipeline.compute)
-        self._deparse()
+        self._blocks.block(self._draft.program.pipeline.compute)
+        self._blocks.deparse()
 
     def _each_copy(self, one_by_one: bool) -> None:
         if not one_by_one:
@@ -115,9 +131,9 @@ class Back(Blocks):
             self._egress()
         else:
             self.in_loop = True
-            with self.writer.block("for eport, erid in targets:"):
-                self._caught(self._egress)
-        for line in self.writer.lines:
+            with self._draft.writer.block("for eport, erid in targets:"):
+                self._blocks.caught(self._egress)
+        for line in self._draft.writer.lines:
             line.text = line.text.replace("DROPS_", "1" if one_by_one else "len(targets)")
 
     def _enter_egress(self) -> None:
@@ -125,22 +141,22 @@ class Back(Blocks):
             "egress_port": "eport",
             "egress_rid": "erid",
             "instance_type": "kind",
-            "egress_spec": str((self.machine.drop_port + 1) & 0x1FF),
+            "egress_spec": str((self._draft.machine.drop_port + 1) & 0x1FF),
             "packet_length": f"plen & {0xFFFFFFFF}",
             "egress_global_timestamp": "us",
             "enq_timestamp": f"us & {0xFFFFFFFF}",
         }
         for name, text in values.items():
-            if name in self.standard:
-                self.writer.assign(self.standard[name], text)
-        self.writer.assign("hb", self._valid_bytes())
+            if name in self._blocks.standard:
+                self._draft.writer.assign(self._blocks.standard[name], text)
+        self._draft.writer.assign("hb", self._blocks.valid_bytes())
 
     def _leave(self) -> None:
-        writer = self.writer
-        if "q_recirculate" in self.requests:
+        writer = self._draft.writer
+        if "q_recirculate" in self._draft.requests:
             with writer.block("if q_recirculate is not None:"):
                 writer.line("K.recirculations += 1")
-                writer.line(f"arrive_((data, port, {RECIRC}, {self._kept_tuple('q_recirculate')}))")
+                writer.line(f"arrive_((data, port, {RECIRC}, {self._blocks.kept_tuple('q_recirculate')}))")
             with writer.block("else:"):
                 self._send()
         elif self.in_loop:
@@ -153,7 +169,7 @@ class Back(Blocks):
     shares = False
 
     def _send(self) -> None:
-        writer = self.writer
+        writer = self._draft.writer
         writer.line("c = ports_.get(eport)")
         with writer.block("if c is None:"):
             writer.line(f"K.drop({DROP_NO_PORT!r})")
@@ -167,12 +183,12 @@ class Back(Blocks):
         if not one_by_one:
             return
         changed = assigned_names(body, loaded)
-        names = [name for name in self.passed if name in changed or name in self.stacks]
+        names = [name for name in self.passed if name in changed or name in self._blocks.stacks]
         names = [name for name in names if name != "ch" or not self.shares]
         restored = []
         for name in names:
-            stack = self.stacks.get(name)
-            value = f"{name}_0" if stack is None else self.copied(Stack(f"{name}_0", "", stack.type))
+            stack = self._blocks.stacks.get(name)
+            value = f"{name}_0" if stack is None else self._draft.copied(Stack(f"{name}_0", "", stack.type))
             restored.append(Line(2, f"{name} = {value}", [], []))
         body[1:1] = restored
         body[0:0] = [Line(1, f"{name}_0 = {name}", [], []) for name in names]
@@ -183,12 +199,12 @@ class Back(Blocks):
         """Writes a clone of egress: same headers, fresh metadata, egress again, after copies that wait
         already.
         """
-        if "q_clone" not in self.requests:
+        if "q_clone" not in self._draft.requests:
             return
-        writer = self.writer
+        writer = self._draft.writer
         with writer.block("if q_clone is not None and clones_.get(q_clone[0]) and clone_works_():"):
             writer.line("K.clones += len(clones_[q_clone[0]])")
-            writer.assign("plen_now", f"plen + {self._valid_bytes()} - hb")
+            writer.assign("plen_now", f"plen + {self._blocks.valid_bytes()} - hb")
             writer.line(f"later_((clones_[q_clone[0]], out, {PASSED}))")
 
     def _fill_passed(self, body: list[Line]) -> None:
@@ -205,8 +221,8 @@ class Back(Blocks):
     def _passed_text(self, name: str) -> str:
         if name == "ch" and self.shares:
             return "ch or ch_0"
-        if name in self.fresh_user:
-            return self._kept_text(name, "q_clone[1]")
-        if name in leaf_texts(self.meta):
-            return self._fresh_meta().get(name, "0")
-        return self._copied_text(name)
+        if name in self._blocks.fresh_user:
+            return self._blocks.kept_text(name, "q_clone[1]")
+        if name in leaf_texts(self._blocks.meta):
+            return self._blocks.fresh_meta().get(name, "0")
+        return self._blocks.copied_text(name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from .. import ir
 from ..bits import saturate, saturate_signed
 from ..runtime.machine import Machine, walk
@@ -24,8 +26,26 @@ class Frame:
         self.flag = ""  # set by a return inside such a loop
 
 
-class Base:
-    """`env` is the namespace that generated code runs in."""
+class Checks(Protocol):
+    """`Parsing`, which knows how a parser ends."""
+
+    def fail_unless(self, condition: str, error: str) -> None: ...
+
+
+class LookUps(Protocol):
+    """`Tables`."""
+
+    def apply_table(self, number: int) -> tuple[str, str]: ...
+
+
+class Draft:
+    """The code that is written, and what is known of it. `env` is the namespace that generated code runs in.
+
+    `parsing` and `tables` set themselves: parts further down need them, as P4 is recursive.
+    """
+
+    parsing: Checks
+    tables: LookUps
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -98,15 +118,15 @@ class Base:
             case ir.TupleType(elements=elements):
                 return Group([self.default(e) for e in elements], type_)
             case ir.HeaderType():
-                return self._default_header(self.layouts.of(type_), "False", "False")
+                return self.default_header(self.layouts.of(type_), "False", "False")
             case ir.UnionType(fields=fields):
                 layouts = [self.layouts.of(f.type) for f in fields]
-                return Union([self._default_header(one, "False", "False") for one in layouts], type_)
+                return Union([self.default_header(one, "False", "False") for one in layouts], type_)
             case ir.StackType(element=element, size=size):
                 return Stack(f"[{', '.join([self.fresh_element(element)] * size)}]", "0", type_)
         return Scalar(ZERO.get(type(type_), "0"), type_)
 
-    def _default_header(self, layout: Layout, valid: str, dirty: str) -> Header:
+    def default_header(self, layout: Layout, valid: str, dirty: str) -> Header:
         fields = {n: ZERO.get(type(layout.leaves[n].type), "0") for n in layout.live}
         return Header(layout, valid, self.zeros(layout), dirty, fields)
 
@@ -118,7 +138,7 @@ class Base:
         """Returns an element of a stack: invalid."""
         if isinstance(type_, ir.UnionType):
             return f"[{', '.join(self.fresh_element(f.type) for f in type_.fields)}]"
-        return f"[{', '.join(self._default_header(self.layouts.of(type_), 'False', 'False').texts())}]"
+        return f"[{', '.join(self.default_header(self.layouts.of(type_), 'False', 'False').texts())}]"
 
     def element(self, text: str, type_: ir.Type) -> Store:
         """Returns an element of a stack that is in a Python variable."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from .. import ir
 from ..bits import shift_left
-from .base import has_effects
+from .base import Draft, has_effects
 from .layout import Layout, Unsupported
 from .packing import Packing
 from .stores import Group, Header, Scalar, SliceOf, Stack, Store, Union
@@ -17,11 +18,36 @@ from .writer import Line
 _ATOM = re.compile(r"-?\w+\Z")
 
 
-class Expressions(Packing):
+class Expressions:
     """`value` returns a store whose texts have no effects; `text` is for scalars."""
 
+    def __init__(self, draft: Draft, packing: Packing) -> None:
+        self._draft = draft
+        self._packing = packing
+        self.kinds: dict[type, Callable[[Any], Store]] = {
+            ir.Literal: self._literal,
+            ir.Variable: self._variable,
+            ir.Member: self._member,
+            ir.Element: self._element,
+            ir.TupleElement: self._tuple_element,
+            ir.Next: self._next,
+            ir.Last: self._last,
+            ir.LastIndex: self._last_index,
+            ir.Slice: self._slice,
+            ir.Unary: self._unary,
+            ir.Binary: self._binary,
+            ir.Conditional: self._conditional,
+            ir.Cast: self._cast,
+            ir.StructValue: self._struct_value,
+            ir.HeaderValue: self._header_value,
+            ir.StackValue: self._stack_value,
+            ir.Default: self._default,
+            ir.IsValid: self._is_valid,
+            ir.PacketLength: self._packet_length,
+        }
+
     def text(self, e: ir.Expression) -> str:
-        return self.scalar(self.value(e))
+        return self._draft.scalar(self.value(e))
 
     def atom(self, e: ir.Expression) -> str:
         """Returns text that may be repeated."""
@@ -30,12 +56,12 @@ class Expressions(Packing):
     def hold(self, text: str) -> str:
         if _ATOM.match(text):
             return text
-        name = self.temp()
-        self.writer.assign(name, text)
+        name = self._draft.temp()
+        self._draft.writer.assign(name, text)
         return name
 
     def value(self, e: ir.Expression) -> Store:
-        return _VALUE[type(e)](self, e)
+        return self.kinds[type(e)](e)
 
     def place(self, e: ir.Expression) -> Store:
         """Returns an l-value."""
@@ -53,10 +79,10 @@ class Expressions(Packing):
         return Scalar(repr(e.value), e.type)
 
     def _variable(self, e: ir.Variable) -> Store:
-        return self.store_of(e.index)
+        return self._draft.store_of(e.index)
 
     def _default(self, e: ir.Default) -> Store:
-        return self.default(e.type)
+        return self._draft.default(e.type)
 
     def _packet_length(self, e: ir.PacketLength) -> Store:
         return Scalar("L", e.type)
@@ -97,44 +123,44 @@ class Expressions(Packing):
         assert isinstance(base, Group)
         return base.items[e.index]
 
-    def _stack(self, e: ir.Expression) -> Stack:
+    def stack(self, e: ir.Expression) -> Stack:
         stack = self.value(e)
         if not isinstance(stack, Stack):
             raise Unsupported("a stack that is no variable")
         return stack
 
     def _element(self, e: ir.Element) -> Store:
-        stack = self._stack(e.base)
+        stack = self.stack(e.base)
         size = stack.type.size
         if isinstance(e.index, ir.Literal):
-            return self.element(f"{stack.text}[{e.index.value}]", stack.type.element)
+            return self._draft.element(f"{stack.text}[{e.index.value}]", stack.type.element)
         index = self.atom(e.index)
         within = inside(index, e.index.type, size)
-        name = self.temp()
-        if self.in_parser:
-            self.fail_unless(within, "StackOutOfBounds")
-            self.writer.assign(name, f"{stack.text}[{index}]")
+        name = self._draft.temp()
+        if self._draft.in_parser:
+            self._draft.parsing.fail_unless(within, "StackOutOfBounds")
+            self._draft.writer.assign(name, f"{stack.text}[{index}]")
         else:
-            fresh = self.fresh_element(stack.type.element)
-            self.writer.assign(name, f"{stack.text}[{index}] if {within} else {fresh}")
-        return self.element(name, stack.type.element)
+            fresh = self._draft.fresh_element(stack.type.element)
+            self._draft.writer.assign(name, f"{stack.text}[{index}] if {within} else {fresh}")
+        return self._draft.element(name, stack.type.element)
 
     def _next(self, e: ir.Next) -> Store:
-        stack = self._stack(e.base)
-        self.fail_unless(f"{stack.next} < {stack.type.size}", "StackOutOfBounds")
-        name = self.temp()
-        self.writer.assign(name, f"{stack.text}[{stack.next}]")
-        return self.element(name, stack.type.element)
+        stack = self.stack(e.base)
+        self._draft.parsing.fail_unless(f"{stack.next} < {stack.type.size}", "StackOutOfBounds")
+        name = self._draft.temp()
+        self._draft.writer.assign(name, f"{stack.text}[{stack.next}]")
+        return self._draft.element(name, stack.type.element)
 
     def _last(self, e: ir.Last) -> Store:
-        stack = self._stack(e.base)
-        self.fail_unless(stack.next, "StackOutOfBounds")
-        name = self.temp()
-        self.writer.assign(name, f"{stack.text}[{stack.next} - 1]")
-        return self.element(name, stack.type.element)
+        stack = self.stack(e.base)
+        self._draft.parsing.fail_unless(stack.next, "StackOutOfBounds")
+        name = self._draft.temp()
+        self._draft.writer.assign(name, f"{stack.text}[{stack.next} - 1]")
+        return self._draft.element(name, stack.type.element)
 
     def _last_index(self, e: ir.LastIndex) -> Store:
-        return Scalar(f"({self._stack(e.base).next} - 1 & {0xFFFFFFFF})", e.type)
+        return Scalar(f"({self.stack(e.base).next} - 1 & {0xFFFFFFFF})", e.type)
 
     def _slice(self, e: ir.Slice) -> Store:
         base = self.text(e.base)
@@ -157,24 +183,24 @@ class Expressions(Packing):
             return self._logical(e)
         left = self.value(e.left)
         if has_effects(e.right):
-            left = self._saved(left)
+            left = self.saved(left)
         right = self.value(e.right)
         if e.operator in (ir.Operator.EQ, ir.Operator.NE):
             same = self._equal(left, right)
             return Scalar(same if e.operator is ir.Operator.EQ else f"(not {same})", e.type)
-        return Scalar(self._computed(e, self.scalar(left), self.scalar(right)), e.type)
+        return Scalar(self._computed(e, self._draft.scalar(left), self._draft.scalar(right)), e.type)
 
-    def _saved(self, store: Store) -> Store:
+    def saved(self, store: Store) -> Store:
         """Returns a copy that later effects don't change."""
         if isinstance(store, Scalar):
             if store.text.lstrip("-").isdigit():
                 return store
-            name = self.temp()
-            self.writer.assign(name, store.text)
+            name = self._draft.temp()
+            self._draft.writer.assign(name, store.text)
             return Scalar(name, store.type)
         assert not isinstance(store, SliceOf)
-        target = self.new_store(self.temp(), type_of(store))
-        self.put(target, store)
+        target = self._draft.new_store(self._draft.temp(), type_of(store))
+        self._draft.put(target, store)
         return target
 
     def _computed(self, e: ir.Binary, a: str, b: str) -> str:
@@ -203,7 +229,7 @@ class Expressions(Packing):
             return f"({a} >> {b})" if b.isdigit() and int(b) < 1 << 16 else f"({a} >> min({b}, {1 << 16}))"
         if b.isdigit() and not signed(e.type):
             return f"({a} << {b} & {(1 << width) - 1})" if int(b) < width else "0"
-        self.bound("shift_left", shift_left)
+        self._draft.bound("shift_left", shift_left)
         return (
             wrap(f"shift_left({a}, {b}, {width})", e.type)
             if signed(e.type)
@@ -213,49 +239,49 @@ class Expressions(Packing):
     def _logical(self, e: ir.Binary) -> Store:
         word = "and" if e.operator is ir.Operator.LOGICAL_AND else "or"
         left = self.text(e.left)
-        right, lines = self._aside(e.right)
+        right, lines = self.aside(e.right)
         if not lines:
             return Scalar(f"({left} {word} {right})", e.type)
-        name = self.temp()
-        self.writer.assign(name, left)
-        with self.writer.block(f"if {name}:" if word == "and" else f"if not {name}:"):
-            self.writer.lines += lines
-            self.writer.assign(name, right)
+        name = self._draft.temp()
+        self._draft.writer.assign(name, left)
+        with self._draft.writer.block(f"if {name}:" if word == "and" else f"if not {name}:"):
+            self._draft.writer.lines += lines
+            self._draft.writer.assign(name, right)
         return Scalar(name, e.type)
 
-    def _aside(self, e: ir.Expression) -> tuple[str, list[Line]]:
+    def aside(self, e: ir.Expression) -> tuple[str, list[Line]]:
         """Returns a scalar and the lines that it needs, one level deeper and not yet written."""
-        before = self.writer.mark()
-        self.writer.depth += 1
+        before = self._draft.writer.mark()
+        self._draft.writer.depth += 1
         text = self.text(e)
-        self.writer.depth -= 1
-        lines = self.writer.lines[before:]
-        del self.writer.lines[before:]
+        self._draft.writer.depth -= 1
+        lines = self._draft.writer.lines[before:]
+        del self._draft.writer.lines[before:]
         return text, lines
 
     def _conditional(self, e: ir.Conditional) -> Store:
         condition = self.text(e.condition)
-        if isinstance(self.default(e.type), Scalar):
-            yes, yes_lines = self._aside(e.yes)
-            no, no_lines = self._aside(e.no)
+        if isinstance(self._draft.default(e.type), Scalar):
+            yes, yes_lines = self.aside(e.yes)
+            no, no_lines = self.aside(e.no)
             if not yes_lines and not no_lines:
                 return Scalar(f"({yes} if {condition} else {no})", e.type)
             return self._branches(condition, (yes, yes_lines), (no, no_lines), e.type)
-        target = self.new_store(self.temp(), e.type)
-        with self.writer.block(f"if {condition}:"):
-            self.put(target, self.value(e.yes))
-        with self.writer.block("else:"):
-            self.put(target, self.value(e.no))
+        target = self._draft.new_store(self._draft.temp(), e.type)
+        with self._draft.writer.block(f"if {condition}:"):
+            self._draft.put(target, self.value(e.yes))
+        with self._draft.writer.block("else:"):
+            self._draft.put(target, self.value(e.no))
         return target
 
     def _branches(
         self, condition: str, yes: tuple[str, list[Line]], no: tuple[str, list[Line]], type_: ir.Type
     ) -> Store:
-        name = self.temp()
+        name = self._draft.temp()
         for head, (text, lines) in ((f"if {condition}:", yes), ("else:", no)):
-            with self.writer.block(head):
-                self.writer.lines += lines
-                self.writer.assign(name, text)
+            with self._draft.writer.block(head):
+                self._draft.writer.lines += lines
+                self._draft.writer.assign(name, text)
         return Scalar(name, type_)
 
     def _equal(self, a: Store, b: Store) -> str:
@@ -263,7 +289,7 @@ class Expressions(Packing):
             case (Scalar(), Scalar()):
                 return f"({a.text} == {b.text})"
             case (Header(), Header()):
-                same = f"{self.packed(a)} == {self.packed(b)}"
+                same = f"{self._packing.packed(a)} == {self._packing.packed(b)}"
                 return f"(({same}) if {a.valid} and {b.valid} else {a.valid} == {b.valid})"
             case (Group(items=left), Group(items=right)):
                 return self._all_equal(list(left), list(right))
@@ -274,7 +300,7 @@ class Expressions(Packing):
         raise TypeError("values of different types are compared")
 
     def _elements_of(self, stack: Stack) -> list[Store]:
-        return [self.element(f"{stack.text}[{n}]", stack.type.element) for n in range(stack.type.size)]
+        return [self._draft.element(f"{stack.text}[{n}]", stack.type.element) for n in range(stack.type.size)]
 
     def _all_equal(self, left: list[Store], right: list[Store]) -> str:
         same = [self._equal(one, other) for one, other in zip(left, right, strict=True)]
@@ -291,7 +317,7 @@ class Expressions(Packing):
 
     def _from_parts(self, items: list[Store], type_: ir.Type) -> Store:
         if isinstance(type_, ir.HeaderType):
-            return self._header_of(items, self.layouts.of(type_))
+            return self._header_of(items, self._draft.layouts.of(type_))
         return Group(items, type_)
 
     def _header_of(self, items: list[Store], layout: Layout) -> Header:
@@ -299,12 +325,12 @@ class Expressions(Packing):
         if len(texts) != len(layout.leaves):
             raise Unsupported("a header from parts that don't fit")
         fields = {number: texts[number] for number in layout.live}
-        return Header(layout, "True", self.zeros(layout), "True", fields)
+        return Header(layout, "True", self._draft.zeros(layout), "True", fields)
 
     def _parts(self, elements: tuple[ir.Expression, ...]) -> list[Store]:
         later = [any(has_effects(one) for one in elements[n + 1 :]) for n in range(len(elements))]
         return [
-            self._saved(self.value(one)) if effects else self.value(one)
+            self.saved(self.value(one)) if effects else self.value(one)
             for one, effects in zip(elements, later, strict=True)
         ]
 
@@ -312,7 +338,7 @@ class Expressions(Packing):
         return self._from_parts(self._parts(e.elements), e.type)
 
     def _header_value(self, e: ir.HeaderValue) -> Store:
-        return self._header_of(self._parts(e.elements), self.layouts.of(e.type))
+        return self._header_of(self._parts(e.elements), self._draft.layouts.of(e.type))
 
     def _stack_value(self, e: ir.StackValue) -> Store:
         assert isinstance(e.type, ir.StackType)
@@ -329,26 +355,6 @@ class Expressions(Packing):
         assert isinstance(base, Header)
         return Scalar(base.valid, e.type)
 
-    # --- what the rooms above write
-
-    def fail_unless(self, condition: str, error: str) -> None:
-        raise NotImplementedError
-
-    def _from_table(self, e: ir.TableApply) -> Store:
-        return Scalar(self.apply_table(e.table)[0], e.type)
-
-    def apply_table(self, number: int) -> tuple[str, str]:
-        raise NotImplementedError
-
-    def _call(self, e: ir.Call) -> Store:
-        raise NotImplementedError
-
-    def _extern_call(self, e: ir.ExternCall) -> Store:
-        raise NotImplementedError
-
-    def _lookahead(self, e: ir.Lookahead) -> Store:
-        raise NotImplementedError
-
 
 def _leaves(store: Store) -> list[str]:
     if isinstance(store, Scalar):
@@ -359,29 +365,3 @@ def _leaves(store: Store) -> list[str]:
 
 
 _COMPARE = (ir.Operator.LT, ir.Operator.LE, ir.Operator.GT, ir.Operator.GE)
-_E = Expressions
-_VALUE: dict[type, Callable[..., Store]] = {
-    ir.Literal: _E._literal,
-    ir.Variable: _E._variable,
-    ir.Member: _E._member,
-    ir.Element: _E._element,
-    ir.TupleElement: _E._tuple_element,
-    ir.Next: _E._next,
-    ir.Last: _E._last,
-    ir.LastIndex: _E._last_index,
-    ir.Slice: _E._slice,
-    ir.Unary: _E._unary,
-    ir.Binary: _E._binary,
-    ir.Conditional: _E._conditional,
-    ir.Cast: _E._cast,
-    ir.StructValue: _E._struct_value,
-    ir.HeaderValue: _E._header_value,
-    ir.StackValue: _E._stack_value,
-    ir.Default: _E._default,
-    ir.IsValid: _E._is_valid,
-    ir.TableApply: _E._from_table,
-    ir.Call: lambda self, e: self._call(e),
-    ir.ExternCall: lambda self, e: self._extern_call(e),
-    ir.Lookahead: lambda self, e: self._lookahead(e),
-    ir.PacketLength: _E._packet_length,
-}

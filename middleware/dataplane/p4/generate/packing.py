@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from .. import ir
 from ..runtime.shapes import key_width
-from .base import Base
+from .base import Draft
 from .layout import Unsupported
 from .stores import Group, Header, Scalar, Store
 from .texts import unsigned
 
 
-class Packing(Base):
+class Packing:
     """Packs values to emit, hash, match and compare."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
 
     def packed(self, header: Header) -> str:
         """Returns a header's bytes."""

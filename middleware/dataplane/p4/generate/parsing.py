@@ -7,8 +7,10 @@ from __future__ import annotations
 from .. import ir
 from ..runtime.machine import MAX_STATES
 from ..runtime.shapes import key_width
-from .externs import Externs
+from .base import Draft
+from .expressions import Expressions
 from .layout import Unsupported
+from .packing import Packing
 from .parser_graph import (
     from_whole,
     has_loop,
@@ -21,13 +23,14 @@ from .parser_graph import (
     typed,
     whole_bytes,
 )
+from .statements import Statements
 from .stores import Group, Header, Scalar, Store
 from .texts import unsigned
 
 MAX_NESTED = 14  # states inside of each other; deeper ones become branches
 
 
-class Parsing(Externs):
+class Parsing:
     """`at` is the next byte if it is known; otherwise None, and the variable `o` holds it."""
 
     at: int | None = 0
@@ -36,6 +39,22 @@ class Parsing(Externs):
     waiting: list[int]
     counts_states = False
     nested = 0
+
+    def __init__(
+        self, draft: Draft, packing: Packing, expressions: Expressions, statements: Statements
+    ) -> None:
+        self._draft = draft
+        self._packing = packing
+        self._expressions = expressions
+        self._statements = statements
+        draft.parsing = self
+        expressions.kinds[ir.Lookahead] = self._lookahead
+        statements.kinds |= {
+            ir.Extract: self.extract,
+            ir.Skip: self.skip,
+            ir.Verify: self.verify,
+            ir.ApplyParser: self.apply_parser,
+        }
 
     # --- the cursor
 
@@ -48,33 +67,35 @@ class Parsing(Externs):
         if self.at is not None:
             self.at += size
         else:
-            self.writer.assign("o", f"o + {size}")
+            self._draft.writer.assign("o", f"o + {size}")
 
     def settle(self) -> None:
         """Writes the position to the variable `o`, which holds it from here on."""
         if self.at is not None:
-            self.writer.assign("o", str(self.at))
+            self._draft.writer.assign("o", str(self.at))
             self.at = None
 
     # --- errors
 
     def fail_unless(self, condition: str, error: str) -> None:
-        if self.frames:
+        if self._draft.frames:
             raise Unsupported("a parser error inside of a function")
-        with self.writer.block(f"if not {condition}:" if " " not in condition else f"if not ({condition}):"):
-            self._fail(str(self.program.errors.index(error)))
+        with self._draft.writer.block(
+            f"if not {condition}:" if " " not in condition else f"if not ({condition}):"
+        ):
+            self._fail(str(self._draft.program.errors.index(error)))
 
     def _fail(self, error: str) -> None:
         if self.at is not None:
-            self.writer.assign("o", str(self.at))
-        self.writer.assign("err", error)
-        self.writer.assign("stop", "True")
-        self.writer.line("break")
+            self._draft.writer.assign("o", str(self.at))
+        self._draft.writer.assign("err", error)
+        self._draft.writer.assign("stop", "True")
+        self._draft.writer.line("break")
 
     # --- statements
 
     def extract(self, s: ir.Extract) -> None:
-        header = self.place(s.target)
+        header = self._expressions.place(s.target)
         assert isinstance(header, Header)
         if header.layout.varbit is not None:
             self._extract_varbit(s, header)
@@ -86,26 +107,26 @@ class Parsing(Externs):
             self.fill(header)
             self.advance(size)
         if header.union is not None:
-            self.only_in_union(header, "")
+            self._draft.only_in_union(header, "")
         self._advance_stack(s.target)
 
     def _advance_stack(self, target: ir.Expression) -> None:
         if isinstance(target, ir.Member):
             target = target.base
         if isinstance(target, ir.Next):
-            stack = self._stack(target.base)
-            self.writer.assign(stack.next, f"{stack.next} + 1")
+            stack = self._expressions.stack(target.base)
+            self._draft.writer.assign(stack.next, f"{stack.next} + 1")
 
     def fill(self, header: Header, begin: int = 0) -> None:
         """Writes a header from the bytes here (or `begin` later), which are present."""
         layout = header.layout
-        self.writer.assign(header.valid, "True")
-        self.writer.assign(header.raw, f"p[{self.here(begin)}:{self.here(begin + layout.size)}]")
-        self.writer.assign(header.dirty, "False")
+        self._draft.writer.assign(header.valid, "True")
+        self._draft.writer.assign(header.raw, f"p[{self.here(begin)}:{self.here(begin + layout.size)}]")
+        self._draft.writer.assign(header.dirty, "False")
         for number in layout.order():
             leaf = layout.leaves[number]
             text = self.peeked(begin * 8 + leaf.offset, leaf.width, leaf.type)
-            self.writer.assign(header.fields[number], text)
+            self._draft.writer.assign(header.fields[number], text)
 
     def peeked(self, offset: int, width: int, type_: ir.Type) -> str:
         """Returns a fixed field, `offset` bits from here."""
@@ -128,24 +149,26 @@ class Parsing(Externs):
     def _extract_varbit(self, s: ir.Extract, header: Header) -> None:
         layout = header.layout
         assert layout.varbit is not None
-        varbit = self.hold("0" if s.varbit_bits is None else self.text(s.varbit_bits))
+        varbit = self._expressions.hold(
+            "0" if s.varbit_bits is None else self._expressions.text(s.varbit_bits)
+        )
         self.settle()
         self.fail_unless(f"not {varbit} & 7", "ParserInvalidArgument")
-        end = self.temp()
-        self.writer.assign(end, f"o + {layout.size} + ({varbit} >> 3)")
+        end = self._draft.temp()
+        self._draft.writer.assign(end, f"o + {layout.size} + ({varbit} >> 3)")
         self.fail_unless(f"L >= {end}", "PacketTooShort")
         self.fail_unless(f"{varbit} <= {layout.leaves[layout.varbit].width}", "HeaderTooShort")
-        whole = self.temp()
-        self.writer.assign(header.valid, "True")
-        self.writer.assign(header.raw, f"p[o:{end}]")
-        self.writer.assign(header.dirty, "False")
-        self.writer.assign(whole, f"int_(p[o:{end}])")
+        whole = self._draft.temp()
+        self._draft.writer.assign(header.valid, "True")
+        self._draft.writer.assign(header.raw, f"p[o:{end}]")
+        self._draft.writer.assign(header.dirty, "False")
+        self._draft.writer.assign(whole, f"int_(p[o:{end}])")
         for number in layout.order():
-            self.writer.assign(header.fields[number], from_whole(layout.leaves[number], whole, varbit))
-        self.writer.assign("o", end)
+            self._draft.writer.assign(header.fields[number], from_whole(layout.leaves[number], whole, varbit))
+        self._draft.writer.assign("o", end)
 
     def skip(self, s: ir.Skip) -> None:
-        self.writer.assign("ch", "True")
+        self._draft.writer.assign("ch", "True")
         if isinstance(s.bits, ir.Literal) and int(s.bits.value) % 8 == 0:
             size = int(s.bits.value) // 8
             self.fail_unless(f"L >= {self.here(size)}", "PacketTooShort")
@@ -153,23 +176,23 @@ class Parsing(Externs):
             return
         if not whole_bytes(s.bits):
             raise Unsupported("an advance that may not be a whole number of bytes")
-        bits = self.hold(self.text(s.bits))
+        bits = self._expressions.hold(self._expressions.text(s.bits))
         self.settle()
         self.fail_unless(f"L >= o + ({bits} >> 3)", "PacketTooShort")
-        self.writer.assign("o", f"o + ({bits} >> 3)")
+        self._draft.writer.assign("o", f"o + ({bits} >> 3)")
 
     def verify(self, s: ir.Verify) -> None:
-        condition = self.text(s.condition)
-        with self.writer.block(f"if not {condition}:"):
-            if self.frames:
+        condition = self._expressions.text(s.condition)
+        with self._draft.writer.block(f"if not {condition}:"):
+            if self._draft.frames:
                 raise Unsupported("verify inside of a function")
-            self._fail(self.text(s.error))
+            self._fail(self._expressions.text(s.error))
 
     def _lookahead(self, e: ir.Lookahead) -> Store:
         width = ir.width_of(e.type)
         self.fail_unless(f"L >= {self.here((width + 7) >> 3)}", "PacketTooShort")
         if isinstance(e.type, ir.HeaderType):
-            header = self.new_store(self.temp(), e.type)
+            header = self._draft.new_store(self._draft.temp(), e.type)
             assert isinstance(header, Header)
             self.fill(header)
             return header
@@ -186,15 +209,15 @@ class Parsing(Externs):
                 items.append(store)
             return Group(items, type_), offset
         if isinstance(type_, ir.HeaderType) and offset % 8 == 0:
-            header = self.new_store(self.temp(), type_)
+            header = self._draft.new_store(self._draft.temp(), type_)
             assert isinstance(header, Header)
             self.fill(header, offset // 8)
             return header, offset + header.layout.fixed
         if isinstance(type_, ir.HeaderType | ir.UnionType | ir.StackType | ir.Varbit):
             raise Unsupported("a lookahead of a stack or union, or of a header within a byte")
         width = ir.width_of(type_)
-        name = self.temp()
-        self.writer.assign(name, self.peeked(offset, width, type_))
+        name = self._draft.temp()
+        self._draft.writer.assign(name, self.peeked(offset, width, type_))
         return Scalar(name, type_), offset + width
 
     # --- states
@@ -202,41 +225,41 @@ class Parsing(Externs):
     def parse(self, parser: ir.Parser) -> None:
         """Writes the main parser, which sets `err` and `o`."""
         self.at = 0
-        self.writer.assign("o", "0")
-        self.in_parser = True
+        self._draft.writer.assign("o", "0")
+        self._draft.in_parser = True
         self.counts_states = has_loop(parser) or any(
             isinstance(s, ir.ApplyParser) for state in parser.states for s in state.body
         )
         if self.counts_states:
-            self.writer.assign("k", "0")
+            self._draft.writer.assign("k", "0")
         self._states(parser, {parser.start: 0})
-        self.in_parser = False
+        self._draft.in_parser = False
         self.at = None
 
     def apply_parser(self, s: ir.ApplyParser) -> None:
-        parser = self.program.parsers[s.parser]
+        parser = self._draft.program.parsers[s.parser]
         outer = (self.parser, self.labels, self.waiting, self.nested)
         arguments = [(one.direction, one.value) for one in s.arguments]
-        aliases, copies = self._arguments(parser.parameters, arguments, True)
-        self._copy_in(copies)
-        kept = {number: self.stores.get(number) for number in aliases}
-        self.stores.update(aliases)
+        aliases, copies = self._statements.arguments(parser.parameters, arguments, True)
+        self._statements.copy_in(copies)
+        kept = {number: self._draft.stores.get(number) for number in aliases}
+        self._draft.stores.update(aliases)
         self.settle()
         self._states(parser, {})
-        self.stores.update({n: store for n, store in kept.items() if store is not None})
+        self._draft.stores.update({n: store for n, store in kept.items() if store is not None})
         self.parser, self.labels, self.waiting, self.nested = outer
         self.at = None
-        self._copy_out(copies)
-        self.writer.line("if stop: break")
+        self._statements.copy_out(copies)
+        self._draft.writer.line("if stop: break")
 
     def _states(self, parser: ir.Parser, known: dict[int, int | None]) -> None:
         self.parser, self.nested = parser, 0
         self.labels = labels(parser)
         offsets = self._offsets(parser, known)
-        self.run(parser.setup)
+        self._statements.run(parser.setup)
         self.waiting = [parser.start]
-        self.writer.assign("st", str(parser.start))
-        with self.writer.block("while True:"):
+        self._draft.writer.assign("st", str(parser.start))
+        with self._draft.writer.block("while True:"):
             if self.labels == {parser.start} and not jumps_to(parser, parser.start):
                 self._state(parser.start)
                 return
@@ -251,7 +274,7 @@ class Parsing(Externs):
                 continue
             done.add(number)
             self.at = offsets.get(number)
-            with self.writer.block(f"{word} st == {number}:"):
+            with self._draft.writer.block(f"{word} st == {number}:"):
                 self._state(number)
             word = "elif"
 
@@ -275,7 +298,7 @@ class Parsing(Externs):
             if at is None or isinstance(s, ir.If | ir.ApplyParser):
                 return None
             if isinstance(s, ir.Extract):
-                layout = self.layouts.of(s.target.type)
+                layout = self._draft.layouts.of(s.target.type)
                 at = None if layout.varbit is not None else at + layout.size
             elif isinstance(s, ir.Skip):
                 whole = isinstance(s.bits, ir.Literal) and int(s.bits.value) % 8 == 0
@@ -285,12 +308,12 @@ class Parsing(Externs):
     def _state(self, number: int) -> None:
         state = self.parser.states[number]
         if self.counts_states:
-            self.writer.line("k += 1")
+            self._draft.writer.line("k += 1")
             self.fail_unless(f"k <= {MAX_STATES}", "ParserTimeout")
         for s in state.body:
             if isinstance(s, ir.If):
                 self.settle()
-        self.run(state.body)
+        self._statements.run(state.body)
         if isinstance(state.transition, ir.Goto):
             self._go(state.transition.target)
         else:
@@ -306,19 +329,19 @@ class Parsing(Externs):
             self.labels.add(target)
             self.waiting.append(target)
             if self.at is not None:
-                self.writer.assign("o", str(self.at))
-            self.writer.assign("st", str(target))
-            self.writer.line("continue")
+                self._draft.writer.assign("o", str(self.at))
+            self._draft.writer.assign("st", str(target))
+            self._draft.writer.line("continue")
             return
         if self.at is not None:
-            self.writer.assign("o", str(self.at))
+            self._draft.writer.assign("o", str(self.at))
         if target == ir.REJECT:
-            self.writer.assign("stop", "True")
-        self.writer.line("break")
+            self._draft.writer.assign("stop", "True")
+        self._draft.writer.line("break")
 
     def _select(self, select: ir.Select) -> None:
-        keys = [self.value(key) for key in select.keys]
-        texts = [self.hold(self.scalar(key)) for key in keys]
+        keys = [self._expressions.value(key) for key in select.keys]
+        texts = [self._expressions.hold(self._draft.scalar(key)) for key in keys]
         word, total, at = "if", False, self.at
         for matches, target in merged(select.cases):
             condition = " or ".join(self._condition(one, texts, select.keys) for one in matches)
@@ -327,19 +350,19 @@ class Parsing(Externs):
                 if word == "if":
                     self._go(target)
                     return
-                with self.writer.block("else:"):
+                with self._draft.writer.block("else:"):
                     self._go(target)
                 break
-            with self.writer.block(f"{word} {condition}:"):
+            with self._draft.writer.block(f"{word} {condition}:"):
                 self._go(target)
             word, self.at = "elif", at
         if not total:
             self.at = at
-            error = str(self.program.errors.index("NoMatch"))
+            error = str(self._draft.program.errors.index("NoMatch"))
             if word == "if":
                 self._fail(error)
                 return
-            with self.writer.block("else:"):
+            with self._draft.writer.block("else:"):
                 self._fail(error)
 
     def _condition(
@@ -349,8 +372,8 @@ class Parsing(Externs):
             assert isinstance(matches[0], ir.MatchSet)
             number = matches[0].value_set
             parts = [(unsigned(t, k.type), str(key_width(k.type))) for t, k in zip(texts, keys, strict=True)]
-            name = self.bound(f"V{number}", self.machine.value_sets[number])
-            return f"{name}.has({self.joined(parts)[0]})"
+            name = self._draft.bound(f"V{number}", self._draft.machine.value_sets[number])
+            return f"{name}.has({self._packing.joined(parts)[0]})"
         parts_of = self._conditions(matches, texts)
         return f"({' and '.join(parts_of)})" if len(parts_of) > 1 else "".join(parts_of)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from .. import ir
 from ..runtime.counts import DROP_LOOP
 from ..runtime.machine import MAX_ROUNDS, walk
-from .base import Frame, has_effects
+from .base import Draft, Frame, has_effects
 from .expressions import Expressions
 from .layout import Unsupported
 from .stores import Header, Scalar, SliceOf, Store
@@ -18,32 +19,58 @@ from .writer import MAX_LINES
 Directed = tuple[ir.Direction, ir.Expression]
 
 
-class Statements(Expressions):
+class Statements:
     """`run` writes a body in place."""
 
+    def __init__(self, draft: Draft, expressions: Expressions) -> None:
+        self._draft = draft
+        self._expressions = expressions
+        expressions.kinds[ir.Call] = self._call
+        self.kinds: dict[type, Callable[[Any], None]] = {
+            ir.Declare: self._declare,
+            ir.Assign: self._assign,
+            ir.SetValid: self._set_valid,
+            ir.SetInvalid: self._set_invalid,
+            ir.PushFront: self._push_front,
+            ir.PopFront: self._pop_front,
+            ir.If: self._if,
+            ir.Switch: self._switch,
+            ir.SwitchAction: self._switch_action,
+            ir.Evaluate: self._evaluate,
+            ir.CallAction: self._call_action,
+            ir.ApplyControl: self._apply_control,
+            ir.For: self._for,
+            ir.ForRange: self._for_range,
+            ir.ForEach: self._for_each,
+            ir.Break: self._break,
+            ir.Continue: self._continue,
+            ir.Return: self._return,
+            ir.Exit: self._exit,
+        }
+
     def run(self, body: tuple[ir.Statement, ...]) -> None:
-        if len(self.writer.lines) > MAX_LINES:
+        if len(self._draft.writer.lines) > MAX_LINES:
             raise Unsupported("too much code")
         for statement in body:
-            _RUN[type(statement)](self, statement)
+            self.kinds[type(statement)](statement)
 
     # --- calls
 
     def inline(self, body: tuple[ir.Statement, ...], result: Store | None = None) -> None:
         """Writes a callee's body; an early return in it leaves a loop that runs once."""
         frame = Frame(result)
-        self.frames.append(frame)
+        self._draft.frames.append(frame)
         if _returns_early(body):
             frame.wrapped = True
-            frame.flag = self.temp() if _returns_in_loop(body) else ""
+            frame.flag = self._draft.temp() if _returns_in_loop(body) else ""
             if frame.flag:
-                self.writer.assign(frame.flag, "False")
-            with self.writer.block("while True:"):
+                self._draft.writer.assign(frame.flag, "False")
+            with self._draft.writer.block("while True:"):
                 self.run(body)
-                self.writer.line("break")
+                self._draft.writer.line("break")
         else:
             self.run(body)
-        self.frames.pop()
+        self._draft.frames.pop()
 
     def call(
         self,
@@ -56,20 +83,20 @@ class Statements(Expressions):
         """Writes copy-in, body, copy-out. `alias`: the callee sees only its parameters, so they may be
         replaced by arguments that do not overlap.
         """
-        aliases, copies = self._arguments(parameters, arguments, alias)
-        self._copy_in(copies)
-        kept = {number: self.stores.get(number) for number in aliases}
-        self.stores.update(aliases)
+        aliases, copies = self.arguments(parameters, arguments, alias)
+        self.copy_in(copies)
+        kept = {number: self._draft.stores.get(number) for number in aliases}
+        self._draft.stores.update(aliases)
         with self._guarded(copies, body):
             self.inline(body, result)
-        self._copy_out(copies)
+        self.copy_out(copies)
         for number, store in kept.items():
             if store is None:
-                self.stores.pop(number, None)
+                self._draft.stores.pop(number, None)
             else:
-                self.stores[number] = store
+                self._draft.stores[number] = store
 
-    def _arguments(
+    def arguments(
         self, parameters: tuple[ir.Parameter, ...], arguments: list[Directed], alias: bool
     ) -> tuple[dict[int, Store], list[tuple[ir.Parameter, ir.Direction, Store]]]:
         """Returns parameters replaced by their arguments, and those that are copied."""
@@ -80,11 +107,11 @@ class Statements(Expressions):
             zip(parameters, arguments, strict=True)
         ):
             out = direction in (ir.Direction.OUT, ir.Direction.INOUT)
-            store = self.place(expression) if out else self.value(expression)
+            store = self._expressions.place(expression) if out else self._expressions.value(expression)
             if alias and not effects and direction is not ir.Direction.OUT and self._alone(number, arguments):
                 aliases[parameter.variable] = store
             else:
-                saved = self._saved(store) if effects and not out else store
+                saved = self._expressions.saved(store) if effects and not out else store
                 copies.append((parameter, direction, saved))
         return aliases, copies
 
@@ -96,20 +123,20 @@ class Statements(Expressions):
         others = [_path(e) for n, (_, e) in enumerate(arguments) if n != number]
         return not any(other is None or _overlap(path, other) for other in others)
 
-    def _copy_in(self, copies: list[tuple[ir.Parameter, ir.Direction, Store]]) -> None:
+    def copy_in(self, copies: list[tuple[ir.Parameter, ir.Direction, Store]]) -> None:
         for parameter, direction, store in copies:
-            target = self.store_of(parameter.variable)
+            target = self._draft.store_of(parameter.variable)
             if direction is ir.Direction.OUT:
-                self.put(target, self.default(parameter.type))
+                self._draft.put(target, self._draft.default(parameter.type))
             elif isinstance(store, SliceOf):
-                self.put(target, Scalar(_slice_text(store), parameter.type))
+                self._draft.put(target, Scalar(_slice_text(store), parameter.type))
             else:
-                self.put(target, store)
+                self._draft.put(target, store)
 
-    def _copy_out(self, copies: list[tuple[ir.Parameter, ir.Direction, Store]]) -> None:
+    def copy_out(self, copies: list[tuple[ir.Parameter, ir.Direction, Store]]) -> None:
         for parameter, direction, store in copies:
             if direction in (ir.Direction.OUT, ir.Direction.INOUT):
-                self.store(store, self.store_of(parameter.variable))
+                self.store(store, self._draft.store_of(parameter.variable))
 
     @contextmanager
     def _guarded(
@@ -117,29 +144,29 @@ class Statements(Expressions):
     ) -> Iterator[None]:
         """Makes an exit copy out, too."""
         out = any(direction in (ir.Direction.OUT, ir.Direction.INOUT) for _, direction, _ in copies)
-        if not out or not self.exits(body):
+        if not out or not self._draft.exits(body):
             yield
             return
-        with self.writer.block("try:"):
+        with self._draft.writer.block("try:"):
             yield
-        with self.writer.block("except Exit_:"):
-            self._copy_out(copies)
-            self.writer.line("raise")
+        with self._draft.writer.block("except Exit_:"):
+            self.copy_out(copies)
+            self._draft.writer.line("raise")
 
     def _call(self, e: ir.Call) -> Store:
-        function = self.program.functions[e.function]
-        result = None if isinstance(e.type, ir.Void) else self.new_store(self.temp(), e.type)
+        function = self._draft.program.functions[e.function]
+        result = None if isinstance(e.type, ir.Void) else self._draft.new_store(self._draft.temp(), e.type)
         arguments = [(one.direction, one.value) for one in e.arguments]
         self.call(function.parameters, arguments, function.body, True, result)
         return result if result is not None else Scalar("None", e.type)
 
     def _call_action(self, s: ir.CallAction) -> None:
-        action = self.program.actions[s.action]
+        action = self._draft.program.actions[s.action]
         arguments = [(one.direction, one.value) for one in s.arguments]
         self.call(action.parameters, arguments, action.body, False)
 
     def _apply_control(self, s: ir.ApplyControl) -> None:
-        control = self.program.controls[s.control]
+        control = self._draft.program.controls[s.control]
         arguments = [(one.direction, one.value) for one in s.arguments]
         self.call(control.parameters, arguments, control.body, True)
 
@@ -148,43 +175,43 @@ class Statements(Expressions):
     def store(self, target: Store, value: Store) -> None:
         """Writes an assignment to any l-value."""
         if not isinstance(target, SliceOf):
-            self.put(target, value)
+            self._draft.put(target, value)
             return
         base, width = target.base, target.high - target.low + 1
         keep = ~(((1 << width) - 1) << target.low)
         if not isinstance(base.type, ir.Bits) or not base.type.signed:
             keep &= (1 << ir.width_of(base.type)) - 1
-        changed = f"({base.text} & {keep} | {self.scalar(value)} << {target.low})"
+        changed = f"({base.text} & {keep} | {self._draft.scalar(value)} << {target.low})"
         signed_base = isinstance(base.type, ir.Bits) and base.type.signed
-        self.put(base, Scalar(wrap(changed, base.type) if signed_base else changed, base.type))
+        self._draft.put(base, Scalar(wrap(changed, base.type) if signed_base else changed, base.type))
 
     def _declare(self, s: ir.Declare) -> None:
-        type_ = self.program.variables[s.variable].type
-        value = self.default(type_) if s.value is None else self.value(s.value)
-        self.put(self.store_of(s.variable), value)
+        type_ = self._draft.program.variables[s.variable].type
+        value = self._draft.default(type_) if s.value is None else self._expressions.value(s.value)
+        self._draft.put(self._draft.store_of(s.variable), value)
 
     def _assign(self, s: ir.Assign) -> None:
-        target = self.place(s.target)
-        self.store(target, self.value(s.value))
+        target = self._expressions.place(s.target)
+        self.store(target, self._expressions.value(s.value))
 
     def _header(self, e: ir.Expression) -> Header:
-        header = self.value(e)
+        header = self._expressions.value(e)
         assert isinstance(header, Header)
         return header
 
     def _set_valid(self, s: ir.SetValid) -> None:
         header = self._header(s.header)
-        fresh = self._default_header(header.layout, "True", "True")
-        with self.writer.block(f"if not {header.valid}:"):
-            self.writer.assign_all(header.texts(), fresh.texts())
-            self.writer.assign("ch", "True")
+        fresh = self._draft.default_header(header.layout, "True", "True")
+        with self._draft.writer.block(f"if not {header.valid}:"):
+            self._draft.writer.assign_all(header.texts(), fresh.texts())
+            self._draft.writer.assign("ch", "True")
         if header.union is not None:
-            self.only_in_union(header, "")
+            self._draft.only_in_union(header, "")
 
     def _set_invalid(self, s: ir.SetInvalid) -> None:
         header = self._header(s.header)
-        self.writer.assign(header.valid, "False")
-        self.writer.assign("ch", "True")
+        self._draft.writer.assign(header.valid, "False")
+        self._draft.writer.assign("ch", "True")
 
     def _push_front(self, s: ir.PushFront) -> None:
         self._shift_stack(s.stack, s.count, True)
@@ -193,51 +220,51 @@ class Statements(Expressions):
         self._shift_stack(s.stack, s.count, False)
 
     def _shift_stack(self, e: ir.Expression, count: int, push: bool) -> None:
-        stack = self._stack(e)
+        stack = self._expressions.stack(e)
         size = stack.type.size
         moved = min(count, size)
-        fresh = f"[{', '.join([self.fresh_element(stack.type.element)] * moved)}]"
+        fresh = f"[{', '.join([self._draft.fresh_element(stack.type.element)] * moved)}]"
         if push:
-            self.writer.assign(stack.text, f"{fresh} + {stack.text}[:{size - moved}]")
-            self.writer.assign(stack.next, f"min({size}, {stack.next} + {count})")
+            self._draft.writer.assign(stack.text, f"{fresh} + {stack.text}[:{size - moved}]")
+            self._draft.writer.assign(stack.next, f"min({size}, {stack.next} + {count})")
         else:
-            self.writer.assign(stack.text, f"{stack.text}[{moved}:] + {fresh}")
-            self.writer.assign(stack.next, f"max(0, {stack.next} - {count})")
-        self.writer.assign("ch", "True")
+            self._draft.writer.assign(stack.text, f"{stack.text}[{moved}:] + {fresh}")
+            self._draft.writer.assign(stack.next, f"max(0, {stack.next} - {count})")
+        self._draft.writer.assign("ch", "True")
 
     def _evaluate(self, s: ir.Evaluate) -> None:
-        self.value(s.call)
+        self._expressions.value(s.call)
 
     # --- control flow
 
     def _if(self, s: ir.If) -> None:
-        condition = self.text(s.condition)
+        condition = self._expressions.text(s.condition)
         if s.yes:
-            with self.writer.block(f"if {condition}:"):
+            with self._draft.writer.block(f"if {condition}:"):
                 self.run(s.yes)
             if s.no:
                 self._else(s.no)
         elif s.no:
-            with self.writer.block(f"if not {condition}:"):
+            with self._draft.writer.block(f"if not {condition}:"):
                 self.run(s.no)
         else:
-            self.writer.line(f"{condition}")
+            self._draft.writer.line(f"{condition}")
 
     def _else(self, body: tuple[ir.Statement, ...]) -> None:
         """Writes `elif` if the next condition needs no lines of its own."""
         if len(body) == 1 and isinstance(body[0], ir.If) and body[0].yes:
-            condition, lines = self._aside(body[0].condition)
+            condition, lines = self._expressions.aside(body[0].condition)
             if not lines:
-                with self.writer.block(f"elif {condition}:"):
+                with self._draft.writer.block(f"elif {condition}:"):
                     self.run(body[0].yes)
                 if body[0].no:
                     self._else(body[0].no)
                 return
-        with self.writer.block("else:"):
+        with self._draft.writer.block("else:"):
             self.run(body)
 
     def _switch(self, s: ir.Switch) -> None:
-        subject = self.hold(self.text(s.subject))
+        subject = self._expressions.hold(self._expressions.text(s.subject))
         cases = [(" or ".join(f"{subject} == {one.value!r}" for one in c.labels), c.body) for c in s.cases]
         self._cases(cases, s.default)
 
@@ -246,18 +273,18 @@ class Statements(Expressions):
     ) -> None:
         word = "if"
         for condition, body in cases:
-            with self.writer.block(f"{word} {condition}:"):
+            with self._draft.writer.block(f"{word} {condition}:"):
                 self.run(body)
             word = "elif"
         if not cases:
             self.run(default)
         elif default:
-            with self.writer.block("else:"):
+            with self._draft.writer.block("else:"):
                 self.run(default)
 
     def _switch_action(self, s: ir.SwitchAction) -> None:
-        _, action = self.apply_table(s.table)
-        actions = self.program.tables[s.table].actions
+        _, action = self._draft.tables.apply_table(s.table)
+        actions = self._draft.program.tables[s.table].actions
         cases = [
             (" or ".join(f"{action} == {actions[number].action}" for number in case.actions), case.body)
             for case in s.cases
@@ -265,75 +292,78 @@ class Statements(Expressions):
         self._cases(cases, s.default)
 
     def _for(self, s: ir.For) -> None:
-        first = self.temp()
+        first = self._draft.temp()
         rounds = self._rounds()
-        self.writer.assign(first, "True")
+        self._draft.writer.assign(first, "True")
         with self._loop("while True:"):
-            with self.writer.block(f"if {first}:"):
-                self.writer.assign(first, "False")
-            with self.writer.block("else:"):
+            with self._draft.writer.block(f"if {first}:"):
+                self._draft.writer.assign(first, "False")
+            with self._draft.writer.block("else:"):
                 self.run(s.update)
-            self.writer.line(f"if not {self.text(s.condition)}: break")
+            self._draft.writer.line(f"if not {self._expressions.text(s.condition)}: break")
             self._count_round(rounds)
             self.run(s.body)
 
     def _for_range(self, s: ir.ForRange) -> None:
-        low, high = self.hold(self.text(s.low)), self.hold(self.text(s.high))
+        low, high = (
+            self._expressions.hold(self._expressions.text(s.low)),
+            self._expressions.hold(self._expressions.text(s.high)),
+        )
         rounds = self._rounds()
-        name = self.temp()
+        name = self._draft.temp()
         with self._loop(f"for {name} in range({low}, {high} + 1):"):
             self._count_round(rounds)
-            self.put(self.store_of(s.variable), Scalar(name, s.low.type))
+            self._draft.put(self._draft.store_of(s.variable), Scalar(name, s.low.type))
             self.run(s.body)
 
     def _for_each(self, s: ir.ForEach) -> None:
-        items = [self.value(item) for item in s.items]
-        name = self.temp()
+        items = [self._expressions.value(item) for item in s.items]
+        name = self._draft.temp()
         texts = [item.text for item in items if isinstance(item, Scalar)]
         if len(texts) != len(items):
             raise Unsupported("a loop over headers")
         with self._loop(f"for {name} in [{', '.join(texts)}]:"):
-            self.put(self.store_of(s.variable), Scalar(name, s.items[0].type))
+            self._draft.put(self._draft.store_of(s.variable), Scalar(name, s.items[0].type))
             self.run(s.body)
 
     def _rounds(self) -> str:
-        name = self.temp()
-        self.writer.assign(name, "0")
+        name = self._draft.temp()
+        self._draft.writer.assign(name, "0")
         return name
 
     def _count_round(self, rounds: str) -> None:
-        self.writer.line(f"{rounds} += 1")
-        self.writer.line(f"if {rounds} > {MAX_ROUNDS}: raise Drop_({DROP_LOOP!r})")
+        self._draft.writer.line(f"{rounds} += 1")
+        self._draft.writer.line(f"if {rounds} > {MAX_ROUNDS}: raise Drop_({DROP_LOOP!r})")
 
     @contextmanager
     def _loop(self, head: str) -> Iterator[None]:
         """Writes a P4 loop; a return inside leaves it first, and then its callee."""
-        frame = self.frames[-1] if self.frames else Frame(None)
+        frame = self._draft.frames[-1] if self._draft.frames else Frame(None)
         frame.loops += 1
-        with self.writer.block(head):
+        with self._draft.writer.block(head):
             yield
         frame.loops -= 1
         if frame.flag:
-            self.writer.line(f"if {frame.flag}: break")
+            self._draft.writer.line(f"if {frame.flag}: break")
 
     def _break(self, s: ir.Break) -> None:
-        self.writer.line("break")
+        self._draft.writer.line("break")
 
     def _continue(self, s: ir.Continue) -> None:
-        self.writer.line("continue")
+        self._draft.writer.line("continue")
 
     def _return(self, s: ir.Return) -> None:
-        frame = self.frames[-1]
+        frame = self._draft.frames[-1]
         if s.value is not None and frame.result is not None:
-            self.put(frame.result, self.value(s.value))
+            self._draft.put(frame.result, self._expressions.value(s.value))
         if not frame.wrapped:
             return  # the last statement
         if frame.loops:
-            self.writer.assign(frame.flag, "True")
-        self.writer.line("break")
+            self._draft.writer.assign(frame.flag, "True")
+        self._draft.writer.line("break")
 
     def _exit(self, s: ir.Exit) -> None:
-        self.writer.line("raise Exit_")
+        self._draft.writer.line("raise Exit_")
 
 
 def _slice_text(store: SliceOf) -> str:
@@ -369,32 +399,3 @@ def _returns_early(body: tuple[ir.Statement, ...]) -> bool:
 def _returns_in_loop(body: tuple[ir.Statement, ...]) -> bool:
     loops = [node for node in walk(body) if isinstance(node, ir.For | ir.ForRange | ir.ForEach)]
     return any(isinstance(node, ir.Return) for loop in loops for node in walk(loop.body))
-
-
-_S = Statements
-_RUN: dict[type, Callable[..., None]] = {
-    ir.Declare: _S._declare,
-    ir.Assign: _S._assign,
-    ir.SetValid: _S._set_valid,
-    ir.SetInvalid: _S._set_invalid,
-    ir.PushFront: _S._push_front,
-    ir.PopFront: _S._pop_front,
-    ir.If: _S._if,
-    ir.Switch: _S._switch,
-    ir.SwitchAction: _S._switch_action,
-    ir.Evaluate: _S._evaluate,
-    ir.CallAction: _S._call_action,
-    ir.ApplyControl: _S._apply_control,
-    ir.For: _S._for,
-    ir.ForRange: _S._for_range,
-    ir.ForEach: _S._for_each,
-    ir.Break: _S._break,
-    ir.Continue: _S._continue,
-    ir.Return: _S._return,
-    ir.Exit: _S._exit,
-    ir.Extract: lambda self, s: self.extract(s),
-    ir.Skip: lambda self, s: self.skip(s),
-    ir.Verify: lambda self, s: self.verify(s),
-    ir.Emit: lambda self, s: self.emit(s),
-    ir.ApplyParser: lambda self, s: self.apply_parser(s),
-}

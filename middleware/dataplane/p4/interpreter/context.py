@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from .. import ir
 from ..runtime.counts import DROP_LOOP
 from ..runtime.machine import MAX_ROUNDS, Machine
 from .packets import Bits, Cursor
-from .places import Place
 from .signals import DropSignal, ParserSignal
 from .values import Value, default
 
@@ -45,31 +43,6 @@ class Context:
 
     def parser_error(self, name: str) -> ParserSignal:
         return ParserSignal(self.errors[name])
-
-    # --- what the rooms above implement
-
-    def evaluate(self, expression: ir.Expression) -> Value:
-        raise NotImplementedError
-
-    def place(self, expression: ir.Expression) -> Place:
-        raise NotImplementedError
-
-    def run(self, body: tuple[ir.Statement, ...]) -> None:
-        raise NotImplementedError
-
-    def call_extern(self, call: ir.ExternCall) -> Value:
-        raise NotImplementedError
-
-    def apply_table(self, number: int) -> tuple[bool, int]:
-        raise NotImplementedError
-
-    def call(
-        self,
-        parameters: tuple[ir.Parameter, ...],
-        arguments: tuple[ir.Argument, ...],
-        body: tuple[ir.Statement, ...],
-    ) -> Value:
-        raise NotImplementedError
 
     # --- variables
 

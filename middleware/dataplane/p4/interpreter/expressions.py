@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from .. import ir
 from ..bits import saturate, saturate_signed, shift_left
@@ -14,14 +15,48 @@ from .values import HeaderValue, StackValue, UnionValue, Value, copy, default, e
 MAX_SHIFT = 1 << 16
 
 
-class Expressions(Context):
+class Expressions:
     """`evaluate` gives a value, which may be part of a variable: copy it before storing it."""
 
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.kinds: dict[type, Callable[[Any], Value]] = {
+            ir.Literal: self._literal,
+            ir.Variable: self._variable,
+            ir.Member: self._member,
+            ir.Element: self._from_place,
+            ir.TupleElement: self._tuple_element,
+            ir.Next: self._from_place,
+            ir.Last: self._from_place,
+            ir.LastIndex: self._last_index,
+            ir.Slice: self._slice,
+            ir.Unary: self._unary,
+            ir.Binary: self._binary,
+            ir.Conditional: self._conditional,
+            ir.Cast: self._cast,
+            ir.StructValue: self._struct_value,
+            ir.HeaderValue: self._header_value,
+            ir.StackValue: self._stack_value,
+            ir.Default: self._default,
+            ir.IsValid: self._is_valid,
+            ir.Lookahead: self._lookahead,
+            ir.PacketLength: self._packet_length,
+        }
+        self._places: dict[type, Callable[[Any], Place]] = {
+            ir.Variable: self._variable_place,
+            ir.Member: self._member_place,
+            ir.TupleElement: self._tuple_place,
+            ir.Element: self._element_place,
+            ir.Next: self._next_place,
+            ir.Last: self._last_place,
+            ir.Slice: self._slice_place,
+        }
+
     def evaluate(self, expression: ir.Expression) -> Value:
-        return _EVALUATE[type(expression)](self, expression)
+        return self.kinds[type(expression)](expression)
 
     def place(self, expression: ir.Expression) -> Place:
-        return _PLACE[type(expression)](self, expression)
+        return self._places.get(type(expression), self._value_place)(expression)
 
     # --- values
 
@@ -29,7 +64,7 @@ class Expressions(Context):
         return e.value
 
     def _variable(self, e: ir.Variable) -> Value:
-        return self.variable(e.index)
+        return self._context.variable(e.index)
 
     def _from_place(self, e: ir.Expression) -> Value:
         return self.place(e).get()
@@ -94,32 +129,22 @@ class Expressions(Context):
             return any(one.valid for one in value.items)
         return value.valid
 
-    def _table_apply(self, e: ir.TableApply) -> Value:
-        return self.apply_table(e.table)[0]
-
-    def _call(self, e: ir.Call) -> Value:
-        function = self.program.functions[e.function]
-        return self.call(function.parameters, e.arguments, function.body)
-
-    def _extern_call(self, e: ir.ExternCall) -> Value:
-        return self.call_extern(e)
-
     def _lookahead(self, e: ir.Lookahead) -> Value:
-        if self.cursor.left() < fixed_width(e.type):
-            raise self.parser_error("PacketTooShort")
-        at = self.cursor.at
-        value = read(self.cursor, e.type, 0)
-        self.cursor.at = at
+        if self._context.cursor.left() < fixed_width(e.type):
+            raise self._context.parser_error("PacketTooShort")
+        at = self._context.cursor.at
+        value = read(self._context.cursor, e.type, 0)
+        self._context.cursor.at = at
         return value
 
     def _packet_length(self, e: ir.PacketLength) -> Value:
-        return self.length
+        return self._context.length
 
     # --- places
 
     def _variable_place(self, e: ir.Variable) -> Place:
-        self.variable(e.index)
-        return Place(self.variables, e.index)
+        self._context.variable(e.index)
+        return Place(self._context.variables, e.index)
 
     def _member_place(self, e: ir.Member) -> Place:
         base = self.place(e.base).get()
@@ -133,20 +158,20 @@ class Expressions(Context):
         index = self.evaluate(e.index)
         if 0 <= index < len(stack.items):
             return Place(stack.items, index)
-        if self.in_parser:
-            raise self.parser_error("StackOutOfBounds")
+        if self._context.in_parser:
+            raise self._context.parser_error("StackOutOfBounds")
         return Nowhere(e.type)
 
     def _next_place(self, e: ir.Next) -> Place:
         stack = self.place(e.base).get()
         if stack.next >= len(stack.items):
-            raise self.parser_error("StackOutOfBounds")
+            raise self._context.parser_error("StackOutOfBounds")
         return Place(stack.items, stack.next)
 
     def _last_place(self, e: ir.Last) -> Place:
         stack = self.place(e.base).get()
         if stack.next < 1:
-            raise self.parser_error("StackOutOfBounds")
+            raise self._context.parser_error("StackOutOfBounds")
         return Place(stack.items, stack.next - 1)
 
     def _slice_place(self, e: ir.Slice) -> Place:
@@ -226,40 +251,4 @@ _COMPUTE: dict[ir.Operator, Callable[[Value, Value], int]] = {
     ir.Operator.AND: lambda a, b: a & b,
     ir.Operator.OR: lambda a, b: a | b,
     ir.Operator.XOR: lambda a, b: a ^ b,
-}
-
-_E = Expressions
-_EVALUATE: dict[type, Callable[..., Value]] = {
-    ir.Literal: _E._literal,
-    ir.Variable: _E._variable,
-    ir.Member: _E._member,
-    ir.Element: _E._from_place,
-    ir.TupleElement: _E._tuple_element,
-    ir.Next: _E._from_place,
-    ir.Last: _E._from_place,
-    ir.LastIndex: _E._last_index,
-    ir.Slice: _E._slice,
-    ir.Unary: _E._unary,
-    ir.Binary: _E._binary,
-    ir.Conditional: _E._conditional,
-    ir.Cast: _E._cast,
-    ir.StructValue: _E._struct_value,
-    ir.HeaderValue: _E._header_value,
-    ir.StackValue: _E._stack_value,
-    ir.Default: _E._default,
-    ir.IsValid: _E._is_valid,
-    ir.TableApply: _E._table_apply,
-    ir.Call: _E._call,
-    ir.ExternCall: _E._extern_call,
-    ir.Lookahead: _E._lookahead,
-    ir.PacketLength: _E._packet_length,
-}
-_PLACE: dict[type, Callable[..., Place]] = dict.fromkeys(_EVALUATE, _E._value_place) | {
-    ir.Variable: _E._variable_place,
-    ir.Member: _E._member_place,
-    ir.TupleElement: _E._tuple_place,
-    ir.Element: _E._element_place,
-    ir.Next: _E._next_place,
-    ir.Last: _E._last_place,
-    ir.Slice: _E._slice_place,
 }

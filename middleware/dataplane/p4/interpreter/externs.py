@@ -10,13 +10,19 @@ from ..runtime.counts import DROP_ASSERT
 from ..runtime.machine import digest_name, is_standard
 from ..runtime.select import hashed
 from ..runtime.text import format_log
+from .context import Context
+from .expressions import Expressions
 from .signals import DropSignal
-from .statements import Statements
 from .values import Value, fit, leaves, raw
 
 
-class Externs(Statements):
+class Externs:
     """Calls by name. All arguments are evaluated first; results go to the places of out arguments."""
+
+    def __init__(self, context: Context, expressions: Expressions) -> None:
+        self._context = context
+        self._expressions = expressions
+        expressions.kinds[ir.ExternCall] = self.call_extern
 
     def call_extern(self, call: ir.ExternCall) -> Value:
         return getattr(self, METHODS[call.name])(call)
@@ -25,7 +31,9 @@ class Externs(Statements):
         """Returns the arguments; of an out argument its place."""
         out = (ir.Direction.OUT, ir.Direction.INOUT)
         return [
-            self.place(one.value) if one.direction in out else self.evaluate(one.value)
+            self._expressions.place(one.value)
+            if one.direction in out
+            else self._expressions.evaluate(one.value)
             for one in call.arguments
         ]
 
@@ -34,9 +42,9 @@ class Externs(Statements):
     def _count(self, call: ir.ExternCall) -> None:
         (index,) = self._values(call)
         assert call.instance is not None
-        array = self.machine.externs[call.instance]
+        array = self._context.machine.externs[call.instance]
         assert isinstance(array, CounterArray)
-        array.count(index, self.length)
+        array.count(index, self._context.length)
 
     def _count_direct(self, call: ir.ExternCall) -> None:
         """Does nothing: the look-up has counted."""
@@ -44,20 +52,25 @@ class Externs(Statements):
     def _execute_meter(self, call: ir.ExternCall) -> None:
         index, result = self._values(call)
         assert call.instance is not None
-        array = self.machine.externs[call.instance]
+        array = self._context.machine.externs[call.instance]
         assert isinstance(array, MeterArray)
         if 0 <= index < array.size:
-            result.put(fit(array.execute(index, self.length, self.now), call.arguments[1].value.type))
+            result.put(
+                fit(
+                    array.execute(index, self._context.length, self._context.now),
+                    call.arguments[1].value.type,
+                )
+            )
 
     def _read_direct_meter(self, call: ir.ExternCall) -> None:
         """Stores the colour; the look-up has marked the packet."""
         (result,) = self._values(call)
         assert call.instance is not None
-        result.put(fit(self.colors.get(call.instance, 0), call.arguments[0].value.type))
+        result.put(fit(self._context.colors.get(call.instance, 0), call.arguments[0].value.type))
 
     def _register(self, call: ir.ExternCall) -> RegisterArray:
         assert call.instance is not None
-        array = self.machine.externs[call.instance]
+        array = self._context.machine.externs[call.instance]
         assert isinstance(array, RegisterArray)
         return array
 
@@ -77,17 +90,17 @@ class Externs(Statements):
         kind = call.arguments[1].value.type
         assert isinstance(kind, ir.Enum)
         bits, width = raw(data, call.arguments[3].value.type)
-        number = hashed(kind.members[algorithm], bits, width, self.machine.random)
+        number = hashed(kind.members[algorithm], bits, width, self._context.machine.random)
         type_ = call.arguments[0].value.type
         result.put(fit(in_range(number, base, size, 64), type_))
 
     def _random(self, call: ir.ExternCall) -> None:
         result, low, high = self._values(call)
-        result.put(self.machine.random.between(low, high))
+        result.put(self._context.machine.random.between(low, high))
 
     def _checksum16(self, call: ir.ExternCall) -> Value:
         (data,) = self._values(call)
-        return hashed("csum16", *raw(data, call.arguments[0].value.type), self.machine.random)
+        return hashed("csum16", *raw(data, call.arguments[0].value.type), self._context.machine.random)
 
     # --- checksums
 
@@ -97,15 +110,15 @@ class Externs(Statements):
         assert isinstance(kind, ir.Enum)
         bits, width = raw(values[1], call.arguments[1].value.type)
         if payload:
-            rest, size = self.cursor.rest()
+            rest, size = self._context.cursor.rest()
             bits, width = (bits << size) | rest, width + size
-        number = hashed(kind.members[values[3]], bits, width, self.machine.random)
+        number = hashed(kind.members[values[3]], bits, width, self._context.machine.random)
         return fit(number, call.arguments[2].value.type)
 
     def _verify_checksum(self, call: ir.ExternCall) -> None:
         values = self._values(call)
         if values[0] and self._checked(call, values, call.name.endswith("payload")) != values[2]:
-            self.checksum_error = True
+            self._context.checksum_error = True
 
     def _update_checksum(self, call: ir.ExternCall) -> None:
         values = self._values(call)
@@ -118,7 +131,7 @@ class Externs(Statements):
         for meta in self._values(call):
             self._drop(meta.get(), call.arguments[0].value.type)
         if not call.arguments:  # the old form: all standard metadata
-            for info, value in zip(self.program.variables, self.variables, strict=True):
+            for info, value in zip(self._context.program.variables, self._context.variables, strict=True):
                 if value is not None and is_standard(info.type):
                     self._drop(value, info.type)
 
@@ -126,19 +139,19 @@ class Externs(Statements):
         assert isinstance(type_, ir.StructType)
         for number, field in enumerate(type_.fields):
             if field.name == "egress_spec":
-                fields[number] = self.drop_port
+                fields[number] = self._context.drop_port
             elif field.name == "mcast_grp":
                 fields[number] = 0
 
     def _clone(self, call: ir.ExternCall) -> None:
         values = self._values(call)
-        self.clone = (values[1], values[2] if call.name == "clone_preserving_field_list" else -1)
+        self._context.clone = (values[1], values[2] if call.name == "clone_preserving_field_list" else -1)
 
     def _resubmit(self, call: ir.ExternCall) -> None:
-        self.resubmit = self._field_list(call)
+        self._context.resubmit = self._field_list(call)
 
     def _recirculate(self, call: ir.ExternCall) -> None:
-        self.recirculate = self._field_list(call)
+        self._context.recirculate = self._field_list(call)
 
     def _field_list(self, call: ir.ExternCall) -> int:
         values = self._values(call)
@@ -146,25 +159,27 @@ class Externs(Statements):
 
     def _truncate(self, call: ir.ExternCall) -> None:
         (length,) = self._values(call)
-        self.truncate = length if self.truncate is None else min(length, self.truncate)
+        self._context.truncate = (
+            length if self._context.truncate is None else min(length, self._context.truncate)
+        )
 
     # --- what goes to people and controllers
 
     def _digest(self, call: ir.ExternCall) -> None:
         values = self._values(call)
         numbers = tuple(leaves(values[1], call.arguments[1].value.type))
-        self.machine.digest(digest_name(call), numbers, self.now)
+        self._context.machine.digest(digest_name(call), numbers, self._context.now)
 
     def _assert(self, call: ir.ExternCall) -> None:
         (check,) = self._values(call)
         if not check:
-            self.machine.log.append(f"{call.span}: {call.name} failed")
+            self._context.machine.log.append(f"{call.span}: {call.name} failed")
             raise DropSignal(DROP_ASSERT)
 
     def _log_msg(self, call: ir.ExternCall) -> None:
         values = self._values(call)
         data = [] if len(values) < 2 else shown(values[1], call.arguments[1].value.type)
-        self.machine.log.append(format_log(values[0], data))
+        self._context.machine.log.append(format_log(values[0], data))
 
 
 def shown(value: Value, type_: ir.Type) -> list[int]:

@@ -5,46 +5,53 @@ from __future__ import annotations
 from .. import ir
 from ..runtime.machine import MAX_STATES
 from ..runtime.shapes import key_width
-from .externs import Externs
+from .context import Context
+from .expressions import Expressions
 from .signals import ParserSignal
-from .statements import _RUN
+from .statements import Statements
 from .values import Value, copy, raw
 
 
-class Parsing(Externs):
+class Parsing:
     """Runs parsers."""
+
+    def __init__(self, context: Context, expressions: Expressions, statements: Statements) -> None:
+        self._context = context
+        self._expressions = expressions
+        self._statements = statements
+        statements.kinds[ir.ApplyParser] = self._apply_parser
 
     def parse(self, number: int) -> int:
         """Runs to accept or reject; the error is an index into `Program.errors`, 0 if there was none."""
-        self.in_parser = True
+        self._context.in_parser = True
         try:
-            self._walk(self.program.parsers[number])
+            self._walk(self._context.program.parsers[number])
             return 0  # an explicit transition to reject sets no error
         except ParserSignal as signal:
             return signal.error
         finally:
-            self.in_parser = False
+            self._context.in_parser = False
 
     def _walk(self, parser: ir.Parser) -> bool:
         """Returns whether it ends in accept."""
-        self.run(parser.setup)
+        self._statements.run(parser.setup)
         state = parser.start
         while state >= 0:
-            self.states += 1
-            if self.states > MAX_STATES:
-                raise self.parser_error("ParserTimeout")
-            self.run(parser.states[state].body)
+            self._context.states += 1
+            if self._context.states > MAX_STATES:
+                raise self._context.parser_error("ParserTimeout")
+            self._statements.run(parser.states[state].body)
             state = self._next(parser.states[state].transition)
         return state == ir.ACCEPT
 
     def _next(self, transition: ir.Goto | ir.Select) -> int:
         if isinstance(transition, ir.Goto):
             return transition.target
-        values = [copy(self.evaluate(key)) for key in transition.keys]
+        values = [copy(self._expressions.evaluate(key)) for key in transition.keys]
         for case in transition.cases:
             if self._fits(case, values, transition.keys):
                 return case.target
-        raise self.parser_error("NoMatch")
+        raise self._context.parser_error("NoMatch")
 
     def _fits(self, case: ir.Case, values: list[Value], keys: tuple[ir.Expression, ...]) -> bool:
         if case.matches and isinstance(case.matches[0], ir.MatchSet):
@@ -55,18 +62,20 @@ class Parsing(Externs):
         total = 0
         for value, key in zip(values, keys, strict=True):
             total = (total << key_width(key.type)) | raw(value, key.type)[0]
-        return self.machine.value_sets[number].match.find_linear(total).hit
+        return self._context.machine.value_sets[number].match.find_linear(total).hit
 
     def _apply_parser(self, s: ir.ApplyParser) -> None:
         """Runs a subparser. One that rejects ends everything: the signal passes through."""
-        parser = self.program.parsers[s.parser]
-        places = self._copy_in(parser.parameters, [(one.direction, one.value) for one in s.arguments])
+        parser = self._context.program.parsers[s.parser]
+        places = self._statements.copy_in(
+            parser.parameters, [(one.direction, one.value) for one in s.arguments]
+        )
         try:
             if not self._walk(parser):
                 raise ParserSignal(0)
         finally:
             for variable, place in places:
-                place.put(copy(self.variables[variable]))
+                place.put(copy(self._context.variables[variable]))
 
 
 def fits(match: ir.Match, value: Value) -> bool:
@@ -81,6 +90,3 @@ def fits(match: ir.Match, value: Value) -> bool:
         case ir.MatchRange(low=low, high=high):
             return bool(low <= value <= high)
     raise TypeError(f"{match} is no match of one key")
-
-
-_RUN[ir.ApplyParser] = Parsing._apply_parser

@@ -28,10 +28,14 @@ from ..runtime.machine import (
     Machine,
 )
 from ..runtime.values import Out
+from .context import Context
+from .expressions import Expressions
+from .externs import Externs
 from .meta import Standard, preserve
 from .packets import Bits
 from .parsing import Parsing
 from .signals import DropSignal, ExitSignal, ReturnSignal
+from .statements import Statements
 from .values import Value, copy, default, header_bits
 
 
@@ -75,16 +79,20 @@ class Copy:
         self.state = [copy(value) for value in trunk.state]
 
 
-class Interpreter(Parsing):
+class Interpreter:
     """Runs packets through a program, one after the other."""
 
     def __init__(self, machine: Machine) -> None:
-        super().__init__(machine)
-        self.standard = Standard(self.program)
+        context = self._context = Context(machine)
+        expressions = Expressions(context)
+        self._statements = Statements(context, expressions)
+        Externs(context, expressions)
+        self._parsing = Parsing(context, expressions, self._statements)
+        self.standard = Standard(self._context.program)
         self._arrivals: deque[Arrival] = deque()
         self._copies: deque[Copy] = deque()
         self._work = 0
-        ingress = self.program.controls[self.program.pipeline.ingress]
+        ingress = self._context.program.controls[self._context.program.pipeline.ingress]
         self._types = [one.type for one in ingress.parameters]
 
     def receive(self, port: int, data: bytes, now: float, out: list[Out]) -> None:
@@ -103,37 +111,37 @@ class Interpreter(Parsing):
         """Returns whether one packet may cause another pass; if not that is a drop."""
         self._work += 1
         if self._work > MAX_WORK:
-            self.machine.counts.drop(DROP_WORK)
+            self._context.machine.counts.drop(DROP_WORK)
             return False
         return True
 
     # --- ingress
 
     def _ingress(self, arrival: Arrival, now: float) -> None:
-        self.machine.counts.ingress_passes += 1
+        self._context.machine.counts.ingress_passes += 1
         try:
             state = self._parsed(arrival, now)
-            self._block(self.program.pipeline.ingress, state)
+            self._block(self._context.program.pipeline.ingress, state)
             self._after_ingress(arrival, state)
         except DropSignal as signal:
-            self.machine.counts.drop(signal.reason)
+            self._context.machine.counts.drop(signal.reason)
 
     def _parsed(self, arrival: Arrival, now: float) -> list[Value]:
         """Headers, user metadata and standard metadata after parser and verify."""
-        self.begin(arrival.data, now)
+        self._context.begin(arrival.data, now)
         state = [default(type_) for type_ in self._types]
         if arrival.user is not None:
             state[1] = copy(arrival.user)
         self._arrive(state[2], arrival, now)
-        parser = self.program.parsers[self.program.pipeline.parser]
+        parser = self._context.program.parsers[self._context.program.pipeline.parser]
         self._bind(parser.parameters, state)
-        error = self.parse(self.program.pipeline.parser)
-        state[:] = [self.variable(one.variable) for one in parser.parameters]
+        error = self._parsing.parse(self._context.program.pipeline.parser)
+        state[:] = [self._context.variable(one.variable) for one in parser.parameters]
         if error:
-            self.machine.counts.parser_error(error)
+            self._context.machine.counts.parser_error(error)
         self.standard.put_whole(state[2], "parser_error", error)
-        self._block(self.program.pipeline.verify, state)
-        self.standard.put(state[2], "checksum_error", int(self.checksum_error))
+        self._block(self._context.program.pipeline.verify, state)
+        self.standard.put(state[2], "checksum_error", int(self._context.checksum_error))
         self._parsed_bits = valid_bits(state[0], self._types[0])
         return state
 
@@ -141,12 +149,18 @@ class Interpreter(Parsing):
         self.standard.put(meta, "ingress_port", arrival.port)
         self.standard.put(meta, "instance_type", arrival.kind)
         self.standard.put(meta, "packet_length", len(arrival.data))
-        self.standard.put(meta, "ingress_global_timestamp", self.machine.microseconds(now))
+        self.standard.put(meta, "ingress_global_timestamp", self._context.machine.microseconds(now))
 
     def _after_ingress(self, arrival: Arrival, state: list[Value]) -> None:
-        counts, standard = self.machine.counts, self.standard
-        clone, resubmit = self.clone, self.resubmit
-        trunk = Trunk(arrival, state, self.cursor.at, self._length_now(state[0], self.length), self.truncate)
+        counts, standard = self._context.machine.counts, self.standard
+        clone, resubmit = self._context.clone, self._context.resubmit
+        trunk = Trunk(
+            arrival,
+            state,
+            self._context.cursor.at,
+            self._length_now(state[0], self._context.length),
+            self._context.truncate,
+        )
         if clone is not None:
             self._clone_ingress(arrival, clone, state[1])
         group, spec = standard.get(state[2], "mcast_grp"), standard.get(state[2], "egress_spec")
@@ -155,7 +169,7 @@ class Interpreter(Parsing):
             self._arrive_again(arrival.data, arrival.port, RESUBMIT, resubmit, state[1])
         elif group:
             self._multicast(group, trunk)
-        elif spec == self.drop_port:
+        elif spec == self._context.drop_port:
             counts.drop(DROP_INGRESS)
         else:
             self._copies.append(Copy(trunk, spec, 0, NORMAL))
@@ -166,7 +180,7 @@ class Interpreter(Parsing):
     def _kept(self, fields: int, user: list[Value]) -> list[Value]:
         """Returns user metadata of which only a field list is preserved."""
         kept: list[Value] = default(self._types[1])
-        preserve(self.program, fields, user, kept)
+        preserve(self._context.program, fields, user, kept)
         return kept
 
     def _length_now(self, headers: Value, before: int) -> int:
@@ -174,110 +188,110 @@ class Interpreter(Parsing):
         return before + (valid_bits(headers, self._types[0]) - self._parsed_bits) // 8
 
     def _multicast(self, group: int, trunk: Trunk) -> None:
-        replicas = self.machine.replication.copies.get(group)
+        replicas = self._context.machine.replication.copies.get(group)
         if not replicas:
-            self.machine.counts.drop(DROP_NO_GROUP if replicas is None else DROP_EMPTY_GROUP)
+            self._context.machine.counts.drop(DROP_NO_GROUP if replicas is None else DROP_EMPTY_GROUP)
             return
-        self.machine.counts.replicas += len(replicas)
+        self._context.machine.counts.replicas += len(replicas)
         self._copies.extend(Copy(trunk, port, rid, REPLICATION) for port, rid in replicas)
 
     def _clone_ingress(self, arrival: Arrival, clone: tuple[int, int], user: list[Value]) -> None:
         """Schedules the packet as it arrived, parsed again, with the metadata of the field list."""
-        replicas = self.machine.replication.clones.get(clone[0])
+        replicas = self._context.machine.replication.clones.get(clone[0])
         if not replicas:
             return
         again = Arrival(arrival.data, arrival.port, INGRESS_CLONE, None)
-        headers = self._parsed(again, self.now)[0]
+        headers = self._parsed(again, self._context.now)[0]
         state = [headers, self._kept(clone[1], user), self._fresh(again)]
-        cut = self.machine.replication.packet_length(clone[0]) or None
-        self._clones(replicas, Trunk(again, state, self.cursor.at, self.length, cut))
+        cut = self._context.machine.replication.packet_length(clone[0]) or None
+        self._clones(replicas, Trunk(again, state, self._context.cursor.at, self._context.length, cut))
 
     def _clones(self, replicas: tuple[tuple[int, int], ...], trunk: Trunk) -> None:
-        self.machine.counts.clones += len(replicas)
+        self._context.machine.counts.clones += len(replicas)
         self._copies.extend(Copy(trunk, port, rid, trunk.arrival.kind) for port, rid in replicas)
 
     def _fresh(self, arrival: Arrival) -> list[Value]:
         meta: list[Value] = default(self._types[2])
-        self._arrive(meta, arrival, self.now)
+        self._arrive(meta, arrival, self._context.now)
         return meta
 
     # --- egress
 
     def _egress(self, one: Copy, now: float, out: list[Out]) -> None:
-        self.machine.counts.egress_passes += 1
+        self._context.machine.counts.egress_passes += 1
         trunk = one.trunk
-        self.begin(trunk.arrival.data, now)
-        self.cursor.at = trunk.rest
-        self.truncate = trunk.cut
+        self._context.begin(trunk.arrival.data, now)
+        self._context.cursor.at = trunk.rest
+        self._context.truncate = trunk.cut
         self._enter_egress(one, one.state[2])
         self._parsed_bits = valid_bits(one.state[0], self._types[0])
         try:
-            self._block(self.program.pipeline.egress, one.state)
+            self._block(self._context.program.pipeline.egress, one.state)
             self._after_egress(one, out)
         except DropSignal as signal:
-            self.machine.counts.drop(signal.reason)
+            self._context.machine.counts.drop(signal.reason)
 
     def _enter_egress(self, one: Copy, meta: list[Value]) -> None:
-        standard, at = self.standard, self.machine.microseconds(self.now)
+        standard, at = self.standard, self._context.machine.microseconds(self._context.now)
         standard.put(meta, "egress_port", one.port)
         standard.put(meta, "egress_rid", one.rid)
         standard.put(meta, "instance_type", one.kind)
-        standard.put(meta, "egress_spec", self.drop_port + 1)
+        standard.put(meta, "egress_spec", self._context.drop_port + 1)
         standard.put(meta, "packet_length", one.trunk.length)
         standard.put(meta, "egress_global_timestamp", at)
         standard.put(meta, "enq_timestamp", at)
 
     def _after_egress(self, one: Copy, out: list[Out]) -> None:
-        if self.clone is not None:
-            self._clone_egress(one, self.clone)
-        if self.standard.get(one.state[2], "egress_spec") == self.drop_port:
-            self.machine.counts.drop(DROP_EGRESS)
+        if self._context.clone is not None:
+            self._clone_egress(one, self._context.clone)
+        if self.standard.get(one.state[2], "egress_spec") == self._context.drop_port:
+            self._context.machine.counts.drop(DROP_EGRESS)
             return
-        recirculate = self.recirculate
+        recirculate = self._context.recirculate
         data = self._deparsed(one.state)
         if recirculate is None:
-            send(self.machine, one.port, data, out)
+            send(self._context.machine, one.port, data, out)
             return
-        self.machine.counts.recirculations += 1
+        self._context.machine.counts.recirculations += 1
         self._arrive_again(data, one.trunk.arrival.port, RECIRC, recirculate, one.state[1])
 
     def _clone_egress(self, one: Copy, clone: tuple[int, int]) -> None:
         """Schedules the packet as it is at the end of egress, not deparsed."""
-        replicas = self.machine.replication.clones.get(clone[0])
+        replicas = self._context.machine.replication.clones.get(clone[0])
         if not replicas or not self._work_left():
             return
         trunk = one.trunk
         again = Arrival(trunk.arrival.data, trunk.arrival.port, EGRESS_CLONE, None)
         state = [one.state[0], self._kept(clone[1], one.state[1]), self._fresh(again)]
-        cut = self.machine.replication.packet_length(clone[0]) or None
+        cut = self._context.machine.replication.packet_length(clone[0]) or None
         length = self._length_now(one.state[0], trunk.length)
         self._clones(replicas, Trunk(again, state, trunk.rest, length, cut))
 
     def _deparsed(self, state: list[Value]) -> bytes:
-        self._block(self.program.pipeline.compute, state)
-        self.out = Bits()
-        self._block(self.program.pipeline.deparser, state)
-        self.out.add(*self.cursor.rest())
-        data = self.out.bytes()
-        return data if self.truncate is None else data[: self.truncate]
+        self._block(self._context.program.pipeline.compute, state)
+        self._context.out = Bits()
+        self._block(self._context.program.pipeline.deparser, state)
+        self._context.out.add(*self._context.cursor.rest())
+        data = self._context.out.bytes()
+        return data if self._context.truncate is None else data[: self._context.truncate]
 
     # --- blocks
 
     def _block(self, number: int, state: list[Value]) -> None:
         """Runs a control over as much of (headers, metadata, standard metadata) as it has parameters."""
-        control = self.program.controls[number]
+        control = self._context.program.controls[number]
         self._bind(control.parameters, state)
         try:
-            self.run(control.body)
+            self._statements.run(control.body)
         except (ExitSignal, ReturnSignal):
             pass
         for place, parameter in enumerate(control.parameters):
             if parameter.direction in (ir.Direction.OUT, ir.Direction.INOUT):
-                state[place] = self.variables[parameter.variable]
+                state[place] = self._context.variables[parameter.variable]
 
     def _bind(self, parameters: tuple[ir.Parameter, ...], state: list[Value]) -> None:
         for parameter, value in zip(parameters, state, strict=False):
-            self.variables[parameter.variable] = value
+            self._context.variables[parameter.variable] = value
 
 
 def valid_bits(value: Value, type_: ir.Type) -> int:

@@ -12,62 +12,62 @@ from ..ir.annotations import Annotation, Scalar
 from ..lexer import END, INTEGER, STRING, Token, tokens
 from ..source import Span
 from .expressions import Expressions, literal, unquoted
-from .stream import NAMES, Mistake
+from .stream import NAMES, Mistake, Stream
 
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
-class Annotations(Expressions):
+class Annotations:
     """The part of the parser that reads annotations.
 
     `constants` are those declared so far, for the expressions in structured annotations (`@a[1 + N]`).
     """
 
-    def __init__(self, tokens: Sequence[Token]) -> None:
-        super().__init__(tokens)
+    def __init__(self, tokens: Stream) -> None:
+        self._tokens = tokens
         self.constants: dict[str, Scalar] = {}
 
     def annotations(self) -> tuple[Annotation, ...]:
         """Parses all annotations here."""
         found: list[Annotation] = []
-        while self.token.kind == "@":
+        while self._tokens.token.kind == "@":
             found.append(self._annotation())
         return tuple(found)
 
     def _annotation(self) -> Annotation:
-        first = self.advance()
-        name = self.token
+        first = self._tokens.advance()
+        name = self._tokens.token
         if not (name.text[:1].isalpha() or name.text[:1] == "_"):
-            raise self.mistake("a name is expected after '@'")
-        self.advance()
+            raise self._tokens.mistake("a name is expected after '@'")
+        self._tokens.advance()
         if name.text == "pragma":
             return self._pragma(first, name)
-        if self.token.kind in ("(", "["):
-            structured = self.token.kind == "["
+        if self._tokens.token.kind in ("(", "["):
+            structured = self._tokens.token.kind == "["
             body = self._body()
-            return annotation(name.text, body, structured, self.since(first.span), self.constants)
-        return Annotation(name.text, span=self.since(first.span))
+            return annotation(name.text, body, structured, self._tokens.since(first.span), self.constants)
+        return Annotation(name.text, span=self._tokens.since(first.span))
 
     def _pragma(self, first: Token, word: Token) -> Annotation:
         """Parses `@pragma name body`, to the end of the line."""
-        name, body = self.token, []
+        name, body = self._tokens.token, []
         if name.row != word.row:
             raise Mistake(word.span, "@pragma needs a name")
-        self.advance()
-        while self.token.row == word.row and self.token.kind != END:
-            body.append(self.advance())
+        self._tokens.advance()
+        while self._tokens.token.row == word.row and self._tokens.token.kind != END:
+            body.append(self._tokens.advance())
         return annotation(name.text, body, False, first.span.to(name.span))
 
     def _body(self) -> list[Token]:
         """Returns the tokens between brackets."""
-        opening = self.advance()
+        opening = self._tokens.advance()
         awaited = [_CLOSING[opening.kind]]
         body: list[Token] = []
         while True:
-            token = self.token
+            token = self._tokens.token
             if token.kind == END:
                 raise Mistake(opening.span, "the annotation's bracket is not closed")
-            self.advance()
+            self._tokens.advance()
             if token.kind == awaited[-1]:
                 awaited.pop()
                 if not awaited:
@@ -143,10 +143,10 @@ def value_of(text: str, constants: Mapping[str, Scalar]) -> Scalar | None:
 
 def _value(part: Sequence[Token], constants: Mapping[str, Scalar]) -> Scalar | None:
     end = part[-1]
-    reader = Expressions([*part, Token(END, "", end.file, end.line, end.end, end.end, end.row)])
+    stream = Stream([*part, Token(END, "", end.file, end.line, end.end, end.end, end.row)])
     try:
-        node = reader.expression()
-        return known_value(node, constants) if reader.token.kind == END else None
+        node = Expressions(stream).expression()
+        return known_value(node, constants) if stream.token.kind == END else None
     except (Mistake, TypeError, ArithmeticError, ValueError):
         return None
 
