@@ -81,7 +81,7 @@ class Confirms:
         self._number = number
         self._publish_tag = 0  # confirm tag of the last publish
         self._confirmed_up_to = 0
-        self._gathered: list[tuple[int, bool]] = []  # (tag of the last publish, whether all were taken)
+        self.gathered: list[tuple[int, bool]] = []  # (tag of the last publish, whether all were taken)
 
     def add(self, refused: list[int], count: int) -> None:
         """Gathers the confirms of `count` publishes, of which those at the indexes `refused` were refused."""
@@ -96,17 +96,17 @@ class Confirms:
         if count == 0:
             return
         self._publish_tag += count
-        if self._gathered and self._gathered[-1][1] == taken:
-            self._gathered[-1] = (self._publish_tag, taken)
+        if self.gathered and self.gathered[-1][1] == taken:
+            self.gathered[-1] = (self._publish_tag, taken)
         else:
-            self._gathered.append((self._publish_tag, taken))
+            self.gathered.append((self._publish_tag, taken))
 
     def write(self) -> None:
         """Writes the pending confirms. They are in order, so one can cover all publishes before it."""
         out = self._output.writer()
         before = self._confirmed_up_to
-        for tag, taken in self._gathered:
+        for tag, taken in self.gathered:
             write_confirm(out, self._number, tag, tag - before > 1, taken)
             before = tag
         self._confirmed_up_to = before
-        self._gathered = []
+        self.gathered = []

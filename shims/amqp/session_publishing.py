@@ -67,9 +67,11 @@ class Publishing:
             self._transaction.publishes.append((run, mandatory))
             return
         refused = self.hand_over(run, mandatory, now)
-        if self.confirms.on:
-            self._connection.unconfirmed[self._context.number] = self.confirms
-            self.confirms.add(refused, run.count)
+        confirms = self.confirms
+        if confirms.on:
+            if not confirms.gathered:
+                self._connection.unconfirmed[self._context.number] = confirms
+            confirms.add(refused, run.count)
 
     def hand_over(self, run: Run, mandatory: bool, now: float) -> list[int]:
         """Publishes a run and returns unroutable mandatory messages to the client.
