@@ -84,6 +84,7 @@ HOT_MODULES: list[str] = [
     "middleware/broker/queues/recorder.py",
     "middleware/broker/queues/consumers.py",
     "middleware/broker/queues/backlog.py",
+    "middleware/broker/queues/any_queue.py",
     "middleware/broker/queues/queue.py",
     "middleware/broker/queues/streams.py",
     "middleware/broker/queues/exchange.py",

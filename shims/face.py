@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from treecast.middleware.broker.queues import MessageQueue
+from treecast.middleware.broker.queues import AnyQueue
 from treecast.middleware.model.request_memory import RequestMemory
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Exchanges(Protocol):
 
     def routed(
         self, vhost: str, exchange: str, key: str, headers: Mapping[str, str]
-    ) -> tuple[list[MessageQueue], list[bytes]]:
+    ) -> tuple[list[AnyQueue], list[bytes]]:
         """Returns the queues that get a message, and the MQTT topics that it is published to. Raises
         INVALID_REQUEST."""
 

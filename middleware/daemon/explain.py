@@ -13,7 +13,7 @@ from treecast.middleware.model.topics import TopicName
 from treecast.shims.face import Exchanges
 
 if TYPE_CHECKING:
-    from treecast.middleware.broker.queues import MessageQueue
+    from treecast.middleware.broker.queues import AnyQueue
     from treecast.middleware.relay.ways import Way, Ways
 
 _LOCAL = "local"
@@ -95,7 +95,7 @@ class Explanation:
             found += await self._of_message(topic, queues=False)
         return found
 
-    def _of_queues(self, queues: Sequence[MessageQueue]) -> list[pb.MessageWay]:
+    def _of_queues(self, queues: Sequence[AnyQueue]) -> list[pb.MessageWay]:
         homes: dict[int, list[str]] = {}
         for queue in queues:
             homes.setdefault(queue.home, []).append(_text(queue.name))

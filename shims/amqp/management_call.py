@@ -18,7 +18,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from treecast.middleware.broker.access import RabbitRights, missing
-from treecast.middleware.broker.queues import LONGEST_NAME, MessageQueue, VirtualHost
+from treecast.middleware.broker.queues import LONGEST_NAME, AnyQueue, VirtualHost
 from treecast.middleware.model.principal import Principal
 from treecast.middleware.model.regex import Regex, too_long
 from treecast.middleware.model.regex_syntax import Dialect, InvalidRegex
@@ -227,7 +227,7 @@ class Call:
         found = self.arguments[argument]
         return b"" if found == "amq.default" else found.encode()
 
-    def queue(self, vhost: VirtualHost) -> MessageQueue:
+    def queue(self, vhost: VirtualHost) -> AnyQueue:
         found = vhost.queues.get(self.name("queue"))
         if found is None:
             raise not_found()

@@ -16,8 +16,8 @@ from msgspec import Struct, field
 
 from treecast.middleware.broker.queues import (
     LONGEST_NAME,
+    AnyQueue,
     Destination,
-    MessageQueue,
     Policy,
     Refusal,
     VirtualHost,
@@ -388,7 +388,7 @@ def _queues(vhost: VirtualHost) -> list[Document]:
     ]
 
 
-def is_exported(queue: MessageQueue) -> bool:
+def is_exported(queue: AnyQueue) -> bool:
     """Whether a queue is exported: it is neither exclusive nor for direct replies."""
     return queue.owner is None and not queue.name.startswith(REPLY_TO)
 

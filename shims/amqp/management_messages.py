@@ -12,7 +12,7 @@ from typing import Final
 from pamqp import commands, header
 from pamqp.exceptions import PAMQPException
 
-from treecast.middleware.broker.queues import MessageQueue, Part, messages, needs
+from treecast.middleware.broker.queues import AnyQueue, Part, messages, needs
 from treecast.middleware.model.rights import IMPERSONATOR
 
 from .codec import BASIC, AmqpError
@@ -95,7 +95,7 @@ class Messages(Changes):
             vhost.touched(queue, call.now)
         return found
 
-    def _give_back(self, queue: MessageQueue, parts: list[Part], mode: str, now: float) -> None:
+    def _give_back(self, queue: AnyQueue, parts: list[Part], mode: str, now: float) -> None:
         for part in parts:
             if _REQUEUES[mode]:
                 failed = mode == "reject_requeue_true"
@@ -139,7 +139,7 @@ def _properties(given: Mapping[str, object]) -> bytes:
         raise bad_request(f"properties: {error}") from error
 
 
-def _message(queue: MessageQueue, part: Part, encoding: str, cut: int) -> Document:
+def _message(queue: AnyQueue, part: Part, encoding: str, cut: int) -> Document:
     run = part.run
     assert run is not None
     ((properties, body),) = messages(shown_data(part, run))

@@ -14,12 +14,12 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from treecast.middleware.broker.queues import (
+    AnyQueue,
     Binding,
     Counts,
     Destination,
     Exchange,
     ExchangeType,
-    MessageQueue,
     QueueType,
     VirtualHost,
     merged_policies,
@@ -242,7 +242,7 @@ class Views:
             "user_who_performed_action": "",
         }
 
-    def queue(self, vhost: VirtualHost, queue: MessageQueue, now: float) -> Document:
+    def queue(self, vhost: VirtualHost, queue: AnyQueue, now: float) -> Document:
         policy, operator = queue.policies
         node, state = self._home(queue)
         found: Document = {
@@ -275,14 +275,14 @@ class Views:
             found["owner_pid_details"] = _ends(queue.owner)
         return found
 
-    def _home(self, queue: MessageQueue) -> tuple[str, str]:
+    def _home(self, queue: AnyQueue) -> tuple[str, str]:
         """Returns the name of the queue's node, and the state of the queue."""
         joined = self._host.joined
         if not queue.home or joined is None:
             return self._facts().name, "running"
         return node_name(joined.reach.name(queue.home)), "running" if joined.reaches(queue.home) else "down"
 
-    def queue_detail(self, vhost: VirtualHost, queue: MessageQueue, now: float, scope: Scope) -> Document:
+    def queue_detail(self, vhost: VirtualHost, queue: AnyQueue, now: float, scope: Scope) -> Document:
         """Returns the view of a single queue, which includes its consumers."""
         consumers = [
             self.consumer(session, channel, one)
@@ -305,7 +305,7 @@ class Views:
             found += [self.binding(vhost, source, one) for one in exchange.bindings]
         return found
 
-    def default_binding(self, vhost: VirtualHost, queue: MessageQueue) -> Document:
+    def default_binding(self, vhost: VirtualHost, queue: AnyQueue) -> Document:
         return _binding(vhost, "", Destination(queue.name, False), _text(queue.name), {})
 
     def binding(self, vhost: VirtualHost, source: bytes, binding: Binding) -> Document:
@@ -438,7 +438,7 @@ def _ends(state: ConnectionState) -> Document:
     return {"name": connection_name(state), "peer_host": host, "peer_port": port}
 
 
-def _depths(queues: Iterable[MessageQueue]) -> dict[str, int]:
+def _depths(queues: Iterable[AnyQueue]) -> dict[str, int]:
     ready = unsettled = 0
     for queue in queues:
         ready += queue.ready
@@ -454,7 +454,7 @@ def _counts(vhost: VirtualHost) -> Counts:
     return found
 
 
-def _own(vhost: VirtualHost) -> list[MessageQueue]:
+def _own(vhost: VirtualHost) -> list[AnyQueue]:
     """Returns the queues of this host."""
     return [queue for queue in vhost.queues.values() if not queue.home]
 
@@ -474,12 +474,12 @@ def _stats(counts: Counts) -> dict[str, int]:
     }
 
 
-def _used(queue: MessageQueue) -> float:
+def _used(queue: AnyQueue) -> float:
     """Returns the consumer utilisation: 1.0 if more messages could be delivered at once, else 0.0."""
     return 1.0 if len(queue.consumers) and not queue.ready else 0.0
 
 
-def _active(queue: MessageQueue) -> str | None:
+def _active(queue: AnyQueue) -> str | None:
     active = queue.consumers.active
     return _text(active.tag) if active is not None and queue.arguments.single_active else None
 

@@ -13,8 +13,8 @@ from pamqp import base
 
 from treecast.middleware.broker.access import missing
 from treecast.middleware.broker.queues import (
+    AnyQueue,
     Ask,
-    MessageQueue,
     QueueCall,
     Reason,
     Refusal,
@@ -97,11 +97,11 @@ class ChannelContext:
             raise AmqpError(codec.NOT_FOUND, "no previously declared queue")
         return self.last_queue
 
-    def owned(self, name: bytes) -> MessageQueue:
+    def owned(self, name: bytes) -> AnyQueue:
         """Returns the queue if this connection may use it."""
         return self.vhost.owned(name, self.connection)
 
-    def readable(self, name: bytes) -> MessageQueue:
+    def readable(self, name: bytes) -> AnyQueue:
         """Returns the queue if this connection may take messages from it. Direct replies are for the channel
         that asked: their queues are `NOT_FOUND` for all others, as in RabbitMQ."""
         if name.startswith(REPLY_TO):

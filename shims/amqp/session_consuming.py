@@ -8,9 +8,9 @@ from typing import Final
 from pamqp import commands
 
 from treecast.middleware.broker.queues import (
+    AnyQueue,
     Ask,
     Consumer,
-    MessageQueue,
     Part,
     QueueCall,
     QueueType,
@@ -42,7 +42,7 @@ class ChannelConsumer(Consumer):
         self,
         consuming: Consuming,
         tag: bytes,
-        queue: MessageQueue,
+        queue: AnyQueue,
         prefetch: int,
         no_ack: bool,
         exclusive: bool,
@@ -157,7 +157,7 @@ class Consuming:
         consumer.start = start
         self._begin(consumer, tag, method.nowait, now)
 
-    def _start(self, queue: MessageQueue, method: commands.Basic.Consume) -> StreamStart | None:
+    def _start(self, queue: AnyQueue, method: commands.Basic.Consume) -> StreamStart | None:
         """Returns where a consumer of a stream starts; None for other queues."""
         if queue.arguments.type is not QueueType.STREAM:
             return None
@@ -170,7 +170,7 @@ class Consuming:
         return start_of(method.arguments or {}, self._vhost.wall)
 
     def _at_home(
-        self, queue: MessageQueue, method: commands.Basic.Consume, tag: bytes, start: StreamStart | None
+        self, queue: AnyQueue, method: commands.Basic.Consume, tag: bytes, start: StreamStart | None
     ) -> int:
         """Returns the number under which the home of another host's queue has accepted the consumer."""
         if not isinstance(queue, RemoteQueue):
@@ -201,7 +201,7 @@ class Consuming:
             del self.consumers[tag]
             raise
 
-    def _reply_queue(self, no_ack: bool, now: float) -> MessageQueue:
+    def _reply_queue(self, no_ack: bool, now: float) -> AnyQueue:
         """Creates the queue for this channel's direct replies, with a generated name."""
         if not no_ack:
             raise AmqpError(codec.PRECONDITION_FAILED, "reply consumer cannot acknowledge")

@@ -8,9 +8,9 @@ from typing import Final
 from pamqp import commands
 
 from treecast.middleware.broker.queues import (
+    AnyQueue,
     Ask,
     Destination,
-    MessageQueue,
     QueueCall,
     RemoteQueue,
     StreamQueue,
@@ -147,7 +147,7 @@ class Defining:
         streams.prepare(self._vhost.name, name, parsed, Preparing(self._context.output.edge, streams.now))
         raise Suspended
 
-    def _counts(self, queue: MessageQueue) -> tuple[int, int]:
+    def _counts(self, queue: AnyQueue) -> tuple[int, int]:
         """Returns the numbers of (ready messages, consumers)."""
         if not isinstance(queue, RemoteQueue):
             return queue.ready, len(queue.consumers)

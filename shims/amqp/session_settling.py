@@ -6,7 +6,7 @@ from typing import Final
 
 from pamqp import commands
 
-from treecast.middleware.broker.queues import Consumer, MessageQueue, Part, QueueType, Run, unsupported
+from treecast.middleware.broker.queues import AnyQueue, Consumer, Part, QueueType, Run, unsupported
 
 from . import codec
 from .codec import AmqpError
@@ -44,7 +44,7 @@ class Settling:
         self._transaction = transaction
         self._next_tag = 1
 
-    def given(self, part: Part, queue: MessageQueue, consumer: Consumer | None, no_ack: bool) -> int:
+    def given(self, part: Part, queue: AnyQueue, consumer: Consumer | None, no_ack: bool) -> int:
         """Assigns delivery tags to a part and returns the first. Tracks the part unless it is no-ack."""
         first = self._next_tag
         self._next_tag += part.count

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pamqp import base, commands
 
-from treecast.middleware.broker.queues import MessageQueue, VirtualHost
+from treecast.middleware.broker.queues import AnyQueue, VirtualHost
 from treecast.middleware.model.principal import ANONYMOUS, Principal
 
 from . import codec, session_table
@@ -56,7 +56,7 @@ class ConnectionState:
         self.held = False  # a method waits for another host, and what came after it waits here
         self.answer: Answered | None = None  # what it waited for
         # The end of a chunk empties both.
-        self.unpumped: dict[int, MessageQueue] = {}  # queues with newly settled messages
+        self.unpumped: dict[int, AnyQueue] = {}  # queues with newly settled messages
         self.unconfirmed: dict[int, Confirms] = {}  # confirms to write, by channel
 
     @property
@@ -78,7 +78,7 @@ class ConnectionState:
         self.phase = session_table.CLOSED
         self.output.end()
 
-    def changed(self, queue: MessageQueue) -> None:
+    def changed(self, queue: AnyQueue) -> None:
         """Schedules a queue with newly settled messages to be pumped at the end of the chunk."""
         self.unpumped[id(queue)] = queue
 

@@ -7,7 +7,7 @@ needs one range per part.
 
 from __future__ import annotations
 
-from treecast.middleware.broker.queues import Consumer, MessageQueue, Part
+from treecast.middleware.broker.queues import AnyQueue, Consumer, Part
 
 
 class Given:
@@ -17,7 +17,7 @@ class Given:
     """
 
     def __init__(
-        self, first: int, count: int, offset: int, part: Part, queue: MessageQueue, consumer: Consumer | None
+        self, first: int, count: int, offset: int, part: Part, queue: AnyQueue, consumer: Consumer | None
     ) -> None:
         self.first = first
         self.count = count

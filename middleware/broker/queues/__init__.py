@@ -6,6 +6,7 @@ argument and does no I/O.
 """
 
 from . import needs
+from .any_queue import AnyQueue
 from .arguments import Overflow, QueueArguments, QueueType
 from .consumers import Consumer, Counts
 from .deaths import Death
@@ -48,6 +49,7 @@ __all__ = [
     "JoinedQueues",
     "LONGEST_NAME",
     "MemoryStore",
+    "AnyQueue",
     "MessageQueue",
     "OtherHosts",
     "Outlet",

@@ -13,6 +13,7 @@ from mypy_extensions import mypyc_attr
 from treecast.middleware.wire.field_table import same
 
 from . import arguments as queue_arguments
+from .any_queue import AnyQueue
 from .arguments import QueueArguments, QueueType, Table
 from .consumers import Counts
 from .exchange import BY_TURNS, Binding, Destination, Exchange, ExchangeType, binding_of
@@ -62,7 +63,7 @@ class Definitions(PolicedRouter):
         for built_in, kind, internal in _BUILT_IN:
             self.exchanges[built_in] = Exchange(built_in, kind, internal=internal)
 
-    def bury(self, queue: MessageQueue, run: Run, part: Part, reason: str, now: float) -> None:
+    def bury(self, queue: AnyQueue, run: Run, part: Part, reason: str, now: float) -> None:
         """Takes the messages of `part`, which a queue gives up."""
         raise NotImplementedError
 
@@ -181,7 +182,7 @@ class Definitions(PolicedRouter):
         owner: object = None,
         generated: bytes = b"",
         now: float = 0.0,
-    ) -> MessageQueue:
+    ) -> AnyQueue:
         """Returns the queue: a new one, or the existing one if it is equivalent. `generated`: the name if
         none is given.
 
@@ -239,12 +240,12 @@ class Definitions(PolicedRouter):
             found.setdefault(_TYPE, self.default_type.value)
         return found
 
-    def _stream(self, name: bytes, arguments: QueueArguments, now: float) -> MessageQueue:
+    def _stream(self, name: bytes, arguments: QueueArguments, now: float) -> AnyQueue:
         if self.streams is None:
             which = f"queue '{text(name)}' in vhost '{self.name}'"
             raise Refusal(Reason.NOT_IMPLEMENTED, f"{which}: this host has no logs for streams")
         log = self.streams.log(self.name, name, arguments)
-        return StreamQueue(name, arguments, self.store, self, self._recorder, log, self.name, now)
+        return StreamQueue(name, arguments, log, self.name, now)
 
     def _server_named(self, generated: bytes, asked: Table) -> bytes:
         kind = asked.get(_TYPE, "classic")
@@ -281,7 +282,7 @@ class Definitions(PolicedRouter):
 
     def _same_queue(
         self,
-        found: MessageQueue,
+        found: AnyQueue,
         durable: bool,
         auto_delete: bool,
         exclusive_to: object,
@@ -317,7 +318,7 @@ class Definitions(PolicedRouter):
             raise precondition(f"queue '{text(name)}' in vhost '{self.name}' not empty")
         return self.remove_queue(queue)
 
-    def remove_queue(self, queue: MessageQueue) -> int:
+    def remove_queue(self, queue: AnyQueue) -> int:
         """Deletes a queue even if it has messages or consumers. Returns how many messages were ready in
         it."""
         del self.queues[queue.name]
@@ -332,7 +333,7 @@ class Definitions(PolicedRouter):
         self.sharing.deleted("queue", queue.name)
         return count
 
-    def reply_queue(self, name: bytes, now: float) -> MessageQueue:
+    def reply_queue(self, name: bytes, now: float) -> AnyQueue:
         """Makes the queue of a client's direct replies: transient, and reachable only by its name."""
         arguments = QueueArguments()
         queue = MessageQueue(name, arguments, self.store, self, self._recorder, durable=False, now=now)
@@ -341,7 +342,7 @@ class Definitions(PolicedRouter):
         self.sharing.declared("queue", name, queue.definition)
         return queue
 
-    def drop_reply_queue(self, queue: MessageQueue) -> None:
+    def drop_reply_queue(self, queue: AnyQueue) -> None:
         """Removes a reply queue whose consumer is gone."""
         if self.queues.get(queue.name) is queue:
             self.remove_queue(queue)
@@ -449,7 +450,7 @@ class Definitions(PolicedRouter):
         policies, effective = self._queue_policies(name, kind, asked)
         return effective, policies
 
-    def put_queue(self, queue: MessageQueue) -> None:
+    def put_queue(self, queue: AnyQueue) -> None:
         """Puts a queue of another host in its place, and removes the queue that was there without removing
         its bindings."""
         self.queues[queue.name] = queue

@@ -13,14 +13,12 @@ from typing import Final, Protocol
 from treecast.middleware.model.timers import NEVER
 
 from . import block_codec
+from .any_queue import AnyQueue
 from .arguments import QueueArguments
 from .consumers import Consumer
 from .message import Part, Run
-from .queue import MessageQueue, Undertaker
 from .reach import Ask, QueueCall, Settling
-from .recorder import Recorder
 from .refusals import Reason, Refusal, text
-from .store import RunStore
 from .streams import StreamLog
 
 WINDOW: Final = 1000  # messages on their way to a consumer without a prefetch
@@ -41,7 +39,7 @@ class Away(Protocol):
         """The room of a consumer may have changed."""
 
     def cancel(self, queue: RemoteQueue, number: int, seen: int, *, ends: bool) -> None:
-        """Cancels a consumer that has got `seen` messages. `ends`: see `MessageQueue.cancel`."""
+        """Cancels a consumer that has got `seen` messages. `ends`: see `AnyQueue.cancel`."""
 
     def settle(
         self, queue: RemoteQueue, part: RemotePart, offset: int, count: int, how: Settling
@@ -95,16 +93,13 @@ def read_deliveries(number: int, data: bytes) -> list[RemotePart]:
     return found
 
 
-class RemoteQueue(MessageQueue):
+class RemoteQueue(AnyQueue):
     """The stand-in for a queue of host `home`."""
 
     def __init__(
         self,
         name: bytes,
         arguments: QueueArguments,
-        store: RunStore,
-        undertaker: Undertaker,
-        recorder: Recorder,
         away: Away,
         vhost: str,
         home: int,
@@ -116,9 +111,6 @@ class RemoteQueue(MessageQueue):
         super().__init__(
             name,
             arguments,
-            store,
-            undertaker,
-            recorder,
             durable=durable,
             auto_delete=auto_delete,
             owner=FOREIGN if exclusive else None,
@@ -134,9 +126,6 @@ class RemoteQueue(MessageQueue):
     def publish(self, run: Run, now: float) -> list[int]:
         self.counts.published += run.count
         return self._away.put(self, run)
-
-    def change(self, arguments: QueueArguments, now: float) -> None:
-        self.arguments = arguments
 
     # --- consuming
 
@@ -225,16 +214,6 @@ class RemoteQueue(MessageQueue):
         self.deleted = True
         self.lose_all()
         return 0
-
-    def tick(self, now: float) -> None:
-        """Does nothing: times to live are the home's."""
-
-    @property
-    def deadline(self) -> float:
-        return NEVER
-
-    def expired(self, now: float) -> bool:
-        return False
 
 
 def home_down(queue: RemoteQueue, host: str) -> Refusal:

@@ -18,12 +18,12 @@ import msgspec
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log
 
+from .any_queue import AnyQueue
 from .arguments import QueueType
 from .consumers import Consumer
 from .elsewhere import WINDOW, RemotePart, RemoteQueue, home_down, read_deliveries
 from .entries import Declared
 from .message import Run
-from .queue import MessageQueue
 from .reach import Ask, Defined, QueueAnswer, QueueCall, QueueNotice, Reach, Say, Settling
 from .refusals import text
 from .serving import Serving
@@ -99,9 +99,6 @@ class JoinedQueues:
         queue = RemoteQueue(
             declared.name,
             arguments,
-            vhost.store,
-            vhost,
-            vhost.recorder,
             self,
             vhost.name,
             home,
@@ -113,7 +110,7 @@ class JoinedQueues:
         queue.policies = policies
         return queue
 
-    def _move(self, vhost: VirtualHost, before: MessageQueue, queue: RemoteQueue) -> None:
+    def _move(self, vhost: VirtualHost, before: AnyQueue, queue: RemoteQueue) -> None:
         """Moves the messages of a queue that another host had declared first."""
         _log.warning(
             "messages move to the host that declared their queue first",

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from mypy_extensions import mypyc_attr
 
 from . import policies
+from .any_queue import AnyQueue
 from .arguments import QueueArguments, QueueType, parsed
 from .exchange import Exchange
 from .policies import Policy
-from .queue import MessageQueue
 from .recorder import Recorder
 from .routing import Router
 
@@ -28,7 +28,7 @@ class PolicedRouter(Router):
         self._recorder = recorder
         self.sharing = Recorder()  # hears of all definitions, for other hosts; also of transient ones
 
-    def touched(self, queue: MessageQueue, now: float) -> None:
+    def touched(self, queue: AnyQueue, now: float) -> None:
         """Follows up on a change to a queue."""
         raise NotImplementedError
 

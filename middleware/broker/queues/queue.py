@@ -15,11 +15,11 @@ from typing import Final, Protocol
 from treecast.middleware.model.timers import NEVER
 
 from . import deaths
+from .any_queue import AnyQueue
 from .arguments import Overflow, QueueArguments, QueueType
 from .backlog import Backlog
-from .consumers import Consumer, Consumers, Counts
+from .consumers import Consumer
 from .message import Part, Run
-from .policies import Policy
 from .recorder import Recorder
 from .refusals import Reason, Refusal, text
 from .settings import DEFAULTS, QueueSettings
@@ -36,13 +36,8 @@ class Undertaker(Protocol):
     def bury(self, queue: MessageQueue, run: Run, part: Part, reason: str, now: float) -> None: ...
 
 
-class MessageQueue:
-    """A queue with `ready` messages of `ready_bytes`, and `unsettled` ones. `owner`: the connection to which
-    it is exclusive.
-
-    `asked`: the declared arguments. `policies`: the effective policy and operator policy. `arguments`: the
-    result of these.
-    """
+class MessageQueue(AnyQueue):
+    """A queue that holds its messages."""
 
     def __init__(
         self,
@@ -58,25 +53,8 @@ class MessageQueue:
         settings: QueueSettings = DEFAULTS,
         now: float = 0.0,
     ) -> None:
-        self.name = name
-        self.arguments = arguments
-        self.asked: dict[str, object] = {}
-        self.policies: tuple[Policy | None, Policy | None] = (None, None)
-        self.durable = durable
-        self.auto_delete = auto_delete
-        self.owner = owner
-        self.ready = 0
-        self.ready_bytes = 0
-        self.unsettled = 0
-        self.unsettled_bytes = 0
-        self.used_at = now
-        self.had_consumers = False
-        self.home = 0  # the id of the host that has its messages, 0: this host
-        self.deleted = False
-        self.counts = Counts()
-        quorum = arguments.type is QueueType.QUORUM
-        self.consumers = Consumers(arguments.single_active, quorum)
-        self._quorum = quorum
+        super().__init__(name, arguments, durable=durable, auto_delete=auto_delete, owner=owner, now=now)
+        self._quorum = arguments.type is QueueType.QUORUM
         self._store = store
         self._undertaker = undertaker
         self._recorder = recorder
@@ -85,21 +63,6 @@ class MessageQueue:
         self._next = 1
         self._came_back = False  # whether messages were returned since the last pump
         self._hand_over_at = 0.0  # when the next single active consumer waits no longer
-
-    @property
-    def definition(self) -> dict[str, object]:
-        """The declaration, without the name."""
-        return {
-            "durable": self.durable,
-            "auto_delete": self.auto_delete,
-            "exclusive": self.owner is not None,
-            "arguments": self.asked,
-        }
-
-    @property
-    def promises(self) -> bool:
-        """Whether the confirm of any message waits for the turn, whatever its delivery mode."""
-        return False
 
     def change(self, arguments: QueueArguments, now: float) -> None:
         """Applies arguments changed by a policy. With drop-head, excess messages are dropped. A changed time
@@ -115,10 +78,6 @@ class MessageQueue:
     # --- publishing
 
     def publish(self, run: Run, now: float) -> list[int]:
-        """Takes the run's messages, and gives them to consumers that have room.
-
-        Returns the indexes of refused messages, if the queue is full and its overflow setting refuses them.
-        """
         if self._came_back:
             self._cut_returned(now)
         self.counts.published += run.count
@@ -272,7 +231,6 @@ class MessageQueue:
         return False
 
     def get(self, now: float, no_ack: bool) -> Part | None:
-        """Returns one message for `basic.get`, or None. The caller has to settle it unless `no_ack`."""
         if self.arguments.single_active:
             raise Refusal(
                 Reason.RESOURCE_LOCKED,
@@ -346,21 +304,17 @@ class MessageQueue:
     # --- settling
 
     def settle(self, part: Part, offset: int, count: int, consumer: Consumer | None) -> None:
-        """Settles `count` messages of a part, from index `offset` on."""
         self._unhand(part, count, consumer)
         self.counts.settled += count
         self._gone(part, offset, count)
 
     def reject(self, part: Part, offset: int, count: int, consumer: Consumer | None, now: float) -> None:
-        """Rejects messages, which are dead-lettered if the queue has a dead-letter exchange."""
         self._unhand(part, count, consumer)
         self._give_up(self._loaded(part).section(offset, count), deaths.REJECTED, now)
 
     def requeue(
         self, part: Part, offset: int, count: int, consumer: Consumer | None, now: float, *, failed: bool
     ) -> None:
-        """Returns messages to their old positions. `failed`: the delivery failed and is counted. The caller
-        has to call `pump`."""
         self._unhand(part, count, consumer)
         if self.deleted:
             self._gone(part, offset, count)
@@ -424,14 +378,12 @@ class MessageQueue:
                 first = backlog.first
 
     def tick(self, now: float) -> None:
-        """Handles time-outs of messages. `expired` tells whether the queue itself has expired."""
         self._expire(now, True)
         if self.consumers.leaving is not None and not self._waits(now):
             self.pump(now)
 
     @property
     def deadline(self) -> float:
-        """The time when `tick` has something to do, or the queue expires; NEVER if neither."""
         found = NEVER if self.consumers.leaving is None else self._hand_over_at
         for backlog in self._backlogs:
             first = backlog.first
@@ -442,7 +394,6 @@ class MessageQueue:
         return found
 
     def expired(self, now: float) -> bool:
-        """Whether the queue has been unused for its expiry time."""
         expires = self.arguments.expires
         return expires >= 0 and not len(self.consumers) and self.used_at + expires / 1000 <= now
 
@@ -463,12 +414,6 @@ class MessageQueue:
         self.pump(now)
 
     def cancel(self, consumer: Consumer, now: float, *, ends: bool = False) -> bool:
-        """Removes a consumer, which keeps its unsettled messages. Returns whether the queue has to be deleted
-        as well.
-
-        `ends`: its channel does, and returns these messages. The caller has to call `pump` after that, so
-        that others get them before those behind them.
-        """
         if not self.consumers.remove(consumer):
             return False
         self.used_at = now
@@ -481,7 +426,6 @@ class MessageQueue:
     # --- emptying
 
     def purge(self) -> int:
-        """Removes all ready messages. Returns their number."""
         for backlog in self._backlogs:
             backlog.clear(self._purged)
         count = self.ready
@@ -492,10 +436,6 @@ class MessageQueue:
         self._gone(part, 0, part.count)
 
     def delete(self) -> int:
-        """Removes all messages, and cancels all consumers.
-
-        Returns the number of ready messages. As in RabbitMQ, they are not dead-lettered.
-        """
         count = self.purge()
         self.deleted = True
         for consumer in self.consumers.all():

@@ -94,7 +94,7 @@ class QueueStorage:
     # --- definitions
 
     def _define(self, vhost_of: Callable[[str], VirtualHost], now: float) -> dict[int, MessageQueue]:
-        """Restores the definitions. Returns the queues by number."""
+        """Restores the definitions. Returns the queues that hold messages, by number."""
         queues: dict[int, MessageQueue] = {}
         for declared in list(self.journal.declared.values()):
             vhost = vhost_of(declared.vhost)
@@ -102,7 +102,9 @@ class QueueStorage:
                 self._declare(vhost, declared, now)
             if declared.kind == "queue":
                 recorder.numbers[declared.name] = declared.number
-                queues[declared.number] = vhost.queues[declared.name]
+                queue = vhost.queues[declared.name]
+                if isinstance(queue, MessageQueue):
+                    queues[declared.number] = queue
         for bound in list(self.journal.bound.values()):
             vhost = vhost_of(bound.vhost)
             destination = Destination(bound.name, bound.kind == "exchange")

@@ -10,9 +10,9 @@ from typing import Final, Protocol
 
 from mypy_extensions import mypyc_attr
 
+from .any_queue import AnyQueue
 from .exchange import Destination, Exchange, ExchangeType, HeaderReader
 from .message import Run
-from .queue import MessageQueue
 from .refusals import Reason, Refusal, not_found, text
 
 DEFAULT: Final = b""
@@ -37,10 +37,10 @@ class Router:
     def __init__(self, name: str) -> None:
         self.name = name
         self.exchanges: dict[bytes, Exchange] = {}
-        self.queues: dict[bytes, MessageQueue] = {}
+        self.queues: dict[bytes, AnyQueue] = {}
         self.outlets: dict[bytes, Outlet] = {}  # by exchange
         self.reader: HeaderReader | None = None
-        self._routes: dict[tuple[bytes, bytes], list[MessageQueue]] = {}
+        self._routes: dict[tuple[bytes, bytes], list[AnyQueue]] = {}
 
     def changed(self) -> None:
         """Clears the cached routes after a change of definitions."""
@@ -54,14 +54,14 @@ class Router:
             raise not_found("exchange", name, self.name)
         return found
 
-    def queue(self, name: bytes) -> MessageQueue:
+    def queue(self, name: bytes) -> AnyQueue:
         """Returns the queue. Refuses with NOT_FOUND if there is none."""
         found = self.queues.get(name)
         if found is None:
             raise not_found("queue", name, self.name)
         return found
 
-    def owned(self, name: bytes, owner: object) -> MessageQueue:
+    def owned(self, name: bytes, owner: object) -> AnyQueue:
         """Returns the queue if connection `owner` may use it. Refuses with NOT_FOUND or RESOURCE_LOCKED."""
         queue = self.queue(name)
         if queue.owner is not None and queue.owner is not owner:
@@ -91,7 +91,7 @@ class Router:
             return False
         return exchange.alternate is not None or exchange.onward > 0 or not exchange.by_key
 
-    def route(self, run: Run) -> list[MessageQueue]:
+    def route(self, run: Run) -> list[AnyQueue]:
         """Returns the queues that a run goes to, each once."""
         if run.copies or run.hidden_copies:
             return self.route_by(run.keys, run)
@@ -105,11 +105,11 @@ class Router:
             self._routes[run.exchange, run.key] = found
         return found
 
-    def route_by(self, keys: tuple[bytes, ...], run: Run) -> list[MessageQueue]:
+    def route_by(self, keys: tuple[bytes, ...], run: Run) -> list[AnyQueue]:
         """As `route`, by some of the run's keys."""
         return self._walk(run.exchange, keys, run)[0]
 
-    def _walk(self, name: bytes, keys: tuple[bytes, ...], run: Run) -> tuple[list[MessageQueue], bool]:
+    def _walk(self, name: bytes, keys: tuple[bytes, ...], run: Run) -> tuple[list[AnyQueue], bool]:
         """Returns (queues, whether only keys decided)."""
         if name == DEFAULT:
             return self._named([Destination(key, False) for key in keys]), True
@@ -142,6 +142,6 @@ class Router:
         queue = self.queues.get(destination.name)
         return queue is not None and not queue.home
 
-    def _named(self, destinations: list[Destination]) -> list[MessageQueue]:
+    def _named(self, destinations: list[Destination]) -> list[AnyQueue]:
         found = dict.fromkeys(destinations)
         return [self.queues[one.name] for one in found if one.name in self.queues]

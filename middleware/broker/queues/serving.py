@@ -10,10 +10,10 @@ from bisect import bisect_right, insort
 from collections import deque
 from typing import Final
 
+from .any_queue import AnyQueue
 from .consumers import Consumer
 from .elsewhere import WINDOW, write_delivery
 from .message import Part
-from .queue import MessageQueue
 from .reach import Ask, QueueAnswer, QueueCall, QueueNotice, Reach, Say, Settling
 from .refusals import Refusal, not_found
 from .virtual_host import VirtualHost
@@ -74,7 +74,7 @@ class ServedConsumer(Consumer):
         number: int,
         call: QueueCall,
         vhost: VirtualHost,
-        queue: MessageQueue,
+        queue: AnyQueue,
         getting: bool,
     ) -> None:
         super().__init__(call.tag, far, False, call.exclusive, call.priority)
@@ -185,7 +185,7 @@ class Serving:
             return QueueAnswer(refusal.reason.name, refusal.detail), b""
 
     def _answer(
-        self, host: int, call: QueueCall, vhost: VirtualHost, queue: MessageQueue, now: float
+        self, host: int, call: QueueCall, vhost: VirtualHost, queue: AnyQueue, now: float
     ) -> tuple[QueueAnswer, bytes]:
         if queue.owner is not None:
             raise vhost.locked(queue.name)
@@ -206,7 +206,7 @@ class Serving:
             far.consumers[call.consumer] = consumer
         return QueueAnswer(messages=queue.ready, consumers=len(queue.consumers)), body
 
-    def _get(self, host: int, call: QueueCall, vhost: VirtualHost, queue: MessageQueue, now: float) -> bytes:
+    def _get(self, host: int, call: QueueCall, vhost: VirtualHost, queue: AnyQueue, now: float) -> bytes:
         part = queue.get(now, call.no_ack)
         vhost.touched(queue, now)
         if part is None:

@@ -21,10 +21,10 @@ from msgspec import Struct
 from treecast.middleware.model.errors import Fault, TreecastError
 
 from . import block_codec
+from .any_queue import AnyQueue
 from .consumers import Consumer
 from .entries import Declared
 from .message import HEAD, Part, Run, message
-from .queue import MessageQueue
 from .reach import Reach
 from .refusals import text
 from .streams import StreamQueue
@@ -75,7 +75,7 @@ class _Flight:
 class Spool(Consumer):
     """The spool of one home, and its only consumer."""
 
-    def __init__(self, host: int, queue: MessageQueue, reach: Reach) -> None:
+    def __init__(self, host: int, queue: AnyQueue, reach: Reach) -> None:
         super().__init__(b"home")
         self.host = host
         self.queue = queue
@@ -169,7 +169,7 @@ class Spools:
 
     # --- publishing
 
-    def add(self, home: int, queue: MessageQueue) -> None:
+    def add(self, home: int, queue: AnyQueue) -> None:
         """Adds a queue to those of the current run."""
         self._targets.setdefault(home, []).append(queue.name)
         self._durable = self._durable or queue.durable

@@ -16,13 +16,11 @@ from typing import Final, Protocol
 
 from treecast.middleware.model.timers import NEVER
 
+from .any_queue import AnyQueue
 from .arguments import QueueArguments
 from .consumers import Consumer
 from .message import Part, Run
-from .queue import MessageQueue, Undertaker
-from .recorder import Recorder
 from .refusals import Reason, Refusal, text
-from .store import RunStore
 from .stream_start import NEXT, StreamStart
 
 _NONE: Final[list[int]] = []
@@ -79,21 +77,18 @@ class Streams(Protocol):
         have."""
 
 
-class StreamQueue(MessageQueue):
+class StreamQueue(AnyQueue):
     """A queue of type stream. It holds no messages: `ready` stays 0."""
 
     def __init__(
         self,
         name: bytes,
         arguments: QueueArguments,
-        store: RunStore,
-        undertaker: Undertaker,
-        recorder: Recorder,
         log: StreamLog,
         vhost: str,
         now: float,
     ) -> None:
-        super().__init__(name, arguments, store, undertaker, recorder, durable=True, now=now)
+        super().__init__(name, arguments, now=now)
         self.log = log
         self.vhost = vhost
         self._cursors: dict[int, Cursor] = {}  # by the identity of the consumer
@@ -110,9 +105,6 @@ class StreamQueue(MessageQueue):
     @property
     def full(self) -> bool:
         return self.log.full()
-
-    def change(self, arguments: QueueArguments, now: float) -> None:
-        self.arguments = arguments
 
     # --- consuming
 
@@ -207,18 +199,8 @@ class StreamQueue(MessageQueue):
             self.ended(cursor)
         return 0
 
-    def tick(self, now: float) -> None:
-        """Does nothing: retention is the log's."""
 
-    @property
-    def deadline(self) -> float:
-        return NEVER
-
-    def expired(self, now: float) -> bool:
-        return False
-
-
-def unsupported(what: str, of: str, queue: MessageQueue, vhost: str) -> Refusal:
+def unsupported(what: str, of: str, queue: AnyQueue, vhost: str) -> Refusal:
     """Returns the refusal of what streams do not have."""
     which = f"queue '{text(queue.name)}' in vhost '{vhost}'"
     return Refusal(Reason.NOT_IMPLEMENTED, f"{what} not supported by {of} {which}")

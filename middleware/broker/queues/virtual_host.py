@@ -14,6 +14,7 @@ from mypy_extensions import mypyc_attr
 from treecast.middleware.model.timers import Due
 
 from . import deaths
+from .any_queue import AnyQueue
 from .consumers import Consumer
 from .deaths import Death
 from .definitions import Definitions
@@ -49,9 +50,9 @@ class VirtualHost(Definitions):
         self.dead_lettered = 0
         self.departures: Departures | None = None  # None: the host is not joined
         self.departed = False  # whether a run was promised to another host or a log since this was reset
-        self._dead: deque[tuple[MessageQueue, Run, str]] = deque()
+        self._dead: deque[tuple[AnyQueue, Run, str]] = deque()
         self._burying = False
-        self._due: Due[MessageQueue] = Due()
+        self._due: Due[AnyQueue] = Due()
 
     # --- publishing
 
@@ -72,14 +73,14 @@ class VirtualHost(Definitions):
             refused = _both(refused, self._hand_to(queues, run, now))
         return wanted, refused
 
-    def _beside_outlet(self, run: Run, keys: tuple[bytes, ...]) -> list[MessageQueue]:
+    def _beside_outlet(self, run: Run, keys: tuple[bytes, ...]) -> list[AnyQueue]:
         """Returns the queues that get a run by these keys, some of its own, although it has an outlet."""
         queues = self.route(run) if len(keys) == len(run.keys) else self.route_by(keys, run)
         if self.departures is not None:  # the outlet reaches other hosts
             queues = [queue for queue in queues if queue.home == 0]
         return queues
 
-    def queues_for(self, run: Run) -> list[MessageQueue]:
+    def queues_for(self, run: Run) -> list[AnyQueue]:
         """Returns the queues that `publish` would hand the run to."""
         outlet = self.outlets.get(run.exchange)
         if outlet is None:
@@ -96,7 +97,7 @@ class VirtualHost(Definitions):
             queues = [queue for queue in queues if queue.home == 0]
         return len(queues) > 0, self._hand_to(queues, run, now)
 
-    def _hand_to(self, queues: list[MessageQueue], run: Run, now: float) -> list[int]:
+    def _hand_to(self, queues: list[AnyQueue], run: Run, now: float) -> list[int]:
         """Publishes a run to queues. Returns the indexes of the messages that some queue refused."""
         refused: list[int] = []
         for queue in queues:
@@ -119,12 +120,12 @@ class VirtualHost(Definitions):
 
     # --- dead letters
 
-    def bury(self, queue: MessageQueue, run: Run, part: Part, reason: str, now: float) -> None:
+    def bury(self, queue: AnyQueue, run: Run, part: Part, reason: str, now: float) -> None:
         if queue.arguments.dead_letter_exchange is None or part.count == 0:
             return
         self._dead.append((queue, self._epitaph(queue, run, part, reason), reason))
 
-    def _epitaph(self, queue: MessageQueue, run: Run, part: Part, reason: str) -> Run:
+    def _epitaph(self, queue: AnyQueue, run: Run, part: Part, reason: str) -> Run:
         """Returns the run to dead-letter: the same bytes, with one more death and no expiration."""
         asked = queue.arguments
         assert asked.dead_letter_exchange is not None
@@ -155,7 +156,7 @@ class VirtualHost(Definitions):
         finally:
             self._burying = False
 
-    def _inter(self, source: MessageQueue, run: Run, reason: str, now: float) -> None:
+    def _inter(self, source: AnyQueue, run: Run, reason: str, now: float) -> None:
         if run.exchange and run.exchange not in self.exchanges:
             return  # dropped as in RabbitMQ, as the exchange does not exist
         for queue in self.route(run):
@@ -167,11 +168,11 @@ class VirtualHost(Definitions):
             self.watch(queue)
         self._depart(run)
 
-    def displace(self, queue: MessageQueue, now: float) -> list[Run]:
+    def displace(self, queue: AnyQueue, now: float) -> list[Run]:
         """Empties a queue whose name belongs to a queue of another host, and cancels its consumers. Returns
         what was ready in it. What its consumers have not settled ends with it."""
         found: list[Run] = []
-        while (part := queue.take_ready()) is not None:
+        while isinstance(queue, MessageQueue) and (part := queue.take_ready()) is not None:
             run = part.run
             assert run is not None
             found.append(run.dead(part, run.deaths))
@@ -183,20 +184,20 @@ class VirtualHost(Definitions):
 
     # --- consuming
 
-    def consume(self, queue: MessageQueue, consumer: Consumer, now: float) -> None:
+    def consume(self, queue: AnyQueue, consumer: Consumer, now: float) -> None:
         queue.consume(consumer, now)
         self.touched(queue, now)
 
-    def cancel(self, queue: MessageQueue, consumer: Consumer, now: float, *, ends: bool = False) -> None:
+    def cancel(self, queue: AnyQueue, consumer: Consumer, now: float, *, ends: bool = False) -> None:
         """Removes a consumer, and deletes the queue if it is declared auto-delete and this was the last.
 
-        `ends`: see `MessageQueue.cancel`.
+        `ends`: see `AnyQueue.cancel`.
         """
         if queue.cancel(consumer, now, ends=ends) and self.queues.get(queue.name) is queue:
             self.remove_queue(queue)
         self.touched(queue, now)
 
-    def touched(self, queue: MessageQueue, now: float) -> None:
+    def touched(self, queue: AnyQueue, now: float) -> None:
         """Follows up on a change to a queue: publishes dead letters and schedules its time-outs."""
         self.settle_up(now)
         self.watch(queue)
@@ -214,7 +215,7 @@ class VirtualHost(Definitions):
                 self.sharing.deleted(kind, name.encode())
             known.clear()
 
-    def remove_queue(self, queue: MessageQueue) -> int:
+    def remove_queue(self, queue: AnyQueue) -> int:
         count = super().remove_queue(queue)
         self._due.discard(queue)
         return count
@@ -226,7 +227,7 @@ class VirtualHost(Definitions):
 
     # --- time
 
-    def watch(self, queue: MessageQueue) -> None:
+    def watch(self, queue: AnyQueue) -> None:
         """Schedules the queue's next time-out."""
         at = queue.deadline
         if at < self._due.time_of(queue) and self.queues.get(queue.name) is queue:

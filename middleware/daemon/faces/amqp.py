@@ -12,8 +12,8 @@ from pathlib import Path
 from treecast.middleware.broker.access import StoredRights
 from treecast.middleware.broker.queues import (
     SPOOLS,
+    AnyQueue,
     JoinedQueues,
-    MessageQueue,
     QueueSettings,
     Refusal,
     Run,
@@ -133,7 +133,7 @@ class AmqpPart(Face):
 
     def routed(
         self, vhost: str, exchange: str, key: str, headers: Mapping[str, str]
-    ) -> tuple[list[MessageQueue], list[bytes]]:
+    ) -> tuple[list[AnyQueue], list[bytes]]:
         """Implements `face.Exchanges`. Values of headers are texts."""
         host = self.face.host.vhosts.get(vhost)
         if host is None:

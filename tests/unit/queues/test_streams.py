@@ -112,10 +112,8 @@ def log() -> Log:
 
 @pytest.fixture
 def stream(log: Log) -> StreamQueue:
-    host = Host()
     arguments = QueueArguments(type=QueueType.STREAM)
-    vhost = host.vhost
-    return StreamQueue(b"s", arguments, vhost.store, vhost, vhost.recorder, log, "/", 0.0)
+    return StreamQueue(b"s", arguments, log, "/", 0.0)
 
 
 @pytest.mark.parametrize(
