@@ -6,22 +6,31 @@ from typing import Final
 
 from pamqp import base, commands
 
-from treecast.middleware.broker.queues import Refusal
+from treecast.middleware.broker.queues import Reason, Refusal
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log
 
 from . import codec, session_table
 from .codec import AmqpError
-from .session_channel import CODES, ChannelContext
 from .session_consuming import Consuming
 from .session_definitions import Defining
 from .session_publishing import Content, Publishing, Transactions
 from .session_settling import Settling, Transaction
-from .session_state import ConnectionState
+from .session_state import ChannelContext, ConnectionState
 from .session_waiting import Suspended
 
 _log = Log("treecast.amqp")
 
+CODES: Final = {
+    Reason.ACCESS_REFUSED: codec.ACCESS_REFUSED,
+    Reason.NOT_FOUND: codec.NOT_FOUND,
+    Reason.RESOURCE_LOCKED: codec.RESOURCE_LOCKED,
+    Reason.PRECONDITION_FAILED: codec.PRECONDITION_FAILED,
+    Reason.NOT_ALLOWED: codec.NOT_ALLOWED,
+    Reason.INTERNAL_ERROR: codec.INTERNAL_ERROR,
+    Reason.NOT_IMPLEMENTED: codec.NOT_IMPLEMENTED,
+    Reason.COMMAND_INVALID: codec.COMMAND_INVALID,
+}
 _OPEN: Final = commands.Channel.Open.index
 _CLOSE: Final = commands.Channel.Close.index
 _CLOSE_OK: Final = commands.Channel.CloseOk.index

@@ -27,9 +27,9 @@ from treecast.middleware.broker.queues import (
 
 from . import codec, codec_deliver
 from .codec import AmqpError
-from .session_channel import ChannelContext
 from .session_messages import REPLY_TO, shown
 from .session_settling import Settling
+from .session_state import ChannelContext
 
 _Basic = commands.Basic
 _ANY: Final = 1 << 30

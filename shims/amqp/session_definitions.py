@@ -21,8 +21,8 @@ from treecast.middleware.model.rights import EXCHANGE, QUEUE
 from . import codec
 from .codec import AmqpError
 from .codec_methods import queue_declared
-from .session_channel import ChannelContext
 from .session_messages import REPLY_TO
+from .session_state import ChannelContext
 from .session_waiting import Preparing, Suspended
 
 _Exchange = commands.Exchange

@@ -13,11 +13,11 @@ from treecast.middleware.model.rights import IMPERSONATOR, WRITE
 from . import codec, codec_deliver
 from .codec import AmqpError
 from .codec_publish import publish_fields
-from .session_channel import ChannelContext
 from .session_consuming import Consuming
 from .session_messages import single
 from .session_output import Confirms
 from .session_settling import Settling, Transaction
+from .session_state import ChannelContext
 
 _MANDATORY: Final = 1
 _IMMEDIATE: Final = 2

@@ -10,7 +10,7 @@ from treecast.middleware.broker.queues import AnyQueue, Consumer, Part, QueueTyp
 
 from . import codec
 from .codec import AmqpError
-from .session_channel import ChannelContext
+from .session_state import ChannelContext
 from .session_unsettled import Given, Unsettled
 
 _SETTLE: Final = 0

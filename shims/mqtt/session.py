@@ -5,8 +5,8 @@ the event loop ends. `now` is in seconds on the loop's clock; `hub.wall` is the 
 side updates.
 
 A session holds objects of one concern each: what all share (`session_connection`), CONNECT
-(`session_connecting`), publishes (`session_publishing`), acknowledgements (`session_acknowledging`) and work
-for subscriptions (`subscribing`). None of them knows the session.
+(`session_connecting`), publishes and acknowledgements (`session_publishing`), and work for subscriptions
+(`subscribing`). None of them knows the session.
 """
 
 from __future__ import annotations
@@ -31,11 +31,10 @@ from .codec_packets import (
     encode,
 )
 from .codec_read import read_length
-from .session_acknowledging import Acknowledging
 from .session_connecting import Connecting
 from .session_connection import ConnectionState
 from .session_output import UNPLUGGED, Edge, Outputs
-from .session_publishing import MqttCounting, Publishing
+from .session_publishing import Acknowledging, MqttCounting, Publishing
 from .sessions import Sessions
 from .subscribing import Steps, subscribing, unsubscribing
 

@@ -44,6 +44,7 @@ class AnyQueue:
         self.had_consumers = False
         self.home = 0  # the id of the host that has its messages, 0: this host
         self.deleted = False
+        self.promises = False  # the confirm of any message waits for the turn, whatever its delivery mode
         self.counts = Counts()
         self.consumers = Consumers(arguments.single_active, arguments.type is QueueType.QUORUM)
 
@@ -56,11 +57,6 @@ class AnyQueue:
             "exclusive": self.owner is not None,
             "arguments": self.asked,
         }
-
-    @property
-    def promises(self) -> bool:
-        """Whether the confirm of any message waits for the turn, whatever its delivery mode."""
-        return False
 
     def change(self, arguments: QueueArguments, now: float) -> None:
         """Applies arguments changed by a policy."""

@@ -91,12 +91,9 @@ class StreamQueue(AnyQueue):
         super().__init__(name, arguments, now=now)
         self.log = log
         self.vhost = vhost
+        self.promises = True
         self._cursors: dict[int, Cursor] = {}  # by the identity of the consumer
         self._position = 1
-
-    @property
-    def promises(self) -> bool:
-        return True
 
     def publish(self, run: Run, now: float) -> list[int]:
         self.counts.published += run.count

@@ -11,7 +11,7 @@ from tests.unit.amqp.face import Basic, Channel, Client, Connection, MemoryHost,
 from treecast.middleware.broker.queues import QueueSettings, Reason
 from treecast.shims.amqp import AmqpSettings, codec, session_table
 from treecast.shims.amqp.codec import PROTOCOL_HEADER
-from treecast.shims.amqp.session_channel import CODES
+from treecast.shims.amqp.session_channels import CODES
 from treecast.shims.amqp.session_host import OpenAccess
 from treecast.shims.passwords import Secret
 

@@ -1,6 +1,6 @@
 """A carrier for tests, whole: UDP broadcast on loopback, to all fabrics of one machine.
 
-    count of receivers (1) | their ids (4 each) | segment
+count of receivers (1) | their ids (4 each) | segment
 """
 
 from __future__ import annotations
