@@ -119,6 +119,7 @@ class Daemon:
         room.start()
         guard.start()
         users.start()
+        self.subject.users = users
         warn_of_open_doors(users.identities, self.listeners.values())
         self._start_telemetry(broker)
         self._tasks.append(asyncio.create_task(self._keep_house(broker)))

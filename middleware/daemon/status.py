@@ -108,6 +108,7 @@ class Subject(Struct):
 
     `joined`: None for a host alone. `troubles`: None if nothing watches for them. `pages`: what
     faces add to the admin address. `explanation` and `listening`: None until all faces are open.
+    `users`: whoever watches the file of users.
     """
 
     settings: Settings
@@ -121,6 +122,15 @@ class Subject(Struct):
     pages: Sequence[Pages] = ()
     explanation: Explanation | None = None
     listening: Listening | None = None
+    users: Watched | None = None
+
+
+class Watched(Protocol):
+    """Watches the file of users."""
+
+    @property
+    def trouble(self) -> str:
+        """Why the file cannot be used as it is now, as a sentence; empty if it can."""
 
 
 class Listening(Protocol):
@@ -137,6 +147,7 @@ def _problems(subject: Subject) -> list[str]:
     """Returns the problems, each as a sentence."""
     found = list(subject.troubles.texts()) if subject.troubles is not None else []
     found += subject.listening.problems if subject.listening is not None else ()
+    found += [subject.users.trouble] if subject.users is not None and subject.users.trouble else ()
     return [*found, *(subject.joined.problems() if subject.joined is not None else ())]
 
 

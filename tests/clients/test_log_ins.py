@@ -245,6 +245,44 @@ def test_rules_by_kafkas_calls(secured: DaemonProcess, librdkafka: Librdkafka) -
     assert wrong.value.args[0].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED
 
 
+@pytest.fixture
+def tool(secured: DaemonProcess, kafka_jars: str, tmp_path: Path) -> Callable[..., str]:
+    """Returns `tool(user, "kafka-acls", ...)`: a tool of Apache Kafka, logged in as a user."""
+    from bench.peers.kafka.tools import tool_command
+
+    def run(user: str, name: str, *arguments: str, fails: bool = False) -> str:
+        config = tmp_path / f"{user}.properties"
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        config.write_text(
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n"
+            f'sasl.jaas.config={module} required username="{user}" password="{user}\'s";\n'
+        )
+        options = ["--bootstrap-server", secured.ready["kafka"], "--command-config", str(config)]
+        command = tool_command(name, [*options, *arguments], ("-Xmx256M", "-XX:+UseSerialGC"))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+        assert (done.returncode != 0) == fails, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    return run
+
+
+def test_kafkas_own_tools(tool: Callable[..., str], librdkafka: Librdkafka) -> None:
+    """The Java client with SCRAM, and kafka-acls."""
+    rule = ["--allow-principal", "User:alice", "--operation", "Write", "--topic", "tools."]
+    rule += ["--resource-pattern-type", "prefixed"]
+    tool("root", "kafka-topics", "--create", "--topic", "tools.eu")
+    refused = tool("alice", "kafka-acls", "--add", *rule, fails=True)
+    assert "ClusterAuthorizationException" in refused
+    tool("root", "kafka-acls", "--add", *rule)
+    listed = tool("root", "kafka-acls", "--list", "--topic", "tools.eu", "--resource-pattern-type", "match")
+    assert "principal=User:alice, host=*, operation=WRITE, permissionType=ALLOW" in listed
+    assert produced(librdkafka("alice"), "tools.eu") is None
+    assert "tools.eu" in tool("alice", "kafka-topics", "--list").split()
+    tool("root", "kafka-acls", "--remove", "--force", *rule)
+    assert "tools.eu" not in tool("alice", "kafka-topics", "--list").split()
+    assert "SaslAuthenticationException" in tool("nobody", "kafka-topics", "--list", fails=True)
+
+
 def test_a_change_counts_on_open_connections(
     secured: DaemonProcess, librdkafka: Librdkafka, until: Callable[..., Any]
 ) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from treecast.middleware.broker.access import (
     Content,
+    Identities,
     Operation,
     Pattern,
     Permission,
@@ -24,9 +25,15 @@ from treecast.middleware.broker.access import (
     write_users,
 )
 from treecast.middleware.daemon.listeners import StartError
-from treecast.middleware.daemon.users_file import WatchedUsers, change_users, load_users
+from treecast.middleware.daemon.users_file import (
+    WatchedUsers,
+    change_users,
+    load_users,
+    warn_of_open_doors,
+)
 from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.scram import SHA256, SHA512, verifier
+from treecast.shims.face import OpenListener
 
 VERIFIERS = {one: verifier(one, b"secret", b"salt", 4096) for one in (SHA256, SHA512)}
 NAMES = st.text(min_size=1, max_size=20).filter(
@@ -150,6 +157,19 @@ def test_a_file_that_became_wrong_or_is_gone_changes_nothing(tmp_path: Path) -> 
     users.look()
     assert users.trouble == ""
     assert list(users.identities.content.users) == ["bob"]
+
+
+def test_open_doors_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    listeners = [
+        OpenListener("kafka", "127.0.0.1:9092", None),
+        OpenListener("mqtt-tls", "10.0.0.1:8883", None),
+        OpenListener("control", "10.0.0.1:7671", None),
+    ]
+    warn_of_open_doors(Identities(Content({"alice": add("alice")})), listeners)
+    assert not caplog.records
+    warn_of_open_doors(Identities(), listeners)
+    (warned,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert "face=mqtt-tls, address=10.0.0.1:8883, advice=treecast users add NAME --admin" in warned
 
 
 def test_a_start_with_a_wrong_file(tmp_path: Path) -> None:
