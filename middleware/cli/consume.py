@@ -14,7 +14,7 @@ from treecast.middleware.api.quiet import quiet
 from treecast.middleware.model.errors import Fault, TreecastError
 
 from .kafka import BOOTSTRAP_MS, KAFKA_LOGS, explained
-from .options import INT31, INT63, Kafka, kafka_at
+from .options import INT31, INT63, Kafka, KafkaPassword, KafkaUser, kafka_at, kafka_log_in
 from .output import CommandError, json_line, plain_text
 from .times import milliseconds, time_text
 
@@ -48,18 +48,22 @@ def consume(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
     kafka: Kafka = None,
+    user: KafkaUser = None,
+    password_file: KafkaPassword = None,
 ) -> None:
     """Prints records as they arrive, by default from the topic's present end."""
     if (beginning, offset is not None, time is not None).count(True) > 1:
         raise CommandError("give one of --beginning, --offset, --time")
     if group is not None and (offset is not None or time is not None or partition is not None):
         raise CommandError("a group reads from its committed offsets; move them with `treecast groups reset`")
+    log_in = kafka_log_in(user, password_file)
     at_ms = milliseconds(time, "--time") if time is not None else None
     with quiet(KAFKA_LOGS), explained(address := kafka_at(kafka)):
         from treecast.shims.kafka import KafkaConsumer
 
         consumer = KafkaConsumer(
             bootstrap_servers=str(address),
+            **log_in,
             group_id=group,
             auto_offset_reset="earliest" if beginning else "latest",
             enable_auto_commit=False,

@@ -48,6 +48,13 @@ Kafka = Annotated[
         help="The Kafka face's address. Default: TREECAST_KAFKA, else this host's daemon.",
     ),
 ]
+KafkaUser = Annotated[
+    str | None, typer.Option("--user", metavar="NAME", help="Log in as this user; with --password-file.")
+]
+KafkaPassword = Annotated[
+    Path | None,
+    typer.Option("--password-file", metavar="FILE", help="A file with the password of --user."),
+]
 
 
 @contextmanager
@@ -95,6 +102,24 @@ def control_at(control: str | None) -> Endpoint:
 def kafka_at(kafka: str | None) -> Endpoint:
     """Returns the place of the Kafka face."""
     return _at("kafka", kafka)
+
+
+def kafka_log_in(user: str | None, password_file: Path | None) -> dict[str, str]:
+    """Returns the options of a Kafka client that logs in by SCRAM, none without a user."""
+    if user is None and password_file is None:
+        return {}
+    if user is None or password_file is None:
+        raise CommandError("a log-in takes both: --user NAME and --password-file FILE")
+    try:
+        password = password_file.read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"--password-file {password_file}: {error}") from error
+    return {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": user,
+        "sasl_plain_password": password,
+    }
 
 
 def _at(face: str, chosen: str | None) -> Endpoint:

@@ -15,7 +15,7 @@ from treecast.middleware.api.discovery import Address
 from treecast.middleware.api.quiet import quiet
 
 from .kafka import BOOTSTRAP_MS, KAFKA_LOGS, explained
-from .options import INT31, Kafka, kafka_at, pairs
+from .options import INT31, Kafka, KafkaPassword, KafkaUser, kafka_at, kafka_log_in, pairs
 from .output import CommandError, print_json, say, size_text
 from .waiting import Waiting
 
@@ -49,18 +49,22 @@ def produce(
     ] = "all",
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     kafka: Kafka = None,
+    user: KafkaUser = None,
+    password_file: KafkaPassword = None,
 ) -> None:
     """Sends each line as one record; ends when all are acknowledged."""
     if compression not in COMPRESSIONS:
         raise CommandError(f"--compression {compression}: expected one of {', '.join(COMPRESSIONS)}")
     if acks not in ("all", "0", "1"):
         raise CommandError(f"--acks {acks}: expected all, 1 or 0")
+    log_in = kafka_log_in(user, password_file)
     headers = [(name, value.encode()) for name, value in pairs(header or [], "--header").items()]
     with quiet(KAFKA_LOGS), explained(address := kafka_at(kafka)), _lines(file) as (source, total):
         from treecast.shims.kafka import KafkaProducer
 
         producer = KafkaProducer(
             bootstrap_servers=str(address),
+            **log_in,
             acks=acks if acks == "all" else int(acks),
             compression_type=None if compression == "none" else compression,
             linger_ms=5,

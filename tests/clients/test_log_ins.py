@@ -206,6 +206,25 @@ def test_kafka_python(secured: DaemonProcess, mechanism: str) -> None:
     assert "SaslAuthenticationFailedError: user name or password are wrong" in done.stderr
 
 
+def test_the_commands_of_treecast(secured: DaemonProcess, tmp_path: Path) -> None:
+    """`produce` and `consume` log in; without a user, or with a wrong password, they say what is missing."""
+    password = tmp_path / "password"
+    password.write_text("alice's\n")
+    login = ["--user", "alice", "--password-file", str(password), "--kafka", secured.kafka]
+
+    def run(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "treecast.middleware.cli", *arguments]
+        return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+    assert run("produce", "orders", *login, text="a line\n").returncode == 0
+    done = run("consume", "orders", "--beginning", "--count", "1", *login)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+    assert "a log-in takes both" in run("consume", "orders", "--user", "alice").stderr
+    password.write_text("wrong")
+    assert run("produce", "orders", *login, text="x\n").returncode == 1
+
+
 def test_rules_by_kafkas_calls(secured: DaemonProcess, librdkafka: Librdkafka) -> None:
     """As kafka-acls does it: a rule is created, counts at once, is found, and is deleted."""
     admin = AdminClient(librdkafka("root"))
@@ -239,7 +258,8 @@ def test_rules_by_kafkas_calls(secured: DaemonProcess, librdkafka: Librdkafka) -
     assert error is not None
     assert error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
     others = AdminClient(librdkafka("alice"))
-    refused = others.describe_acls(matching)
+    assert others.describe_acls(matching).result(PATIENCE_S) == [], "it does not pass the error on"
+    (refused,) = others.create_acls([binding]).values()
     with pytest.raises(KafkaException) as wrong:
         refused.result(PATIENCE_S)
     assert wrong.value.args[0].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED
