@@ -7,6 +7,9 @@ from typing import Final
 
 from msgspec import Struct
 
+HERE: Final = "127.0.0.1"
+ANYWHERE: Final = "?"
+
 
 class PrincipalKind(enum.Enum):
     USER = "user"
@@ -25,13 +28,13 @@ class Proof(enum.Enum):
 
 
 class Principal(Struct, frozen=True):
-    """The one who asks for an operation. `address`: the IP address that it connects from; "" on a socket of
-    this machine."""
+    """The one who asks for an operation. `address`: the IP address that it connects from, HERE for clients of
+    this machine, ANYWHERE for a session whose client is away."""
 
     name: str
     kind: PrincipalKind = PrincipalKind.USER
     proof: Proof = Proof.PASSWORD
-    address: str = ""
+    address: str = "127.0.0.1"
 
 
 ANONYMOUS: Final = Principal("ANONYMOUS", PrincipalKind.ANONYMOUS, Proof.NONE)

@@ -10,7 +10,7 @@ from typing import Final
 from pamqp import base, commands
 from pamqp.common import FieldTable
 
-from treecast.middleware.model.principal import Principal, Proof
+from treecast.middleware.model.principal import HERE, Principal, Proof
 from treecast.shims.log_ins import Outcome
 
 from . import codec, session_table
@@ -157,7 +157,7 @@ class Opening:
             return
         self._state.user = user
         proof = Proof.CERTIFICATE if self._state.mechanism == _EXTERNAL else Proof.PASSWORD
-        self._state.principal = Principal(user, proof=proof, address=self._state.address)
+        self._state.principal = Principal(user, proof=proof, address=self._state.address or HERE)
         self._state.phase = session_table.TUNING
         asked = self._host.settings
         self._state.send(_Method.Tune(asked.channel_max, asked.frame_max, asked.heartbeat))

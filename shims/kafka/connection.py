@@ -150,7 +150,7 @@ class Connection:
         self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unix socket"
         self.client_host = f"/{peer[0]}" if isinstance(peer, tuple) else "/127.0.0.1"
         self.address = self._face.local_address(transport)
-        self.log_in = LogIn(self._face.identities, self.client_host[1:], address_of(peer))
+        self.log_in = LogIn(self._face.identities, address_of(peer))
         if self.log_in.waits:
             self._bounded = True
             self._session.bound(self._face.settings.max_log_in_bytes)

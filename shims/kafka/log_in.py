@@ -17,7 +17,7 @@ from typing import Final
 
 from treecast.middleware.broker import Leaders
 from treecast.middleware.broker.access import CheckedLeaders, Granted, Identities, Operation
-from treecast.middleware.model.principal import ANONYMOUS, Principal, PrincipalKind, Proof
+from treecast.middleware.model.principal import ANONYMOUS, HERE, Principal, PrincipalKind, Proof
 from treecast.middleware.model.scram import HASHES, ServerExchange, Verifier
 
 from . import versions as v
@@ -47,12 +47,11 @@ SERVED: Final[Mapping[State, frozenset[int] | None]] = MappingProxyType(
 class LogIn:
     """How far the log-in of a connection has come, and what it may do.
 
-    `address`: the client's IP address, as rules name it. `origin`: as the limits on log-ins count it.
+    `origin`: the client's address, as the limits on log-ins count it.
     """
 
-    def __init__(self, identities: Identities, address: str = "", origin: str = "") -> None:
+    def __init__(self, identities: Identities, origin: str = "") -> None:
         self.identities = identities
-        self.address = address
         self.origin = origin
         self.granted = Granted(identities, ANONYMOUS)
         self.state = State.NEW
@@ -94,7 +93,7 @@ class LogIn:
         if (before is not ANONYMOUS and before.name != user) or not self.identities.knows(user):
             return False
         proof = Proof.PASSWORD if self.mechanism == PLAIN else Proof.SCRAM
-        self.granted.become(Principal(user, proof=proof, address=self.address))
+        self.granted.become(Principal(user, proof=proof, address=self.origin or HERE))
         self.state = State.DONE
         self.exchange = None
         return True

@@ -6,6 +6,8 @@ packet could tell it; it finds the others when it returns.
 
 from __future__ import annotations
 
+from treecast.middleware.broker.access import Granted
+
 from . import codec
 from .rights import may_read, rights_of
 from .session_state import SessionState
@@ -19,7 +21,7 @@ def review(sessions: Sessions, now: float) -> None:
         return
     for state in sessions.states():
         if state.user:  # those of nobody wait for the first user with their client id, who is reviewed then
-            lost = prune(sessions, state)
+            lost = prune(sessions, state, rights_of(sessions.identities, state.user))
             if lost:
                 sessions.cut_off(state, codec.NOT_AUTHORIZED, "a filter may not be read any more", now)
         if not sessions.identities.knows(state.user) and not sessions.in_password_file(state.user):
@@ -27,9 +29,8 @@ def review(sessions: Sessions, now: float) -> None:
             sessions.cut_off(state, codec.NOT_AUTHORIZED, detail, now)
 
 
-def prune(sessions: Sessions, state: SessionState) -> bool:
+def prune(sessions: Sessions, state: SessionState, granted: Granted) -> bool:
     """Removes the subscriptions that the session's user may not read. Returns whether there were any."""
-    granted = rights_of(sessions.identities, state.user)
     lost = [key for key, one in state.subscriptions.items() if not may_read(granted, one.filter)]
     for filter in lost:
         drop(sessions, state, filter)

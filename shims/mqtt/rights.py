@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Final
 
 from treecast.middleware.broker.access import Granted, Identities, Operation, ResourceKind, may_match
-from treecast.middleware.model.principal import Principal, Proof
+from treecast.middleware.model.principal import ANYWHERE, HERE, Principal, Proof
 from treecast.middleware.model.topics import TopicName
 
 from . import codec
@@ -57,9 +57,9 @@ class TopicRights:
         self._writable: set[bytes] = set()
 
     def belong(self, user: str, address: str) -> None:
-        """The client has logged in as a user."""
+        """The client has logged in as a user. `address`: as the limits on log-ins count it."""
         self._writable.clear()
-        self.granted.become(Principal(user, proof=Proof.PASSWORD, address=address))
+        self.granted.become(Principal(user, proof=Proof.PASSWORD, address=address or HERE))
 
     def may_publish(self, topic: bytes) -> bool:
         """`topic` has to be a legal name."""
@@ -104,5 +104,5 @@ def rights_of(identities: Identities, user: str) -> Granted:
     """Returns the rights of a session's user, who need not be connected."""
     granted = Granted(identities)
     if user:
-        granted.become(Principal(user))
+        granted.become(Principal(user, address=ANYWHERE))
     return granted

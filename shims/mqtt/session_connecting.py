@@ -79,7 +79,7 @@ class Connecting:
         opened = sessions.open(connection, connect, now)
         connection.state = opened.state
         if opened.present and connection.rights.identities.closed:
-            prune(sessions, opened.state)
+            prune(sessions, opened.state, connection.rights.granted)
         answer = self._accepted(connect, opened)
         if not output.fits(answer):
             output.failure = "the CONNACK exceeds the client's Maximum Packet Size"

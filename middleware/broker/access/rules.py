@@ -21,7 +21,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from treecast.middleware.model.principal import Principal, PrincipalKind
+from treecast.middleware.model.principal import ANYWHERE, Principal, PrincipalKind
 
 from .authorizer import Decision, Operation, ResourceKind
 
@@ -63,7 +63,13 @@ class Rule(Struct, frozen=True, order=False):
         """Whether the rule is about a principal at its address."""
         if principal.kind not in (PrincipalKind.USER, PrincipalKind.ANONYMOUS):
             return False
-        return self.user in (EVERYBODY, principal.name) and self.address in (EVERYBODY, principal.address)
+        return self.user in (EVERYBODY, principal.name) and self._is_from(principal.address)
+
+    def _is_from(self, address: str) -> bool:
+        """Whether the rule is about an address. A right from some address is kept while none is known."""
+        if address == ANYWHERE and self.permission is Permission.ALLOW:
+            return True
+        return self.address in (EVERYBODY, address)
 
     def names(self, name: str) -> bool:
         """Whether the rule holds for the resource `name`."""

@@ -200,6 +200,29 @@ def test_a_right_to_read_that_is_taken_away(host: MemoryHost) -> None:
     assert again.payloads() == [b"y"]
 
 
+def test_a_right_from_one_address(tmp_path: Path) -> None:
+    """It is kept while the client is away, whose address nobody knows, and decided when it is back."""
+    host = MemoryHost(data=tmp_path / "pubsub")
+    away = Rule("anna", Permission.ALLOW, READ, ResourceKind.TOPIC, Pattern.LITERAL, "orders", "10.0.0.7")
+    close(host, away)
+    client = host.client()
+    client.session.connection.address = "10.0.0.7"
+    client.connect("c", user="anna", clean=False, session_expiry=1000)
+    assert client.subscribe("orders") == b"\0"
+    assert host.connected("d", user="anna").subscribe("orders") == bytes([codec.NOT_AUTHORIZED])
+    client.drop()
+    close(host, away, rule(READ, "bills"))
+    again = host.client()
+    again.session.connection.address = "10.0.0.7"
+    again.connect("c", user="anna", clean=False, session_expiry=1000)
+    host.connected(user="root").publish("orders", b"x")
+    assert again.payloads() == [b"x"]
+    again.drop()
+    elsewhere = host.connected("c", user="anna", clean=False, session_expiry=1000)
+    host.connected(user="root").publish("orders", b"y")
+    assert elsewhere.payloads() == []
+
+
 def test_a_session_away_loses_what_may_not_be_read(tmp_path: Path) -> None:
     host = MemoryHost(data=tmp_path / "pubsub")
     close(host, *RULES)
