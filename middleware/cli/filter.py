@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Check packet subscriptions, and compile them for P4 switches.")
 
 FAILED = 1
+MOST_WARNINGS = 20  # shown
 MOST_COMBINATIONS = 200_000  # entries of one big table; more are not counted
 
 RuleFile = Annotated[Path, typer.Argument(metavar="RULES", help="Lines as 'stock == GOOGL : fwd(1)'.")]
@@ -135,14 +136,13 @@ def explain(
     values = _packet(compiled.schema, packet)
     steps, leaf = TableMachine(compiled).trace(values, 0)
     parsed = _parsed(rules)
-    lines = [(parsed.text.count("\n", 0, rule.position) + 1, rule) for rule in parsed.rules]
     matching = Direct(compiled.schema, parsed).matching(values, 0)
-    shown = [(line, _one_line(parsed.text, rule.position)) for line, rule in lines if rule in matching]
-    action = effect_text(compiled.leaves[leaf])
-    rows = [
-        (one.table, one.part or "no entry", one.state, "-" if one.value is None else one.value, one.after)
-        for one in steps
+    shown = [
+        (parsed.text.count("\n", 0, rule.position) + 1, _one_line(parsed.text, rule.position))
+        for rule in matching
     ]
+    action = effect_text(compiled.leaves[leaf])
+    rows = [(one.table, one.part or "no entry", one.state, _value(one.value), one.after) for one in steps]
     names = ("table", "part", "state", "value", "next state")
     if json:
         print_json(
@@ -256,9 +256,12 @@ def _compiled(path: Path, header: Path, order: str, alpha: int, states: int) -> 
         raise _at(path, error) from error
     except DiagramTooLarge as error:
         raise CommandError(f"{path}: {error}") from error
-    for position, text in compiled.terms.warnings:
+    warnings = compiled.terms.warnings
+    for position, text in warnings[:MOST_WARNINGS]:
         line = rules.text.count("\n", 0, position) + 1
         say(f"{path}:{line}: warning: {text}", err=True)
+    if len(warnings) > MOST_WARNINGS:
+        say(f"{path}: {len(warnings) - MOST_WARNINGS:,} more warnings", err=True)
     return compiled
 
 
@@ -335,6 +338,14 @@ def _packet(schema: Schema, words: list[str]) -> list[int | None]:
             raise CommandError(f"{text} does not fit {name}, of {field.width} bits")
         values[place] = bounds[0]
     return values
+
+
+def _value(value: int | None) -> str:
+    """Returns a looked-up value as a number, or as text if it reads as one."""
+    if value is None:
+        return "-"
+    data = value.to_bytes(16).strip(b" \0")
+    return plain(data.decode()) if len(data) > 2 and data.isalnum() else str(value)
 
 
 def _one_line(text: str, position: int) -> str:

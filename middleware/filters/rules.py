@@ -15,7 +15,7 @@ from typing import Final
 
 from .actions import Action, Custom, Drop, Forward, Rule, Rules, Update
 from .errors import FilterError
-from .parse import Parser
+from .parse import MAX_LENGTH, Parser
 from .tokens import Kind
 from .tree import Field, Scalar
 
@@ -64,6 +64,11 @@ class _RuleParser(Parser):
                 "a filter is wanted before ':'; `true` matches every packet", self.text, position
             )
         tree = self.either()
+        length = self.next.position - position
+        if length > MAX_LENGTH:
+            raise FilterError(
+                f"a filter has at most {MAX_LENGTH:,} characters, this one {length:,}", self.text, position
+            )
         return Rule(tree, self._actions(), position)
 
     def _actions(self) -> tuple[Action, ...]:

@@ -101,6 +101,8 @@ def bounds_of(relation: Relation, constant: Scalar, width: int, pad: int, name: 
 
 def _compared(relation: Relation, constant: int | float, size: int) -> Bounds:
     """Returns the integers of [0, size) that stand in the relation to a number, whole or not."""
+    if relation is Relation.EQ and isinstance(constant, int):  # most rules of large sets
+        return (constant, constant + 1) if 0 <= constant < size else ()
     floor, ceiling = math.floor(constant), math.ceil(constant)
     match relation:
         case Relation.LT:

@@ -52,7 +52,9 @@ class Translation:
         self._schema = schema
         self._rules = rules
         self._variables = Variables(schema)
-        self._known: dict[tuple[Field, Relation, Scalar], tuple[int, Bounds]] = {}
+        self._known: dict[tuple[Field, Relation, Scalar, type], tuple[int, Bounds]] = {}
+        self._places: dict[Field, int] = {}
+        self._checked: set[tuple[Action, ...]] = set()
         self._numbers: dict[tuple[Action, ...], int] = {}
         self._rest: list[Box] = []
         self._keeps_state = False
@@ -98,7 +100,9 @@ class Translation:
 
     def _collect(self, rule: Rule) -> list[Box]:
         """Returns the boxes of a rule's rest: the rule itself if it is stateless."""
-        self._check(rule.actions)
+        if rule.actions not in self._checked:
+            effect_of(self._schema, rule.actions)
+            self._checked.add(rule.actions)
         self._keeps_state = any(isinstance(action, Update) for action in rule.actions)
         rest = normal_form(rule.filter, self._stateless)
         if self._keeps_state:
@@ -112,18 +116,20 @@ class Translation:
         if is_state(self._schema, constraint):
             self._keeps_state = True
             return None
-        return self._literal(constraint, positive)
+        return self._on_field(constraint, positive)
 
     def _literal(self, constraint: Constraint, positive: bool) -> tuple[int, Bounds] | None:
         """Returns the values for which a constraint holds, or doesn't; None if these are all."""
-        if is_state(self._schema, constraint):
-            number = self._variables.number_of(constraint, self._rest)
-            return self._whole(
-                len(self._schema.fields) + number, self._of_state(constraint), positive, 0, STATE_BITS
-            )
-        attribute = constraint.attribute
+        if not is_state(self._schema, constraint):
+            return self._on_field(constraint, positive)
+        number = self._variables.number_of(constraint, self._rest)
+        place = len(self._schema.fields) + number
+        return self._whole(place, self._of_state(constraint), positive, 0, STATE_BITS)
+
+    def _on_field(self, constraint: Constraint, positive: bool) -> tuple[int, Bounds] | None:
+        attribute, constant = constraint.attribute, constraint.constant
         assert isinstance(attribute, Field)
-        key = (attribute, constraint.relation, constraint.constant)
+        key = (attribute, constraint.relation, constant, constant.__class__)  # as 1 equals True
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._of_field(attribute, constraint)
@@ -132,10 +138,13 @@ class Translation:
         return self._whole(found[0], found[1], False, ABSENT, self._schema.fields[found[0]].width)
 
     def _of_field(self, attribute: Field, constraint: Constraint) -> tuple[int, Bounds]:
-        place = self._schema.field(attribute)
+        place = self._places.get(attribute, -1)
+        if place < 0:
+            place = self._places[attribute] = self._schema.field(attribute)
         field = self._schema.fields[place]
-        name = ".".join(attribute.path)
-        return place, bounds_of(constraint.relation, constraint.constant, field.width, field.pad, name)
+        return place, bounds_of(
+            constraint.relation, constraint.constant, field.width, field.pad, attribute.path[-1]
+        )
 
     def _of_state(self, constraint: Constraint) -> Bounds:
         attribute = constraint.attribute
@@ -153,9 +162,6 @@ class Translation:
 
     # --- actions
 
-    def _check(self, actions: tuple[Action, ...]) -> None:
-        effect_of(self._schema, actions)
-
     def _effect(self, actions: tuple[Action, ...]) -> Effect:
         updates = [self._variables.updated(one.variable) for one in actions if isinstance(one, Update)]
         alone = effect_of(self._schema, actions)
@@ -163,7 +169,7 @@ class Translation:
 
     def _default(self) -> Effect:
         try:
-            self._check(self._rules.default)
+            effect_of(self._schema, self._rules.default)
         except SchemaError as error:
             raise FilterError(error.reason, self._rules.text, 0) from error
         if any(isinstance(action, Update) for action in self._rules.default):

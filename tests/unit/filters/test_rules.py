@@ -87,6 +87,7 @@ def test_default_is_a_field_too() -> None:
         ("default: drop\ndefault: drop", "two default rules", 2, 1),
         ("a > 1 : 5", "an action, such as fwd(1) is wanted", 1, 9),
         ("a > 1 :\n\n   @", "starts no token", 3, 4),
+        ("a > 1 : drop\nb > 1" + " and b > 1" * 7000 + ": drop", "a filter has at most 65,536", 2, 1),
     ],
 )
 def test_errors_name_line_and_column(text: str, reason: str, line: int, column: int) -> None:
