@@ -18,6 +18,7 @@ from .itch import MOST, feed, packet
 
 HERE = Path(__file__).parent
 PUBLISHER, SUBSCRIBERS = 9, (1, 2, 3, 4)
+PORTS = 16
 INTERVAL = 0.01  # s between packets
 
 
@@ -30,16 +31,16 @@ class Outcome(Struct):
     copies: dict[int, int] = field(default_factory=lambda: dict.fromkeys(SUBSCRIBERS, 0))
 
 
-def compiled_rules() -> Compiled:
-    """Returns the example's rules for its headers."""
-    schema = read_header_file((HERE / "market.p4").read_text(), "market.p4")
-    return compile_rules(schema, parse_rules((HERE / "market.rules").read_text()))
+def compiled_rules(name: str = "market") -> Compiled:
+    """Returns an application's rules for its headers."""
+    schema = read_header_file((HERE / f"{name}.p4").read_text(), f"{name}.p4")
+    return compile_rules(schema, parse_rules((HERE / f"{name}.rules").read_text()))
 
 
 def switch_with(compiled: Compiled) -> Switch:
     """Returns a switch with the generated program and the rules."""
-    program = load_program(program_text(compiled.schema, compiled.order), "market.p4")
-    switch = Switch(program, ports=(*SUBSCRIBERS, PUBLISHER))
+    program = load_program(program_text(compiled.schema, compiled.order), "generated.p4")
+    switch = Switch(program, ports=range(PORTS))
     install(compiled, switch)
     return switch
 

@@ -76,3 +76,57 @@ def test_packets_that_are_cut_or_damaged_go_to_nobody_who_did_not_ask(data: st.D
 
 
 COMPILED = compiled_rules()
+
+
+# --- DNS
+
+CLIENT, SERVER = 5, 8
+
+
+def query(name: str, kind: int = 1, **fields: int) -> bytes:
+    from scapy.layers.dns import DNS, DNSQR
+    from scapy.layers.inet import IP, UDP
+    from scapy.layers.l2 import Ether
+
+    frame = Ether(src="02:00:00:00:00:05", dst="02:00:00:00:00:53") / IP(src="10.0.0.5", dst="10.0.0.53")
+    return bytes(
+        frame / UDP(sport=4711, dport=53) / DNS(id=77, rd=1, qd=DNSQR(qname=name, qtype=kind), **fields)
+    )
+
+
+@pytest.mark.parametrize(("name", "address"), [("h105", "10.0.0.105"), ("h106", "10.0.0.106")])
+def test_queries_are_answered_in_the_switch(name: str, address: str) -> None:
+    """As another implementation reads the answer, with its checksums."""
+    from scapy.layers.dns import DNS
+    from scapy.layers.inet import IP
+    from scapy.layers.l2 import Ether
+
+    out = switch_with(compiled_rules("dns")).receive(CLIENT, query(name), 0.0)
+    assert [one.port for one in out] == [CLIENT]
+    answer = Ether(out[0].packet)
+    found = answer[DNS]
+    assert (found.id, found.qr, found.aa, found.rd, found.ancount) == (77, 1, 1, 1, 1)
+    assert found.qd[0].qname == f"{name}.".encode()
+    assert (found.an[0].rrname, found.an[0].rdata, found.an[0].ttl) == (f"{name}.".encode(), address, 60)
+    assert (answer.dst, answer[IP].dst, answer[IP].src) == ("02:00:00:00:00:05", "10.0.0.5", "10.0.0.53")
+    assert answer[IP].len == len(out[0].packet) - 14
+    rebuilt = answer.copy()
+    del rebuilt[IP].chksum
+    assert IP(bytes(rebuilt[IP])).chksum == answer[IP].chksum
+
+
+@pytest.mark.parametrize(
+    "packet_",
+    [
+        query("h107"),
+        query("h105.example"),
+        query("h105", kind=28),
+        query("host"),
+        query("h105", qr=1),
+        query("h105")[:60],
+        b"no packet at all",
+    ],
+)
+def test_everything_else_goes_to_the_server_unchanged(packet_: bytes) -> None:
+    out = switch_with(compiled_rules("dns")).receive(CLIENT, packet_, 0.0)
+    assert [(one.port, one.packet) for one in out] == [(SERVER, packet_)]
