@@ -12,6 +12,9 @@ from .changes import FIGURE as CHANGES
 from .fig12 import FIGURE as FIG_12
 from .fig13 import FIGURE as FIG_13
 from .fig14 import FIGURE as FIG_14
+from .fig15 import FIGURE as FIG_15
 from .rules100k import FIGURE as RULES_100K
 
-FIGURES: dict[str, Figure] = {figure.name: figure for figure in (RULES_100K, CHANGES, FIG_12, FIG_13, FIG_14)}
+FIGURES: dict[str, Figure] = {
+    figure.name: figure for figure in (RULES_100K, CHANGES, FIG_12, FIG_13, FIG_14, FIG_15)
+}

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from treecast.middleware.evaluation.camus import FIGURES, fig13, rules100k, workload
+from treecast.middleware.evaluation.camus import FIGURES, fig13, fig15, rules100k, workload
 from treecast.middleware.evaluation.figure import Options, Task
 from treecast.middleware.evaluation.registry import figures
 from treecast.middleware.filters.actions import Forward, Rules
@@ -15,7 +15,9 @@ from treecast.middleware.filters.compiler.compile import compile_rules
 
 def test_all_are_listed() -> None:
     assert set(FIGURES) <= set(figures())
-    assert {"camus-100k", "camus-changes", "camus-fig12", "camus-fig13", "camus-fig14"} == set(FIGURES)
+    assert {"camus-100k", "camus-changes", "camus-fig12", "camus-fig13", "camus-fig14", "camus-fig15"} == set(
+        FIGURES
+    )
 
 
 def test_the_bound_by_hand() -> None:
@@ -70,3 +72,15 @@ def test_loose_filters_cost_traffic_and_save_entries() -> None:
     assert of("traffic", 1) == {"Core": 0}
     assert of("traffic", 200)["Core"] > 0
     assert of("entries", 200)["Agg"] < of("entries", 1)["Agg"]
+
+
+def test_trees_of_a_general_network_by_hand() -> None:
+    """A star with three subscribers behind its hub: the hub has a port for each, a leaf two."""
+    tree = [[1, 2, 3], [0], [0], [0]]
+    wanted = {node: list(workload.siena_filters(1, 2, 2, 100, Random(node))) for node in (1, 2, 3)}
+    hub = frozenset({frozenset({1}), frozenset({2}), frozenset({3})})
+    leaf = frozenset({frozenset({1}), frozenset({2, 3})})
+    assert fig15.entries(leaf, wanted) <= fig15.entries(hub, wanted)
+    assert fig15.most_entries(tree, wanted) == fig15.entries(hub, wanted)
+    edges = fig15.attached(500, 2, Random(1))
+    assert len(edges) == len(set(edges)) == 2 * 498
