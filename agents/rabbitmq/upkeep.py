@@ -228,6 +228,8 @@ class Upkeep:
 
     def _say(self, what: str, detail: str) -> None:
         if detail:
+            if what not in self._troubles:
+                _log.warning("exchanges and bindings cannot be put right", part=what, reason=detail)
             self._troubles[what] = Trouble(what, detail)
         else:
             self._troubles.pop(what, None)

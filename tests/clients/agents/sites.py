@@ -19,7 +19,7 @@ import pika.exceptions
 from bench.core.process import free_port
 from bench.peers.rabbitmq.node import Node, PortMapper
 
-PATIENCE = 60.0  # seconds until a test gives up; nothing is asserted about it
+PATIENCE = 240.0  # seconds until a test gives up; nothing is asserted about it
 USER = "treecast"
 DEFINITIONS: dict[str, Any] = {
     "users": [{"name": USER, "password": USER, "tags": "administrator"}],
