@@ -114,7 +114,7 @@ def finish(options: Options, rows: list[Row]) -> Result:
     ]
 
     def total(tree: str) -> float:
-        return sum(row["entries"] for row in found if row["tree"] == tree)
+        return float(sum(row["entries"] for row in found if row["tree"] == tree))
 
     plus, first, random = total("MST++"), total("MST, first met"), total("MST, random")
     checks = [
