@@ -47,3 +47,12 @@ def wanted_elsewhere(
 def difference(before: set[T], after: set[T]) -> tuple[set[T], set[T]]:
     """Returns what was added and what was removed."""
     return after - before, before - after
+
+
+def kept(before: set[T], found: set[T], missed: set[T]) -> tuple[set[T], set[T]]:
+    """Returns what counts after a look that has `found` something, and what of it the look has missed.
+
+    `before`: what counted. `missed`: what the look before has missed; if this one misses it too, it is gone.
+    """
+    missing = before - found - missed
+    return found | missing, missing

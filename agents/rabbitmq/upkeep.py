@@ -17,7 +17,7 @@ from treecast.middleware.model.errors import TreecastError
 from treecast.middleware.model.logs import Log
 from treecast.middleware.relay.brokerless import BrokerlessHost
 
-from .bindings import difference, own_bindings, wanted_elsewhere, wanted_here
+from .bindings import difference, kept, own_bindings, wanted_elsewhere, wanted_here
 from .connection import AmqpConnection, CallRefused, ConnectionLost
 from .exchanges import Definition, Plan, announce, plan, prefix_of, read_all
 from .inbound import Inbound
@@ -59,6 +59,8 @@ class Upkeep:
         self._troubles = troubles
         self._remember = remember
         self._wanted: set[Pattern] = set()
+        self._missed: set[Pattern] = set()  # wanted, and not found by the last look
+        self._counted = 0.0  # the loop's time of the last look that counted as one
         self._bound: set[tuple[str, str]] = set()
         self._carried: dict[str, str] = {}
         self._connection: AmqpConnection | None = None
@@ -196,7 +198,16 @@ class Upkeep:
             self._outbound.use_exchanges({name.encode() for name in carried})
             _log.info("exchanges are carried", exchanges=", ".join(sorted(carried)))
 
-    def _want(self, wanted: set[Pattern]) -> None:
+    def _want(self, found: set[Pattern]) -> None:
+        """Announces what this site wants. A pattern goes once two looks, some time apart, have missed it: a
+        server that starts may not list all its bindings, and other sites would drop what it wants."""
+        loop, apart = asyncio.get_running_loop(), self._settings.poll_seconds
+        counts = loop.time() - self._counted >= apart / 2  # looks that events ask for may follow at once
+        wanted, self._missed = kept(self._wanted, found, self._missed if counts else set())
+        if counts:
+            self._counted = loop.time()
+        if self._missed:
+            loop.call_later(apart, self.look_again)
         added, removed = difference(self._wanted, wanted)
         if not added and not removed:
             return

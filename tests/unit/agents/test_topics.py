@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treecast.agents.rabbitmq.bindings import difference, wanted_elsewhere, wanted_here
+from treecast.agents.rabbitmq.bindings import difference, kept, wanted_elsewhere, wanted_here
 from treecast.agents.rabbitmq.management import BindingFound
 from treecast.agents.rabbitmq.topics import DIRECT, FANOUT, HEADERS, TOPIC, binding_of, pattern_of, topic_of
 from treecast.middleware.broker.pubsub.message import is_name
@@ -92,3 +92,10 @@ def test_the_agents_own_queue_is_no_interest() -> None:
 
 def test_differences() -> None:
     assert difference({1, 2}, {2, 3}) == ({3}, {1})
+
+
+def test_what_one_look_misses_counts_until_the_next_one() -> None:
+    assert kept({1, 2}, {2, 3}, set()) == ({1, 2, 3}, {1})
+    assert kept({1, 2, 3}, {2, 3}, {1}) == ({2, 3}, set())
+    assert kept({1, 2, 3}, {1, 2, 3}, {1}) == ({1, 2, 3}, set())
+    assert kept({1, 2}, set(), {1}) == ({2}, {2})
