@@ -140,11 +140,16 @@ def test_a_filter_is_lost_with_its_right(
 ) -> None:
     treecast(secured, "users", "add", "carol", text="carol's\n")
     treecast(secured, "acl", "add", "carol", "read", "--topic", "news")
-    until(lambda: secured.log().count("users read again"))
+    until(lambda: '"users": 3' in secured.log())
     gone: queue.Queue[Any] = queue.Queue()
     carol = connected("carol")
     carol.paho.on_disconnect = lambda client, data, flags, reason, properties: gone.put(reason)
-    carol.subscribe("news", 1)
+
+    def subscribe() -> bool:
+        carol.paho.subscribe("news", 1)
+        return bool(carol.subscribed.get(timeout=PATIENCE_S)[0].value == 1)
+
+    until(subscribe)
     treecast(secured, "acl", "remove", "carol", "read", "--topic", "news")
     assert gone.get(timeout=PATIENCE_S).value == 0x87
 
