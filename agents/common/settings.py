@@ -75,6 +75,14 @@ def read_file(path: Path, kind: type[T]) -> T:
         raise SettingsError(f"{path} is no TOML: {error}") from error
 
 
+def tables_of(path: Path) -> set[str]:
+    """Returns the names of a file's tables; none if it cannot be read."""
+    try:
+        return set(msgspec.toml.decode(path.read_bytes()))
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return set()
+
+
 def _plainer(text: str) -> str:
     """Returns msgspec's reason with the place in the file's own spelling."""
     reason, at, place = text.partition(" - at `$.")

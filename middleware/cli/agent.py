@@ -16,6 +16,7 @@ from .options import Json
 from .output import CommandError, print_json, print_pairs, print_table, say
 
 if TYPE_CHECKING:
+    from treecast.agents.kafka.settings import KafkaAgentSettings
     from treecast.agents.rabbitmq.settings import RabbitAgentSettings
 
 app = typer.Typer(no_args_is_help=True, help="Agents beside brokers that already stand.")
@@ -38,13 +39,21 @@ def rabbitmq(config: Config) -> None:
 
 
 @app.command()
+def kafka(config: Config) -> None:
+    """Runs the agent beside a Kafka cluster, in the foreground: follows its topics."""
+    from treecast.middleware.daemon.agent import run_kafka
+
+    raise typer.Exit(run_kafka(config))
+
+
+@app.command()
 def status(admin: Admin = None, json: Json = False) -> None:
     """Shows what a running agent carries, its counts, and what is wrong."""
     found = _asked(admin or _DEFAULT_ADMIN)
     if json:
         print_json(found)
     else:
-        print_pairs(list(_pairs(found)))
+        print_pairs(list(_kafka_pairs(found) if found["kind"] == "kafka" else _pairs(found)))
         _print_troubles(found)
     if found["troubles"]:
         raise typer.Exit(1)
@@ -105,6 +114,25 @@ def _pairs(found: dict[str, Any]) -> Iterator[tuple[str, str | int]]:
             yield f"{where}: {reason}", count
 
 
+def _kafka_pairs(found: dict[str, Any]) -> Iterator[tuple[str, str | int]]:
+    yield "site", f"{found['site']}, host {found['host_id']} of cluster {found['cluster_id']}"
+    yield "cluster", f"{found['broker'] or 'not connected'}{'' if found['serving'] else ', not followed yet'}"
+    for name, topic in found["topics"].items():
+        yield (
+            f"topic {name}",
+            f"{topic['fetching']} of {topic['partitions']} partitions fetched, {topic['end']} records,"
+            f" {topic['lag']} to come, leader epoch {topic['leader_epoch']}, {topic['hosts']} hosts",
+        )
+    yield "bytes that the cluster has sent", found["fetched_bytes"]
+    yield "bytes of records of it", found["copied_bytes"]
+    yield "bytes stored here", found["spool_bytes"]
+    yield "produces that the cluster has taken", found["counters"]["published"]
+    yield "cuts, because the cluster lost records", found["cuts"]
+    yield "records removed before they were copied", found["missed"]
+    for reason, count in found["counters"]["refused_there"].items():
+        yield f"not produced: {reason}", count
+
+
 def _print_troubles(found: dict[str, Any]) -> None:
     for trouble in found["troubles"]:
         say(f"WRONG: {trouble['what']}: {trouble['detail']}")
@@ -114,10 +142,13 @@ Found = tuple[str, str, str]
 
 
 def _findings(config: Path) -> Iterator[Found]:
-    from treecast.agents.common.settings import SettingsError, read_file
+    from treecast.agents.common.settings import SettingsError, read_file, tables_of
     from treecast.agents.rabbitmq.check import check_server
     from treecast.agents.rabbitmq.settings import RabbitAgentSettings
 
+    if "kafka" in tables_of(config):
+        yield from _kafka_findings(config)
+        return
     try:
         settings = read_file(config, RabbitAgentSettings)
         settings.check()
@@ -129,12 +160,28 @@ def _findings(config: Path) -> Iterator[Found]:
     yield from _running(settings)
 
 
-def _running(settings: RabbitAgentSettings) -> Iterator[Found]:
+def _kafka_findings(config: Path) -> Iterator[Found]:
+    from treecast.agents.common.settings import SettingsError, read_file
+    from treecast.agents.kafka.check import check_cluster
+    from treecast.agents.kafka.settings import KafkaAgentSettings
+
+    try:
+        settings = read_file(config, KafkaAgentSettings)
+        settings.check()
+    except SettingsError as error:
+        yield "settings", "bad", str(error)
+        return
+    yield "settings", "ok", f"{config}, site {settings.agent.name}"
+    yield from check_cluster(settings.kafka)
+    yield from _running(settings, "kafka")
+
+
+def _running(settings: RabbitAgentSettings | KafkaAgentSettings, kind: str = "rabbitmq") -> Iterator[Found]:
     """Yields what the agent itself says, if it runs."""
     try:
         found = _asked(settings.agent.admin)
     except CommandError:
-        yield "agent", "slow", "it does not run: `treecast agent rabbitmq --config FILE`"
+        yield "agent", "slow", f"it does not run: `treecast agent {kind} --config FILE`"
         return
     if not found["troubles"]:
         yield "agent", "ok", f"it serves {found['broker']}"

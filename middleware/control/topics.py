@@ -37,7 +37,7 @@ def create(state: ClusterState, command: CreateTopic) -> Decision[TopicEntry]:
     check_room("topics", state.size(Kind.TOPIC), 1, state.settings.limits.topics)
     _check_partitions(state, command.partitions, command.partitions)
     _check_config(command.config)
-    leaders = _leaders(state, command.partitions, command.pinned)
+    leaders = _leaders(state, command.partitions, command.pinned, brought=command.brought)
     topic = TopicEntry(command.name, command.topic_id, leaders, dict(command.config))
     return Decision(topic, (put(topic),))
 
@@ -69,7 +69,13 @@ def create_partitions(state: ClusterState, command: CreatePartitions) -> Decisio
             f"topic {topic.name} has {len(topic.partitions)} partitions already; their number can only grow",
         )
     _check_partitions(state, command.total, more)
-    partitions = (*topic.partitions, *_leaders(state, more, command.pinned))
+    brought = _brought_by(state, topic)
+    if brought is not None and command.pinned != (brought,):
+        raise TreecastError(
+            Fault.POLICY_VIOLATION,
+            f"topic {topic.name} is led by {brought} for another system: change it there",
+        )
+    partitions = (*topic.partitions, *_leaders(state, more, command.pinned, brought=brought is not None))
     grown = replace(topic, partitions=partitions)
     return Decision(grown, (put(grown),))
 
@@ -98,12 +104,22 @@ def _check_partitions(state: ClusterState, total: int, more: int) -> None:
     check_room("partitions", state.partitions, more, state.settings.limits.partitions)
 
 
-def _leaders(state: ClusterState, count: int, pinned: tuple[str, ...]) -> tuple[PartitionEntry, ...]:
-    ids = _pinned(state, count, pinned) if pinned else _spread(state, count)
+def _brought_by(state: ClusterState, topic: TopicEntry) -> str | None:
+    """Returns the name of the host without a broker that leads a topic on behalf of another system."""
+    leaders = {one.leader for one in topic.partitions}
+    names = [host.name for host in state.hosts() if host.host_id in leaders and host.leads_nothing]
+    return names[0] if names else None
+
+
+def _leaders(
+    state: ClusterState, count: int, pinned: tuple[str, ...], *, brought: bool
+) -> tuple[PartitionEntry, ...]:
+    ids = _pinned(state, count, pinned, brought=brought) if pinned else _spread(state, count)
     return tuple(PartitionEntry(host_id, FIRST_LEADER_EPOCH) for host_id in ids)
 
 
-def _pinned(state: ClusterState, count: int, names: tuple[str, ...]) -> list[int]:
+def _pinned(state: ClusterState, count: int, names: tuple[str, ...], *, brought: bool) -> list[int]:
+    """`brought`: the topic is another system's, and a host without a broker may lead it on its behalf."""
     if len(names) not in (1, count):
         raise TreecastError(
             Fault.INVALID_ASSIGNMENT,
@@ -114,7 +130,7 @@ def _pinned(state: ClusterState, count: int, names: tuple[str, ...]) -> list[int
         host = state.host(name)
         if host is None:
             raise TreecastError(Fault.INVALID_ASSIGNMENT, f"no host is named {name[:300]!r}")
-        if host.leads_nothing:
+        if host.leads_nothing and not brought:
             raise TreecastError(Fault.INVALID_ASSIGNMENT, f"host {name} has no broker: it cannot lead")
         ids.append(host.host_id)
     return ids * count if len(ids) == 1 else ids

@@ -64,6 +64,41 @@ def run_rabbitmq(config: Path) -> int:
         return runner.run(serve())
 
 
+def run_kafka(config: Path) -> int:
+    """As `run_rabbitmq`, for the agent beside a Kafka cluster."""
+    from treecast.agents.common.settings import SettingsError, read_file
+    from treecast.agents.kafka.settings import KafkaAgentSettings
+
+    try:
+        settings = read_file(config, KafkaAgentSettings)
+        settings.check()
+        _prepare(settings.agent.log_level)
+    except (SettingsError, ValueError) as error:
+        print(f"treecast agent kafka: {error}", file=sys.stderr)
+        return WRONG_USE
+
+    async def serve() -> int:
+        from treecast.agents.kafka.agent import KafkaAgent, StartRefused
+
+        try:
+            return await _serve(KafkaAgent(settings), settings.agent.name)
+        except StartRefused as error:
+            print(f"treecast agent kafka: {error}", file=sys.stderr)
+            return FAILED
+
+    with asyncio.Runner(loop_factory=tuning.new_event_loop) as runner:
+        return runner.run(serve())
+
+
+def _prepare(log_level: str) -> None:
+    """Sets the process up. Raises ValueError for a level that does not exist."""
+    keep_private()
+    tuning.tune_malloc()
+    tuning.raise_open_files()
+    form = LogFormat(os.environ.get("TREECAST_LOG_FORMAT", "auto"))
+    logs.configure(Settings(log_level=LogLevel(log_level), log_format=form))
+
+
 async def _serve(agent: RunningAgent, site: str) -> int:
     signals, notifier = Signals(), Notifier(os.environ)
     try:

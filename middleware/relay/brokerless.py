@@ -227,7 +227,16 @@ class BrokerlessHost:
             counters,
             own.pubsub.passes,
         )
-        replicas = Replicas(
+        replicas = self._replicas(own, neighbours)
+        self.definitions = KnownDefinitions(link, neighbours.methods)
+        self.fabric_host = FabricHost(
+            own, link, neighbours, replicas, CarrierSettings(), agent=True, events=settings.events
+        )
+
+    def _replicas(self, own: OwnHost, neighbours: Neighbours) -> Replicas:
+        """Returns the part for partitions of other hosts; a subclass may add partitions that it leads."""
+        link = self.link
+        return Replicas(
             own,
             ViewTopics(link.view),
             link.view,
@@ -235,12 +244,8 @@ class BrokerlessHost:
             neighbours.methods,
             neighbours.fabric,
             PartitionSettings(),
-            counters.relay,
+            self._counters.relay,
             link.directory,
-        )
-        self.definitions = KnownDefinitions(link, neighbours.methods)
-        self.fabric_host = FabricHost(
-            own, link, neighbours, replicas, CarrierSettings(), agent=True, events=settings.events
         )
 
     async def _start(self, tables: Tables) -> None:
@@ -329,6 +334,10 @@ class BrokerlessHost:
         """
         await self.definitions.write([Edit(key, value, replace=False)])
         return self.defined(key).get(key, value)
+
+    async def redefine(self, key: str, value: bytes) -> None:
+        """Makes a definition known to all hosts, whatever was there. Raises as `define`."""
+        await self.definitions.write([Edit(key, value, replace=True)])
 
     async def undefine(self, key: str) -> None:
         """Removes a definition at all hosts. Raises as `define`."""

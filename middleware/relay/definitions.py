@@ -24,6 +24,7 @@ from treecast.middleware.model.logs import Log
 from treecast.middleware.model.topic_config import TopicConfig
 from treecast.middleware.model.topics import check_new_kafka_name
 
+from .homes.outside import OwnersElsewhere
 from .link import SEEN_SECONDS, Link
 
 _log = Log(__name__)
@@ -76,6 +77,7 @@ class RelayDefinitions:
         self._done = 0  # number of applied changes
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
+        self._owners = OwnersElsewhere(link.view)
 
     # --- life
 
@@ -137,6 +139,7 @@ class RelayDefinitions:
         check_new_kafka_name(new.name)
         if new.name in self._topics:
             raise TreecastError(Fault.TOPIC_EXISTS, f"topic {new.name} exists already")
+        self._check_owners(new.name)
         partitions = self._settings.default_partitions if new.partitions == -1 else new.partitions
         _check_partitions(partitions)
         self._configs.of(new.config)
@@ -161,7 +164,7 @@ class RelayDefinitions:
         return [answer for answer in answers if isinstance(answer, Topic | TreecastError)]
 
     async def create_partitions(self, name: str, total: int, *, validate_only: bool = False) -> Topic:
-        topic = self._existing(name)
+        topic = self._own(name)
         if total <= topic.partitions:
             raise TreecastError(
                 Fault.INVALID_PARTITIONS,
@@ -173,7 +176,7 @@ class RelayDefinitions:
     async def alter_topic(
         self, name: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> Topic:
-        topic = self._existing(name)
+        topic = self._own(name)
         before = topic.config.overrides
         after = altered(before, self._settings.topic_defaults, changes)
         TopicConfig.of(after, self._settings.topic_defaults)
@@ -186,7 +189,7 @@ class RelayDefinitions:
         return await self._changed(await self._link.client.alter_topic(request), validate_only)
 
     async def delete_topic(self, name: str) -> Topic:
-        topic = self._existing(name)
+        topic = self._own(name)
         answer = await self._link.client.delete_topic(name)
         await self._carried_out(answer.revision)
         return topic
@@ -212,6 +215,28 @@ class RelayDefinitions:
         if topic is None:
             raise TreecastError(Fault.UNKNOWN_TOPIC, f"there is no topic {name}")
         return topic
+
+    def _own(self, name: str) -> Topic:
+        """Returns a topic that may be changed here. Raises POLICY_VIOLATION for one that an agent brought."""
+        topic = self._existing(name)
+        entry = self._link.view.topic(name)
+        for partition in entry.partitions if entry is not None else ():
+            leader = self._link.view.host(partition.leader)
+            if leader is not None and leader.leads_nothing:
+                raise TreecastError(
+                    Fault.POLICY_VIOLATION,
+                    f"topic {name} is led by the Kafka cluster beside {leader.name}: change it there",
+                )
+        return topic
+
+    def _check_owners(self, name: str) -> None:
+        """Raises UNKNOWN_TOPIC, upon which clients ask again, for a topic that a Kafka cluster would lead."""
+        for owner in self._owners.owners():
+            if owner.follows(name):
+                raise TreecastError(
+                    Fault.UNKNOWN_TOPIC,
+                    f"topics of such names are led by Kafka cluster {owner.cluster}: create {name} there",
+                )
 
     # --- following the view
 

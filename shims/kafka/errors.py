@@ -195,6 +195,31 @@ _SPELLINGS: Mapping[tuple[int, int], tuple[int, int]] = MappingProxyType(
 )
 
 
+# codes that no `Fault` has -> what they mean for one who asked on behalf of a client
+_BROUGHT: Mapping[int, Fault] = MappingProxyType(
+    {
+        13: Fault.LEADER_UNAVAILABLE,  # NETWORK_EXCEPTION
+        18: Fault.BATCH_TOO_LARGE,  # RECORD_LIST_TOO_LARGE
+        19: Fault.LEADER_UNAVAILABLE,  # NOT_ENOUGH_REPLICAS
+        20: Fault.LEADER_UNAVAILABLE,  # NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        29: Fault.POLICY_VIOLATION,  # TOPIC_AUTHORIZATION_FAILED
+        30: Fault.POLICY_VIOLATION,  # GROUP_AUTHORIZATION_FAILED
+        31: Fault.POLICY_VIOLATION,  # CLUSTER_AUTHORIZATION_FAILED
+        53: Fault.POLICY_VIOLATION,  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        89: Fault.TIMED_OUT,  # THROTTLING_QUOTA_EXCEEDED
+        103: Fault.UNKNOWN_TOPIC_ID,  # INCONSISTENT_TOPIC_ID
+    }
+)
+_FAULTS: Mapping[int, Fault] = MappingProxyType(
+    {**_BROUGHT, **{code: fault for fault, code in list(CODES.items())[::-1]}}
+)
+
+
+def fault_of(code: int) -> Fault:
+    """Returns what the error code of another broker means; INTERNAL for a code that is unknown here."""
+    return _FAULTS.get(code, Fault.INTERNAL)
+
+
 def code_for(error: TreecastError, key: int, version: int) -> int:
     """Returns the code that API `key` of `version` uses for `error`."""
     return spell(CODES[error.fault], key, version)

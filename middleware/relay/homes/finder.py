@@ -32,7 +32,10 @@ class HomeFinder:
         counters: HomeCounters,
         clock: Callable[[], float],
         ask_again: float,
+        outside: Callable[[HomeName], HomeAt | None] = lambda name: None,
     ) -> None:
+        """`outside`: the home of an id that a system outside the cluster owns."""
+        self._outside = outside
         self._coordinator = coordinator
         self._home = home
         self._present = present
@@ -44,6 +47,9 @@ class HomeFinder:
 
     def known(self, name: HomeName) -> HomeAt | None:
         """Returns the home as this host knows it, without asking."""
+        outside = self._outside(name)
+        if outside is not None:
+            return outside
         at = self._home(name)
         answer = self._answers.get(name)
         if answer is not None and (at is None or answer[0].epoch > at.epoch):
@@ -55,6 +61,9 @@ class HomeFinder:
 
         Raises COORDINATOR_UNAVAILABLE if the home is unknown and the coordinator does not answer.
         """
+        at = self._outside(name)
+        if at is not None:
+            return at
         at = self.known(name)
         if at is None or at.epoch <= denied:
             self._answers.pop(name, None)

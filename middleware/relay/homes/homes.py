@@ -34,6 +34,7 @@ from .finder import HomeFinder
 from .guards import Guards
 from .keeper import HomeKeeper, HomeSide
 from .mirror import HomeMirror
+from .outside import OwnersElsewhere
 from .ports import DEFAULTS, Coordinator, HomeAt, HomeSettings
 from .router import HomeRouter
 from .store import JoinedStore
@@ -89,8 +90,15 @@ class Homes:
         self.keeper.mirror = self.mirror
         self.keeper.on_doubt = lambda name: self._adopt([name])
         coordinator.when_old(self._doubt)
+        self.outside = OwnersElsewhere(view)
         self.finder = HomeFinder(
-            coordinator, self._home, self._present, counters, _steady, settings.ask_again
+            coordinator,
+            self._home,
+            self._present,
+            counters,
+            _steady,
+            settings.ask_again,
+            self.outside.home,
         )
         self.router = HomeRouter(
             host_id, self.finder, self.keeper, methods, is_up, counters, settings.connect
@@ -161,6 +169,8 @@ class Homes:
         for home in self._view.homes:
             if home.kind is HomeKind.GROUP and home.host_id != self._host_id:
                 elsewhere.setdefault(home.host_id, []).append(home.id)
+        for owner in self.outside.owners():
+            elsewhere.setdefault(owner.host, [])
         listed = [self._list(host_id, ids) for host_id, ids in elsewhere.items()]
         found = [*self._parts.groups.list_groups()]
         for groups in await asyncio.gather(*listed):
@@ -191,6 +201,8 @@ class Homes:
                 ids = [home.id] if transactional_ids is None else wanted.get(home.id, [])
                 if ids:
                     elsewhere.setdefault(home.host_id, []).extend(ids)
+        for owner in self.outside.owners():
+            elsewhere.setdefault(owner.host, []).extend(transactional_ids or ())
         asked = [
             self._list_at(host_id, ids, every=transactional_ids is None) for host_id, ids in elsewhere.items()
         ]

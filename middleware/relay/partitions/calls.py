@@ -87,6 +87,7 @@ class LogStartNotice(Struct, frozen=True, array_like=True):
 FOLLOW: Final = Method(40, FollowRequest, FollowResponse)
 UNFOLLOW: Final = Method(41, PartitionRef, Nothing)
 LOG_START: Final = Method(49, LogStartNotice, Nothing)
+CUT: Final = Method(55, PartitionRef, Nothing)  # tells followers that the leader's log was cut: follow again
 
 
 # --- served by the leader as for its own clients

@@ -83,6 +83,7 @@ class Following:
         self._memory = StreamMemory(block_bytes=4 << 20)  # for repairs to other hosts when a leader is gone
         self._writes: set[asyncio.Task[None]] = set()
         methods.register(calls.LOG_START, self._log_starts)
+        methods.register(calls.CUT, self._log_cut)
 
     def __iter__(self) -> Iterator[RemotePartition]:
         return iter(list(self._remote.values()))
@@ -256,6 +257,14 @@ class Following:
         found = self.find(topic.name, notice.partition.partition)
         if found is not None and found.leader.host == host and found.replica is not None:
             found.replica.leader_starts_at(notice.log_start)
+        return Nothing(), b""
+
+    def _log_cut(self, host: int, ref: calls.PartitionRef, body: memoryview) -> tuple[Nothing, Buffer]:
+        topic = self._topics.topic_by_id(ref.topic_id)
+        found = self.find(topic.name, ref.partition)
+        if found is not None and found.leader.host == host and found.replica is not None:
+            found.replica.leave()
+            found.replica.want()
         return Nothing(), b""
 
     # --- following and leaving

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 
-from treecast.middleware.broker.partition import LocalPartition
-from treecast.middleware.broker.partitions import LocalPartitions
 from treecast.middleware.broker.values import Topic
 from treecast.middleware.fabric.channel import Methods, Nothing
 from treecast.middleware.fabric.core.accounting import Ledger
@@ -27,7 +25,7 @@ from treecast.middleware.wire.segment_bodies import Report
 
 from . import calls
 from .accounts import Accounts, Place
-from .ports import Topics
+from .ports import LedLookUp, LedPartition, Topics
 from .stream_log import LedStream, PartitionStreamLog, StreamMemory
 
 _log = Log(__name__)
@@ -38,12 +36,12 @@ Reply = tuple[calls.FollowResponse, Buffer]
 class Led:
     """Looks up the partitions that this host leads, by the references used between hosts."""
 
-    def __init__(self, partitions: LocalPartitions, topics: Topics) -> None:
+    def __init__(self, partitions: LedLookUp, topics: Topics) -> None:
         self._partitions = partitions
         self._topics = topics
-        self._found: dict[calls.PartitionRef, LocalPartition] = {}
+        self._found: dict[calls.PartitionRef, LedPartition] = {}
 
-    def find(self, ref: calls.PartitionRef) -> LocalPartition:
+    def find(self, ref: calls.PartitionRef) -> LedPartition:
         """Returns the partition. Raises UNKNOWN_TOPIC_ID or NOT_LEADER."""
         known = self._found.get(ref)
         if known is not None and known.here:
@@ -55,7 +53,7 @@ class Led:
     def topic(self, ref: calls.PartitionRef) -> Topic:
         return self._topics.topic_by_id(ref.topic_id)
 
-    def _find(self, topic: Topic, index: int) -> LocalPartition:
+    def _find(self, topic: Topic, index: int) -> LedPartition:
         found = self._partitions.find(topic.name, index)
         if found is None:
             raise TreecastError(Fault.NOT_LEADER, f"{topic.name}-{index} has another leader")
@@ -153,7 +151,7 @@ class Leading:
         said = (request.receiving.stream, request.receiving.epoch)
         return said == stream.origin.key[1:]
 
-    def _stream(self, topic: Topic, partition: LocalPartition) -> LedStream:
+    def _stream(self, topic: Topic, partition: LedPartition) -> LedStream:
         stream = self._streams.get(partition.name)
         if stream is not None:
             return stream
@@ -176,6 +174,18 @@ class Leading:
         if stream is not None:
             self._remove(stream, [host])
         return Nothing(), b""
+
+    def begin_anew(self, partition: LedPartition) -> None:
+        """Ends the stream of a partition whose log was cut, and has its followers ask where theirs parts."""
+        stream = self._streams.get(partition.name)
+        if stream is None:
+            return
+        partition.tap(None)
+        hosts = stream.hosts()
+        self._ended(stream)
+        ref = calls.PartitionRef(stream.topic.topic_id, stream.name.partition)
+        for host in hosts:
+            self._methods.tell(host, calls.CUT, ref)
 
     def host_left(self, host: int) -> None:
         """Removes a host that has left the cluster from all streams."""

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from asyncio import Future
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
 from treecast.middleware.api.entries import LostRange, PartitionEnd, PartitionEntry
-from treecast.middleware.broker.values import Topic
-from treecast.middleware.model.identity import TopicId
+from treecast.middleware.broker.cluster import ReadWaiter
+from treecast.middleware.broker.partition import AppendTap
+from treecast.middleware.broker.values import (
+    ActiveProducer,
+    Appended,
+    Isolation,
+    OffsetAtTime,
+    PartitionRead,
+    Topic,
+)
+from treecast.middleware.model.identity import ProducerIdentity, TopicId, TopicPartition
+from treecast.middleware.storage.log import PartitionLog
 
 from .lost_disk import Recorded
 
@@ -35,6 +46,60 @@ class Topics(Protocol):
 
     def topic_by_id(self, topic_id: TopicId) -> Topic:
         """Returns the topic. Raises UNKNOWN_TOPIC_ID if there is none."""
+
+
+class LedPartition(Protocol):
+    """A partition that this host leads, as other hosts use it.
+
+    `broker.partition.LocalPartition` is one. An agent leads partitions that another system owns: it answers
+    later what only the owner can say.
+    """
+
+    @property
+    def name(self) -> TopicPartition: ...
+
+    @property
+    def log(self) -> PartitionLog: ...
+
+    @property
+    def here(self) -> bool: ...
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+    def tap(self, tap: AppendTap | None) -> None: ...
+
+    def append(
+        self, batches: memoryview, acks: int, transactional_id: str | None
+    ) -> Appended | Future[Appended]: ...
+
+    def read(
+        self, offset: int, max_bytes: int, isolation: Isolation, *, at_least_one: bool
+    ) -> PartitionRead | Awaitable[PartitionRead]: ...
+
+    def append_marker(
+        self, producer: ProducerIdentity, *, committed: bool, coordinator_epoch: int
+    ) -> Future[None] | None: ...
+
+    def watch(self, waiter: ReadWaiter, isolation: Isolation) -> None: ...
+
+    def unwatch(self, waiter: ReadWaiter) -> None: ...
+
+    def offset_for_time(
+        self, timestamp: int, isolation: Isolation
+    ) -> OffsetAtTime | Awaitable[OffsetAtTime]: ...
+
+    def end_of_epoch(self, leader_epoch: int) -> tuple[int, int] | Awaitable[tuple[int, int]]: ...
+
+    def active_producers(self) -> tuple[ActiveProducer, ...] | Awaitable[tuple[ActiveProducer, ...]]: ...
+
+    def delete_before(self, offset: int) -> int | Awaitable[int]: ...
+
+
+class LedLookUp(Protocol):
+    """Look-up of the partitions that this host leads."""
+
+    def find(self, topic: str, index: int) -> LedPartition | None: ...
 
 
 class Leaders(Protocol):

@@ -72,7 +72,7 @@ class Replicas:
         directory: DirectoryState,
     ) -> None:
         """`directory`: this host's data directory."""
-        self._host_id = parts.host.host_id
+        self.host_id = parts.host.host_id
         self._local = parts.partitions
         self._topics = topics
         self._view = view
@@ -104,7 +104,7 @@ class Replicas:
         defined = self._topics.topics().get(topic)
         if leader is None or defined is None:
             raise TreecastError(Fault.UNKNOWN_TOPIC, f"there is no partition {topic}-{index}")
-        if leader.leader == self._host_id and not leader.waits:
+        if leader.leader == self.host_id and not leader.waits:
             raise TreecastError(Fault.LEADER_UNAVAILABLE, f"{topic}-{index} is being opened: try again")
         return self.following.partition(defined, index, leader)
 
@@ -133,7 +133,7 @@ class Replicas:
 
     def _entry_changed(self, topic: TopicEntry, name: TopicPartition, entry: PartitionEntry) -> None:
         defined = self._topics.topics().get(topic.name)
-        if entry.leader == self._host_id and not entry.waits:
+        if entry.leader == self.host_id and not entry.waits:
             self.following.led_here(name)
         elif defined is not None and defined.topic_id == topic.topic_id:
             self.following.leader_changed(defined, name, entry)

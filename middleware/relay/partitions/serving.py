@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Awaitable
-from typing import Final
+from typing import Final, TypeVar
 
-from treecast.middleware.broker.partition import LocalPartition
 from treecast.middleware.broker.values import ActiveProducer, Appended, Isolation, OffsetAtTime, PartitionRead
 from treecast.middleware.fabric.channel import Methods, Nothing, Reply
 from treecast.middleware.model.buffers import Buffer, in_memory
@@ -15,10 +14,13 @@ from treecast.middleware.model.errors import Fault, TreecastError
 
 from . import calls
 from .leading import Led
+from .ports import LedPartition
 
 MOST_FETCHED: Final = 8 << 20  # bytes of one answer, unless a single batch is larger
 WATCH_SECONDS: Final = 20.0
 _NOTHING: Final = b""
+
+T = TypeVar("T")
 
 
 class Serving:
@@ -46,7 +48,9 @@ class Serving:
             return _appended_later(partition, appended)
         return _appended(partition, appended), _NOTHING
 
-    def fetch(self, host: int, request: calls.FetchRequest, body: memoryview) -> Reply[calls.FetchResponse]:
+    def fetch(
+        self, host: int, request: calls.FetchRequest, body: memoryview
+    ) -> Reply[calls.FetchResponse] | Awaitable[Reply[calls.FetchResponse]]:
         partition = self._led.find(request.partition)
         found = partition.read(
             request.offset,
@@ -54,14 +58,9 @@ class Serving:
             request.isolation,
             at_least_one=request.at_least_one,
         )
-        answer = calls.FetchResponse(
-            found.high_watermark,
-            found.last_stable_offset,
-            found.log_start_offset,
-            partition.leader_epoch,
-            tuple(found.aborted),
-        )
-        return answer, _joined(found)
+        if isinstance(found, PartitionRead):
+            return _read(partition, found)
+        return _read_later(partition, found)
 
     async def watch(self, host: int, request: calls.WatchRequest, body: memoryview) -> Reply[int]:
         partition = self._led.find(request.partition)
@@ -70,22 +69,26 @@ class Serving:
             await _growth(partition, isolation)
         return _readable(partition, isolation), _NOTHING
 
-    def offset(self, host: int, request: calls.OffsetRequest, body: memoryview) -> Reply[OffsetAtTime]:
+    def offset(
+        self, host: int, request: calls.OffsetRequest, body: memoryview
+    ) -> Reply[OffsetAtTime] | Awaitable[Reply[OffsetAtTime]]:
         partition = self._led.find(request.partition)
-        return partition.offset_for_time(request.timestamp, request.isolation), _NOTHING
+        return _answered(partition.offset_for_time(request.timestamp, request.isolation))
 
     def epoch_end(
         self, host: int, request: calls.EpochEndRequest, body: memoryview
-    ) -> Reply[tuple[int, int]]:
-        return self._led.find(request.partition).end_of_epoch(request.leader_epoch), _NOTHING
+    ) -> Reply[tuple[int, int]] | Awaitable[Reply[tuple[int, int]]]:
+        return _answered(self._led.find(request.partition).end_of_epoch(request.leader_epoch))
 
     def producers(
         self, host: int, request: calls.PartitionRef, body: memoryview
-    ) -> Reply[tuple[ActiveProducer, ...]]:
-        return self._led.find(request).active_producers(), _NOTHING
+    ) -> Reply[tuple[ActiveProducer, ...]] | Awaitable[Reply[tuple[ActiveProducer, ...]]]:
+        return _answered(self._led.find(request).active_producers())
 
-    def delete(self, host: int, request: calls.DeleteRequest, body: memoryview) -> Reply[int]:
-        return self._led.find(request.partition).delete_before(request.before), _NOTHING
+    def delete(
+        self, host: int, request: calls.DeleteRequest, body: memoryview
+    ) -> Reply[int] | Awaitable[Reply[int]]:
+        return _answered(self._led.find(request.partition).delete_before(request.before))
 
     def marker(
         self, host: int, request: calls.MarkerRequest, body: memoryview
@@ -103,16 +106,42 @@ class Serving:
         return (Nothing(), _NOTHING) if flushed is None else _flushed(flushed)
 
 
+def _answered(found: T | Awaitable[T]) -> Reply[T] | Awaitable[Reply[T]]:
+    """Returns the reply with what was found, at once if it is there."""
+    if isinstance(found, Awaitable):
+        return _answered_later(found)
+    return found, _NOTHING
+
+
+async def _answered_later(found: Awaitable[T]) -> Reply[T]:
+    return await found, _NOTHING
+
+
+def _read(partition: LedPartition, found: PartitionRead) -> Reply[calls.FetchResponse]:
+    answer = calls.FetchResponse(
+        found.high_watermark,
+        found.last_stable_offset,
+        found.log_start_offset,
+        partition.leader_epoch,
+        tuple(found.aborted),
+    )
+    return answer, _joined(found)
+
+
+async def _read_later(partition: LedPartition, found: Awaitable[PartitionRead]) -> Reply[calls.FetchResponse]:
+    return _read(partition, await found)
+
+
 async def _flushed(flushed: Future[None]) -> Reply[Nothing]:
     await flushed
     return Nothing(), _NOTHING
 
 
-def _readable(partition: LocalPartition, isolation: Isolation) -> int:
+def _readable(partition: LedPartition, isolation: Isolation) -> int:
     return partition.log.stable_offset if isolation else partition.log.end_offset
 
 
-def _appended(partition: LocalPartition, appended: Appended) -> calls.ProduceResponse:
+def _appended(partition: LedPartition, appended: Appended) -> calls.ProduceResponse:
     return calls.ProduceResponse(
         appended.base_offset,
         appended.log_append_time,
@@ -122,7 +151,7 @@ def _appended(partition: LocalPartition, appended: Appended) -> calls.ProduceRes
 
 
 async def _appended_later(
-    partition: LocalPartition, appended: Future[Appended]
+    partition: LedPartition, appended: Future[Appended]
 ) -> Reply[calls.ProduceResponse]:
     return _appended(partition, await appended), _NOTHING
 
@@ -150,7 +179,7 @@ class _Growth:
         self.grown(0)
 
 
-async def _growth(partition: LocalPartition, isolation: Isolation) -> None:
+async def _growth(partition: LedPartition, isolation: Isolation) -> None:
     """Waits until more can be read or the partition is gone, at most `WATCH_SECONDS`."""
     waiter = _Growth(asyncio.get_running_loop().create_future())
     partition.watch(waiter, isolation)

@@ -18,7 +18,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from treecast.middleware.broker.partition import LocalPartition
 from treecast.middleware.broker.values import Topic
 from treecast.middleware.fabric.origin import Origin
 from treecast.middleware.model.buffers import in_memory
@@ -33,6 +32,7 @@ from treecast.middleware.wire.segment import Message
 from treecast.middleware.wire.segment_bodies import Expiry, Skipped
 
 from .accounts import Place
+from .ports import LedPartition
 
 _log = Log(__name__)
 
@@ -315,7 +315,7 @@ class LedStream:
     def __init__(
         self,
         topic: Topic,
-        partition: LocalPartition,
+        partition: LedPartition,
         log: PartitionStreamLog,
         origin: Origin,
         moved: Callable[[LedStream], None],

@@ -266,3 +266,23 @@ def test_a_refusal_changes_nothing() -> None:
     assert fault_of(state, commands.Expire("nobody")) is Fault.INTERNAL
     assert fault_of(state, commands.Attach("h", "other", "h:1", "1")) is Fault.POLICY_VIOLATION
     assert fault_of(state, commands.CreateTopic("t", uuid.UUID(int=1), 10**6)) is Fault.INVALID_PARTITIONS
+
+
+def test_a_host_without_a_broker_leads_what_it_brings() -> None:
+    """Its topics are another system's: they keep their ids, and grow only by the host that brought them."""
+    state = ClusterState(SETTINGS)
+    state.pass_time(0.0)
+    attached(state, "a")
+    step(state, commands.Attach("agent", "i", "h:1", "1", leads_nothing=True))
+    bring = commands.CreateTopic("t", uuid.UUID(int=7), 2, {}, ("agent",), brought=True)
+    topic = step(state, bring).answer
+    assert [p.leader for p in topic.partitions] == [2, 2]
+    for pinned in ((), ("a",)):
+        with pytest.raises(TreecastError, match="change it there") as refused:
+            step(state, commands.CreatePartitions("t", 3, pinned))
+        assert refused.value.fault is Fault.POLICY_VIOLATION
+    grown = step(state, commands.CreatePartitions("t", 3, ("agent",))).answer
+    assert [p.leader for p in grown.partitions] == [2, 2, 2]
+    step(state, commands.CreateTopic("own", uuid.UUID(int=8), 1))
+    with pytest.raises(TreecastError, match="no broker"):
+        step(state, commands.CreatePartitions("own", 2, ("agent",)))

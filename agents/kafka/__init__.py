@@ -1,0 +1,1 @@
+"""The agent beside an Apache Kafka cluster: topics that the cluster leads, read at every host."""

@@ -1,0 +1,305 @@
+"""`Following`: the topics that are followed, and the work that keeps their copies as the cluster's logs
+are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+from treecast.middleware.broker.followed import FollowedPartition
+from treecast.middleware.broker.values import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    Isolation,
+    Topic,
+)
+from treecast.middleware.model.errors import Fault, TreecastError
+from treecast.middleware.model.identity import TopicPartition
+from treecast.middleware.model.logs import Log
+from treecast.middleware.relay.leading_host import LeadingHost, leads
+from treecast.shims.kafka.codec_client import Fetched
+from treecast.shims.kafka.versions import DESCRIBE_CONFIGS
+
+from .asking import KafkaOwner
+from .cluster import KafkaCluster, PartitionFound, refusal
+from .connection import ConnectionLost
+from .fetcher import BrokerFetcher
+from .partition import CopiedPartition
+from .session import Action, Advance, Append, Ask, Bounds, Cut, Restart
+from .session_table import State
+from .settings import KafkaSettings
+from .topics import Bring, Change, Grow, InTheWay, Known, Withdraw, changes, followed_config
+
+_TOPIC: Final = 2  # the type of a config resource
+_CONFIGS_EVERY: Final = 5.0  # s between two looks at settings
+_SOON: Final = 0.1  # s from a hint that a leader has moved to the next look
+_UNCOMMITTED: Final = Isolation.READ_UNCOMMITTED
+
+_log = Log(__name__)
+
+
+class Notes(Protocol):
+    """Troubles are noted here for operators, by the part that they concern."""
+
+    def note(self, what: str, detail: str) -> None: ...
+
+    def settled(self, what: str) -> None: ...
+
+
+class Following:
+    """In use from `run` to its cancellation and `close`. All on one event loop."""
+
+    def __init__(self, cluster: KafkaCluster, settings: KafkaSettings, notes: Notes) -> None:
+        self.host: LeadingHost
+        self.owner = KafkaOwner(cluster, self.look_again)
+        self.partitions: dict[TopicPartition, CopiedPartition] = {}
+        self.serving = False
+        self.received = 0  # bytes of fetches from brokers that are gone
+        self.withdrawn = 0  # topics
+        self.fetchers: dict[int, BrokerFetcher] = {}
+        self._cluster = cluster
+        self._settings = settings
+        self._notes = notes
+        self._look = asyncio.Event()
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._seeking: set[asyncio.Task[None]] = set()
+        self._configs_at = -_CONFIGS_EVERY
+        self._configs: dict[str, dict[str, str]] = {}
+
+    def made(self, topic: Topic, index: int, copy: FollowedPartition) -> CopiedPartition:
+        """Makes the partition over its copy; see `relay.leading_host.Copies`."""
+        partition = CopiedPartition(topic, copy, self.owner, self._anew)
+        self.partitions[partition.name] = partition
+        return partition
+
+    def _anew(self, partition: CopiedPartition) -> None:
+        self.host.led.leading.begin_anew(partition)
+
+    # --- life
+
+    async def run(self) -> None:
+        """Looks at the cluster again and again."""
+        pause = self._settings.poll_seconds
+        while True:
+            try:
+                await self._cluster.refresh()
+                await self._follow()
+                self._notes.settled("cluster")
+                self.serving = True
+            except ConnectionLost as error:
+                self._notes.note("cluster", str(error))
+            except TreecastError as error:
+                self._notes.note("cluster", error.detail)
+            self._look.clear()
+            try:
+                async with asyncio.timeout(pause):
+                    await self._look.wait()
+                await asyncio.sleep(_SOON)
+            except TimeoutError:
+                continue
+
+    def look_again(self) -> None:
+        """A leader may have moved: look at the cluster soon."""
+        self._look.set()
+
+    async def close(self) -> None:
+        tasks = [*self._tasks.values(), *self._seeking]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- topics
+
+    async def _follow(self) -> None:
+        found = self._cluster.found
+        await self._look_at_configs()
+        for change in list(changes(found.topics, self._known(), self._settings.follows)):
+            await self._carry_out(change)
+        for name, partition in self.partitions.items():
+            leader = self._cluster.leader(name.topic, name.partition)
+            if leader is not None and found.topics[name.topic].topic_id == partition.topic.topic_id:
+                self._led(partition, leader)
+        self._keep_fetchers()
+
+    def _known(self) -> Iterator[Known]:
+        host_id = self.host.fabric_host.replicas.host_id
+        for entry in self.host.link.view.topics:
+            yield Known(
+                entry.name, entry.topic_id, len(entry.partitions), entry.config, leads(entry, host_id)
+            )
+
+    async def _carry_out(self, change: Change) -> None:
+        what = f"topic {change.name}"
+        try:
+            await self._change(change)
+        except TreecastError as error:
+            self._notes.note(what, error.detail)
+            if error.fault is Fault.COORDINATOR_UNAVAILABLE:
+                raise
+        else:
+            if not isinstance(change, InTheWay):
+                self._notes.settled(what)
+
+    async def _change(self, change: Change) -> None:
+        match change:
+            case Bring(name, topic_id, partitions):
+                config = self._configs.get(name) or await self._described([name], name)
+                topic = await self.host.bring(name, topic_id, partitions, config)
+                _log.info("topic is followed", topic=name, partitions=topic.partitions)
+            case Grow(name, total):
+                await self.host.grow(name, total)
+            case Withdraw(name, why):
+                await self._withdraw(name, why)
+            case InTheWay(name):
+                self._notes.note(
+                    f"topic {name}",
+                    "hosts of this cluster lead a topic of this name themselves: delete it, or leave the name"
+                    " out with kafka.not_topics",
+                )
+
+    async def _withdraw(self, name: str, why: str) -> None:
+        topic = self.host.led.topics()[name]
+        await self.host.withdraw(topic)
+        self._configs.pop(name, None)
+        self.withdrawn += 1
+        for one in [one for one in self.partitions.values() if one.topic.topic_id == topic.topic_id]:
+            one.session.gone()
+            one.end_stream()
+            if self.partitions.get(one.name) is one:
+                del self.partitions[one.name]
+        _log.info("topic is no longer followed", topic=name, reason=why)
+
+    # --- settings
+
+    async def _look_at_configs(self) -> None:
+        now = asyncio.get_running_loop().time()
+        names = [
+            entry.name for entry in self._known() if entry.ours and entry.name in self._cluster.found.topics
+        ]
+        if now - self._configs_at < _CONFIGS_EVERY or not names:
+            return
+        self._configs_at = now
+        await self._described(names, names[0])
+        for known in self._known():
+            config = self._configs.get(known.name)
+            if known.ours and config is not None and config != dict(known.config):
+                await self.host.configure(known.name, config, known.config)
+                self._reconfigure(known.name)
+
+    def _reconfigure(self, name: str) -> None:
+        topic = self.host.led.topics()[name]
+        for one in self.partitions.values():
+            if one.name.topic == name:
+                one.copy.reconfigure(topic.config)
+
+    async def _described(self, names: list[str], wanted: str) -> dict[str, str]:
+        """Asks for the settings of topics; returns those of `wanted`."""
+        rows = [{"resource_type": _TOPIC, "resource_name": name} for name in names]
+        answer = await self._cluster.at_any(DESCRIBE_CONFIGS, {"resources": rows})
+        for one in answer.results:
+            if one.error_code:
+                self._notes.note(f"settings of {one.resource_name}", refusal(one.error_code).detail)
+                continue
+            self._configs[one.resource_name] = followed_config({row.name: row.value for row in one.configs})
+        return self._configs.get(wanted, {})
+
+    # --- fetching
+
+    def _led(self, partition: CopiedPartition, leader: PartitionFound) -> None:
+        before = partition.session.state
+        self._do(partition, partition.session.led(leader.leader, leader.leader_epoch))
+        if partition.session.state is not before:
+            self._wake(partition.session.leader)
+
+    def _wake(self, node: int) -> None:
+        fetcher = self.fetchers.get(node)
+        if fetcher is not None:
+            fetcher.wake()
+
+    def _keep_fetchers(self) -> None:
+        """Runs one fetcher for each broker, and none for brokers that are gone."""
+        brokers = self._cluster.found.brokers
+        for node in [node for node in self.fetchers if node not in brokers]:
+            self.received += self.fetchers.pop(node).received
+            self._tasks.pop(node).cancel()
+        for node in brokers:
+            task = self._tasks.get(node)
+            if task is None or task.done():
+                self._start(node, task)
+
+    def _start(self, node: int, before: asyncio.Task[None] | None) -> None:
+        if before is not None and not before.cancelled() and (error := before.exception()) is not None:
+            _log.error("fetches from a broker failed and begin again", broker=node, error=error, trace=error)
+        old = self.fetchers.get(node)
+        self.received += old.received if old is not None else 0
+        fetcher = self.fetchers[node] = BrokerFetcher(
+            node,
+            lambda: self._cluster.pool(node),
+            self._of_broker,
+            self._take,
+            self._failed,
+            self._settings.fetch_bytes,
+            self._settings.partition_bytes,
+        )
+        self._tasks[node] = asyncio.create_task(fetcher.run(), name=f"fetches from broker {node}")
+
+    def _of_broker(self, node: int) -> list[CopiedPartition]:
+        return [one for one in self.partitions.values() if one.session.leader == node]
+
+    def _take(self, partition: CopiedPartition, answer: Fetched) -> None:
+        session = partition.session
+        try:
+            self._do(partition, session.fetched(answer, partition.end, partition.log.start_offset))
+        except TreecastError as error:  # a batch that cannot be read, or a disk that refuses
+            self._do(partition, session.failed(error.detail))
+
+    def _failed(self, partition: CopiedPartition, reason: str) -> None:
+        self._do(partition, partition.session.failed(reason))
+
+    def _do(self, partition: CopiedPartition, actions: list[Action]) -> None:
+        for action in actions:
+            match action:
+                case Append():
+                    partition.append_copied(action)
+                case Advance(start):
+                    partition.advance(start)
+                case Cut(offset):
+                    _log.warning(
+                        "copy is cut: the Kafka cluster does not have these records",
+                        partition=partition.name,
+                        first=offset,
+                        end=partition.end,
+                    )
+                    partition.cut(offset)
+                case Restart(offset, missed):
+                    _log.warning(
+                        "copy begins again: the Kafka cluster's log begins later",
+                        partition=partition.name,
+                        offset=offset,
+                        missed=missed,
+                    )
+                    partition.restart(offset, missed)
+                case Ask(bounds):
+                    self._ask(partition, bounds=bounds)
+
+    def _ask(self, partition: CopiedPartition, *, bounds: bool) -> None:
+        if not bounds:
+            self.look_again()
+            return
+        task = asyncio.create_task(self._seek(partition), name=f"bounds of {partition.name}")
+        self._seeking.add(task)
+        task.add_done_callback(self._seeking.discard)
+
+    async def _seek(self, partition: CopiedPartition) -> None:
+        """Asks for the bounds of the leader's log, and places the copy between them."""
+        name = partition.name
+        try:
+            start = await self.owner.offset_for_time(name, EARLIEST_TIMESTAMP, _UNCOMMITTED)
+            end = await self.owner.offset_for_time(name, LATEST_TIMESTAMP, _UNCOMMITTED)
+            bounds = Bounds(start.offset, end.offset)
+            self._do(partition, partition.session.bounds(bounds, partition.end))
+        except TreecastError as error:
+            self._failed(partition, error.detail)
+        if partition.session.state is State.FETCHING:
+            self._wake(partition.session.leader)

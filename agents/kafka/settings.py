@@ -1,0 +1,97 @@
+"""The settings of an agent beside a Kafka cluster: the table [kafka] of its TOML file."""
+
+from __future__ import annotations
+
+import ssl
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from treecast.agents.common.settings import AgentSettings, SettingsError, address_of, read_secret
+from treecast.middleware.api.discovery import Address
+
+from .log_in import LogIn, Mechanism
+
+Names = tuple[str, ...]
+
+
+class KafkaSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The table [kafka]. Names with `*` and `?` as in file names; sizes in bytes.
+
+    `bootstrap`: brokers to ask first, HOST:PORT. `topics`: those that are followed; `not_topics`: and not
+    these. `groups`, `transactional_ids`: whose owner is the Kafka cluster, at all hosts. `fetch_bytes`: of
+    one fetch from one broker. `partition_bytes`: of it for one partition. `poll_seconds`: how often topics
+    are looked for.
+    """
+
+    bootstrap: tuple[str, ...] = ("127.0.0.1:9092",)
+    topics: Names = ()
+    not_topics: Names = ()
+    groups: Names = ("*",)
+    transactional_ids: Names = ("*",)
+    fetch_bytes: Annotated[int, Meta(ge=1 << 16, le=64 << 20)] = 8 << 20
+    partition_bytes: Annotated[int, Meta(ge=1 << 10, le=64 << 20)] = 1 << 20
+    poll_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 1.0
+    sasl: Literal["off"] | Mechanism = "off"
+    user: str = ""
+    password: str = ""
+    password_file: str = ""
+    tls: bool = False
+    tls_ca: str = ""
+    tls_certificate: str = ""
+    tls_key: str = ""
+
+    @property
+    def brokers(self) -> list[Address]:
+        return [address_of(one, "kafka.bootstrap") for one in self.bootstrap]
+
+    @property
+    def log_in(self) -> LogIn | None:
+        """How to log in; None: not at all. Raises SettingsError."""
+        if self.sasl == "off":
+            return None
+        secret = self.password
+        if self.password_file:
+            secret = read_secret(Path(self.password_file), "kafka.password_file")
+        if not self.user or not secret:
+            raise SettingsError("kafka.sasl: set kafka.user, and kafka.password_file or kafka.password, too")
+        return LogIn(self.sasl, self.user, secret)
+
+    def follows(self, topic: str) -> bool:
+        return matches(topic, self.topics) and not matches(topic, self.not_topics)
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """Returns the context for connections to brokers; None: no TLS. Raises SettingsError."""
+        if not self.tls:
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.tls_ca or None)
+            if self.tls_certificate:
+                context.load_cert_chain(self.tls_certificate, self.tls_key or None)
+        except (OSError, ssl.SSLError) as error:
+            raise SettingsError(f"kafka.tls: the certificates cannot be read: {error}") from error
+        return context
+
+
+class KafkaAgentSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    agent: AgentSettings
+    kafka: KafkaSettings
+
+    def check(self) -> None:
+        """Raises SettingsError for what cannot be right."""
+        if not self.kafka.topics:
+            raise SettingsError(
+                'kafka.topics: no topic is named, so nothing would be followed; name some, as in ["orders.*"]'
+            )
+        if not self.kafka.bootstrap:
+            raise SettingsError('kafka.bootstrap: name a broker at least, as in ["kafka-1:9092"]')
+        _ = (self.agent.token, self.agent.admin_address, self.agent.fabric_address, self.kafka.brokers)
+        _ = (self.kafka.log_in, self.kafka.tls_context())
+
+
+def matches(name: str, patterns: Names) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

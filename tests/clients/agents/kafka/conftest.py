@@ -1,0 +1,69 @@
+"""Fixtures of the Kafka follower's tests: a node, two hosts and an agent for a module."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.pair import pair
+
+from treecast.middleware.daemon.process import DaemonProcess
+
+ROOT = Path(__file__).resolve().parents[4]
+if str(ROOT) not in sys.path:  # tests import `bench.peers`, which knows Kafka
+    sys.path.insert(0, str(ROOT))
+
+from bench.peers.kafka import missing_tools  # noqa: E402
+from tests.clients.agents.kafka.site import KafkaAgent, Node  # noqa: E402
+
+_FACES_OFF = [word for face in ("amqp", "mqtt", "stare", "admin") for word in (f"--{face}", "off")]
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    """Skips where Kafka cannot run."""
+    if missing := missing_tools():
+        reason = f"Apache Kafka needs {' and '.join(missing)}"
+        if os.environ.get("TREECAST_CI") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def node(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    started = Node(tmp_path_factory.mktemp("kafka"))
+    try:
+        started.start()
+        yield started
+    finally:
+        started.stop()
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DaemonProcess, DaemonProcess]]:
+    with pair(tmp_path_factory.mktemp("hosts"), [*_FACES_OFF, "--kafka", "127.0.0.1:0"]) as both:
+        yield both
+
+
+@pytest.fixture(scope="module")
+def agent(
+    node: Node, hosts: tuple[DaemonProcess, DaemonProcess], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KafkaAgent]:
+    first = hosts[0]
+    made = KafkaAgent(
+        "kafka-site",
+        tmp_path_factory.mktemp("agent"),
+        node.bootstrap,
+        first.ready["control"],
+        first.data / "join-token",
+        'topics = ["followed.*"]\nnot_topics = ["followed.not.*"]\ngroups = ["g.*"]',
+    )
+    try:
+        yield made.start()
+    finally:
+        made.clean_up()
+        print(made.log.read_text())
+    assert "Traceback" not in made.log.read_text()
