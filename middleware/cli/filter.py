@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -287,7 +286,7 @@ def _schema(path: Path) -> Schema:
     try:
         return read_header_file(_read(path), str(path))
     except P4Error as error:
-        print(error, file=sys.stderr)
+        say(str(error), err=True)
         raise typer.Exit(FAILED) from error
     except HeaderFileError as error:
         raise CommandError(str(error)) from error
