@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 
@@ -51,7 +52,7 @@ class AdminServer:
     async def _check(
         self,
         request: web.Request,
-        handler: Callable[[web.Request], object],
+        handler: Handler,
     ) -> web.StreamResponse:
         reached = request.transport.get_extra_info("sockname") if request.transport is not None else None
         asked = request.headers.get("Host")
@@ -59,7 +60,7 @@ class AdminServer:
             return web.Response(
                 status=421, text="this agent does not have that name: call it by its address\n"
             )
-        return await handler(request)  # type: ignore[misc,no-any-return]
+        return await handler(request)
 
     async def _get_status(self, request: web.Request) -> web.Response:
         body = msgspec.json.encode(self._status())

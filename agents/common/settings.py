@@ -5,6 +5,7 @@ The file is read whole, each value is checked, and a mistake is reported with it
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -61,6 +62,27 @@ class AgentSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     @property
     def fabric_address(self) -> Address:
         return address_of(self.fabric, "agent.fabric")
+
+
+class TlsSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """TLS towards a broker: part of the table of each kind. `tls_ca`: default: the system's authorities."""
+
+    tls: bool = False
+    tls_ca: str = ""
+    tls_certificate: str = ""
+    tls_key: str = ""
+
+    def context_for(self, table: str) -> ssl.SSLContext | None:
+        """Returns the context for connections to the broker; None: no TLS. Raises SettingsError."""
+        if not self.tls:
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.tls_ca or None)
+            if self.tls_certificate:
+                context.load_cert_chain(self.tls_certificate, self.tls_key or None)
+        except (OSError, ssl.SSLError) as error:
+            raise SettingsError(f"{table}.tls: the certificates cannot be read: {error}") from error
+        return context
 
 
 def read_file(path: Path, kind: type[T]) -> T:

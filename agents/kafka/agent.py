@@ -33,6 +33,7 @@ from .cluster import KafkaCluster
 from .connection import ConnectionLost
 from .following import Following
 from .groups import KafkaGroups
+from .partition import CopiedPartition
 from .settings import KafkaAgentSettings
 from .status import KafkaStatus, TopicStatus
 from .transactions import KafkaTransactions
@@ -216,7 +217,7 @@ class KafkaAgent:
             withdrawn=following.withdrawn,
         )
 
-    def _followers(self, partition: object) -> int:
-        streams = self.host.led.leading.of_topic(partition.topic.name)  # type: ignore[attr-defined]
+    def _followers(self, partition: CopiedPartition) -> int:
+        streams = self.host.led.leading.of_topic(partition.topic.name)
         found = [one for one in streams if one.partition is partition]
         return len(found[0].hosts()) if found else 0

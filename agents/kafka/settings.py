@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from treecast.agents.common.settings import AgentSettings, SettingsError, address_of, read_secret
+from treecast.agents.common.settings import AgentSettings, SettingsError, TlsSettings, address_of, read_secret
 from treecast.middleware.api.discovery import Address
 
 from .log_in import LogIn, Mechanism
@@ -17,7 +17,7 @@ from .log_in import LogIn, Mechanism
 Names = tuple[str, ...]
 
 
-class KafkaSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class KafkaSettings(TlsSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The table [kafka]. Names with `*` and `?` as in file names; sizes in bytes.
 
     `bootstrap`: brokers to ask first, HOST:PORT. `topics`: those that are followed; `not_topics`: and not
@@ -38,10 +38,6 @@ class KafkaSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     user: str = ""
     password: str = ""
     password_file: str = ""
-    tls: bool = False
-    tls_ca: str = ""
-    tls_certificate: str = ""
-    tls_key: str = ""
 
     @property
     def brokers(self) -> list[Address]:
@@ -64,15 +60,7 @@ class KafkaSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     def tls_context(self) -> ssl.SSLContext | None:
         """Returns the context for connections to brokers; None: no TLS. Raises SettingsError."""
-        if not self.tls:
-            return None
-        try:
-            context = ssl.create_default_context(cafile=self.tls_ca or None)
-            if self.tls_certificate:
-                context.load_cert_chain(self.tls_certificate, self.tls_key or None)
-        except (OSError, ssl.SSLError) as error:
-            raise SettingsError(f"kafka.tls: the certificates cannot be read: {error}") from error
-        return context
+        return self.context_for("kafka")
 
 
 class KafkaAgentSettings(Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from treecast.agents.common.settings import AgentSettings, SettingsError, address_of, read_secret
+from treecast.agents.common.settings import AgentSettings, SettingsError, TlsSettings, address_of, read_secret
 from treecast.middleware.api.discovery import Address
 
 
@@ -21,7 +21,7 @@ class DeclaredExchange(Struct, frozen=True, forbid_unknown_fields=True):
     durable: bool = True
 
 
-class RabbitSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RabbitSettings(TlsSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The table [rabbitmq].
 
     `exchanges`: names, with `*` and `?` as in file names: exchanges with such a name exist alike at all
@@ -44,10 +44,6 @@ class RabbitSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     window: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
     poll_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 2.0
     heartbeat: Annotated[int, Meta(ge=0, le=600)] = 10
-    tls: bool = False
-    tls_ca: str = ""
-    tls_certificate: str = ""
-    tls_key: str = ""
 
     @property
     def secret(self) -> str:
@@ -73,15 +69,7 @@ class RabbitSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def tls_context(self) -> ssl.SSLContext | None:
         """Returns the context for the connection to the server; None: no TLS. Raises SettingsError."""
-        if not self.tls:
-            return None
-        try:
-            context = ssl.create_default_context(cafile=self.tls_ca or None)
-            if self.tls_certificate:
-                context.load_cert_chain(self.tls_certificate, self.tls_key or None)
-        except (OSError, ssl.SSLError) as error:
-            raise SettingsError(f"rabbitmq.tls: the certificates cannot be read: {error}") from error
-        return context
+        return self.context_for("rabbitmq")
 
 
 class RabbitAgentSettings(Struct, frozen=True, forbid_unknown_fields=True):

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable
@@ -18,6 +14,7 @@ import pika
 import pika.exceptions
 from bench.core.process import free_port
 from bench.peers.rabbitmq.node import Node, PortMapper
+from tests.clients.agents.process import AgentProcess
 
 PATIENCE = 240.0  # seconds until a test gives up; nothing is asserted about it
 USER = "treecast"
@@ -77,78 +74,15 @@ class Server:
                 self._connections.pop().close()
 
 
-class Agent:
-    """An agent process beside a server."""
+class Agent(AgentProcess):
+    """An agent process beside a RabbitMQ server."""
 
     def __init__(
         self, site: str, folder: Path, server: Server, join: str, token: Path, rabbit: str, agent: str = ""
     ) -> None:
         """`rabbit` and `agent`: more lines of the tables."""
-        folder.mkdir(parents=True, exist_ok=True)
-        self.site = site
-        self.admin = free_port()
-        self.log = folder / f"{site}.log"
-        self.config = folder / f"{site}.toml"
-        self.config.write_text(
-            f'[agent]\nname = "{site}"\ndata = "{folder / site}"\njoin = "{join}"\njoin_token = "@{token}"\n'
-            f'admin = "127.0.0.1:{self.admin}"\n{agent}\n'
+        table = (
             f'[rabbitmq]\naddress = "127.0.0.1:{server.node.port}"\nuser = "{USER}"\npassword = "{USER}"\n'
-            f'management = "http://127.0.0.1:{server.management}"\npoll_seconds = 0.5\n{rabbit}\n'
+            f'management = "http://127.0.0.1:{server.management}"\npoll_seconds = 0.5\n{rabbit}'
         )
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self, *, wait: bool = True) -> Agent:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("TREECAST_")}
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                self.command(), stdout=subprocess.PIPE, stderr=log, env=environment
-            )
-        if wait:
-            assert self.process.stdout is not None
-            line = self.process.stdout.readline()
-            assert line.startswith(b"ready "), self.log.read_text()
-        return self
-
-    def command(self) -> list[str]:
-        module = [sys.executable, "-m", "treecast.middleware.cli", "agent", "rabbitmq"]
-        return [*module, "--config", str(self.config)]
-
-    def status(self) -> dict[str, Any]:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/status", timeout=5) as answer:
-                found: dict[str, Any] = json.load(answer)
-                return found
-        except OSError:
-            return {}
-
-    def until(self, condition: Callable[[dict[str, Any]], object], what: str) -> dict[str, Any]:
-        """Returns the first status for which the condition holds."""
-        deadline = time.monotonic() + PATIENCE
-        while not ((found := self.status()) and condition(found)):
-            assert time.monotonic() < deadline, f"{what}: {found}\n{self.log.read_text()[-4000:]}"
-            time.sleep(0.1)
-        return found
-
-    def kill(self) -> None:
-        if self.process is not None:
-            self.process.send_signal(signal.SIGKILL)
-            self._gone()
-
-    def stop(self) -> int:
-        """Returns the exit code."""
-        assert self.process is not None
-        self.process.terminate()
-        return self._gone()
-
-    def _gone(self) -> int:
-        assert self.process is not None
-        code = self.process.wait(PATIENCE)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-        return code
-
-    def clean_up(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            self.stop()
-        if self.process is not None and self.process.stdout is not None:
-            self.process.stdout.close()
+        super().__init__("rabbitmq", site, folder, join, token, agent, table, PATIENCE)

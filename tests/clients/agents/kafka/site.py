@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import base64
-import json
-import os
-import signal
-import subprocess
-import sys
 import time
-import urllib.request
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +15,7 @@ from bench.peers.kafka.broker import JVM, PROPERTIES
 from bench.peers.kafka.jars import HERE, class_path
 from bench.peers.kafka.tools import java
 from kafka import KafkaConsumer
+from tests.clients.agents.process import AgentProcess
 
 from treecast.middleware.load.connection import serves
 
@@ -36,72 +31,12 @@ def until(condition: Callable[[], object], what: str) -> Any:
     return found
 
 
-class KafkaAgent:
+class KafkaAgent(AgentProcess):
     """An agent process beside a Kafka cluster. `kafka`: more lines of the table."""
 
     def __init__(self, site: str, folder: Path, bootstrap: str, join: str, token: Path, kafka: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.site = site
-        self.admin = free_port()
-        self.log = folder / f"{site}.log"
-        self.config = folder / f"{site}.toml"
-        self.config.write_text(
-            f'[agent]\nname = "{site}"\ndata = "{folder / site}"\njoin = "{join}"\njoin_token = "@{token}"\n'
-            f'admin = "127.0.0.1:{self.admin}"\n'
-            f'[kafka]\nbootstrap = ["{bootstrap}"]\npoll_seconds = 0.3\n{kafka}\n'
-        )
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self, *, wait: bool = True) -> KafkaAgent:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("TREECAST_")}
-        command = [sys.executable, "-m", "treecast.middleware.cli", "agent", "kafka"]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*command, "--config", str(self.config)], stdout=subprocess.PIPE, stderr=log, env=environment
-            )
-        if wait:
-            assert self.process.stdout is not None
-            line = self.process.stdout.readline()
-            assert line.startswith(b"ready "), self.log.read_text()
-        return self
-
-    def status(self) -> dict[str, Any]:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/status", timeout=5) as answer:
-                found: dict[str, Any] = json.load(answer)
-                return found
-        except OSError:
-            return {}
-
-    def until(self, condition: Callable[[dict[str, Any]], object], what: str) -> dict[str, Any]:
-        """Returns the first status for which the condition holds."""
-        deadline = time.monotonic() + PATIENCE
-        while not ((found := self.status()) and condition(found)):
-            assert time.monotonic() < deadline, f"{what}: {found}\n{self.log.read_text()[-4000:]}"
-            time.sleep(0.05)
-        return found
-
-    def kill(self) -> None:
-        assert self.process is not None
-        self.process.send_signal(signal.SIGKILL)
-        self._gone()
-
-    def stop(self) -> int:
-        """Returns the exit code."""
-        assert self.process is not None
-        self.process.terminate()
-        return self._gone()
-
-    def _gone(self) -> int:
-        assert self.process is not None
-        code = self.process.wait(PATIENCE)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-        return code
-
-    def clean_up(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            self.kill()
+        table = f'[kafka]\nbootstrap = ["{bootstrap}"]\npoll_seconds = 0.3\n{kafka}'
+        super().__init__("kafka", site, folder, join, token, "", table, PATIENCE)
 
 
 class Node(KafkaBroker):
