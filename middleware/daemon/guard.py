@@ -95,6 +95,7 @@ class Guard:
         self._give_back = give_back
         self._resident = resident
         self._least = resident()
+        self._once_more = False
         self._listeners: list[Visitors] = []
         self._faces = Total(shares.faces)
         self._ticks = Ticks()
@@ -143,8 +144,11 @@ class Guard:
         memory of a peak, as of calls and pages, would stay in the heap otherwise.
         """
         resident = self._resident()
-        if resident - self._least >= _GROWN:
+        grown = resident - self._least >= _GROWN
+        if grown or self._once_more:
             await asyncio.to_thread(self._give_back)
+            # at the first look the peak's answers may still be on their way out, and their memory in use
+            self._once_more = grown
             self._least = self._resident()
         self._least = min(self._least, resident)
 
