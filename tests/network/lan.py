@@ -62,6 +62,12 @@ class LanHosts:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b"ready "), self.log(host)
 
+    def stop(self, host: str) -> None:
+        """Returns when it has ended in order."""
+        process = self.daemons.pop(host)
+        process.terminate()
+        assert process.wait(PATIENCE) == 0, self.log(host)
+
     def ask(self, host: str, *words: str) -> Any:
         """Returns the JSON of a `treecast` command at a host; None if it fails."""
         done = self.command(host, *words, "--json")

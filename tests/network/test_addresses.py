@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.network.conftest import StartLab
-from tests.network.lan import FABRIC, LanHosts, received, switch, until
+from tests.network.lan import CONTROL, FABRIC, LanHosts, received, switch, until
 
 HOSTS = ("a", "b", "c")
 COUNT = 300
@@ -105,3 +105,22 @@ def test_hosts_that_listen_on_all_addresses_use_the_advertised_ones_interface(ho
     assert "announced as 198.51.100.7:7672 on no interface of this host" in found["fabric"][0][1]
     assert "no interface of this host has 198.51.100.7" in found["carrier ip-multicast"][0][1]
     assert not made.ask("c", "status")["problems"]
+
+
+def test_the_coordinators_host_has_another_address(hosts: MakeHosts) -> None:
+    """Doctor at the others says that it is away. With its new address, they meet again."""
+    made = hosts("a", "b")
+    for host in made.hosts:
+        made.start(host)
+    old, new = readdress(made, "a")
+    until(lambda: made.found("b")["cluster"][0][0] == "slow", "b to notice")
+    (_, text), *_ = made.found("b")["cluster"]
+    assert "which is away" in text
+    assert old in text
+    assert "whether its host still has that address" in text
+    for host in made.hosts:
+        made.stop(host)
+    made.start("a", control=f"{new}:{CONTROL}", fabric=f"{new}:{FABRIC}")
+    made.start("b", join=f"{new}:{CONTROL}")
+    until(lambda: made.found("b")["cluster"][0][0] == "ok", "b to have joined again")
+    until(lambda: made.found("b")["host a"][0][0] == "ok", "b to be connected to a")
