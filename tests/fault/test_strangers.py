@@ -6,18 +6,18 @@ import sys
 
 import msgspec
 import pytest
-from tests.fault.strangers.run import MIB, Use, Window, judged, visit
+from tests.fault.strangers.run import MIB, SHORT, Use, Window, judged, visit
 
 pytestmark = pytest.mark.fault
 
-SHORT = ("kafka-dropped", "kafka-bombs", "mqtt-connect-properties", "admin-bodies", "control-unfinished")
+STRANGERS = ("kafka-dropped", "kafka-bombs", "mqtt-connect-properties", "admin-bodies", "control-unfinished")
 QUIET = Window({"kafka": 0.001}, {"kafka": 0.002}, {"kafka": 0.003}, [])
 SMALL = Use(100 * MIB, 100 * MIB, 50, 1.0)
 
 
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("name", STRANGERS)
 def test_a_stranger_costs_what_the_page_says(name: str) -> None:
-    found = visit(name, sys.executable)
+    found = visit(name, sys.executable, SHORT)
     assert [text for text in found.problems if "p99" not in text] == [], found.did
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pika
@@ -53,6 +53,24 @@ class Queue:
                 break
         self.channel.cancel()
         return found
+
+    def take_all(self, wanted: Iterable[bytes]) -> list[bytes]:
+        """Takes until each of these has come. Returns all bodies, with what came again.
+
+        By one consumer: what a consumer leaves at its end the server puts back, and delivers again.
+        """
+        awaited = frozenset(wanted)
+        missing, bodies = set(awaited), []
+        for method, _, body in self.channel.consume(self.name, inactivity_timeout=PATIENCE):
+            assert method is not None, f"{len(missing)} of {len(awaited)} did not come"
+            assert body in awaited, body[:40]
+            bodies.append(body)
+            missing.discard(body)
+            self.channel.basic_ack(method.delivery_tag)
+            if not missing:
+                break
+        self.channel.cancel()
+        return bodies
 
     @property
     def ready(self) -> int:
@@ -224,9 +242,7 @@ def test_nothing_is_lost_when_agents_are_killed(sites: list[Site], start: Start,
         agents[victim].start()
         some()
     total = next(numbers)
-    taken: list[int] = []
-    while set(taken) != set(range(total)):
-        taken += [int(body) for _, _, body in queue.take(1)]
+    taken = [int(body) for body in queue.take_all(b"%d" % number for number in range(total))]
     for agent in agents:
         agent.until(lambda found: found["lag"] == found["owed"] == 0, "not all is settled")
     firsts = list(dict.fromkeys(taken))
@@ -235,7 +251,7 @@ def test_nothing_is_lost_when_agents_are_killed(sites: list[Site], start: Start,
 
 def test_nothing_is_lost_when_a_server_is_killed(sites: list[Site], start: Start, name: str) -> None:
     agents = joined(start, sites, declare(name))
-    queue = Queue(sites[1].server, name).bind(name, "#")
+    Queue(sites[1].server, name).bind(name, "#")
     bound(sites[0], agents[0], name, {"#"})
     durable = pika.BasicProperties(delivery_mode=2)
     messages = [("k", b"%d" % number, durable) for number in range(600)]
@@ -243,10 +259,7 @@ def test_nothing_is_lost_when_a_server_is_killed(sites: list[Site], start: Start
     sites[1].server.node.restart(120)
     publish(sites[0].server, name, messages[300:])
     agents[1].until(lambda found: found["serving"], "it does not serve again")
-    queue = Queue(sites[1].server, name)
-    taken: set[int] = set()
-    while taken != set(range(600)):
-        taken |= {int(body) for _, _, body in queue.take(1)}
+    Queue(sites[1].server, name).take_all(body for _, body, _ in messages)
     agents[1].until(lambda found: found["lag"] == 0, "not all is confirmed")
 
 
@@ -258,9 +271,7 @@ def test_a_message_that_the_server_refuses_does_not_stop_the_others(
     bound(sites[0], agents[0], name, {"#"})
     bodies = [b"1", b"x" * (LARGEST + 1), b"2", b"y" * (LARGEST - 1000), b"3"]
     publish(sites[0].server, name, [("k", body, None) for body in bodies])
-    taken: set[bytes] = set()
-    while taken != {bodies[0], *bodies[2:]}:
-        taken |= {body for _, _, body in queue.take(1)}
+    queue.take_all([bodies[0], *bodies[2:]])
     found = agents[1].until(lambda found: found["lag"] == 0, "not all is settled")
     assert found["counters"]["refused_there"] == {"the server refuses it": 1}
     assert "server refuses a message, which is given up" in agents[1].log.read_text()
@@ -277,17 +288,15 @@ def test_what_the_server_does_not_take_is_bounded(sites: list[Site], start: Star
     bound(sites[0], agents[0], name, {"#"})
     sites[1].server.node.process.kill()
     durable = pika.BasicProperties(delivery_mode=2)
-    publish(sites[0].server, name, [("k", b"%d " % number + b"x" * 10_000, durable) for number in range(600)])
+    bodies = [b"%d " % number + b"x" * 10_000 for number in range(600)]
+    publish(sites[0].server, name, [("k", body, durable) for body in bodies])
     agents[0].until(lambda found: found["counters"]["held"], "nothing holds it")
     status = [agent.status() for agent in agents]
     assert 0 < status[1]["lag"] < 300
     assert status[0]["counters"]["taken"] < 600
     assert "other sites do not take more" in status[0]["troubles"][0]["detail"]
     sites[1].server.node.restart(120)
-    queue = Queue(sites[1].server, name)
-    taken: set[int] = set()
-    while taken != set(range(600)):
-        taken |= {int(body.split(b" ")[0]) for _, _, body in queue.take(1)}
+    Queue(sites[1].server, name).take_all(bodies)
     for agent in agents:
         agent.until(lambda found: found["lag"] == found["owed"] == 0, "not all is settled")
 

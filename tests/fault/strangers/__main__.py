@@ -20,7 +20,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from .run import GONE_S, MIB, Visit, visit
+from .run import GONE_S, MIB, Pace, Visit, visit
 from .visitors import VISITORS
 
 
@@ -60,7 +60,7 @@ def main() -> int:
     console.print(f"load average {os.getloadavg()[0]:.1f} at the start")
     visits = []
     for number, name in enumerate(names, 1):
-        one = visit(name, options.python, options.gone)
+        one = visit(name, options.python, Pace(gone=options.gone))
         if options.times == "off":
             kept = [text for text in one.problems if "p99" not in text]
             one = msgspec.structs.replace(one, problems=kept)

@@ -25,9 +25,8 @@ from .visitors import VISITORS, Place
 ROOT: Final = Path(__file__).resolve().parents[3]
 MIB: Final = 1 << 20
 FACES: Final = ("kafka", "amqp", "mqtt")
-QUIET_S: Final = 3.0  # of each window without a stranger
-STAY_S: Final = 2.0  # for which a stranger stays after its last act
-GONE_S: Final = 10.0  # after which nothing of it is left
+GONE_S: Final = 10.0  # after which nothing of a stranger is left
+LOOK_S: Final = 0.2  # between looks at what is left
 LONGEST_S: Final = 120.0  # of one act
 OPEN_FILES: Final = 512  # so few that 600 connections would take them all
 
@@ -61,6 +60,21 @@ class Window(Struct, frozen=True):
     @property
     def worst(self) -> float:
         return max(self.p99.values())
+
+
+class Pace(Struct, frozen=True):
+    """Seconds of a visit. `quiet`: of each window without a stranger. `stay`: for which it stays after its
+    last act. `gone`: after which nothing of it is left. `looks`: the visit goes on as soon as nothing is
+    left, which leaves too few messages for a p99.
+    """
+
+    quiet: float = 3.0
+    stay: float = 2.0
+    gone: float = GONE_S
+    looks: bool = False
+
+
+SHORT: Final = Pace(quiet=0.5, stay=1.0, looks=True)
 
 
 class Use(Struct, frozen=True):
@@ -141,7 +155,7 @@ def password_file(folder: Path) -> Path:
     return path
 
 
-def visit(name: str, python: str, gone: float = GONE_S) -> Visit:
+def visit(name: str, python: str, pace: Pace) -> Visit:
     """Runs one visit at a daemon of its own, which is a first host with a coordinator."""
     with tempfile.TemporaryDirectory(prefix="treecast-strangers-") as text:
         folder = Path(text)
@@ -150,29 +164,29 @@ def visit(name: str, python: str, gone: float = GONE_S) -> Visit:
         daemon = DaemonProcess(folder / "data", flags, python=str(limited))
         try:
             daemon.start()
-            return _visited(name, daemon, gone)
+            return _visited(name, daemon, pace)
         finally:
             if daemon.running:
                 daemon.kill()
             daemon.clean_up()
 
 
-def _visited(name: str, daemon: DaemonProcess, gone: float) -> Visit:
+def _visited(name: str, daemon: DaemonProcess, pace: Pace) -> Visit:
     pairs, place = Pairs(daemon.ready), Place(daemon.ready)
     try:
         place.call("/metrics", "GET")  # loads the admin address' pages
         time.sleep(1.0)  # first messages open files
         pairs.window()
-        time.sleep(QUIET_S)
+        time.sleep(pace.quiet)
         before, used_before = pairs.window(), use(daemon.pid)
         Path(f"/proc/{daemon.pid}/clear_refs").write_text("5")  # resets the peak
         did = _act(name, place)
-        time.sleep(STAY_S)
+        time.sleep(pace.stay)
         during, used = pairs.window(), use(daemon.pid)
         place.leave()
-        time.sleep(gone)
+        _wait_until_gone(daemon.pid, used_before, pace)
         pairs.window()
-        time.sleep(QUIET_S)
+        time.sleep(pace.quiet)
         after, used_after = pairs.window(), use(daemon.pid)
     finally:
         place.leave()
@@ -181,6 +195,12 @@ def _visited(name: str, daemon: DaemonProcess, gone: float) -> Visit:
     if "Traceback" in daemon.log():
         problems.append("the daemon logged an error of its own")
     return Visit(name, did, before, during, after, used_before, used, used_after, problems)
+
+
+def _wait_until_gone(pid: int, before: Use, pace: Pace) -> None:
+    end = time.monotonic() + pace.gone
+    while (left := end - time.monotonic()) > 0 and not (pace.looks and not _kept(before, use(pid))):
+        time.sleep(min(left, LOOK_S))
 
 
 def _act(name: str, place: Place) -> str:
@@ -212,8 +232,14 @@ def judged(
             found.append(f"{face}: p99 {p99 * 1e3:.0f} ms after it, {before.p99[face] * 1e3:.0f} before")
     if used.peak > MOST_BYTES:
         found.append(f"{used.peak // MIB} MiB of memory, {MOST_BYTES // MIB} is the most")
-    if used_after.resident > used_before.resident + BYTES_LEFT:
-        found.append(f"{used_after.resident // MIB} MiB after it, {used_before.resident // MIB} before")
-    if used_after.files > used_before.files + FILES_LEFT:
-        found.append(f"{used_after.files} descriptors after it, {used_before.files} before")
+    return found + _kept(used_before, used_after)
+
+
+def _kept(before: Use, after: Use) -> list[str]:
+    """Returns the memory and descriptors that the daemon keeps of a stranger that has gone."""
+    found = []
+    if after.resident > before.resident + BYTES_LEFT:
+        found.append(f"{after.resident // MIB} MiB after it, {before.resident // MIB} before")
+    if after.files > before.files + FILES_LEFT:
+        found.append(f"{after.files} descriptors after it, {before.files} before")
     return found
