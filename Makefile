@@ -3,7 +3,7 @@
 #   make demo      two daemons, clients of Kafka, AMQP and MQTT, two kill -9, and a table that says what arrived
 #   make demo-agents  three RabbitMQ servers at three sites, joined by agents; one cut off, one killed   (DEMO=..., as root)
 #   make demo-pipeline  interests shift, and a pipeline on Spark shortens headers; a picture in out/   (DEMO=...)
-#   make test      all tests, and those of the hot modules again with these compiled
+#   make test      all tests, and those of the hot modules again with these compiled   (TEST=tests/x SLOWEST=60)
 #   make nightly   long forms of some tests, which `make test` leaves out
 #   make check     what a change must pass: format, lint, types, layers, tests
 #   make advisories  asks an advisory database about the run-time dependencies; needs a network that reaches one
@@ -46,7 +46,7 @@ SDIST    := .cache/sdist
 PY       := $(VENV)/bin/python
 SELF     := $(MAKE)  # under another name: make -n runs recipes that name it
 
-.PHONY: help setup compiled compiled-unit dist demo demo-agents demo-pipeline test nightly unit check static advisories site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps crash-relay power hosts hosts-spark strangers fuzz fuzz-segments soak stare clean
+.PHONY: help setup compiled compiled-unit dist demo demo-agents demo-pipeline test nightly unit check static style types house advisories site pages format proto bench bench-fabric bench-mqtt bench-mqtt-hosts bench-amqp bench-switch bench-spark foreign crash crash-mqtt crash-amqp crash-spark crash-apps crash-relay power hosts hosts-spark strangers fuzz fuzz-segments soak stare clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -98,22 +98,23 @@ demo-agents: setup
 demo-pipeline: setup
 	@$(PY) -m examples.spark.pipeline $(DEMO)
 
-# What is pure or in one process runs on all cores; what starts servers and clients, SERVER_WORKERS files at a time (0: one
-# after the other), the longest files first. Those mostly wait, so the hot modules are compiled meanwhile, with what the
-# others leave of the machine. Tests that none of the hot modules has a part in are not run again with them; those that
+# What is pure or in one process runs on all cores; what starts servers and clients, by SERVER_WORKERS, who take what is
+# longest first (tests/schedule.py). Those mostly wait, so the hot modules are compiled meanwhile, with what the others
+# leave of the machine. Tests that none of the hot modules has a part in are not run again with them; those that
 # are run again have fewer examples the first time (tests/passes.py). `make unit` runs all in full.
 UNIT_WORKERS ?= auto
-SERVER_WORKERS ?= 3
+SERVER_WORKERS ?= 4
 HOUSE ?= tests/house
-SLOWEST := --durations 20 --durations-min 4
-UNIT := -n $(UNIT_WORKERS) tests/unit $(SLOWEST)
-SERVERS := -n $(SERVER_WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/house --ignore tests/unit $(SLOWEST)
+SLOWEST ?= 20
+DURATIONS := --durations $(SLOWEST) --durations-min 1
+UNIT := -n $(UNIT_WORKERS) --dist worksteal tests/unit $(DURATIONS)
+SERVERS := -n $(SERVER_WORKERS) --dist loadscope --no-loadscope-reorder --ignore tests/house --ignore tests/unit $(DURATIONS)
 COLD := bench broker/groups cli control emulator evaluation filters lab load p4/frontend p4/p4runtime relay/homes stare
 COMPILED_UNIT := $(UNIT) $(addprefix --ignore tests/unit/,$(COLD)) --compiled
 
 test: setup
 ifdef TEST
-	@$(PY) -m pytest $(TEST)
+	@$(PY) -m pytest $(TEST) $(DURATIONS)
 else
 	@mkdir -p .cache; echo "compiling the hot modules meanwhile, into $(COMPILED)"
 	@nice -n 19 $(SELF) --no-print-directory compiled >.cache/compiled.log 2>&1 & compiling=$$!; \
@@ -137,12 +138,18 @@ nightly: setup
 unit: setup
 	@$(PY) -m pytest $(UNIT) tests/house
 
-static: setup
+static: style types house
+
+style: setup
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
-	@$(PY) -m mypy -p treecast.middleware -p treecast.shims -p treecast.agents -p treecast.spark_connectors -p bench -p examples
 	@$(PY) -m codespell_lib
 	@$(PY) -m bandit --quiet --configfile pyproject.toml -ll --recursive middleware shims agents spark_connectors
+
+types: setup
+	@$(PY) -m mypy -p treecast.middleware -p treecast.shims -p treecast.agents -p treecast.spark_connectors -p bench -p examples
+
+house: setup
 	@$(PY) -m pytest tests/house
 
 check: static test

@@ -24,12 +24,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 from hypothesis import settings
 
-from tests import passes
+from tests import passes, schedule
 from treecast.middleware.daemon.process import DaemonProcess
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,27 +38,6 @@ ROOT = Path(__file__).resolve().parent.parent
 # as settings() in a test module takes the other values from the profile loaded at that time.
 settings.register_profile("treecast", deadline=None)
 settings.load_profile("treecast")
-
-
-# The files that take longest, each more than 30 s. They are begun first: each worker takes one file at a
-# time, and a long file that begins last keeps the others waiting.
-LONGEST = (
-    "fault/test_hosts.py",
-    "clients/test_spark.py",
-    "bench/test_quick.py",
-    "tutorials/test_tutorials.py",
-    "clients/agents/test_rabbitmq.py",
-    "clients/test_homes.py",
-    "fault/test_coordinator_surroundings.py",
-    "fault/test_spark_run.py",
-    "load/test_partitions.py",
-    "clients/test_exactly_once.py",
-    "network/test_relay.py",
-    "fault/test_mqtt_crash_run.py",
-    "clients/mqtt/test_kafka_topics.py",
-    "foreign/test_kafka_python_suite.py",
-    "fault/test_spark_hosts.py",
-)
 
 
 class StartDaemon(Protocol):
@@ -107,8 +86,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=left_out)
     gone = set(left_out)
     items[:] = [item for item in items if item not in gone]
-    ranks = {ROOT / "tests" / name: rank for rank, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
+    items.sort(key=lambda item: schedule.rank(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> schedule.Parts | None:
+    """Returns the scheduler of `--dist loadscope`; None leaves other kinds to pytest-xdist."""
+    return schedule.Parts(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 def pytest_unconfigure() -> None:
